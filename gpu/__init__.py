@@ -1,0 +1,1 @@
+"""The same ids, computed by CUDA; the only room that imports CuPy."""

@@ -1,0 +1,1 @@
+"""The ids over HTTP; the only room that imports FastAPI."""

@@ -1,0 +1,108 @@
+"""What an engine is: texts in, ids out; the narrow waist between the service and the compute.
+
+Knows no HTTP and no CUDA. The contract suite (tests/test_engines.py) holds every engine to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["Decoded", "Engine", "Residency", "SelfTest"]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """The comparison of an engine with the witness when a vocabulary is loaded.
+
+    Attributes:
+        witness: name and version of what the ids were compared with.
+        num_texts, num_different: texts compared; texts whose ids differ.
+        first_difference: the first differing text and both id lists, in words; "" if there is none.
+    """
+
+    witness: str
+    num_texts: int
+    num_different: int
+    first_difference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """How an engine holds one vocabulary.
+
+    Attributes:
+        engine: what answers: "gpu", "cpu", or "reference" when the self-test failed.
+        encoder: the part that computes the ids, such as "numpy" or "fastokens 0.3.5".
+        self_test: its result.
+        fallback_reason: why something slower than the engine's best answers; "" if nothing does.
+        device_bytes: bytes held on the device; 0 on the CPU.
+    """
+
+    engine: str
+    encoder: str
+    self_test: SelfTest
+    fallback_reason: str = ""
+    device_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The bytes that rows of ids stand for.
+
+    Attributes:
+        data: uint8[N], the rows joined.
+        offsets: int64[B + 1].
+        errors: refused rows, such as an id outside the vocabulary; they have no bytes.
+    """
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    errors: dict[int, RowError] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Computes ids; every method may be called from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """The word that answers and metrics carry: "gpu" or "cpu"."""
+
+    def load(self, vocabulary: Vocabulary) -> Residency:
+        """Make a vocabulary ready and compare it with its witness; again for one that is loaded: the same answer.
+
+        Raises:
+            VocabularyError: nothing here can compute this vocabulary.
+        """
+
+    def unload(self, digest: str) -> None:
+        """Forget a vocabulary; calls that are running finish on it."""
+
+    def residency(self, digest: str) -> Residency | None:
+        """How a vocabulary is held; None when it is not loaded."""
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """The ids of each row; a row that cannot be encoded is refused alone. Loads the vocabulary if need be."""
+
+    def count(
+        self, vocabulary: Vocabulary, batch: Batch
+    ) -> tuple[NDArray[np.int64], dict[int, RowError]]:
+        """int64[B]: the number of ids of each row, as `encode` would give them, and the refused rows."""
+
+    def decode(
+        self,
+        vocabulary: Vocabulary,
+        ids: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        skip_special_tokens: bool,
+    ) -> Decoded:
+        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
+
+    def close(self) -> None:
+        """Give everything back."""

@@ -1,0 +1,1 @@
+"""What a vocabulary is and which ids it means; needs NumPy and regex only."""

@@ -1,0 +1,35 @@
+"""GPT-2's byte-level alphabet: each byte as one printable character.
+
+Source: the function bytes_to_unicode of GPT-2's encoder.py; the mapping is a fact every byte-level
+tokenizer.json relies on.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BYTE_TO_CHARACTER", "CHARACTER_TO_BYTE", "from_alphabet", "to_alphabet"]
+
+
+def _byte_to_character() -> tuple[str, ...]:
+    """Printable Latin-1 bytes stand for themselves, the other 68 for U+0100 onwards, in order."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))
+
+
+BYTE_TO_CHARACTER = _byte_to_character()
+CHARACTER_TO_BYTE = {character: byte for byte, character in enumerate(BYTE_TO_CHARACTER)}
+_ENCODE = {byte: character for byte, character in enumerate(BYTE_TO_CHARACTER)}
+
+
+def to_alphabet(token: bytes) -> str:
+    """Bytes in the alphabet. Example: ``b" the"`` -> ``"Ġthe"``."""
+    return token.decode("latin-1").translate(_ENCODE)
+
+
+def from_alphabet(token: str) -> bytes:
+    """The bytes that an alphabet string spells.
+
+    Raises:
+        KeyError: a character is not in the alphabet.
+    """
+    return bytes([CHARACTER_TO_BYTE[character] for character in token])

@@ -1,0 +1,203 @@
+"""What crosses the waist between a service and an engine: texts in, ids out, flat arrays with offsets.
+
+Knows neither HTTP nor CUDA; both engines and the reference speak it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DEFAULT_OPTIONS", "Batch", "EncodeOptions", "Encoded", "RowError", "RowRefused"]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeOptions:
+    """What one row asks for beside its ids.
+
+    Attributes:
+        add_special_tokens: put the vocabulary's begin and end tokens around the ids.
+        special: what the text of a special token inside the input means: its id ("match"), ordinary
+            text ("plain"), or a refusal of the row ("refuse").
+        max_length: most ids the row may have, begin and end tokens included; None: all.
+        truncation_side: the side that is cut.
+        reverse_complement: encode the other strand.
+        circular: the sequence wraps; None: as the vocabulary says.
+        spans: report the bytes of the text that each id stands for.
+    """
+
+    add_special_tokens: bool = True
+    special: Literal["match", "plain", "refuse"] = "match"
+    max_length: int | None = None
+    truncation_side: Literal["right", "left"] = "right"
+    reverse_complement: bool = False
+    circular: bool | None = None
+    spans: bool = False
+
+
+DEFAULT_OPTIONS = EncodeOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """Why one row of a batch was refused; the other rows are answered.
+
+    Attributes:
+        code: a word for programs, such as ``special_token_refused``.
+        message: a sentence for people.
+        where: the place inside the row, such as ``byte 17``.
+    """
+
+    code: str
+    message: str
+    where: str = ""
+
+
+class RowRefused(ValueError):
+    """One row cannot be encoded or decoded; `error` says why."""
+
+    def __init__(self, error: RowError) -> None:
+        self.error = error
+        super().__init__(f"{error.code}: {error.message}")
+
+
+class Batch:
+    """Texts with their options, as strings or as joined bytes and offsets; each form is made once.
+
+    Attributes:
+        options: one EncodeOptions for each row, or a single one for all of them.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str] | None = None,
+        *,
+        data: NDArray[np.uint8] | None = None,
+        offsets: NDArray[np.int64] | None = None,
+        options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
+    ) -> None:
+        """Either texts, or data uint8[N] and offsets int64[B + 1], which the caller leaves unchanged."""
+        assert (texts is None) == (data is not None and offsets is not None)
+        self._texts, self._data, self._offsets = texts, data, offsets
+        self.options = options
+        self.num_rows = len(texts) if texts is not None else len(offsets) - 1  # type: ignore[arg-type]
+        assert isinstance(options, EncodeOptions) or len(options) == self.num_rows
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def groups(self) -> Iterator[tuple[EncodeOptions, Sequence[int]]]:
+        """Rows that share their options, in order of first appearance."""
+        if isinstance(self.options, EncodeOptions):
+            yield self.options, range(self.num_rows)
+            return
+        rows: dict[EncodeOptions, list[int]] = {}
+        for row, options in enumerate(self.options):
+            rows.setdefault(options, []).append(row)
+        if len(rows) == 1:
+            yield self.options[0], range(self.num_rows)
+        else:
+            yield from rows.items()
+
+    def select(self, rows: Sequence[int], options: EncodeOptions) -> Batch:
+        """The batch of some rows, all with the same options; no copy when it is all of them."""
+        if isinstance(rows, range) and rows == range(self.num_rows):
+            if self.options is options:
+                return self
+            return Batch(self._texts, data=self._data, offsets=self._offsets, options=options)
+        if self._texts is not None:
+            return Batch([self._texts[row] for row in rows], options=options)
+        return Batch.from_bytes([self.row_bytes(row) for row in rows], options)
+
+    @classmethod
+    def from_bytes(
+        cls,
+        rows: Sequence[bytes],
+        options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
+    ) -> Batch:
+        """A batch of byte strings, which need not be UTF-8."""
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
+        return cls(data=np.frombuffer(b"".join(rows), np.uint8), offsets=offsets, options=options)
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """uint8[N]: the bytes of all texts, joined."""
+        return self._flat[0]
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64[B + 1]: where each text begins in `data`; the last entry is N."""
+        return self._flat[1]
+
+    @cached_property
+    def _flat(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        if self._data is not None and self._offsets is not None:
+            return self._data, self._offsets
+        assert self._texts is not None
+        joined = "".join(self._texts)
+        lengths: Iterator[int]
+        if joined.isascii():
+            lengths, encoded = map(len, self._texts), joined.encode()
+        else:
+            rows = [text.encode() for text in self._texts]
+            lengths, encoded = map(len, rows), b"".join(rows)
+        offsets = np.zeros(self.num_rows + 1, np.int64)
+        np.cumsum(np.fromiter(lengths, np.int64, self.num_rows), out=offsets[1:])
+        return np.frombuffer(encoded, np.uint8), offsets
+
+    def row_bytes(self, row: int) -> bytes:
+        """The bytes of one text."""
+        if self._texts is not None:
+            return self._texts[row].encode()
+        begin, end = self.offsets[row], self.offsets[row + 1]
+        return self.data[begin:end].tobytes()
+
+    def texts(self) -> tuple[Sequence[str], dict[int, RowError]]:
+        """The texts as strings; a row that is not UTF-8 is "" and named in the errors."""
+        if self._texts is not None:
+            return self._texts, {}
+        texts: list[str] = []
+        errors: dict[int, RowError] = {}
+        for row in range(self.num_rows):
+            try:
+                texts.append(self.row_bytes(row).decode())
+            except UnicodeDecodeError as error:
+                texts.append("")
+                where = f"byte {error.start}"
+                errors[row] = RowError("not_utf8", f"the text is not UTF-8: {error.reason}", where)
+        return texts, errors
+
+
+@dataclass(slots=True)
+class Encoded:
+    """The ids of a batch; every array belongs to the caller.
+
+    Attributes:
+        ids: int32[T], the rows one after another.
+        offsets: int64[B + 1], where each row's ids begin; a refused row has none.
+        spans: int64[T, 2], begin and end byte of each id in its row's text as it was sent; (0, 0) for
+            begin and end tokens. None when no row asked.
+        num_tokens: int64[B], ids each row had before truncation, begin and end tokens included; None when no row was cut.
+        kept: int64[B, 2], begin and end of the kept range among the row's own ids, without begin and end
+            tokens; None when no row was cut.
+        errors: the refused rows.
+        engine: what computed the ids: "gpu", "cpu" or "reference".
+    """
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    spans: NDArray[np.int64] | None = None
+    num_tokens: NDArray[np.int64] | None = None
+    kept: NDArray[np.int64] | None = None
+    errors: dict[int, RowError] = field(default_factory=dict)
+    engine: str = "cpu"
+
+    def row(self, row: int) -> NDArray[np.int32]:
+        """The ids of one row (a view)."""
+        return self.ids[self.offsets[row] : self.offsets[row + 1]]

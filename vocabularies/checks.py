@@ -1,0 +1,135 @@
+"""The faults that no vocabulary may have, each found with its place.
+
+Run once, when a Vocabulary is made; everything behind it may rely on what is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vocabularies.vocabulary import Bpe, Characters, Kmers, Vocabulary
+
+__all__ = ["MAX_FINDINGS", "find_faults"]
+
+Fault = tuple[str, str]
+MAX_FINDINGS = 100
+MAX_K = 12
+
+
+def find_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
+    """Every fault as (place, message), at most MAX_FINDINGS of them."""
+    for count, fault in enumerate(_all_faults(vocabulary)):
+        if count == MAX_FINDINGS:
+            yield "vocabulary", f"more than {MAX_FINDINGS} faults; the rest is not listed"
+            return
+        yield fault
+
+
+def _all_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
+    if not vocabulary.tokens:
+        yield "tokens", "a vocabulary needs at least one token"
+    yield from _template_faults(vocabulary)
+    yield from _special_faults(vocabulary)
+    match vocabulary.kind:
+        case "bpe":
+            yield from _bpe_faults(vocabulary, vocabulary.model)  # type: ignore[arg-type]
+        case "kmers":
+            yield from _kmer_faults(vocabulary, vocabulary.model)  # type: ignore[arg-type]
+        case "characters":
+            yield from _character_faults(vocabulary, vocabulary.model)  # type: ignore[arg-type]
+
+
+def _id_fault(vocabulary: Vocabulary, where: str, token_id: int | None) -> Iterator[Fault]:
+    if token_id is None:
+        return
+    if not 0 <= token_id < len(vocabulary.tokens):
+        yield where, f"id {token_id} is outside 0..{len(vocabulary.tokens) - 1}"
+    elif vocabulary.tokens[token_id] is None:
+        yield where, f"id {token_id} means nothing"
+
+
+def _template_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
+    from vocabularies.vocabulary import ROLES
+
+    for name in ("prefix", "suffix"):
+        for i, token_id in enumerate(getattr(vocabulary, name)):
+            yield from _id_fault(vocabulary, f"{name}[{i}]", token_id)
+    for role, token_id in vocabulary.roles.items():
+        if role not in ROLES:
+            yield f"roles.{role}", f"unknown role; known are {', '.join(ROLES)}"
+        yield from _id_fault(vocabulary, f"roles.{role}", token_id)
+
+
+def _special_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
+    seen: dict[str, int] = {}
+    for i, token in enumerate(vocabulary.special_tokens):
+        where = f"special_tokens[{i}]"
+        yield from _id_fault(vocabulary, where, token.id)
+        if not token.content:
+            yield where, "an empty content would be found everywhere"
+        if token.content in seen:
+            yield where, f"{token.content!r} stands at special_tokens[{seen[token.content]}] too"
+        seen.setdefault(token.content, i)
+        known = 0 <= token.id < len(vocabulary.tokens) and vocabulary.tokens[token.id]
+        if known and known != token.content.encode():
+            yield where, f"id {token.id} stands for {known!r}, not for {token.content!r}"
+
+
+def _bpe_faults(vocabulary: Vocabulary, model: Bpe) -> Iterator[Fault]:
+    yield from _id_fault(vocabulary, "model.unknown_id", model.unknown_id)
+    tokens, num_tokens = vocabulary.tokens, len(vocabulary.tokens)
+    special = {token.id for token in vocabulary.special_tokens}
+    ordinary: dict[bytes, int] = {}
+    for token_id, token in enumerate(tokens):
+        if token is None or token_id in special:
+            continue
+        if not token:
+            yield f"tokens[{token_id}]", "an ordinary token cannot be empty"
+        if token in ordinary:
+            yield f"tokens[{token_id}]", f"spells {token!r}, as tokens[{ordinary[token]}] does"
+        ordinary.setdefault(token, token_id)
+    known = {token for token in tokens if token is not None}
+    for rank, (left, right) in enumerate(model.merges):
+        if not (0 <= left < num_tokens and 0 <= right < num_tokens):
+            yield f"merges[{rank}]", f"({left}, {right}) is outside 0..{num_tokens - 1}"
+            continue
+        left_token, right_token = tokens[left], tokens[right]
+        if left_token is None or right_token is None:
+            yield f"merges[{rank}]", f"({left}, {right}) names an id that means nothing"
+        elif left_token + right_token not in known:
+            yield f"merges[{rank}]", f"{left_token + right_token!r} is not a token"
+
+
+def _kmer_faults(vocabulary: Vocabulary, model: Kmers) -> Iterator[Fault]:
+    if not 1 <= model.k <= MAX_K:
+        yield "model.k", f"k is {model.k}; 1 to {MAX_K} are possible"
+        return
+    letters = model.letters
+    if not letters or len(set(letters)) != len(letters) or not letters.isascii():
+        yield "model.letters", f"{letters!r} must be different ASCII letters"
+    if not 1 <= model.stride <= model.k or (model.frame == "run" and model.stride != model.k):
+        yield "model.stride", f"{model.stride} must be 1 to k, and k where the frame is a run"
+    if model.max_piece_tokens is not None and model.max_piece_tokens < 1:
+        yield "model.max_piece_tokens", "must be at least 1"
+    yield from _id_fault(vocabulary, "model.unknown_id", model.unknown_id)
+    yield from _id_fault(vocabulary, "model.first_id", model.first_id)
+    yield from _id_fault(vocabulary, "model.first_id", model.first_id + len(letters) ** model.k - 1)
+    singles = dict(model.letter_ids)
+    for letter, token_id in model.letter_ids:
+        yield from _id_fault(vocabulary, f"model.letter_ids[{letter!r}]", token_id)
+        if len(letter) != 1 or not letter.isascii():
+            yield f"model.letter_ids[{letter!r}]", "must be one ASCII letter"
+    if model.remainder == "letters" and not set(letters) <= set(singles):
+        yield "model.letter_ids", "remainder 'letters' needs an id for every letter"
+
+
+def _character_faults(vocabulary: Vocabulary, model: Characters) -> Iterator[Fault]:
+    yield from _id_fault(vocabulary, "model.unknown_id", model.unknown_id)
+    for letter, token_id in model.letter_ids:
+        yield from _id_fault(vocabulary, f"model.letter_ids[{letter!r}]", token_id)
+        if len(letter) != 1 or (model.unit == "byte" and ord(letter) > 255):
+            yield f"model.letter_ids[{letter!r}]", f"must be one {model.unit}"
+    if model.unknown_id is None and not (model.unit == "byte" and len(model.letter_ids) == 256):
+        yield "model.unknown_id", "is needed where some characters have no id"
