@@ -75,7 +75,7 @@ class Engine(Protocol):
         """The word that answers and metrics carry: "gpu" or "cpu"."""
 
     def load(self, vocabulary: Vocabulary) -> Residency:
-        """Make a vocabulary ready and compare it with its witness; again for one that is loaded: the same answer.
+        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
 
         Raises:
             VocabularyError: nothing here can compute this vocabulary.
@@ -88,12 +88,15 @@ class Engine(Protocol):
         """How a vocabulary is held; None when it is not loaded."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of each row; a row that cannot be encoded is refused alone. Loads the vocabulary if need be."""
+        """The ids of each row; a row that cannot be encoded is refused alone.
+
+        Loads the vocabulary if need be.
+        """
 
     def count(
         self, vocabulary: Vocabulary, batch: Batch
     ) -> tuple[NDArray[np.int64], dict[int, RowError]]:
-        """int64[B]: the number of ids of each row, as `encode` would give them, and the refused rows."""
+        """int64[B]: how many ids `encode` would give each row; and the refused rows."""
 
     def decode(
         self,

@@ -1,4 +1,4 @@
-"""What crosses the waist between a service and an engine: texts in, ids out, flat arrays with offsets.
+"""What crosses the waist between a service and an engine: texts in, ids out, flat arrays.
 
 Knows neither HTTP nor CUDA; both engines and the reference speak it.
 """
@@ -81,7 +81,7 @@ class Batch:
         offsets: NDArray[np.int64] | None = None,
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
     ) -> None:
-        """Either texts, or data uint8[N] and offsets int64[B + 1], which the caller leaves unchanged."""
+        """Either texts, or data uint8[N] and offsets int64[B + 1], left unchanged by the caller."""
         assert (texts is None) == (data is not None and offsets is not None)
         self._texts, self._data, self._offsets = texts, data, offsets
         self.options = options
@@ -181,11 +181,12 @@ class Encoded:
     Attributes:
         ids: int32[T], the rows one after another.
         offsets: int64[B + 1], where each row's ids begin; a refused row has none.
-        spans: int64[T, 2], begin and end byte of each id in its row's text as it was sent; (0, 0) for
-            begin and end tokens. None when no row asked.
-        num_tokens: int64[B], ids each row had before truncation, begin and end tokens included; None when no row was cut.
-        kept: int64[B, 2], begin and end of the kept range among the row's own ids, without begin and end
-            tokens; None when no row was cut.
+        spans: int64[T, 2], begin and end byte of each id in its row's text as it was sent;
+            (0, 0) for begin and end tokens. None when no row asked.
+        num_tokens: int64[B], ids each row had before truncation, begin and end tokens included;
+            None when no row was cut.
+        kept: int64[B, 2], begin and end of the kept range among the row's own ids, without
+            begin and end tokens; None when no row was cut.
         errors: the refused rows.
         engine: what computed the ids: "gpu", "cpu" or "reference".
     """

@@ -1,6 +1,7 @@
 """What a vocabulary is: a frozen value, checked when made, known by its digest.
 
-Knows nothing about files, engines or HTTP; `formats` makes it from files, `reference` says which ids it means.
+Knows nothing about files, engines or HTTP: `formats` makes it from files, `reference` says which
+ids it means.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ class VocabularyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SpecialToken:
-    """A token that is found in the text as a whole and never merged ("added token" in tokenizer.json).
+    """A token found in the text as a whole and never merged ("added token" in tokenizer.json).
 
     Attributes:
-        special: False for an added token that counts as ordinary text: `skip_special_tokens` keeps it
-            and the mode "plain" still finds it, as Hugging Face does.
+        special: False for an added token that counts as ordinary text: `skip_special_tokens`
+            keeps it and the mode "plain" still finds it, as Hugging Face does.
         matched: False for a token that only the template, padding or masking uses; its text inside
             the input is ordinary text.
         normalized: looked for after the normalizers instead of before.
@@ -120,23 +121,24 @@ class Bpe:
 class Kmers:
     """Words of k letters over a nucleotide sequence.
 
-    The k-mer with letter indices d1..dk has the id ``first_id + d1*len(letters)**(k-1) + ... + dk``.
+    The k-mer with letter indices d1..dk has the id first_id + d1 * len(letters)**(k-1) + ... + dk.
 
     Attributes:
         letters: the letters in counting order: "ACGT" or "ATCG".
         frame: "sequence": a k-mer at 0, stride, 2*stride ...; one that holds another letter is
-            `unknown_id`. "run": the frame starts anew in every run of `letters`; what is left at a run's
-            end follows `remainder`; a letter of `letter_ids` outside `letters` (N) is its own id and
-            every maximal run of other letters is one `unknown_id`; stride is k.
+            `unknown_id`. "run": the frame starts anew in every run of `letters`; what is left at a
+            run's end follows `remainder`; a letter of `letter_ids` outside `letters` (N) is its own
+            id and every maximal run of other letters is one `unknown_id`; stride is k.
         letter_ids: ids of single letters, used by frame "run".
-        remainder: "drop" what is left over at the end (< k letters), or one id for each of its "letters".
+        remainder: "drop" what is left over at the end (< k letters), or an id for each of its
+            "letters".
         case: "upper" makes the sequence upper case first.
-        whitespace: "letter": like any other letter; "skip": gives no id and ends a run; "words": a text
-            with white space is read as k-mers that are already apart.
+        whitespace: "letter": like any other letter; "skip": gives no id and ends a run; "words": a
+            text with white space is read as k-mers that are already apart.
         circular: the sequence wraps unless the request says otherwise.
-        junction: where the k-mers over the junction stand in a circular sequence: "append" (token p
-            reads p..p+k-1 modulo L) or "prepend" (the last k-1 bases are put in front).
-        max_piece_tokens: the template is put around every so many tokens (DNABERT-1: 510); None: once.
+        junction: where the k-mers over the junction of a circular sequence stand: "append" (token
+            p reads p..p+k-1 modulo L) or "prepend" (the last k-1 bases are put in front).
+        max_piece_tokens: the template stands around every so many tokens (DNABERT-1: 510).
     """
 
     k: int
@@ -159,7 +161,7 @@ class Characters:
     """One id for each character (or byte) of the text.
 
     Attributes:
-        letter_ids: characters that have an id; with unit "byte", characters U+0000..U+00FF mean bytes.
+        letter_ids: characters that have an id; with unit "byte", U+0000..U+00FF mean bytes.
         unknown_id: id of every other character; None is allowed where all 256 bytes have an id.
         unit: "codepoint": one id for each Unicode character; "byte": one for each byte.
         case: "upper" makes the text upper case first.
@@ -199,7 +201,8 @@ class Vocabulary:
         normalizers: applied in order, before the pretokenizer, to what lies between special tokens.
         pretokenizer: name of the splitting rule, see `pretokenizers`.
         prefix, suffix: ids put around the ids of a text when special tokens are added.
-        roles: id of the token used as "unk", "pad", "bos", "eos", "cls", "sep", "mask", where there is one.
+        roles: ids of the tokens used as "unk", "pad", "bos", "eos", "cls", "sep", "mask", where
+            there are such.
         padding_side: the side padded when the request does not say.
 
     Raises:
@@ -241,7 +244,7 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """``sha256:`` and the hash of the canonical form: equal exactly when all fields are equal."""
+        """``sha256:`` and the hash of the canonical form: equal when all fields are equal."""
         return "sha256:" + hashlib.sha256(to_bytes(self)).hexdigest()
 
     @cached_property

@@ -1,0 +1,109 @@
+"""A closed-loop HTTP/1.1 load over loopback: each connection sends its next request on an answer.
+
+Lean on purpose, so that on two cores the server and not the client is what is measured: requests
+are bytes made beforehand and of an answer only status and length are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import cast
+
+__all__ = ["Load", "measure", "post"]
+
+
+def post(path: str, body: bytes, port: int) -> bytes:
+    """One request as it goes over the wire."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+@dataclass(slots=True)
+class Load:
+    """What one run saw.
+
+    Attributes:
+        seconds: wall time between the first and the last counted answer.
+        latencies: seconds of each counted request.
+        failures: answers with a status other than 200.
+        num_answers: all answers, those of the warm-up included.
+    """
+
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    failures: int = 0
+    num_answers: int = 0
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection that cycles through the requests."""
+
+    def __init__(self, requests: list[bytes], first: int, load: Load, stop_at: list[float]) -> None:
+        self.requests, self.next, self.load, self.stop_at = requests, first, load, stop_at
+        self.closed = asyncio.get_running_loop().create_future()
+        self.pending = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the first request."""
+        self.transport = cast(asyncio.Transport, transport)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._send()
+
+    def _send(self) -> None:
+        self.sent = perf_counter()
+        self.transport.write(self.requests[self.next])
+        self.next = (self.next + 1) % len(self.requests)
+
+    def data_received(self, data: bytes) -> None:
+        """Count a whole answer and send the next request."""
+        self.pending += data
+        head_end = self.pending.find(b"\r\n\r\n")
+        if head_end < 0:
+            return
+        head = self.pending[:head_end].lower()
+        at = head.index(b"content-length:") + 15
+        line_end = head.find(b"\r\n", at)
+        size = int(head[at : line_end if line_end > 0 else None])
+        if len(self.pending) < head_end + 4 + size:
+            return
+        now = perf_counter()
+        self.load.failures += head[9:12] != b"200"
+        self.load.latencies.append(now - self.sent)
+        self.load.num_answers += 1
+        self.pending = self.pending[head_end + 4 + size :]
+        if now < self.stop_at[0]:
+            self._send()
+        else:
+            self.transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell the run that this connection is done."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+async def measure(
+    port: int, requests: list[bytes], num_connections: int, warmup_s: float, seconds: float
+) -> Load:
+    """Load a server on loopback; only what is answered after the warm-up counts."""
+    load = Load()
+    stop_at = [perf_counter() + warmup_s + seconds]
+    loop = asyncio.get_running_loop()
+    connections = []
+    for i in range(num_connections):
+        made = partial(Connection, requests, i * 7919 % len(requests), load, stop_at)
+        _, connection = await loop.create_connection(made, "127.0.0.1", port)
+        connections.append(connection)
+    await asyncio.sleep(warmup_s)
+    load.latencies, load.failures = [], 0
+    begin = perf_counter()
+    await asyncio.gather(*(connection.closed for connection in connections))
+    load.seconds = perf_counter() - begin
+    return load

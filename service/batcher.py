@@ -1,0 +1,273 @@
+"""Waiting requests -> batches -> engine -> each its part, on one event loop.
+
+Knows no HTTP and no vocabulary's meaning. There is no artificial delay: what arrives in one tick
+of the loop goes together; while the engine is busy the next batch collects.
+
+    submit ──► queue of its (digest, operation, lane) ──► take ──► engine ──► finish ──► futures
+                 one queue each, served in turn            │
+                                                           ├─ a small batch runs on the loop itself
+                                                           └─ others on their lane's thread, one
+                                                              running and one prepared
+
+Two lanes: a request above `long_request_bytes` never stands in front of short ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import perf_counter
+
+from service.engines import Engine
+from service.errors import DeadlinePassed, Draining, QueueFull
+from service.metrics import Metrics
+from service.settings import Settings
+from service.work import Result, Work, run_works
+
+__all__ = ["Batcher"]
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str, bool]
+SWEEP_S = 0.05
+RUNNING_PER_LANE = 2  # One on the engine and one prepared, so that the engine never waits for us.
+INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
+
+
+@dataclass(slots=True)
+class Queue:
+    """The waiting work of one vocabulary, operation and lane, and its bytes."""
+
+    works: deque[Work]
+    num_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Lane:
+    """A thread and the queues that wait for it."""
+
+    thread: ThreadPoolExecutor
+    turns: deque[Key]
+    running: int = 0
+
+
+class Batcher:
+    """Joins waiting work into batches and gives each request its part.
+
+    All methods belong to the event loop's thread; only the engine runs elsewhere.
+    """
+
+    def __init__(self, engine: Engine, settings: Settings, metrics: Metrics) -> None:
+        self.engine, self.metrics = engine, metrics
+        self.max_queue_bytes = settings.max_queue_bytes
+        self.max_batch_bytes = settings.max_batch_bytes
+        self.inline_batch_bytes = settings.inline_batch_bytes
+        self.long_request_bytes = settings.long_request_bytes
+        self.queue_bytes = 0
+        self.queue_rows = 0
+        self._queues: dict[Key, Queue] = {}
+        self._lanes = {long: self._lane("long" if long else "short") for long in (False, True)}
+        self._seconds_per_byte: dict[tuple[str, str], float] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tick_scheduled = False
+        self._sweep: asyncio.TimerHandle | None = None
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @staticmethod
+    def _lane(name: str) -> Lane:
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"engine-{name}")
+        return Lane(thread, deque())
+
+    def start(self) -> None:
+        """Begin to accept work, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def submit(self, work: Work) -> asyncio.Future[Result]:
+        """Put work into its queue; the future has its part of a batch.
+
+        Raises:
+            QueueFull: waiting and running bytes would pass `max_queue_bytes`; nothing was taken.
+            Draining: the service is stopping.
+        """
+        loop = self._loop
+        if loop is None or self._draining:
+            raise Draining("the service is stopping; ask another replica")
+        if self.queue_bytes + work.num_bytes > self.max_queue_bytes and self.queue_rows:
+            self.metrics.rejected("queue_full")
+            raise QueueFull(
+                f"{self.queue_bytes} bytes are waiting and max_queue_bytes is "
+                f"{self.max_queue_bytes}; try again"
+            )
+        work.future = loop.create_future()
+        self.queue_bytes += work.num_bytes
+        self.queue_rows += work.num_rows
+        key = (work.vocabulary.digest, work.operation, work.num_bytes > self.long_request_bytes)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = Queue(deque())
+            self._lanes[key[2]].turns.append(key)
+        queue.works.append(work)
+        queue.num_bytes += work.num_bytes
+        if not self._tick_scheduled:
+            self._tick_scheduled = True
+            loop.call_soon(self._tick)
+        return work.future
+
+    def _tick(self) -> None:
+        """At the end of a loop tick: start whatever may start now."""
+        self._tick_scheduled = False
+        for lane in self._lanes.values():
+            self._start_inline(lane)
+            while lane.turns and lane.running < RUNNING_PER_LANE:
+                self._start_on_thread(lane)
+        if self._sweep is None and self._queues:
+            assert self._loop is not None
+            self._sweep = self._loop.call_later(SWEEP_S, self._sweep_queues)
+
+    def _start_inline(self, lane: Lane) -> None:
+        """Run batches so small that handing them to a thread would cost more than they do."""
+        for key in list(lane.turns):
+            waiting = self._queues[key].num_bytes
+            if waiting > self.inline_batch_bytes:
+                continue
+            expected_s = waiting * self._seconds_per_byte.get(key[:2], INLINE_S)
+            if expected_s <= INLINE_S and (works := self._take(lane, key)):
+                self._finish(works, run_works(self.engine, works))
+
+    def _start_on_thread(self, lane: Lane) -> None:
+        assert self._loop is not None
+        if not (works := self._take(lane, lane.turns[0])):
+            return
+        lane.running += 1
+        self._idle.clear()
+        running = self._loop.run_in_executor(lane.thread, run_works, self.engine, works)
+        running.add_done_callback(lambda done: self._finish_on_thread(lane, works, done))
+
+    def _take(self, lane: Lane, key: Key) -> list[Work]:
+        """Whole requests of one queue up to the byte budget; an emptied queue leaves the turns."""
+        queue, num_bytes, now = self._queues[key], 0, perf_counter()
+        waiting = queue.works
+        works: list[Work] = []
+        while waiting and (not works or num_bytes + waiting[0].num_bytes <= self.max_batch_bytes):
+            work = waiting.popleft()
+            queue.num_bytes -= work.num_bytes
+            if self._is_dropped(work, now):
+                continue
+            work.started = now
+            works.append(work)
+            num_bytes += work.num_bytes
+        lane.turns.remove(key)
+        if waiting:
+            lane.turns.append(key)
+        else:
+            del self._queues[key]
+        return works
+
+    def _is_dropped(self, work: Work, now: float) -> bool:
+        """Whether nobody wants the work any more: its client is gone, or its deadline passed."""
+        assert work.future is not None
+        if work.future.done():
+            self.metrics.cancelled()
+        elif now >= work.deadline:
+            self.metrics.rejected("deadline")
+            work.future.set_exception(DeadlinePassed("the deadline passed in the queue"))
+        else:
+            return False
+        self._release(work)
+        return True
+
+    def _release(self, work: Work) -> None:
+        self.queue_bytes -= work.num_bytes
+        self.queue_rows -= work.num_rows
+
+    def _finish_on_thread(
+        self, lane: Lane, works: list[Work], done: asyncio.Future[tuple[list[Result], float]]
+    ) -> None:
+        lane.running -= 1
+        if error := done.exception():
+            logger.error("This is a bug. A batch of %d requests failed", len(works), exc_info=error)
+            self._fail(works, error)
+        else:
+            self._finish(works, done.result())
+        self._tick()
+        if not self._queues and not any(each.running for each in self._lanes.values()):
+            self._idle.set()
+
+    def _fail(self, works: list[Work], error: BaseException) -> None:
+        for work in works:
+            self._release(work)
+            if work.future is not None and not work.future.done():
+                work.future.set_exception(error)
+
+    def _finish(self, works: list[Work], outcome: tuple[list[Result], float]) -> None:
+        """Hand every request its part and remember what a byte of this vocabulary costs."""
+        results, seconds = outcome
+        num_bytes = 0
+        for work, result in zip(works, results, strict=True):
+            self._release(work)
+            num_bytes += work.num_bytes
+            assert work.future is not None
+            if not work.future.done():
+                work.future.set_result(result)
+        first = works[0]
+        key = (first.vocabulary.digest, first.operation)
+        measured = seconds / max(num_bytes, 64)
+        before = self._seconds_per_byte.get(key, measured)
+        self._seconds_per_byte[key] = 0.75 * before + 0.25 * measured
+        num_rows = sum(work.num_rows for work in works)
+        num_tokens = results[-1].batch_tokens
+        engine = results[-1].engine
+        self.metrics.batch(engine, first.operation, num_rows, num_bytes, num_tokens, seconds)
+        self.metrics.stage("queue", first.started - first.submitted)
+        self.metrics.stage("encode", seconds)
+
+    def _sweep_queues(self) -> None:
+        """While requests wait: answer those whose deadline passed, and notice gone clients."""
+        self._sweep = None
+        now = perf_counter()
+        for key, queue in list(self._queues.items()):
+            queue.works = deque(work for work in queue.works if not self._is_dropped(work, now))
+            queue.num_bytes = sum(work.num_bytes for work in queue.works)
+            for work in queue.works:
+                work.watch()
+            if not queue.works:
+                del self._queues[key]
+                self._lanes[key[2]].turns.remove(key)
+        if self._queues:
+            assert self._loop is not None
+            self._sweep = self._loop.call_later(SWEEP_S, self._sweep_queues)
+
+    async def run(self, work: Work) -> Result:
+        """Submit work and wait for its part; a cancelled caller takes its work out of the queue.
+
+        Raises:
+            ServiceError: refused, or the deadline passed in the queue.
+        """
+        future = self.submit(work)
+        try:
+            return await future
+        finally:
+            work.unwatch()
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new work, finish what was accepted within the grace time, refuse the rest."""
+        self._draining = True
+        try:
+            if self._queues or self.queue_rows:
+                self._idle.clear()
+                await asyncio.wait_for(self._idle.wait(), grace_s)
+        except TimeoutError:
+            logger.warning("drain: %d rows were not reached in time", self.queue_rows)
+        for queue in self._queues.values():
+            self._fail(
+                list(queue.works), Draining("the service stopped before this request's turn")
+            )
+        self._queues.clear()
+        for lane in self._lanes.values():
+            lane.turns.clear()
+            lane.thread.shutdown(wait=False, cancel_futures=True)

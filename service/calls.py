@@ -1,0 +1,133 @@
+"""What every native call shares: its connection, its checked body, its vocabulary, its work.
+
+Both doors, the hot routes and FastAPI's, use the same calls, so their answers are the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from service.errors import DigestDiffers, TooLarge, invalid_body
+from service.schemas import Strict
+from service.work import Work
+from vocabularies.batch import EncodeOptions, RowError
+
+if TYPE_CHECKING:
+    from service.registry import Entry
+    from service.state import Service
+
+__all__ = [
+    "ROW_BYTES",
+    "Body",
+    "Call",
+    "check_rows",
+    "deadline",
+    "find_entry",
+    "make_work",
+    "parse",
+    "row_faults",
+]
+
+Body = Iterable[bytes]
+Request = TypeVar("Request", bound=Strict)
+ROW_BYTES = 16  # What a row weighs in the queue beside its text, so that empty texts are not free.
+
+
+@dataclass(slots=True)
+class Call:
+    """What an answer needs of the connection that asked.
+
+    Attributes:
+        content_length: bytes of the body as announced; 0 when it is not known.
+        timeout_ms: the header X-Request-Timeout-Ms as it came.
+        timeout_s: seconds the client gives us; None: the service's own deadline.
+        receive: the ASGI callable that tells when the client is gone.
+    """
+
+    content_length: int = 0
+    timeout_ms: bytes | None = None
+    timeout_s: float | None = None
+    receive: Callable[[], Awaitable[Any]] | None = None
+
+
+def parse(model: type[Request], body: bytes) -> Request:
+    """A request from its JSON; pydantic checks it, once.
+
+    Raises:
+        ServiceError: not JSON (400) or a field is wrong (422), with every place.
+    """
+    try:
+        return model.__pydantic_validator__.validate_json(body)
+    except ValidationError as error:
+        raise invalid_body(error) from error
+
+
+def make_work(
+    service: Service,
+    call: Call,
+    operation: Literal["encode", "count"],
+    entry: Entry,
+    texts: list[str],
+    options: EncodeOptions | list[EncodeOptions],
+    pointer: str,
+) -> Work:
+    """Texts as work for the batcher.
+
+    Raises:
+        TooLarge: a text is longer than `max_text_bytes`.
+    """
+    sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
+    limit = service.settings.max_text_bytes
+    if sizes and max(sizes) > limit:
+        row = next(row for row, size in enumerate(sizes) if size > limit)
+        message = f"the text has {sizes[row]} bytes; max_text_bytes is {limit}"
+        raise TooLarge(message, pointer.format(row))
+    work = Work(operation, entry.vocabulary, texts, options)
+    work.num_bytes = sum(sizes) + ROW_BYTES * len(sizes)
+    work.deadline, work.receive = deadline(service, call), call.receive
+    return work
+
+
+async def find_entry(service: Service, name: str, if_digest: str | None) -> Entry:
+    """The loaded vocabulary of a name; a built-in one is loaded on first use.
+
+    Raises:
+        ServiceError: no such vocabulary, it cannot be loaded, or its digest is another one.
+    """
+    entry = service.registry.entries.get(name)
+    if entry is None or entry.state != "loaded":
+        entry = await service.registry.loaded(name)
+    digest = entry.vocabulary.digest
+    if if_digest is not None and if_digest not in (digest, digest.removeprefix("sha256:")):
+        raise DigestDiffers(f"{name} has the digest {digest}, not {if_digest}", "/if_digest")
+    return entry
+
+
+def deadline(service: Service, call: Call) -> float:
+    """perf_counter time after which the answer is of no use."""
+    limit = service.settings.request_timeout_ms / 1000
+    return perf_counter() + (limit if call.timeout_s is None else min(call.timeout_s, limit))
+
+
+def check_rows(service: Service, num_rows: int, pointer: str) -> None:
+    """Raises TooLarge for more rows than `max_texts`."""
+    limit = service.settings.max_texts
+    if num_rows > limit:
+        raise TooLarge(f"{num_rows} rows; max_texts is {limit}", pointer)
+
+
+def row_faults(errors: dict[int, RowError]) -> list[dict[str, Any]]:
+    """The refused rows as the answer lists them."""
+    return [
+        {
+            "row": row,
+            "code": error.code,
+            "message": f"{error.message} ({error.where})" if error.where else error.message,
+        }
+        for row, error in sorted(errors.items())
+    ]

@@ -1,0 +1,245 @@
+"""Texts in, ids out: the calls encode, encode/batch and count, from their JSON to their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from service.calls import Body, Call, check_rows, find_entry, make_work, parse, row_faults
+from service.errors import InvalidRequest, RowRefused, TooLarge
+from service.json_pieces import flat_json, head, matrix_json, ragged_json
+from service.padding import pad_rows
+from service.positions import convert_spans
+from service.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
+from service.work import Result
+from vocabularies.batch import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from service.registry import Entry
+    from service.state import Service
+
+__all__ = ["count", "encode", "encode_batch"]
+
+ID_LIMITS = {"int32": 2**31, "uint16": 2**16, "uint8": 2**8}
+
+
+def _check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
+    if len(vocabulary) > ID_LIMITS[dtype]:
+        raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
+
+
+async def encode(service: Service, body: bytes, call: Call) -> Body:
+    """POST /v1/encode: one text."""
+    request = parse(EncodeRequest, body)
+    entry = await find_entry(service, request.vocabulary, request.if_digest)
+    if request.dtype != "int32":
+        _check_dtype(entry.vocabulary, request.dtype)
+    options = DEFAULT_OPTIONS
+    if len(request.model_fields_set) > 2:
+        options = EncodeOptions(
+            request.add_special_tokens,
+            request.special,
+            request.max_length,
+            request.truncation_side,
+            request.reverse_complement,
+            request.circular,
+            request.return_offsets is not None,
+        )
+    work = make_work(service, call, "encode", entry, [request.text], options, "/text")
+    result = await service.batcher.run(work)
+    if result.errors and result.begin in result.errors:
+        raise RowRefused(result.errors[result.begin], "/text")
+    return _encoded_text(entry, request, result)
+
+
+def _encoded_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
+    encoded, row = result.encoded, result.begin
+    assert encoded is not None
+    begin, end = result.offsets[row], result.offsets[row + 1]
+    ids = encoded.ids[begin:end]
+    yield head(entry, b"ids")
+    yield from flat_json(ids)
+    yield b',"num_tokens":%d,"engine":"%b"' % (end - begin, encoded.engine.encode())
+    if request.return_offsets is not None:
+        assert encoded.spans is not None
+        spans = convert_spans(encoded.spans[begin:end], request.text, request.return_offsets)
+        yield b',"offsets":'
+        yield from flat_json(spans)
+    if request.return_tokens:
+        yield b',"tokens":'
+        yield orjson.dumps([entry.vocabulary.token_string(i) for i in ids.tolist()])
+    if (truncated := _truncated(result, row)) is not None:
+        yield b',"truncated":' + orjson.dumps(truncated)
+    yield b"}"
+
+
+def _truncated(result: Result, row: int) -> dict[str, Any] | None:
+    encoded = result.encoded
+    assert encoded is not None
+    if encoded.num_tokens is None or encoded.kept is None:
+        return None
+    before = int(encoded.num_tokens[row])
+    if before == result.offsets[row + 1] - result.offsets[row]:
+        return None
+    return {"num_tokens": before, "kept": encoded.kept[row].tolist()}
+
+
+OPTION_FIELDS = (
+    "add_special_tokens",
+    "special",
+    "max_length",
+    "truncation_side",
+    "reverse_complement",
+    "circular",
+    "return_offsets",
+)
+
+
+def _options(
+    request: EncodeBatchRequest | CountRequest, num_rows: int
+) -> EncodeOptions | list[EncodeOptions]:
+    """One value for all rows, or one for each where any option is a list of that length."""
+    values = [getattr(request, name, None) for name in OPTION_FIELDS]
+    for name, value in zip(OPTION_FIELDS, values, strict=True):
+        if isinstance(value, list) and len(value) != num_rows:
+            raise InvalidRequest(f"{len(value)} values for {num_rows} texts", f"/{name}")
+    *plain, offsets = values
+    if not any(isinstance(value, list) for value in values):
+        options = EncodeOptions(*plain, offsets is not None)
+        return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
+    made: dict[tuple[Any, ...], EncodeOptions] = {}
+    rows = zip(*(row_options(value, num_rows) for value in values), strict=True)
+    return [made.setdefault(row, EncodeOptions(*row[:-1], row[-1] is not None)) for row in rows]
+
+
+async def _run_texts(
+    service: Service,
+    call: Call,
+    operation: Literal["encode", "count"],
+    request: EncodeBatchRequest | CountRequest,
+    entry: Entry,
+) -> Result:
+    options = _options(request, len(request.texts))
+    work = make_work(service, call, operation, entry, request.texts, options, "/texts/{}")
+    return await service.batcher.run(work)
+
+
+async def encode_batch(service: Service, body: bytes, call: Call) -> Body:
+    """POST /v1/encode/batch: many texts; a refused row does not touch the others."""
+    request = parse(EncodeBatchRequest, body)
+    check_rows(service, len(request.texts), "/texts")
+    entry = await find_entry(service, request.vocabulary, request.if_digest)
+    _check_dtype(entry.vocabulary, request.dtype)
+    for name in ("return_tokens", "return_offsets"):
+        value = getattr(request, name)
+        if isinstance(value, list) and len(value) != len(request.texts):
+            message = f"{len(value)} values for {len(request.texts)} texts"
+            raise InvalidRequest(message, f"/{name}")
+    pad_id = _pad_id(request, entry.vocabulary)
+    result = await _run_texts(service, call, "encode", request, entry)
+    if request.padding is not None:
+        _check_padded(service, request, result)
+    return _encoded_batch(entry, request, result, pad_id)
+
+
+def _check_padded(service: Service, request: EncodeBatchRequest, result: Result) -> None:
+    """A rectangle may be far larger than the texts that came in: one long row among many."""
+    offsets, limit = result.offsets, service.settings.max_padded_ids
+    rows = range(result.begin, result.end)
+    width = max((offsets[row + 1] - offsets[row] for row in rows), default=0)
+    if isinstance(request.padding, int):
+        width = max(width, request.padding)
+    if width * len(rows) > limit:
+        message = f"{len(rows)} rows of {width} ids; max_padded_ids is {limit}"
+        raise TooLarge(message, "/padding")
+
+
+def _pad_id(request: EncodeBatchRequest, vocabulary: Vocabulary) -> int:
+    if request.padding is None:
+        return 0
+    pad_id = vocabulary.roles.get("pad") if request.pad_id is None else request.pad_id
+    if pad_id is None:
+        message = "the vocabulary has no padding token; say which id pads with pad_id"
+        raise InvalidRequest(message, "/padding")
+    if pad_id >= len(vocabulary):
+        message = f"the vocabulary's ids are 0..{len(vocabulary) - 1}"
+        raise InvalidRequest(message, "/pad_id")
+    return pad_id
+
+
+def _encoded_batch(
+    entry: Entry, request: EncodeBatchRequest, result: Result, pad_id: int
+) -> Iterator[bytes]:
+    encoded = result.encoded
+    assert encoded is not None
+    rows = range(result.begin, result.end)
+    offsets = result.offsets
+    lengths = [offsets[row + 1] - offsets[row] for row in rows]
+    yield head(entry, b"ids")
+    if request.padding is None:
+        yield from ragged_json(encoded.ids, offsets, rows)
+        mask = None
+    else:
+        own = encoded.offsets[result.begin : result.end + 1]
+        least = 0 if request.padding == "longest" else request.padding
+        side = request.padding_side or entry.vocabulary.padding_side
+        padded, mask = pad_rows(encoded.ids, own, pad_id, least, side)
+        yield from matrix_json(padded)
+    yield b',"num_tokens":' + orjson.dumps(lengths)
+    yield b',"engine":"%b"' % encoded.engine.encode()
+    if mask is not None:
+        yield b',"attention_mask":'
+        yield from matrix_json(mask)
+    yield from _batch_extras(entry, request, result)
+    if errors := result.row_errors():
+        yield b',"errors":' + orjson.dumps(row_faults(errors))
+    yield b"}"
+
+
+def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> Iterator[bytes]:
+    """What was asked for beside the ids: offsets, tokens, what truncation did."""
+    encoded = result.encoded
+    assert encoded is not None
+    num_rows = result.end - result.begin
+    units = row_options(request.return_offsets, num_rows)
+    if any(units):
+        assert encoded.spans is not None
+        yield b',"offsets":['
+        for i, (unit, text) in enumerate(zip(units, request.texts, strict=True)):
+            yield b"," if i else b""
+            begin, end = result.offsets[result.begin + i : result.begin + i + 2]
+            if unit is None:
+                yield b"null"
+            else:
+                yield from flat_json(convert_spans(encoded.spans[begin:end], text, unit))
+        yield b"]"
+    wanted = row_options(request.return_tokens, num_rows)
+    if any(wanted):
+        token_string = entry.vocabulary.token_string
+        yield b',"tokens":['
+        for i, is_wanted in enumerate(wanted):
+            yield b"," if i else b""
+            ids = encoded.row(result.begin + i).tolist() if is_wanted else None
+            yield orjson.dumps(None if ids is None else [token_string(id_) for id_ in ids])
+        yield b"]"
+    cut = [_truncated(result, row) for row in range(result.begin, result.end)]
+    if any(cut):
+        yield b',"truncated":' + orjson.dumps(cut)
+
+
+async def count(service: Service, body: bytes, call: Call) -> Body:
+    """POST /v1/count: how many ids; they are never written out."""
+    request = parse(CountRequest, body)
+    check_rows(service, len(request.texts), "/texts")
+    entry = await find_entry(service, request.vocabulary, request.if_digest)
+    result = await _run_texts(service, call, "count", request, entry)
+    assert result.counts is not None
+    counts = result.counts[result.begin : result.end]
+    pieces = [head(entry, b"num_tokens"), *flat_json(counts)]
+    pieces.append(b',"engine":"%b"' % result.engine.encode())
+    if errors := result.row_errors():
+        pieces.append(b',"errors":' + orjson.dumps(row_faults(errors)))
+    return [*pieces, b"}"]

@@ -1,0 +1,204 @@
+"""The short way in: pure ASGI in front of FastAPI for the calls that come by the thousand.
+
+    request ─► path in HOT? ─no─────────────────► FastAPI (everything else, and the reference)
+                  │yes
+               POST, plain JSON? ─no────────────► FastAPI
+                  │yes
+               read body ─► *_answers ─► send
+
+FastAPI declares the same paths and calls the same functions; a test holds both answers byte-equal.
+What this saves is measured by benchmarks/http.py (see README.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from service.calls import Call
+from service.decode_answers import decode, decode_batch
+from service.encode_answers import count, encode, encode_batch
+from service.errors import InvalidRequest, TooLarge, problem
+from service.state import Service
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["HOT", "ClientGone", "HotRoutes", "read_body", "respond"]
+
+Answer = Callable[[Service, bytes, Call], Awaitable[Iterable[bytes]]]
+
+HOT: dict[str, Answer] = {
+    "/v1/encode": encode,
+    "/v1/encode/batch": encode_batch,
+    "/v1/count": count,
+    "/v1/decode": decode,
+    "/v1/decode/batch": decode_batch,
+}
+JSON_TYPE = (b"content-type", b"application/json")
+WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its body was whole."""
+
+
+class HotRoutes:
+    """Answers the hot calls itself and hands everything else to the application behind it."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One ASGI connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        answer = HOT.get(scope["path"])
+        call = plain_call(scope) if answer is not None else None
+        if answer is None or call is None:
+            await self._other(scope, receive, send)
+            return
+        begin = perf_counter()
+        call.receive = receive
+        try:
+            status = await respond(self.service, answer, call, receive, send)
+        except ClientGone:
+            self.service.metrics.cancelled()
+            return
+        self.service.metrics.requests(scope["path"], status, perf_counter() - begin)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """FastAPI's answer, counted under its route's template and not under each path."""
+        begin, status = perf_counter(), 500
+
+        async def send_and_note(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_and_note)
+        finally:
+            route = getattr(scope.get("route"), "path", "unmatched")
+            self.service.metrics.requests(route, status, perf_counter() - begin)
+
+
+def plain_call(scope: Scope) -> Call | None:
+    """What the headers say, or None for a request that is not a plain JSON POST."""
+    if scope["method"] != "POST":
+        return None
+    call = Call()
+    is_json = False
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            is_json = value == b"application/json" or value.startswith(b"application/json;")
+        elif name == b"content-length":
+            call.content_length = int(value) if value.isdigit() else 0
+        elif name == b"content-encoding":
+            return None
+        elif name == b"x-request-timeout-ms":
+            call.timeout_ms = value
+    return call if is_json else None
+
+
+async def read_body(receive: Receive, max_bytes: int) -> bytes:
+    """A whole request body.
+
+    Raises:
+        TooLarge: it is longer than `max_bytes`; the rest was not read.
+        ClientGone: the connection ended before the body did.
+    """
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False) and len(body) <= max_bytes:
+        return body
+    pieces, size = [body], len(body)
+    while True:
+        if size > max_bytes:
+            raise TooLarge(f"the body has more than {max_bytes} bytes (max_body_bytes)")
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+
+
+async def respond(
+    service: Service,
+    answer: Answer,
+    call: Call,
+    receive: Receive,
+    send: Send,
+) -> int:
+    """Read, answer and send one call; every refusal is a problem document.
+
+    Returns:
+        The HTTP status that was sent.
+    """
+    try:
+        max_bytes = service.settings.max_body_bytes
+        if call.content_length > max_bytes:
+            limit = f"max_body_bytes is {max_bytes}"
+            raise TooLarge(f"the body has {call.content_length} bytes; {limit}")
+        body = await read_body(receive, max_bytes)
+        if call.timeout_ms is not None:
+            call.timeout_s = timeout_s(call.timeout_ms)
+        pieces = await answer(service, body, call)
+        begin = perf_counter()
+        await send_pieces(send, pieces)
+        service.metrics.stage("serialize", perf_counter() - begin)
+    except (ClientGone, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        status, headers, document = problem(error)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": document})
+        return status
+    return 200
+
+
+def timeout_s(value: bytes) -> float:
+    """The client's deadline from ``X-Request-Timeout-Ms``.
+
+    Raises:
+        InvalidRequest: it is not a positive whole number.
+    """
+    if not value.isdigit() or int(value) == 0:
+        raise InvalidRequest("must be a positive number of milliseconds", "X-Request-Timeout-Ms")
+    return int(value) / 1000
+
+
+async def send_pieces(send: Send, pieces: Iterable[bytes]) -> None:
+    """A small answer whole, with its length; a large one piece by piece, the loop kept free."""
+    gathered: list[bytes] = []
+    size = 0
+    iterator = iter(pieces)
+    for piece in iterator:
+        gathered.append(piece)
+        size += len(piece)
+        if size > WHOLE_BYTES:
+            break
+    body = b"".join(gathered)
+    start: dict[str, Any] = {"type": "http.response.start", "status": 200}
+    rest = next(iterator, None) if size > WHOLE_BYTES else None
+    if rest is None:
+        start["headers"] = [JSON_TYPE, (b"content-length", b"%d" % size)]
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+        return
+    start["headers"] = [JSON_TYPE]
+    await send(start)
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    while rest is not None:
+        await send({"type": "http.response.body", "body": rest, "more_body": True})
+        await asyncio.sleep(0)
+        rest = next(iterator, None)
+    await send({"type": "http.response.body", "body": b""})

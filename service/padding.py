@@ -1,0 +1,41 @@
+"""Ragged rows of ids as one rectangle; made at the edge, only when asked for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["pad_rows"]
+
+
+def pad_rows(
+    ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    pad_id: int,
+    min_length: int,
+    side: Literal["right", "left"],
+) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Rows of equal length L = the longest row's, and at least `min_length`.
+
+    Args:
+        ids: int32[T]; offsets point into it.
+        offsets: int64[B + 1], where each row begins.
+        pad_id: the id that fills a row up.
+        min_length: a row longer than this stays whole.
+        side: where the padding stands.
+
+    Returns:
+        int32[B, L] ids and int8[B, L] attention mask, 0 over padding.
+    """
+    lengths = np.diff(offsets)
+    width = max(min_length, int(lengths.max(initial=0)))
+    columns = np.arange(width)
+    if side == "right":
+        mask = columns < lengths[:, None]
+    else:
+        mask = columns >= width - lengths[:, None]
+    padded = np.full((len(lengths), width), pad_id, np.int32)
+    padded[mask] = ids[offsets[0] : offsets[-1]]
+    return padded, mask.astype(np.int8)

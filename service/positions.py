@@ -1,0 +1,40 @@
+"""Positions of ids in a text, counted in bytes, code points or UTF-16 units."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["convert_spans"]
+
+
+def convert_spans(
+    spans: NDArray[np.int64], text: str, unit: Literal["bytes", "codepoints", "utf16"]
+) -> NDArray[np.int64]:
+    """Byte spans in another unit; an id that holds part of a character spans the whole character.
+
+    Args:
+        spans: int64[T, 2], begin and end byte; an empty span stays where it begins.
+        text: what the spans point into.
+        unit: what the result counts.
+
+    Returns:
+        int64[T, 2].
+
+    Example: "é" is bytes 0..2, one code point; the ids of its two bytes both span (0, 1).
+    """
+    if unit == "bytes" or text.isascii():
+        return spans
+    data = np.frombuffer(text.encode(), np.uint8)
+    is_lead = (data & 0xC0) != 0x80
+    character = np.append(np.cumsum(is_lead) - 1, is_lead.sum())
+    begin = character[spans[:, 0]]
+    is_empty = spans[:, 0] >= spans[:, 1]
+    end = np.where(is_empty, begin, character[np.maximum(spans[:, 1] - 1, 0)] + 1)
+    if unit == "utf16":
+        units = 1 + (data[is_lead] >= 0xF0)
+        first_unit = np.append(0, np.cumsum(units))
+        begin, end = first_unit[begin], first_unit[end]
+    return np.stack([begin, end], axis=1).astype(np.int64)

@@ -1,0 +1,289 @@
+"""The bodies of the encode, count, decode and windows calls, described field by field.
+
+The hot routes validate with these models directly and FastAPI describes them in openapi.json, so
+that there is one definition of what is accepted.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "CountRequest",
+    "CountResponse",
+    "DecodeBatchRequest",
+    "DecodeBatchResponse",
+    "DecodeRequest",
+    "DecodeResponse",
+    "EncodeBatchRequest",
+    "EncodeBatchResponse",
+    "EncodeRequest",
+    "EncodeResponse",
+    "WindowsRequest",
+    "WindowsResponse",
+]
+
+Special = Literal["match", "plain", "refuse"]
+Side = Literal["right", "left"]
+Unit = Literal["bytes", "codepoints", "utf16"]
+Length = Annotated[int, Field(ge=0)]
+
+ADD_SPECIAL = "Put the vocabulary's own begin and end tokens around the ids, as Hugging Face does."
+SPECIAL = (
+    "Special-token text inside the input: 'match' gives its id, 'plain' treats it as ordinary "
+    "text, 'refuse' answers 422 naming the place."
+)
+MAX_LENGTH = "Most ids a text may have, begin and end tokens included; null: all."
+TRUNCATION = "The side that is cut when a text has more than max_length ids."
+OFFSETS = "Report the begin and end of each id in the text, counted in this unit."
+TOKENS = "Report each id's token as a string; bytes that are not UTF-8 in the byte-level alphabet."
+REVERSE = "DNA: encode the other strand (A-T, C-G, IUPAC codes and case kept)."
+CIRCULAR = "k-mer vocabularies: the sequence wraps; null: as the vocabulary says."
+DTYPE = "Width of ids in binary answers; refused where the vocabulary does not fit."
+IF_DIGEST = "Refuse with 412 when the vocabulary's digest is another one."
+VOCABULARY = "Name of a vocabulary, see GET /v1/vocabularies."
+
+
+class Strict(BaseModel):
+    """A body whose fields are what they are called: no unknown ones, no silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, cache_strings="none")
+
+
+class EncodeRequest(Strict):
+    """One text."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"vocabulary": "gpt2", "text": "Hello, world!"}]}
+    )
+
+    vocabulary: str = Field(description=VOCABULARY)
+    text: str = Field(description="The text or sequence.")
+    add_special_tokens: bool = Field(True, description=ADD_SPECIAL)
+    special: Special = Field("match", description=SPECIAL)
+    max_length: Length | None = Field(None, description=MAX_LENGTH)
+    truncation_side: Side = Field("right", description=TRUNCATION)
+    return_offsets: Unit | None = Field(None, description=OFFSETS)
+    return_tokens: bool = Field(False, description=TOKENS)
+    reverse_complement: bool = Field(False, description=REVERSE)
+    circular: bool | None = Field(None, description=CIRCULAR)
+    dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
+    if_digest: str | None = Field(None, description=IF_DIGEST)
+
+
+class EncodeBatchRequest(Strict):
+    """Many texts; an option given as a list has one value for each of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"vocabulary": "gpt2", "texts": ["Hello", "world"], "padding": None}]
+        }
+    )
+
+    vocabulary: str = Field(description=VOCABULARY)
+    texts: list[str] = Field(description="The texts or sequences.")
+    add_special_tokens: bool | list[bool] = Field(True, description=ADD_SPECIAL)
+    special: Special | list[Special] = Field("match", description=SPECIAL)
+    max_length: Length | list[Length | None] | None = Field(None, description=MAX_LENGTH)
+    truncation_side: Side | list[Side] = Field("right", description=TRUNCATION)
+    return_offsets: Unit | list[Unit | None] | None = Field(None, description=OFFSETS)
+    return_tokens: bool | list[bool] = Field(False, description=TOKENS)
+    reverse_complement: bool | list[bool] = Field(False, description=REVERSE)
+    circular: bool | list[bool | None] | None = Field(None, description=CIRCULAR)
+    dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
+    if_digest: str | None = Field(None, description=IF_DIGEST)
+    padding: Literal["longest"] | Annotated[int, Field(ge=0, le=1_048_576)] | None = Field(
+        None,
+        description="Pad every row to the longest one, or to this many ids; null: ragged rows.",
+    )
+    padding_side: Side | None = Field(
+        None, description="The padded side; null: the vocabulary's own, mostly the right."
+    )
+    pad_id: Length | None = Field(
+        None, description="The id to pad with; null: the vocabulary's own padding token."
+    )
+
+
+class CountRequest(Strict):
+    """Texts whose ids are only counted; they are never written out."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"vocabulary": "gpt2", "texts": ["Hello, world!"]}]}
+    )
+
+    vocabulary: str = Field(description=VOCABULARY)
+    texts: list[str] = Field(description="The texts or sequences.")
+    add_special_tokens: bool | list[bool] = Field(True, description=ADD_SPECIAL)
+    special: Special | list[Special] = Field("match", description=SPECIAL)
+    max_length: Length | list[Length | None] | None = Field(None, description=MAX_LENGTH)
+    truncation_side: Side | list[Side] = Field("right", description=TRUNCATION)
+    reverse_complement: bool | list[bool] = Field(False, description=REVERSE)
+    circular: bool | list[bool | None] | None = Field(None, description=CIRCULAR)
+    if_digest: str | None = Field(None, description=IF_DIGEST)
+
+
+SKIP_SPECIAL = "Leave out special tokens."
+AS_BASE64 = (
+    "Answer the exact bytes in base64 as well: text shows U+FFFD for bytes that are not UTF-8."
+)
+
+
+class DecodeRequest(Strict):
+    """One row of ids."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"vocabulary": "gpt2", "ids": [15496, 11, 995, 0]}]}
+    )
+
+    vocabulary: str = Field(description=VOCABULARY)
+    ids: list[int] = Field(description="Token ids.")
+    skip_special_tokens: bool = Field(False, description=SKIP_SPECIAL)
+    as_base64: bool = Field(False, description=AS_BASE64)
+    if_digest: str | None = Field(None, description=IF_DIGEST)
+
+
+class DecodeBatchRequest(Strict):
+    """Many rows of ids."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"vocabulary": "gpt2", "ids": [[15496], [995, 0]]}]}
+    )
+
+    vocabulary: str = Field(description=VOCABULARY)
+    ids: list[list[int]] = Field(description="Rows of token ids.")
+    skip_special_tokens: bool = Field(False, description=SKIP_SPECIAL)
+    as_base64: bool = Field(False, description=AS_BASE64)
+    if_digest: str | None = Field(None, description=IF_DIGEST)
+
+
+class WindowsRequest(Strict):
+    """A sequence that is cut into overlapping windows of tokens."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "vocabulary": "mtdna6",
+                    "sequence": "GATCACAGGTCTATCACCCT",
+                    "window": 8,
+                    "stride": 4,
+                    "circular": True,
+                }
+            ]
+        }
+    )
+
+    vocabulary: str = Field(description=VOCABULARY)
+    sequence: str = Field(description="The sequence.")
+    window: int = Field(512, ge=1, le=1_048_576, description="Tokens in a window.")
+    stride: int = Field(256, ge=1, description="Tokens from the begin of a window to the next.")
+    circular: bool | None = Field(None, description=CIRCULAR)
+    channel: list[float] | None = Field(
+        None, description="One value for each base (heteroplasmy levels), windowed like the ids."
+    )
+    channel_name: str = Field(
+        "het_values",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$",
+        description="Its name in the answer.",
+    )
+    add_cls: bool = Field(False, description="Put the vocabulary's [CLS] before each window.")
+    reverse_complement: bool = Field(False, description=REVERSE)
+    if_digest: str | None = Field(None, description=IF_DIGEST)
+
+
+class Truncated(BaseModel):
+    """What truncation did to a row."""
+
+    num_tokens: int = Field(description="Ids before the cut, begin and end tokens included.")
+    kept: tuple[int, int] = Field(
+        description="Begin and end of the kept range among the text's own ids."
+    )
+
+
+class RowFault(BaseModel):
+    """One refused row of a batch; the other rows are answered."""
+
+    row: int
+    code: str
+    message: str
+
+
+class EncodeResponse(BaseModel):
+    """The ids of one text."""
+
+    vocabulary: str
+    digest: str = Field(description="The vocabulary's sha256; send it back as if_digest.")
+    ids: list[int]
+    num_tokens: int
+    engine: Literal["gpu", "cpu", "reference"] = Field(description="What computed the ids.")
+    offsets: list[tuple[int, int]] = Field(default=[], description="Only when asked for.")
+    tokens: list[str] = Field(default=[], description="Only when asked for.")
+    truncated: Truncated | None = Field(default=None, description="Only when ids were cut off.")
+
+
+class EncodeBatchResponse(BaseModel):
+    """The ids of each text; a refused row has none and stands in errors."""
+
+    vocabulary: str
+    digest: str
+    ids: list[list[int]]
+    num_tokens: list[int] = Field(description="Ids of each row without padding.")
+    engine: Literal["gpu", "cpu", "reference"]
+    attention_mask: list[list[int]] = Field(default=[], description="Only with padding.")
+    offsets: list[list[tuple[int, int]] | None] = Field(
+        default=[], description="Only when asked for."
+    )
+    tokens: list[list[str] | None] = Field(default=[], description="Only when asked for.")
+    truncated: list[Truncated | None] = Field(default=[], description="Only when a row was cut.")
+    errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
+
+
+class CountResponse(BaseModel):
+    """Number of ids of each text."""
+
+    vocabulary: str
+    digest: str
+    num_tokens: list[int]
+    engine: Literal["gpu", "cpu", "reference"]
+    errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
+
+
+class DecodeResponse(BaseModel):
+    """The text of one row of ids."""
+
+    vocabulary: str
+    digest: str
+    text: str
+    base64: str = Field(default="", description="Only when asked for.")
+
+
+class DecodeBatchResponse(BaseModel):
+    """The text of each row of ids."""
+
+    vocabulary: str
+    digest: str
+    texts: list[str]
+    base64: list[str] = Field(default=[], description="Only when asked for.")
+    errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
+
+
+class WindowsResponse(BaseModel):
+    """Windows of one sequence, one row each; the channel stands under its own name."""
+
+    model_config = ConfigDict(extra="allow")
+
+    vocabulary: str
+    digest: str
+    input_ids: list[list[int]]
+    attention_mask: list[list[int]]
+    position_ids: list[list[int]] = Field(description="Base at which each token begins.")
+    starts: list[int] = Field(description="First token of each window.")
+    num_tokens: int = Field(description="Tokens of the whole sequence.")
+    engine: Literal["gpu", "cpu", "reference"]
+
+
+def row_options(value: Any, num_rows: int) -> list[Any]:
+    """An option as one value for each row."""
+    return value if isinstance(value, list) else [value] * num_rows

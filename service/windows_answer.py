@@ -1,0 +1,106 @@
+"""POST /v1/windows: one sequence as overlapping windows of tokens, with positions and a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+
+from service.calls import Call, find_entry, make_work, parse
+from service.errors import InvalidRequest, RowRefused, TooLarge
+from service.json_pieces import flat_json, head, matrix_json
+from service.registry import Entry
+from service.schemas import WindowsRequest
+from service.state import Service
+from service.work import Result
+from vocabularies.batch import EncodeOptions
+from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.windows import Windows
+from vocabularies.windows import windows as make_windows
+
+__all__ = ["windows"]
+
+
+async def windows(service: Service, body: bytes, call: Call) -> Iterable[bytes]:
+    """POST /v1/windows: overlapping windows over the tokens of one sequence."""
+    request = parse(WindowsRequest, body)
+    entry = await find_entry(service, request.vocabulary, request.if_digest)
+    layout = _layout(request, entry.vocabulary, service.settings.max_window_ids)
+    options = EncodeOptions(
+        add_special_tokens=False,
+        reverse_complement=request.reverse_complement,
+        circular=layout.circular,
+        spans=True,
+    )
+    work = make_work(service, call, "encode", entry, [request.sequence], options, "/sequence")
+    result = await service.batcher.run(work)
+    if result.begin in result.errors:
+        raise RowRefused(result.errors[result.begin], "/sequence")
+    return _body(entry, request, result, _cut(request, layout, result))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the windows of one request are laid out: what the vocabulary adds to the request."""
+
+    circular: bool
+    pad_id: int
+    prefix: tuple[int, ...]
+
+
+def _layout(request: WindowsRequest, vocabulary: Vocabulary, max_window_ids: int) -> Layout:
+    circular = request.circular
+    if circular is None:
+        circular = isinstance(vocabulary.model, Kmers) and vocabulary.model.circular
+    pad_id = vocabulary.roles.get("pad")
+    if pad_id is None:
+        raise InvalidRequest("the vocabulary has no padding token for windows", "/vocabulary")
+    prefix: tuple[int, ...] = ()
+    if request.add_cls:
+        if "cls" not in vocabulary.roles:
+            raise InvalidRequest("the vocabulary has no [CLS] token", "/add_cls")
+        prefix = (vocabulary.roles["cls"],)
+    num_bases = len(request.sequence)
+    if request.channel is not None and len(request.channel) != num_bases:
+        message = f"{len(request.channel)} values for {num_bases} bases"
+        raise InvalidRequest(message, "/channel")
+    num_ids = -(-num_bases // request.stride) * request.window
+    if num_ids > max_window_ids:
+        message = f"up to {num_ids} ids would be written; max_window_ids is {max_window_ids}"
+        raise TooLarge(message, "/window")
+    return Layout(circular, pad_id, prefix)
+
+
+def _cut(request: WindowsRequest, layout: Layout, result: Result) -> Windows:
+    encoded = result.encoded
+    assert encoded is not None
+    assert encoded.spans is not None
+    begin, end = result.offsets[result.begin], result.offsets[result.begin + 1]
+    return make_windows(
+        encoded.ids[begin:end],
+        encoded.spans[begin:end, 0],
+        window=request.window,
+        stride=request.stride,
+        circular=layout.circular,
+        pad_id=layout.pad_id,
+        prefix=layout.prefix,
+        channel=None if request.channel is None else np.array(request.channel, np.float32),
+    )
+
+
+def _body(entry: Entry, request: WindowsRequest, result: Result, cut: Windows) -> Iterator[bytes]:
+    yield head(entry, b"input_ids")
+    yield from matrix_json(cut.input_ids)
+    yield b',"attention_mask":'
+    yield from matrix_json(cut.attention_mask)
+    yield b',"position_ids":'
+    yield from matrix_json(cut.position_ids)
+    if cut.channel is not None:
+        yield b"," + orjson.dumps(request.channel_name) + b":"
+        yield from matrix_json(cut.channel)
+    yield b',"starts":'
+    yield from flat_json(cut.starts)
+    num_tokens = result.offsets[result.begin + 1] - result.offsets[result.begin]
+    yield b',"num_tokens":%d,"engine":"%b"}' % (num_tokens, result.engine.encode())

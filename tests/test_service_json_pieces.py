@@ -1,0 +1,43 @@
+"""Answers written in pieces are the JSON of the whole."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from service import json_pieces
+from service.json_pieces import flat_json, matrix_json, ragged_json
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(json_pieces, "PIECE_IDS", 5)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 5, 6, 9, 10, 11, 23])
+def test_a_flat_array_in_pieces_is_the_whole_list(size):
+    array = np.arange(size, dtype=np.int32)
+    assert json.loads(b"".join(flat_json(array))) == array.tolist()
+    pairs = np.arange(2 * size).reshape(-1, 2)
+    assert json.loads(b"".join(flat_json(pairs))) == pairs.tolist()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (1, 12), (7, 2), (4, 3), (6, 5), (9, 7)])
+def test_a_matrix_in_pieces_is_the_whole_matrix(shape):
+    matrix = np.arange(shape[0] * shape[1], dtype=np.int32).reshape(shape)
+    assert json.loads(b"".join(matrix_json(matrix))) == matrix.tolist()
+
+
+@pytest.mark.parametrize(
+    "lengths", [[], [0], [3], [0, 0, 0, 0, 0, 0, 0], [5], [4, 1], [9, 0, 9], [1] * 17, [2, 2, 2, 2]]
+)
+@pytest.mark.parametrize("skipped", [0, 2])
+def test_ragged_rows_in_pieces_are_the_whole_list(lengths, skipped):
+    lengths = [3] * skipped + lengths
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(int).tolist()
+    ids = np.arange(offsets[-1], dtype=np.int32)
+    rows = range(skipped, len(lengths))
+    expected = [ids[offsets[row] : offsets[row + 1]].tolist() for row in rows]
+    assert json.loads(b"".join(ragged_json(ids, offsets, rows))) == expected
