@@ -189,7 +189,9 @@ class Batcher:
         self, lane: Lane, works: list[Work], done: asyncio.Future[tuple[list[Result], float]]
     ) -> None:
         lane.running -= 1
-        if error := done.exception():
+        if done.cancelled():
+            self._fail(works, Draining("the service stopped before this request's turn"))
+        elif error := done.exception():
             logger.error("This is a bug. A batch of %d requests failed", len(works), exc_info=error)
             self._fail(works, error)
         else:
@@ -222,7 +224,7 @@ class Batcher:
         num_rows = sum(work.num_rows for work in works)
         num_tokens = results[-1].batch_tokens
         engine = results[-1].engine
-        self.metrics.batch(engine, first.operation, num_rows, num_bytes, num_tokens, seconds)
+        self.metrics.batch(engine, first.operation, num_rows, num_bytes, num_tokens)
         self.metrics.stage("queue", first.started - first.submitted)
         self.metrics.stage("encode", seconds)
 

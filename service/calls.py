@@ -62,9 +62,10 @@ def parse(model: type[Request], body: bytes) -> Request:
         ServiceError: not JSON (400) or a field is wrong (422), with every place.
     """
     try:
-        return model.__pydantic_validator__.validate_json(body)
+        request: Request = model.__pydantic_validator__.validate_json(body)
     except ValidationError as error:
         raise invalid_body(error) from error
+    return request
 
 
 def make_work(
@@ -100,7 +101,7 @@ async def find_entry(service: Service, name: str, if_digest: str | None) -> Entr
         ServiceError: no such vocabulary, it cannot be loaded, or its digest is another one.
     """
     entry = service.registry.entries.get(name)
-    if entry is None or entry.state != "loaded":
+    if entry is None:
         entry = await service.registry.loaded(name)
     digest = entry.vocabulary.digest
     if if_digest is not None and if_digest not in (digest, digest.removeprefix("sha256:")):

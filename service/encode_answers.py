@@ -102,17 +102,19 @@ def _options(
     request: EncodeBatchRequest | CountRequest, num_rows: int
 ) -> EncodeOptions | list[EncodeOptions]:
     """One value for all rows, or one for each where any option is a list of that length."""
-    values = [getattr(request, name, None) for name in OPTION_FIELDS]
+    values: list[Any] = [getattr(request, name, None) for name in OPTION_FIELDS]
     for name, value in zip(OPTION_FIELDS, values, strict=True):
         if isinstance(value, list) and len(value) != num_rows:
             raise InvalidRequest(f"{len(value)} values for {num_rows} texts", f"/{name}")
     *plain, offsets = values
     if not any(isinstance(value, list) for value in values):
-        options = EncodeOptions(*plain, offsets is not None)
+        options = EncodeOptions(*plain, spans=offsets is not None)
         return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
     made: dict[tuple[Any, ...], EncodeOptions] = {}
     rows = zip(*(row_options(value, num_rows) for value in values), strict=True)
-    return [made.setdefault(row, EncodeOptions(*row[:-1], row[-1] is not None)) for row in rows]
+    return [
+        made.setdefault(row, EncodeOptions(*row[:-1], spans=row[-1] is not None)) for row in rows
+    ]
 
 
 async def _run_texts(

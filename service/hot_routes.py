@@ -105,7 +105,7 @@ def plain_call(scope: Scope) -> Call | None:
     return call if is_json else None
 
 
-async def read_body(receive: Receive, max_bytes: int) -> bytes:
+async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_bytes") -> bytes:
     """A whole request body.
 
     Raises:
@@ -121,7 +121,7 @@ async def read_body(receive: Receive, max_bytes: int) -> bytes:
     pieces, size = [body], len(body)
     while True:
         if size > max_bytes:
-            raise TooLarge(f"the body has more than {max_bytes} bytes (max_body_bytes)")
+            raise TooLarge(f"the body has more than {max_bytes} bytes ({setting})")
         if not message.get("more_body", False):
             return b"".join(pieces)
         message = await receive()

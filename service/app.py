@@ -1,0 +1,129 @@
+"""Puts the service together, starts it and stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import AsyncIterator
+from time import perf_counter
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from service import api_routes, health_routes, vocabulary_routes
+from service.batcher import Batcher
+from service.engines import Engine
+from service.errors import ServiceError, problem
+from service.health_routes import package_version, readiness
+from service.hot_routes import HotRoutes
+from service.metrics import Metrics
+from service.registry import Registry
+from service.settings import Settings
+from service.state import Service
+from vocabularies.vocabulary import VocabularyError
+
+__all__ = ["create_app", "make_engine"]
+
+logger = logging.getLogger(__name__)
+LAG_PERIOD_S = 0.25
+GC_THRESHOLDS = (50_000, 50, 50)
+DESCRIPTION = """
+Text or DNA in, token ids out: exactly the ids of the reference tokenizer.
+
+Every refusal is `application/problem+json` with a `code` for programs, a `detail` for people and
+`where`, the place in the request.
+"""
+
+
+def make_engine(settings: Settings) -> Engine:
+    """The best engine of this machine that the settings allow."""
+    from service.cpu_engine import CpuEngine
+
+    assert settings.engine in ("auto", "cpu")
+    return CpuEngine()
+
+
+def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
+    """An ASGI application with its own engine, vocabularies, queue and metrics.
+
+    Args:
+        settings: all settings; nothing behind this reads the environment.
+        engine: what computes the ids; made from the settings when absent.
+    """
+    engine = engine or make_engine(settings)
+    metrics = Metrics(package_version())
+    registry = Registry(engine, settings)
+    service = Service(settings, engine, registry, Batcher(engine, settings, metrics), metrics)
+    metrics.queue = lambda: (service.batcher.queue_bytes, service.batcher.queue_rows)
+    metrics.ready = lambda: not readiness(service)
+    metrics.vocabularies = registry.samples
+    app = FastAPI(
+        title="warptok",
+        version=package_version(),
+        description=DESCRIPTION,
+        lifespan=lambda _: running(service),
+    )
+    app.state.service = service
+    for router in (api_routes.router, vocabulary_routes.router, health_routes.router):
+        app.include_router(router)
+    for kind in (
+        ServiceError,
+        VocabularyError,
+        RequestValidationError,
+        HTTPException,
+        Exception,
+    ):
+        app.add_exception_handler(kind, refuse)
+    return HotRoutes(app, service)
+
+
+async def refuse(_: Request, error: Exception) -> Response:
+    """Any exception as the one kind of refusal."""
+    status, headers, body = problem(error)
+    names = {name.decode(): value.decode() for name, value in headers}
+    return Response(body, status, names)
+
+
+@contextlib.asynccontextmanager
+async def running(service: Service) -> AsyncIterator[None]:
+    """From start to stop: vocabularies load, requests are answered, the queue drains."""
+    names = service.registry.names_to_preload()
+    service.batcher.start()
+    tasks = [
+        asyncio.create_task(preload(service, names)),
+        asyncio.create_task(watch_lag(service)),
+    ]
+    try:
+        yield
+    finally:
+        service.draining = True
+        for task in tasks:
+            task.cancel()
+        await service.batcher.stop(service.settings.drain_timeout_s)
+        service.engine.close()
+
+
+async def preload(service: Service, names: list[str]) -> None:
+    """Load what is wanted from the start; one that fails is reported and does not stop the rest."""
+    begin = perf_counter()
+    for name in names:
+        with contextlib.suppress(ServiceError):
+            await service.registry.loaded(name)
+    # What was made so far stays for ever; the collector need not look at it on every round.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    service.preloaded = True
+    loaded = len(service.registry.entries)
+    logger.info("ready: %d vocabularies after %.1f s", loaded, perf_counter() - begin)
+
+
+async def watch_lag(service: Service) -> None:
+    """Measure how late the loop comes to its timers."""
+    while True:
+        begin = perf_counter()
+        await asyncio.sleep(LAG_PERIOD_S)
+        service.metrics.loop_lag_s = max(0.0, perf_counter() - begin - LAG_PERIOD_S)

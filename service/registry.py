@@ -1,0 +1,277 @@
+"""Vocabularies by name: the built-in ones and those that were uploaded, in memory and in a folder.
+
+`entries` holds what can be used at once; the hot routes read it without a lock, and a swap replaces
+one value of the dictionary, so that every request sees either the old or the new vocabulary, whole.
+The engine forgets an old one only when no request accepted before the swap can be waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.engines import Engine, Residency
+from service.errors import (
+    BuiltinProtected,
+    InvalidRequest,
+    NameTaken,
+    NotReady,
+    TooLarge,
+    UnknownVocabulary,
+)
+from service.metrics import VocabularySample
+from service.settings import Settings
+from vocabularies import builtin, canonical
+from vocabularies.vocabulary import Vocabulary, VocabularyError
+
+__all__ = ["Entry", "Known", "Registry"]
+
+logger = logging.getLogger(__name__)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+SUFFIX = ".vocabulary"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A vocabulary that has a name here, loaded or not.
+
+    Attributes:
+        read: gives the vocabulary's value; may take a second, for a thread.
+    """
+
+    name: str
+    source: str
+    licence: str
+    builtin: bool
+    read: Callable[[], Vocabulary]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A vocabulary that is loaded: what a request needs to know of it."""
+
+    name: str
+    vocabulary: Vocabulary
+    residency: Residency
+
+
+class Registry:
+    """Names, and what they mean now."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self.engine, self.settings = engine, settings
+        self.entries: dict[str, Entry] = {}
+        self.known: dict[str, Known] = {}
+        self.failures: dict[str, str] = {}
+        self._loading: dict[str, asyncio.Task[Entry]] = {}
+        self._change = threading.Lock()
+        for name in builtin.BUILTINS:
+            info = builtin.describe(name)
+            self.known[name] = Known(name, info.source, info.licence, True, _read_builtin(name))
+        self._read_store()
+
+    def _read_store(self) -> None:
+        """Name what the store holds; a damaged file is reported and its name stays free."""
+        folder = self.settings.store_dir
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(folder.glob("*" + SUFFIX)):
+            name = path.name.removesuffix(SUFFIX)
+            if not NAME.fullmatch(name) or name in self.known:
+                logger.warning("store: %s is not used: its name is no free name", path.name)
+                continue
+            self.known[name] = Known(name, "uploaded", "", False, _read_stored(path))
+
+    def names_to_preload(self) -> list[str]:
+        """What the service loads before it is ready.
+
+        Raises:
+            UnknownVocabulary: the setting `preload` names something unknown.
+        """
+        wanted = self.settings.preload.strip()
+        if wanted == "none":
+            return []
+        if wanted == "all":
+            return list(self.known)
+        names = [name.strip() for name in wanted.split(",") if name.strip()]
+        for name in names:
+            self.find(name)
+        return names
+
+    def find(self, name: str) -> Known:
+        """What is known of a name.
+
+        Raises:
+            UnknownVocabulary: nothing; near names are suggested.
+        """
+        if (known := self.known.get(name)) is not None:
+            return known
+        near = difflib.get_close_matches(name, self.known, n=3, cutoff=0.5)
+        hint = f"; near names are {', '.join(near)}" if near else ""
+        raise UnknownVocabulary(f"no vocabulary has this name{hint}", "/vocabulary")
+
+    async def loaded(self, name: str) -> Entry:
+        """The entry of a name; what is not loaded is loaded now, once for all who wait.
+
+        Raises:
+            UnknownVocabulary: no such name.
+            NotReady: it cannot be loaded; the message says why.
+        """
+        if (entry := self.entries.get(name)) is not None:
+            return entry
+        known = self.find(name)
+        task = self._loading.get(name)
+        if task is None:
+            task = asyncio.ensure_future(asyncio.to_thread(self.load, known))
+            self._loading[name] = task
+            task.add_done_callback(lambda _: self._loading.pop(name, None))
+        try:
+            return await asyncio.shield(task)
+        except VocabularyError as error:
+            raise NotReady(f"{name} cannot be loaded: {error}", "/vocabulary") from error
+
+    def load(self, known: Known) -> Entry:
+        """Read a vocabulary and make it ready on the engine; slow, for a thread.
+
+        Raises:
+            VocabularyError: its file is damaged, or nothing here computes it.
+        """
+        try:
+            vocabulary = known.read()
+            residency = self.engine.load(vocabulary)
+        except VocabularyError as error:
+            self.failures[known.name] = str(error)
+            logger.error("vocabulary %s cannot be loaded: %s", known.name, error)
+            raise
+        if residency.fallback_reason:
+            logger.warning("vocabulary %s: %s", known.name, residency.fallback_reason)
+        entry = Entry(known.name, vocabulary, residency)
+        with self._change:
+            if self.known.get(known.name) is known:
+                self.entries[known.name] = entry
+                self.failures.pop(known.name, None)
+        return entry
+
+    def put(self, name: str, vocabulary: Vocabulary, replace: bool) -> tuple[Entry, bool]:
+        """Give a vocabulary a name; slow, for a thread.
+
+        Returns:
+            The entry, and whether anything changed (False: the name meant this vocabulary before).
+
+        Raises:
+            ServiceError: the name is impossible, taken or a built-in's, or too many are known.
+            VocabularyError: nothing here computes it.
+        """
+        if not NAME.fullmatch(name):
+            message = "a name is 1 to 100 letters, digits, '.', '_' or '-', and begins with one of"
+            raise InvalidRequest(message + " the first two", "/name")
+        entry = self.entries.get(name)
+        if entry is not None and entry.vocabulary.digest == vocabulary.digest:
+            return entry, False
+        self._check_free(name, vocabulary, replace)
+        known = Known(name, "uploaded", "", False, lambda: vocabulary)
+        residency = self.engine.load(vocabulary)
+        with self._change:
+            self._check_free(name, vocabulary, replace)
+            self._store(name, vocabulary)
+            entry = Entry(name, vocabulary, residency)
+            self.known[name] = known
+            self.entries[name] = entry
+        return entry, True
+
+    def _check_free(self, name: str, vocabulary: Vocabulary, replace: bool) -> None:
+        known = self.known.get(name)
+        if known is None:
+            limit = self.settings.max_vocabularies
+            if len(self.known) >= limit:
+                raise TooLarge(f"{limit} vocabularies are known (max_vocabularies)", "/name")
+            return
+        if known.builtin:
+            raise BuiltinProtected(f"{name} is built in; choose another name", "/name")
+        if replace:
+            return
+        meant = known.read().digest
+        if meant != vocabulary.digest:
+            raise NameTaken(f"{name} means {meant}; add ?replace=true to change it", "/name")
+
+    def _store(self, name: str, vocabulary: Vocabulary) -> None:
+        """Write the canonical form so that a crash leaves the old file or the new one, whole."""
+        folder = self.settings.store_dir
+        if folder is None:
+            return
+        descriptor, temporary = tempfile.mkstemp(dir=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(canonical.to_bytes(vocabulary))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / (name + SUFFIX))
+
+    def delete(self, name: str) -> None:
+        """Forget a name and its file.
+
+        Raises:
+            UnknownVocabulary: no such name.
+            BuiltinProtected: it is a built-in's.
+        """
+        known = self.find(name)
+        if known.builtin:
+            raise BuiltinProtected(f"{name} is built in and cannot be deleted", "/name")
+        with self._change:
+            self.known.pop(name, None)
+            self.entries.pop(name, None)
+            self.failures.pop(name, None)
+            if self.settings.store_dir is not None:
+                (self.settings.store_dir / (name + SUFFIX)).unlink(missing_ok=True)
+
+    def unload(self, name: str) -> None:
+        """Take a vocabulary off the engine; its next use loads it again."""
+        self.find(name)
+        with self._change:
+            self.entries.pop(name, None)
+
+    def forget_unused(self, digest: str) -> None:
+        """Let the engine drop a vocabulary that no name means any more."""
+        with self._change:
+            if all(entry.vocabulary.digest != digest for entry in self.entries.values()):
+                self.engine.unload(digest)
+
+    def samples(self) -> list[VocabularySample]:
+        """Every known vocabulary as the metrics show it."""
+        rows = []
+        for name in list(self.known):
+            entry = self.entries.get(name)
+            if entry is None:
+                state = "failed" if name in self.failures else "unloaded"
+                rows.append(VocabularySample(name, "", "", state, "", "", 0, 0))
+                continue
+            vocabulary, residency = entry.vocabulary, entry.residency
+            rows.append(
+                VocabularySample(
+                    name,
+                    vocabulary.digest,
+                    vocabulary.kind,
+                    "loaded",
+                    residency.engine,
+                    residency.encoder,
+                    residency.self_test.num_texts,
+                    residency.self_test.num_different,
+                )
+            )
+        return rows
+
+
+def _read_builtin(name: str) -> Callable[[], Vocabulary]:
+    return lambda: builtin.load(name)
+
+
+def _read_stored(path: Path) -> Callable[[], Vocabulary]:
+    return lambda: canonical.from_bytes(path.read_bytes())

@@ -1,0 +1,132 @@
+"""Every setting of the service, read once from the environment.
+
+Each field's description is its documentation; nothing else in the project reads the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["PREFIX", "Settings", "UnknownSetting", "read_settings"]
+
+PREFIX = "WARPTOK_"
+MIB = 1024 * 1024
+
+
+class UnknownSetting(ValueError):
+    """An environment variable has our prefix and is no setting of ours."""
+
+
+class Settings(BaseSettings):
+    """All settings, frozen; each is the environment variable WARPTOK_ and its name in capitals."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    host: str = Field(
+        "127.0.0.1",
+        description="Address to listen on; 0.0.0.0 opens the service to everybody who reaches it.",
+    )
+    port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one.")
+    engine: Literal["auto", "cpu"] = Field(
+        "auto", description="What computes the ids; auto takes the best engine of this machine."
+    )
+    default_vocabulary: str = Field(
+        "gpt2", description="The vocabulary of calls that cannot name one, and of the playground."
+    )
+    preload: str = Field(
+        "all",
+        description="Built-in vocabularies loaded before the service is ready: all, none, or names "
+        "with commas; the others are loaded on first use, which then takes up to a second.",
+    )
+    store_dir: Path | None = Field(
+        None,
+        description="Folder where uploaded vocabularies are kept; unset, they live in memory and a "
+        "restart forgets them.",
+    )
+    max_body_bytes: int = Field(
+        64 * MIB,
+        ge=1024,
+        description="Largest request body; too small refuses long texts, too large lets one client "
+        "hold that much memory.",
+    )
+    max_texts: int = Field(65_536, ge=1, description="Most texts or rows of ids in one request.")
+    max_text_bytes: int = Field(64 * MIB, ge=1, description="Longest single text, in UTF-8 bytes.")
+    max_padded_ids: int = Field(
+        16_777_216,
+        ge=1,
+        description="Most ids of a padded answer, rows times length; bounds what padding makes of "
+        "a small request.",
+    )
+    max_window_ids: int = Field(
+        16_777_216, ge=1, description="Most ids that the windows of one sequence may add up to."
+    )
+    max_queue_bytes: int = Field(
+        512 * MIB,
+        ge=1024,
+        description="Text waiting or being encoded, above which requests are refused with 429; too "
+        "large makes clients wait instead of going elsewhere.",
+    )
+    max_batch_bytes: int = Field(
+        8 * MIB,
+        ge=1,
+        description="Text joined into one batch; too large makes small requests wait for big "
+        "batches, too small wastes the engine.",
+    )
+    inline_batch_bytes: int = Field(
+        32 * 1024,
+        ge=0,
+        description="Batches up to this size run on the event loop when they are expected to take "
+        "at most 2 ms, which saves a change of threads; 0 never does.",
+    )
+    long_request_bytes: int = Field(
+        1 * MIB,
+        ge=1,
+        description="Requests above this size wait in a lane of their own; short ones pass them.",
+    )
+    request_timeout_ms: int = Field(
+        30_000,
+        ge=1,
+        description="Longest time in the queue before a request is refused with 504; a client asks "
+        "for less with X-Request-Timeout-Ms.",
+    )
+    max_vocabulary_bytes: int = Field(
+        64 * MIB, ge=1, description="Largest uploaded vocabulary, all its files together."
+    )
+    max_vocabularies: int = Field(
+        1_024, ge=1, description="Most vocabularies known at once, built-in ones included."
+    )
+    max_samples: int = Field(10_000, ge=1, description="Most texts that one verify call compares.")
+    drain_timeout_s: float = Field(
+        20.0,
+        ge=0,
+        description="Time after SIGTERM to finish what was accepted; the rest is refused with 503.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe log messages that are written, to stderr."
+    )
+    access_log: bool = Field(
+        False,
+        description="A log line for each request; costs about as much time as a small request.",
+    )
+
+
+def read_settings(**overrides: object) -> Settings:
+    """The settings of this process; overrides win over the environment.
+
+    Raises:
+        UnknownSetting: a variable with our prefix is misspelt.
+        pydantic.ValidationError: a value is not possible.
+    """
+    names = [PREFIX + name.upper() for name in Settings.model_fields]
+    for name in os.environ:
+        if name.upper().startswith(PREFIX) and name.upper() not in names:
+            near = difflib.get_close_matches(name.upper(), names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UnknownSetting(f"{name} is no setting{hint}")
+    return Settings(**overrides)  # type: ignore[arg-type]

@@ -1,0 +1,300 @@
+"""Vocabularies over HTTP: list, look at, download, upload, delete, verify, load and unload."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zipfile
+from collections.abc import Callable
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from starlette.datastructures import UploadFile
+
+from service.errors import InvalidRequest, TooLarge, UnsupportedFormat, invalid_body
+from service.hot_routes import read_body
+from service.registry import Entry, Known
+from service.state import Service
+from service.verification import sample_texts, verify
+from vocabularies import formats
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/vocabularies", tags=["vocabularies"])
+SPECIAL_TOKENS = TypeAdapter(dict[str, int])
+DEFAULT_SAMPLES = 200
+Parameters = ParamSpec("Parameters")
+Value = TypeVar("Value")
+
+
+class SelfTestReport(BaseModel):
+    """The comparison with the witness when the vocabulary was loaded."""
+
+    witness: str
+    num_texts: int
+    num_different: int
+    first_difference: str = ""
+
+
+class VocabularyReport(BaseModel):
+    """One vocabulary; what is known only once it is loaded is null before."""
+
+    name: str
+    state: str = Field(description="loaded, unloaded or failed.")
+    builtin: bool
+    source: str
+    licence: str
+    digest: str | None = None
+    kind: str | None = Field(None, description="bpe, kmers, characters or upstream.")
+    size: int | None = Field(None, description="Number of ids.")
+    engine: str | None = Field(None, description="What computes the ids.")
+    encoder: str | None = None
+    residency: list[str] = Field(default=[], description="Where it is held: gpu, cpu.")
+    device_bytes: int = 0
+    self_test: SelfTestReport | None = None
+    fallback_reason: str = Field("", description="Why something slower answers; empty if not.")
+    error: str = Field("", description="Why it cannot be loaded.")
+
+
+class VocabularyList(BaseModel):
+    """All vocabularies that have a name."""
+
+    vocabularies: list[VocabularyReport]
+
+
+class VerifyRequest(BaseModel):
+    """Texts to compare on, or how many to make."""
+
+    texts: list[str] | None = None
+    samples: int = Field(DEFAULT_SAMPLES, ge=1)
+
+
+class VerifyResponse(BaseModel):
+    """The engine's ids beside the reference's."""
+
+    vocabulary: str
+    digest: str
+    witness: str
+    num_texts: int
+    num_different: int
+    num_ids: int
+    num_equal_ids: int
+    first_difference: dict[str, Any] | None = Field(
+        description="The first differing text and both id lists; null when all are equal."
+    )
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def _in_thread(
+    function: Callable[Parameters, Value], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Value:
+    return await asyncio.to_thread(function, *args, **kwargs)
+
+
+def _report(service: Service, known: Known) -> VocabularyReport:
+    report = VocabularyReport(
+        name=known.name,
+        state="unloaded",
+        builtin=known.builtin,
+        source=known.source,
+        licence=known.licence,
+    )
+    entry = service.registry.entries.get(known.name)
+    if entry is None:
+        report.error = service.registry.failures.get(known.name, "")
+        report.state = "failed" if report.error else "unloaded"
+        return report
+    _fill(report, entry)
+    return report
+
+
+def _fill(report: VocabularyReport, entry: Entry) -> None:
+    residency, vocabulary = entry.residency, entry.vocabulary
+    report.state = "loaded"
+    report.digest, report.kind, report.size = vocabulary.digest, vocabulary.kind, len(vocabulary)
+    report.engine, report.encoder = residency.engine, residency.encoder
+    report.residency = ["gpu", "cpu"] if residency.device_bytes else ["cpu"]
+    report.device_bytes = residency.device_bytes
+    report.fallback_reason = residency.fallback_reason
+    test = residency.self_test
+    report.self_test = SelfTestReport(
+        witness=test.witness,
+        num_texts=test.num_texts,
+        num_different=test.num_different,
+        first_difference=test.first_difference,
+    )
+
+
+@router.get("")
+async def list_vocabularies(request: Request) -> VocabularyList:
+    """All vocabularies that have a name, loaded or not."""
+    service = _service(request)
+    known = list(service.registry.known.values())
+    return VocabularyList(vocabularies=[_report(service, each) for each in known])
+
+
+@router.get("/{name}", response_model=VocabularyReport)
+async def get_vocabulary(
+    request: Request,
+    name: str,
+    format: Annotated[
+        str | None,
+        Query(description="Download it as: " + ", ".join(formats.FORMATS)),
+    ] = None,
+) -> VocabularyReport | Response:
+    """One vocabulary, or its file in another format."""
+    service = _service(request)
+    if format is None:
+        return _report(service, service.registry.find(name))
+    if format not in formats.FORMATS:
+        known = ", ".join(formats.FORMATS)
+        raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
+    entry = await service.registry.loaded(name)
+    files = await _in_thread(formats.write_vocabulary, entry.vocabulary, format)
+    if len(files) == 1:
+        (file_name, content), *_ = files.items()
+    else:
+        file_name, content = f"{name}.zip", _zip(files)
+    headers = {"content-disposition": f'attachment; filename="{file_name}"'}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def _zip(files: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file_name, content in files.items():
+            archive.writestr(file_name, content)
+    return packed.getvalue()
+
+
+@router.put("/{name}", status_code=201, responses={200: {"model": VocabularyReport}})
+async def put_vocabulary(
+    request: Request,
+    response: Response,
+    name: str,
+    format: str = "auto",
+    replace: bool = False,
+    pretokenizer: str | None = None,
+    special_tokens: Annotated[str | None, Query(description='JSON: {"<|end|>": 50256}')] = None,
+    id_offset: Annotated[int, Query(ge=0)] = 0,
+) -> VocabularyReport:
+    """Upload a vocabulary: one file as the body, or several as multipart/form-data.
+
+    201: it is new; 200: the name meant the same vocabulary already; 409: it means another one
+    (`replace=true` swaps it, and requests that are running finish on the old one).
+    """
+    service = _service(request)
+    files = await _read_files(request, name, service.settings.max_vocabulary_bytes)
+    specials = None if special_tokens is None else _special_tokens(special_tokens)
+    vocabulary = await _in_thread(
+        formats.read_vocabulary,
+        files,
+        format=format,
+        pretokenizer=pretokenizer,
+        special_tokens=specials,
+        id_offset=id_offset,
+    )
+    before = service.registry.entries.get(name)
+    _, created = await _in_thread(service.registry.put, name, vocabulary, replace)
+    if before is not None and created:
+        _forget_later(service, before.vocabulary.digest)
+    response.status_code = 201 if created else 200
+    return _report(service, service.registry.find(name))
+
+
+def _special_tokens(text: str) -> dict[str, int]:
+    try:
+        return SPECIAL_TOKENS.validate_json(text)
+    except ValidationError as error:
+        raise InvalidRequest("must be JSON: {token: id}", "special_tokens") from error
+
+
+async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, bytes]:
+    """The uploaded files by name; the limit holds for all of them together, while reading."""
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > max_bytes:
+        raise TooLarge(f"{length} bytes; max_vocabulary_bytes is {max_bytes}")
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        body = await read_body(request.receive, max_bytes, "max_vocabulary_bytes")
+        return {name: body}
+    if not length.isdigit() or int(length) == 0:
+        raise InvalidRequest("a multipart upload needs its length", "Content-Length")
+    files: dict[str, bytes] = {}
+    async with request.form(max_files=8, max_fields=8) as form:
+        for field, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                files[value.filename or field] = await value.read()
+    if not files:
+        raise InvalidRequest("the upload holds no file")
+    return files
+
+
+def _forget_later(service: Service, digest: str) -> None:
+    """Once nothing accepted before now can be waiting, the engine may drop the old vocabulary."""
+    delay_s = service.settings.request_timeout_ms / 1000 + 1
+    loop = asyncio.get_running_loop()
+    loop.call_later(delay_s, service.registry.forget_unused, digest)
+
+
+@router.delete("/{name}", status_code=204)
+async def delete_vocabulary(request: Request, name: str) -> None:
+    """Forget an uploaded vocabulary; a built-in one answers 403."""
+    service = _service(request)
+    before = service.registry.entries.get(name)
+    await _in_thread(service.registry.delete, name)
+    if before is not None:
+        _forget_later(service, before.vocabulary.digest)
+
+
+@router.post("/{name}/verify", response_model=VerifyResponse)
+async def verify_vocabulary(request: Request, name: str) -> dict[str, Any]:
+    """Compare the engine with the reference, on given texts or on samples."""
+    service = _service(request)
+    body = await read_body(request.receive, service.settings.max_body_bytes)
+    try:
+        asked = VerifyRequest.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise invalid_body(error) from error
+    entry = await service.registry.loaded(name)
+    limit = service.settings.max_samples
+    num_texts = asked.samples if asked.texts is None else len(asked.texts)
+    if num_texts > limit:
+        raise TooLarge(f"{num_texts} texts; max_samples is {limit}", "/samples")
+    texts = asked.texts
+    if texts is None:
+        texts = sample_texts(entry.vocabulary, asked.samples)
+    found = await _in_thread(verify, service.engine, entry.vocabulary, texts)
+    return {
+        "vocabulary": name,
+        "digest": entry.vocabulary.digest,
+        "witness": found.witness,
+        "num_texts": found.num_texts,
+        "num_different": found.num_different,
+        "num_ids": found.num_ids,
+        "num_equal_ids": found.num_equal_ids,
+        "first_difference": found.first_difference,
+    }
+
+
+@router.post("/{name}/load")
+async def load_vocabulary(request: Request, name: str) -> VocabularyReport:
+    """Make a vocabulary ready before its first use."""
+    service = _service(request)
+    await service.registry.loaded(name)
+    return _report(service, service.registry.find(name))
+
+
+@router.post("/{name}/unload")
+async def unload_vocabulary(request: Request, name: str) -> VocabularyReport:
+    """Take a vocabulary off the engine; its next use loads it again."""
+    service = _service(request)
+    before = service.registry.entries.get(name)
+    service.registry.unload(name)
+    if before is not None:
+        _forget_later(service, before.vocabulary.digest)
+    return _report(service, service.registry.find(name))

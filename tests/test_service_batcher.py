@@ -1,0 +1,330 @@
+"""The batcher under load: coalescing, turns, failing rows, gone clients, full queue, deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from time import perf_counter
+
+import pytest
+
+from service.batcher import Batcher
+from service.errors import DeadlinePassed, Draining, QueueFull
+from service.metrics import Metrics
+from service.settings import Settings
+from service.work import Result, Work
+from tests.fake_engine import FakeEngine, byte_vocabulary
+from vocabularies.batch import EncodeOptions
+
+VOCABULARY = byte_vocabulary()
+OTHER = byte_vocabulary(257)
+
+
+def work(*texts: str, vocabulary=VOCABULARY, **fields) -> Work:
+    num_bytes = sum(map(len, texts))
+    return Work("encode", vocabulary, list(texts), num_bytes=num_bytes, **fields)
+
+
+def rows(result: Result) -> list[bytes]:
+    return [bytes(result.encoded.row(row).tolist()) for row in range(result.begin, result.end)]
+
+
+def make(engine: FakeEngine, **settings) -> Batcher:
+    settings = {"inline_batch_bytes": 0} | settings
+    batcher = Batcher(engine, Settings(**settings), Metrics("test"))
+    batcher.start()
+    return batcher
+
+
+async def until(condition) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never happened")
+
+
+def run(scenario) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+@pytest.mark.parametrize("inline", [0, 1_000_000])
+def test_everybody_gets_their_own_rows_whatever_the_batches(inline):
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine, inline_batch_bytes=inline, max_batch_bytes=300)
+        source = random.Random(1)
+
+        async def client(number: int) -> None:
+            for turn in range(20):
+                texts = [f"{number}.{turn}.{i}" for i in range(source.randint(0, 3))]
+                vocabulary = source.choice([VOCABULARY, OTHER])
+                result = await batcher.run(work(*texts, vocabulary=vocabulary))
+                assert rows(result) == [text.encode() for text in texts]
+                if source.random() < 0.2:
+                    await asyncio.sleep(0.001)
+
+        await asyncio.gather(*map(client, range(40)))
+        assert batcher.queue_bytes == batcher.queue_rows == 0
+        assert len(engine.batches) < 40 * 20
+        await batcher.stop(1)
+
+    run(scenario)
+
+
+def test_an_idle_engine_gets_the_first_request_at_once_and_a_busy_one_collects():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine)
+        engine.gate.clear()
+        futures = [batcher.submit(work("first"))]
+        await until(lambda: engine.batches == [["first"]])
+        futures.append(batcher.submit(work("prepared")))
+        await asyncio.sleep(0.02)
+        futures += [batcher.submit(work(f"later {i}")) for i in range(50)]
+        await asyncio.sleep(0.02)
+        engine.gate.set()
+        await asyncio.gather(*futures)
+        assert [len(batch) for batch in engine.batches] == [1, 1, 50]
+
+    run(scenario)
+
+
+def test_two_vocabularies_take_turns_with_a_queue_each():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine, max_batch_bytes=10_000)
+        engine.gate.clear()
+        busy = [batcher.submit(work("x")) for _ in range(1)]
+        await until(lambda: engine.batches)
+        alternating = [
+            batcher.submit(work(f"{i:04}", vocabulary=(VOCABULARY, OTHER)[i % 2]))
+            for i in range(2000)
+        ]
+        engine.gate.set()
+        await asyncio.gather(*busy, *alternating)
+        assert len(engine.batches) == 3
+
+    run(scenario)
+
+
+def test_a_batch_keeps_to_its_byte_budget_and_never_splits_a_request():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine, max_batch_bytes=100)
+        futures = [batcher.submit(work("a" * 30, "b" * 30)) for _ in range(5)]
+        futures.append(batcher.submit(work("c" * 500)))
+        await asyncio.gather(*futures)
+        assert all(sum(map(len, batch)) <= 100 or len(batch) == 1 for batch in engine.batches)
+        assert all(len(batch) in (1, 2) for batch in engine.batches)
+
+    run(scenario)
+
+
+def test_options_travel_with_their_rows():
+    async def scenario():
+        engine = FakeEngine()
+        seen = []
+        encode = engine.encode
+        engine.encode = lambda v, batch: (seen.append(batch.options), encode(v, batch))[1]
+        batcher = make(engine)
+        plain, cut = EncodeOptions(), EncodeOptions(max_length=1)
+        a = batcher.submit(work("a", "b", options=[cut, plain]))
+        b = batcher.submit(work("c", options=plain))
+        await asyncio.gather(a, b)
+        assert seen == [[cut, plain, plain]]
+
+    run(scenario)
+
+
+def test_a_row_that_breaks_the_engine_fails_alone(caplog):
+    async def scenario():
+        batcher = make(FakeEngine())
+        good = [batcher.submit(work(f"good {i}", f"fine {i}")) for i in range(20)]
+        bad = batcher.submit(work("fine", "BOOM", "also fine"))
+        results = await asyncio.gather(*good)
+        assert [rows(r) for r in results] == [
+            [f"good {i}".encode(), f"fine {i}".encode()] for i in range(20)
+        ]
+        assert not any(r.row_errors() for r in results)
+        result = await bad
+        assert rows(result) == [b"fine", b"", b"also fine"]
+        assert {row: e.code for row, e in result.row_errors().items()} == {1: "engine_failed"}
+
+    run(scenario)
+    assert "This is a bug" in caplog.text
+
+
+def test_a_refused_row_is_named_by_its_number_in_its_own_request():
+    async def scenario():
+        batcher = make(FakeEngine())
+        first = batcher.submit(work("a", "b"))
+        second = batcher.submit(work("c", "REFUSE", "d"))
+        assert (await first).row_errors() == {}
+        assert list((await second).row_errors()) == [1]
+
+    run(scenario)
+
+
+def test_a_full_queue_refuses_and_accepts_again_when_it_has_room():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine, max_queue_bytes=2048, max_batch_bytes=1024)
+        engine.gate.clear()
+        accepted = [batcher.submit(work("x" * 512)) for _ in range(4)]
+        with pytest.raises(QueueFull):
+            batcher.submit(work("x"))
+        assert batcher.queue_bytes == 2048
+        engine.gate.set()
+        await asyncio.gather(*accepted)
+        assert rows(await batcher.run(work("y"))) == [b"y"]
+        assert batcher.queue_bytes == 0
+
+    run(scenario)
+
+
+def test_a_request_larger_than_the_queue_is_taken_when_nothing_waits():
+    async def scenario():
+        batcher = make(FakeEngine(), max_queue_bytes=1024)
+        assert len(rows(await batcher.run(work("x" * 5000)))[0]) == 5000
+
+    run(scenario)
+
+
+def test_a_deadline_that_passes_in_the_queue_is_answered_while_the_engine_is_still_busy():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine)
+        engine.gate.clear()
+        running = [batcher.submit(work("running")), batcher.submit(work("other", vocabulary=OTHER))]
+        await until(lambda: engine.batches)
+        late = batcher.submit(work("late", deadline=perf_counter() + 0.1))
+        patient = batcher.submit(work("patient"))
+        with pytest.raises(DeadlinePassed):
+            await asyncio.wait_for(late, 5)
+        assert not engine.gate.is_set()
+        engine.gate.set()
+        await asyncio.gather(*running, patient)
+        assert "late" not in [text for batch in engine.batches for text in batch]
+        assert batcher.queue_bytes == 0
+
+    run(scenario)
+
+
+def test_a_client_that_leaves_while_waiting_is_dropped_before_the_engine_sees_it():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine)
+        gone = asyncio.Event()
+
+        async def receive():
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        engine.gate.clear()
+        running = [batcher.submit(work("running")), batcher.submit(work("other", vocabulary=OTHER))]
+        await until(lambda: engine.batches)
+        leaving = asyncio.ensure_future(batcher.run(work("leaving", receive=receive)))
+        staying = batcher.submit(work("staying"))
+        await asyncio.sleep(0.12)
+        gone.set()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        engine.gate.set()
+        await asyncio.gather(*running, staying)
+        assert "leaving" not in [text for batch in engine.batches for text in batch]
+        assert batcher.queue_bytes == batcher.queue_rows == 0
+
+    run(scenario)
+
+
+def test_a_long_request_does_not_stand_in_front_of_short_ones():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine, long_request_bytes=1000)
+        engine.gate.clear()
+        long = batcher.submit(work("x" * 5000))
+        await until(lambda: engine.batches)
+        engine.gate.set()
+        engine.delay_s = 0.0
+        assert rows(await asyncio.wait_for(batcher.run(work("short")), 5)) == [b"short"]
+        await long
+
+    run(scenario)
+
+
+def test_stopping_finishes_what_was_accepted_and_refuses_the_rest():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine)
+        engine.gate.clear()
+        accepted = [batcher.submit(work(f"{i}")) for i in range(10)]
+        stopping = asyncio.ensure_future(batcher.stop(10))
+        await asyncio.sleep(0.05)
+        with pytest.raises(Draining):
+            batcher.submit(work("too late"))
+        engine.gate.set()
+        await stopping
+        assert [rows(r) for r in await asyncio.gather(*accepted)] == [
+            [str(i).encode()] for i in range(10)
+        ]
+
+    run(scenario)
+
+
+def test_stopping_refuses_what_the_grace_time_does_not_reach():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine, max_batch_bytes=1)
+        engine.gate.clear()
+        accepted = [batcher.submit(work("x")) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        await batcher.stop(0.1)
+        engine.gate.set()
+        answers = await asyncio.gather(*accepted, return_exceptions=True)
+        kinds = {type(answer) for answer in answers}
+        assert Draining in kinds
+        assert all(isinstance(answer, Result | Draining) for answer in answers)
+
+    run(scenario)
+
+
+def test_nothing_accepted_is_lost_under_everything_at_once(caplog):
+    """Leaving clients, failing rows, a full queue and deadlines together: all accounted for."""
+
+    async def scenario():
+        engine = FakeEngine(delay_s=0.001)
+        batcher = make(engine, max_queue_bytes=4096, max_batch_bytes=256, long_request_bytes=200)
+        source = random.Random(7)
+        outcomes = {"answered": 0, "failed": 0, "full": 0, "late": 0, "left": 0}
+
+        async def client(number: int) -> None:
+            for turn in range(30):
+                kind = source.random()
+                text = "BOOM" if kind < 0.05 else f"{number}:{turn}" * source.randint(1, 40)
+                deadline = perf_counter() + (0.002 if kind > 0.9 else 10)
+                task = asyncio.ensure_future(batcher.run(work(text, deadline=deadline)))
+                if 0.8 < kind < 0.9:
+                    await asyncio.sleep(0.0005)
+                    task.cancel()
+                try:
+                    result = await task
+                    failed = bool(result.row_errors())
+                    assert failed or rows(result) == [text.encode()]
+                    outcomes["failed" if failed else "answered"] += 1
+                except QueueFull:
+                    outcomes["full"] += 1
+                    await asyncio.sleep(0.002)
+                except DeadlinePassed:
+                    outcomes["late"] += 1
+                except asyncio.CancelledError:
+                    outcomes["left"] += 1
+
+        await asyncio.gather(*map(client, range(60)))
+        assert sum(outcomes.values()) == 60 * 30
+        assert all(outcomes.values()), outcomes
+        await until(lambda: batcher.queue_rows == 0)
+        assert batcher.queue_bytes == 0
+        await batcher.stop(1)
+
+    run(scenario)
