@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[str, str, bool]
 SWEEP_S = 0.05
-RUNNING_PER_LANE = 2  # One on the engine and one prepared, so that the engine never waits for us.
+BATCHES_PER_LANE = 2  # One on the engine and one prepared, so that the engine never waits for us.
 INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
 
 
@@ -47,11 +47,11 @@ class Queue:
 
 @dataclass(slots=True)
 class Lane:
-    """A thread and the queues that wait for it."""
+    """A thread, the queues that wait for it, and its batches: one runs, the others are prepared."""
 
     thread: ThreadPoolExecutor
     turns: deque[Key]
-    running: int = 0
+    batches: deque[list[Work]]
 
 
 class Batcher:
@@ -81,7 +81,7 @@ class Batcher:
     @staticmethod
     def _lane(name: str) -> Lane:
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"engine-{name}")
-        return Lane(thread, deque())
+        return Lane(thread, deque(), deque())
 
     def start(self) -> None:
         """Begin to accept work, on the running loop."""
@@ -123,11 +123,15 @@ class Batcher:
         self._tick_scheduled = False
         for lane in self._lanes.values():
             self._start_inline(lane)
-            while lane.turns and lane.running < RUNNING_PER_LANE:
+            while lane.turns and len(lane.batches) < BATCHES_PER_LANE:
                 self._start_on_thread(lane)
-        if self._sweep is None and self._queues:
+        self._plan_sweep()
+
+    def _plan_sweep(self) -> None:
+        waiting = self._queues or any(len(lane.batches) > 1 for lane in self._lanes.values())
+        if waiting and self._sweep is None:
             assert self._loop is not None
-            self._sweep = self._loop.call_later(SWEEP_S, self._sweep_queues)
+            self._sweep = self._loop.call_later(SWEEP_S, self._sweep_waiting)
 
     def _start_inline(self, lane: Lane) -> None:
         """Run batches so small that handing them to a thread would cost more than they do."""
@@ -143,7 +147,7 @@ class Batcher:
         assert self._loop is not None
         if not (works := self._take(lane, lane.turns[0])):
             return
-        lane.running += 1
+        lane.batches.append(works)
         self._idle.clear()
         running = self._loop.run_in_executor(lane.thread, run_works, self.engine, works)
         running.add_done_callback(lambda done: self._finish_on_thread(lane, works, done))
@@ -188,7 +192,7 @@ class Batcher:
     def _finish_on_thread(
         self, lane: Lane, works: list[Work], done: asyncio.Future[tuple[list[Result], float]]
     ) -> None:
-        lane.running -= 1
+        lane.batches.remove(works)
         if done.cancelled():
             self._fail(works, Draining("the service stopped before this request's turn"))
         elif error := done.exception():
@@ -197,7 +201,7 @@ class Batcher:
         else:
             self._finish(works, done.result())
         self._tick()
-        if not self._queues and not any(each.running for each in self._lanes.values()):
+        if not self._queues and not any(each.batches for each in self._lanes.values()):
             self._idle.set()
 
     def _fail(self, works: list[Work], error: BaseException) -> None:
@@ -228,7 +232,7 @@ class Batcher:
         self.metrics.stage("queue", first.started - first.submitted)
         self.metrics.stage("encode", seconds)
 
-    def _sweep_queues(self) -> None:
+    def _sweep_waiting(self) -> None:
         """While requests wait: answer those whose deadline passed, and notice gone clients."""
         self._sweep = None
         now = perf_counter()
@@ -240,9 +244,18 @@ class Batcher:
             if not queue.works:
                 del self._queues[key]
                 self._lanes[key[2]].turns.remove(key)
-        if self._queues:
-            assert self._loop is not None
-            self._sweep = self._loop.call_later(SWEEP_S, self._sweep_queues)
+        for lane in self._lanes.values():
+            for works in list(lane.batches)[1:]:
+                for work in works:
+                    self._expire_prepared(work, now)
+        self._plan_sweep()
+
+    def _expire_prepared(self, work: Work, now: float) -> None:
+        """A prepared batch stays as it is; who cannot wait for it is told so now."""
+        assert work.future is not None
+        if now >= work.deadline and not work.future.done():
+            self.metrics.rejected("deadline")
+            work.future.set_exception(DeadlinePassed("the deadline passed before its turn"))
 
     async def run(self, work: Work) -> Result:
         """Submit work and wait for its part; a cancelled caller takes its work out of the queue.

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ["count", "encode", "encode_batch"]
 
+OPTION_FIELDS = (
+    "add_special_tokens",
+    "special",
+    "max_length",
+    "truncation_side",
+    "reverse_complement",
+    "circular",
+    "return_offsets",
+)
 ID_LIMITS = {"int32": 2**31, "uint16": 2**16, "uint8": 2**8}
 
 
@@ -39,15 +48,7 @@ async def encode(service: Service, body: bytes, call: Call) -> Body:
         _check_dtype(entry.vocabulary, request.dtype)
     options = DEFAULT_OPTIONS
     if len(request.model_fields_set) > 2:
-        options = EncodeOptions(
-            request.add_special_tokens,
-            request.special,
-            request.max_length,
-            request.truncation_side,
-            request.reverse_complement,
-            request.circular,
-            request.return_offsets is not None,
-        )
+        options = _row_options(*(getattr(request, name) for name in OPTION_FIELDS))
     work = make_work(service, call, "encode", entry, [request.text], options, "/text")
     result = await service.batcher.run(work)
     if result.errors and result.begin in result.errors:
@@ -87,17 +88,6 @@ def _truncated(result: Result, row: int) -> dict[str, Any] | None:
     return {"num_tokens": before, "kept": encoded.kept[row].tolist()}
 
 
-OPTION_FIELDS = (
-    "add_special_tokens",
-    "special",
-    "max_length",
-    "truncation_side",
-    "reverse_complement",
-    "circular",
-    "return_offsets",
-)
-
-
 def _options(
     request: EncodeBatchRequest | CountRequest, num_rows: int
 ) -> EncodeOptions | list[EncodeOptions]:
@@ -106,15 +96,32 @@ def _options(
     for name, value in zip(OPTION_FIELDS, values, strict=True):
         if isinstance(value, list) and len(value) != num_rows:
             raise InvalidRequest(f"{len(value)} values for {num_rows} texts", f"/{name}")
-    *plain, offsets = values
     if not any(isinstance(value, list) for value in values):
-        options = EncodeOptions(*plain, spans=offsets is not None)
+        options = _row_options(*values)
         return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
     made: dict[tuple[Any, ...], EncodeOptions] = {}
     rows = zip(*(row_options(value, num_rows) for value in values), strict=True)
-    return [
-        made.setdefault(row, EncodeOptions(*row[:-1], spans=row[-1] is not None)) for row in rows
-    ]
+    return [made.setdefault(row, _row_options(*row)) for row in rows]
+
+
+def _row_options(
+    add_special_tokens: bool,
+    special: Any,
+    max_length: int | None,
+    truncation_side: Any,
+    reverse_complement: bool,
+    circular: bool | None,
+    return_offsets: str | None,
+) -> EncodeOptions:
+    return EncodeOptions(
+        add_special_tokens,
+        special,
+        max_length,
+        truncation_side,
+        reverse_complement,
+        circular,
+        spans=return_offsets is not None,
+    )
 
 
 async def _run_texts(

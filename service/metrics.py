@@ -157,10 +157,9 @@ class Metrics(Collector):
         """Everything as text, and its content type; OpenMetrics where the reader asks for it."""
         if "application/openmetrics-text" in accept:
             content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-            return openmetrics(self.registry), content_type
-        # prometheus_client gives this function no types.
-        text: bytes = generate_latest(self.registry)  # type: ignore[no-untyped-call,unused-ignore]
-        return text, "text/plain; version=0.0.4; charset=utf-8"
+            text: bytes = openmetrics(self.registry)  # type: ignore[no-untyped-call]
+            return text, content_type
+        return generate_latest(self.registry), "text/plain; version=0.0.4; charset=utf-8"
 
     def collect(self) -> Iterator[Metric]:
         """All samples, in the order of DOCUMENTATION."""

@@ -1,7 +1,7 @@
 """Where the real vocabularies, texts and genomes are, and how they are read.
 
-They are not part of the repository: WARPTOK_DATA names their folder; without it `shared/data` beside the
-checkout is tried. Tests that need a file which is not there are skipped with the reason.
+They are not part of the repository: WARPTOK_DATA names their folder; without it `shared/data`
+beside the checkout is tried. Tests that need a file which is not there are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def data_json(name: str) -> Any:
 
 @functools.cache
 def expected() -> dict[str, dict[str, dict[str, Any]]]:
-    """{vocabulary: {file: {n_tokens, sha256}}} of the reference ids; empty where the data is absent."""
+    """{vocabulary: {file: {n_tokens, sha256}}} of the reference ids; empty without the data."""
     path = DATA / "expected.json"
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def records(name: str) -> list[str]:
-    """The sequences of a FASTA or FASTQ file, or a text file as one text; case and line ends kept."""
+    """The sequences of a FASTA or FASTQ file, or a text file as one text; nothing changed."""
     text = data_bytes(name).decode()
     if ".fa" not in name:
         return [text]

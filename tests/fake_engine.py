@@ -91,9 +91,9 @@ class FakeEngine:
     ) -> Decoded:
         """Ids as bytes."""
         errors = {
-            row: RowError("id_out_of_range", "no byte", "ids[0]")
+            row: RowError("id_out_of_range", "no id of the vocabulary", "ids[0]")
             for row in range(len(offsets) - 1)
-            if any(not 0 <= i < 256 for i in ids[offsets[row] : offsets[row + 1]])
+            if any(not 0 <= i < len(vocabulary) for i in ids[offsets[row] : offsets[row + 1]])
         }
         return Decoded(ids.astype(np.uint8), offsets, errors)
 

@@ -1,0 +1,196 @@
+"""The commands `decode`, `vocabularies`, `verify` and `convert`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from service.cpu_engine import CpuEngine
+from service.vocabulary_files import open_vocabulary
+from vocabularies import builtin
+from vocabularies.formats import FORMATS, write_vocabulary
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["COMMANDS"]
+
+SHORT_DIGEST = len("sha256:") + 12
+
+
+def _open(arguments: argparse.Namespace) -> Vocabulary:
+    given = arguments.special_tokens
+    return open_vocabulary(
+        arguments.vocabulary,
+        pretokenizer=arguments.pretokenizer,
+        special_tokens=None if given is None else dict(given),
+    )
+
+
+def decode(arguments: argparse.Namespace) -> int:
+    """Ids to bytes on stdout; 1 where a row was refused."""
+    vocabulary, engine = _open(arguments), CpuEngine()
+    code = 0
+    for place, row in _rows(arguments):
+        offsets = np.array([0, len(row)], np.int64)
+        decoded = engine.decode(
+            vocabulary, np.array(row, np.int64), offsets, arguments.skip_special_tokens
+        )
+        for error in decoded.errors.values():
+            print(f"warptok: {place}{error.message} ({error.where})", file=sys.stderr)
+            code = 1
+        data = decoded.data.tobytes()
+        sys.stdout.buffer.write(data + b"\n" if arguments.lines else data)
+        if not arguments.lines and sys.stdout.isatty() and not data.endswith(b"\n"):
+            sys.stdout.buffer.write(b"\n")
+        sys.stdout.buffer.flush()
+    return code
+
+
+def _rows(arguments: argparse.Namespace) -> Iterator[tuple[str, list[int]]]:
+    """Lists of ids with the place each came from."""
+    if arguments.ids:
+        yield "", arguments.ids
+    elif arguments.lines:
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            yield f"line {number}: ", _ids(line, f"line {number}")
+    else:
+        yield "", _ids(sys.stdin.buffer.read(), "stdin")
+
+
+def _ids(data: bytes, place: str) -> list[int]:
+    """A JSON list, an object with "ids", or numbers with white space between.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    wrong = f"{place}: not a JSON list of ids, nor numbers with spaces between"
+    text = data.strip()
+    if text[:1] not in (b"[", b"{"):
+        words = text.split()
+        if not all(word.isdigit() for word in words):
+            raise ValueError(wrong)
+        return _checked([int(word) for word in words], place)
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"{place}: not JSON: {error}") from error
+    ids = value.get("ids") if isinstance(value, dict) else value
+    if not isinstance(ids, list) or any(type(token_id) is not int for token_id in ids):
+        raise ValueError(wrong)
+    return _checked(ids, place)
+
+
+def _checked(ids: list[int], place: str) -> list[int]:
+    limit = np.iinfo(np.int64)
+    for index, token_id in enumerate(ids):
+        if not limit.min <= token_id <= limit.max:
+            raise ValueError(f"{place}: ids[{index}] is larger than any vocabulary's ids")
+    return ids
+
+
+def vocabularies(arguments: argparse.Namespace) -> int:
+    """A table of the built-in vocabularies."""
+    rows = [_described(name) for name in builtin.BUILTINS]
+    if arguments.json:
+        for row in rows:
+            sys.stdout.buffer.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+        return 0
+    table = [["name", "kind", "size", "digest", "licence"]]
+    table += [
+        [row["name"], row["kind"], str(row["size"]), row["digest"][:SHORT_DIGEST], row["licence"]]
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row_cells in table:
+        cells = zip(row_cells, widths, strict=True)
+        print("  ".join(cell.ljust(width) for cell, width in cells).rstrip())
+    return 0
+
+
+def _described(name: str) -> dict[str, Any]:
+    vocabulary, info = builtin.load(name), builtin.describe(name)
+    return {
+        "name": name,
+        "kind": vocabulary.kind,
+        "size": len(vocabulary),
+        "digest": vocabulary.digest,
+        "licence": info.licence,
+        "source": info.source,
+    }
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Compare the engine's ids with the reference's; 1 where one text differs."""
+    from service.verification import sample_texts
+    from service.verification import verify as compare
+
+    vocabulary = _open(arguments)
+    if arguments.texts is None:
+        texts = sample_texts(vocabulary, arguments.samples)
+    else:
+        # Only the line feed ends a text, as `encode --lines` has it.
+        content = Path(arguments.texts).read_bytes().decode()
+        texts = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
+    engine = CpuEngine()
+    result = compare(engine, vocabulary, texts)
+    residency = engine.residency(vocabulary.digest)
+    encoder = residency.encoder if residency is not None else engine.name
+    print(
+        f"{result.num_texts - result.num_different} of {result.num_texts} texts and "
+        f"{result.num_equal_ids} of {result.num_ids} ids are equal: {encoder} and {result.witness}"
+    )
+    if result.first_difference is not None:
+        for label, value in result.first_difference.items():
+            print(f"  {label}: {value!r}")
+    return 1 if result.num_different else 0
+
+
+def convert(arguments: argparse.Namespace) -> int:
+    """Write a vocabulary in another format.
+
+    Raises:
+        ValueError: the format cannot be told, or a file is there already.
+    """
+    vocabulary, out = _open(arguments), Path(arguments.out)
+    format = arguments.format or _format_of(out)
+    if format not in FORMATS:
+        raise ValueError(f"no format {format!r}; there are {', '.join(FORMATS)}")
+    files = _placed(write_vocabulary(vocabulary, format), out)
+    for path in files:
+        if path.exists() and not arguments.force:
+            raise ValueError(f"{path} is there already; --force writes over it")
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        print(path)
+    return 0
+
+
+def _format_of(out: Path) -> str:
+    by_suffix = {".tiktoken": "tiktoken", ".txt": "vocab.txt", ".vocabulary": "canonical"}
+    if out.name in FORMATS:
+        return out.name
+    if out.suffix in by_suffix:
+        return by_suffix[out.suffix]
+    raise ValueError(f"--format is needed: the name {out.name} does not say it")
+
+
+def _placed(files: Mapping[str, bytes], out: Path) -> dict[Path, bytes]:
+    """One file at `out`, several in the folder `out`."""
+    if len(files) > 1 or out.is_dir():
+        return {out / name: content for name, content in files.items()}
+    [content] = files.values()
+    return {out: content}
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "decode": decode,
+    "vocabularies": vocabularies,
+    "verify": verify,
+    "convert": convert,
+}

@@ -1,0 +1,68 @@
+"""Characters of a whole batch with one look-up: no Python runs for a row.
+
+A row that may hold a special token, or whose case only Unicode knows, is left to the reference.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.encoders import ReferenceEncoder, encode_parts, flagged_rows
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.framing import Content, offsets_of
+from vocabularies.tables import ASCII, DROPPED, CharacterTable
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["CharacterEncoder"]
+
+Int64s = NDArray[np.int64]
+
+
+class CharacterEncoder:
+    """Encodes batches for a vocabulary that has a CharacterTable; safe for several threads."""
+
+    name = "numpy"
+
+    def __init__(self, vocabulary: Vocabulary, table: CharacterTable) -> None:
+        self.table = table
+        self.reference = ReferenceEncoder(vocabulary)
+        self.has_rare = bool(table.is_rare.any())
+
+    def encode(self, batch: Batch, options: EncodeOptions) -> Content:
+        """The ids of each row, without begin and end tokens; all rows have these options."""
+        rare = flagged_rows(self.table.is_rare, batch) if self.has_rare else np.zeros(0, np.int64)
+        return encode_parts(batch, options, [(rare, self.reference.encode)], self._look_up)
+
+    def _look_up(self, batch: Batch, options: EncodeOptions) -> Content:
+        data, offsets = batch.data, batch.offsets
+        if not self.table.by_byte and len(data) and int(data.max()) >= ASCII:
+            return self._code_points(batch, options)
+        ids = self.table.ids[data]
+        spans = _spans(np.arange(len(data)), 1, offsets) if options.spans else None
+        if not self.table.drops:
+            return Content(ids, offsets.copy(), spans)
+        kept = ids != DROPPED
+        kept_before = offsets_of(kept)
+        spans = None if spans is None else spans[kept]
+        return Content(ids[kept], kept_before[offsets], spans)
+
+    def _code_points(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Rows with characters of several bytes; those that are not UTF-8 are refused."""
+        texts, errors = batch.texts()
+        if errors:
+            batch = Batch(texts)
+        data, offsets = batch.data, batch.offsets
+        characters = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
+        ids = self.table.ids[np.minimum(characters, len(self.table.ids) - 1)]
+        begins = np.flatnonzero((data & 0xC0) != 0x80)
+        spans = None
+        if options.spans:
+            spans = _spans(begins, np.diff(np.append(begins, len(data))), offsets)
+        return Content(ids, np.searchsorted(begins, offsets), spans, errors)
+
+
+def _spans(begins: Int64s, sizes: Int64s | int, offsets: Int64s) -> Int64s:
+    """int64[T, 2] in the rows from places in the joined bytes."""
+    begins = begins - np.repeat(offsets[:-1], np.diff(np.searchsorted(begins, offsets)))
+    return np.stack([begins, begins + sizes], axis=1)

@@ -1,0 +1,115 @@
+"""What an encoder of the CPU engine is; the reference as one; several for the rows of one batch.
+
+An encoder gives the texts' own ids. Begin and end tokens, truncation and the other strand are the
+engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies import reference
+from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.framing import Content, join_rows, offsets_of
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["Encoder", "ReferenceEncoder", "encode_parts", "flagged_rows", "refuse_rows"]
+
+EncodeRows = Callable[[Batch, EncodeOptions], Content]
+
+
+class Encoder(Protocol):
+    """Encodes batches for one vocabulary; several threads may call it at once."""
+
+    @property
+    def name(self) -> str:
+        """What computes the ids, with its version."""
+
+    def encode(self, batch: Batch, options: EncodeOptions) -> Content:
+        """The ids of each row, without begin and end tokens; all rows have these options.
+
+        A new Content; spans where the options ask for them.
+        """
+
+
+class ReferenceEncoder:
+    """The reference as an encoder: slow, right, and in plain Python."""
+
+    name = "reference"
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    def encode(self, batch: Batch, options: EncodeOptions) -> Content:
+        """The ids of each row, without begin and end tokens; all rows have these options."""
+        options = replace(options, add_special_tokens=False, max_length=None)
+        rows: list[tuple[list[int], list[tuple[int, int]]]] = []
+        texts, errors = batch.texts()
+        for row, text in enumerate(texts):
+            ids, spans = [], []
+            try:
+                if row not in errors:
+                    encoded = reference.encode(self.vocabulary, text, options)
+                    ids, spans = encoded.ids, encoded.spans
+            except RowRefused as refused:
+                errors[row] = refused.error
+            rows.append((ids, spans))
+        offsets = offsets_of(np.fromiter((len(ids) for ids, _ in rows), np.int64, len(rows)))
+        all_ids = np.fromiter((i for ids, _ in rows for i in ids), np.int32, int(offsets[-1]))
+        all_spans = None
+        if options.spans:
+            all_spans = np.array([s for _, spans in rows for s in spans], np.int64).reshape(-1, 2)
+        return Content(all_ids, offsets, all_spans, errors)
+
+
+def flagged_rows(flags: NDArray[np.bool_], batch: Batch) -> NDArray[np.int64]:
+    """The rows that hold a byte flagged in bool[256], in order."""
+    flagged = flags[batch.data]
+    if not flagged.any():
+        return np.zeros(0, np.int64)
+    places = np.flatnonzero(flagged)
+    return np.unique(np.searchsorted(batch.offsets, places, side="right") - 1)
+
+
+def encode_parts(
+    batch: Batch,
+    options: EncodeOptions,
+    parts: Iterable[tuple[NDArray[np.int64], EncodeRows]],
+    others: EncodeRows,
+) -> Content:
+    """Some rows encoded one way, all others another way, in the batch's order.
+
+    Args:
+        batch: the rows.
+        options: those of all rows.
+        parts: row numbers and what encodes them; no row twice.
+        others: what encodes the rows that no part names.
+    """
+    parts = [(rows, encode) for rows, encode in parts if len(rows)]
+    if not parts:
+        return others(batch, options)
+    rest = np.ones(len(batch), np.bool_)
+    for rows, _ in parts:
+        rest[rows] = False
+    if rest.any():
+        parts.append((np.flatnonzero(rest), others))
+    return join_rows(
+        [(rows, encode(batch.select(rows.tolist(), options), options)) for rows, encode in parts],
+        len(batch),
+    )
+
+
+def refuse_rows(content: Content, errors: dict[int, RowError]) -> Content:
+    """The content without the ids of some rows, which are refused."""
+    sizes = np.diff(content.offsets)
+    kept = np.ones(len(sizes), np.bool_)
+    kept[list(errors)] = False
+    kept_ids = np.repeat(kept, sizes)
+    spans = None if content.spans is None else content.spans[kept_ids]
+    all_errors = content.errors | errors
+    return Content(content.ids[kept_ids], offsets_of(sizes * kept), spans, all_errors)

@@ -1,0 +1,100 @@
+"""Named texts out of files: text, lines, FASTA and FASTQ, gzip or not, in bounded memory.
+
+Knows nothing about vocabularies or engines; the command line reads its inputs here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from io import BufferedReader
+from typing import BinaryIO, Literal, cast
+
+import dnaio
+
+__all__ = ["BadRecords", "Reading", "Record", "batches", "read_records"]
+
+Reading = Literal["auto", "whole", "lines"]
+GZIP_MAGIC = b"\x1f\x8b"
+FORMATS = {b">": "fasta", b"@": "fastq"}
+STDIN = "-"
+
+
+class BadRecords(ValueError):
+    """A file is not the FASTA, FASTQ or gzip that it begins as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One text to encode.
+
+    Attributes:
+        name: a record's identifier, a file's path, or path and line; "" for a lone unnamed text.
+        data: the text's bytes, which need not be UTF-8.
+    """
+
+    name: str
+    data: bytes
+
+
+def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
+    """Every text of some files, in order; "-" is stdin.
+
+    Args:
+        paths: files; none means stdin.
+        reading: "auto": FASTA where the first byte is ">", FASTQ where it is "@", else the file is
+            one text; "whole": always one text; "lines": each line is one, without its line end.
+
+    Raises:
+        OSError: a file cannot be read.
+        BadRecords: a file's content is not what it begins as.
+    """
+    for path in paths or (STDIN,):
+        with ExitStack() as stack:
+            if path == STDIN:
+                file: BufferedReader = cast("BufferedReader", sys.stdin.buffer)
+            else:
+                file = stack.enter_context(open(path, "rb"))
+            if file.peek(2)[:2] == GZIP_MAGIC:
+                unpacked = stack.enter_context(gzip.GzipFile(fileobj=file))
+                file = BufferedReader(unpacked)
+            yield from _of_file(file, path, reading, alone=len(paths) <= 1)
+
+
+def _of_file(file: BufferedReader, path: str, reading: Reading, alone: bool) -> Iterator[Record]:
+    try:
+        format = FORMATS.get(file.peek(1)[:1]) if reading == "auto" else None
+        if format is not None:
+            yield from _of_sequences(file, format)
+        elif reading == "lines":
+            for number, line in enumerate(file, 1):
+                yield Record(f"{path}:{number}", line.removesuffix(b"\n").removesuffix(b"\r"))
+        else:
+            yield Record("" if alone and path == STDIN else path, file.read())
+    except (dnaio.FileFormatError, EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        raise BadRecords(f"{path}: {error}") from error
+
+
+def _of_sequences(file: BinaryIO, format: str) -> Iterator[Record]:
+    with dnaio.open(file, fileformat=format) as records:
+        for record in records:
+            yield Record(
+                record.name.split(maxsplit=1)[0] if record.name else "", record.sequence.encode()
+            )
+
+
+def batches(records: Iterable[Record], max_bytes: int, max_records: int) -> Iterator[list[Record]]:
+    """Neighbouring records together, up to a size; a longer record is a batch of its own."""
+    batch: list[Record] = []
+    num_bytes = 0
+    for record in records:
+        if batch and (num_bytes + len(record.data) > max_bytes or len(batch) >= max_records):
+            yield batch
+            batch, num_bytes = [], 0
+        batch.append(record)
+        num_bytes += len(record.data)
+    if batch:
+        yield batch

@@ -1,0 +1,102 @@
+"""The command `serve`: the service on a socket, from the line that says where to a drained stop.
+
+uvicorn does the HTTP; this adds the line, the settings and what SIGTERM means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import math
+import signal
+import socket
+from types import FrameType
+
+import uvicorn
+from pydantic import ValidationError
+
+from service.app import create_app
+from service.health_routes import package_version
+from service.hot_routes import HotRoutes
+from service.settings import PREFIX, Settings, read_settings
+
+__all__ = ["serve"]
+
+KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
+BACKLOG = 2048
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Answer requests until SIGTERM or Ctrl-C.
+
+    Raises:
+        ValueError: a setting in the environment or an option is wrong.
+    """
+    settings = _settings(arguments)
+    level = settings.log_level.upper()
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # uvicorn's own lines about starting and stopping say nothing that ours do not.
+    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    # uvicorn raises the signal again once it has drained: that end, too, is a normal one.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _exit)
+    Server(create_app(settings), settings).run()
+    return 0
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    given = {name: getattr(arguments, name) for name in ("host", "port", "engine")}
+    try:
+        return read_settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        faults = [
+            f"{PREFIX}{'.'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()
+        ]
+        raise ValueError("; ".join(faults)) from error
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+class Server(uvicorn.Server):
+    """uvicorn, saying where it listens, and draining our queue while it drains its connections."""
+
+    def __init__(self, app: HotRoutes, settings: Settings) -> None:
+        self.app, self.settings = app, settings
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=settings.host,
+                port=settings.port,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level=None,
+                access_log=settings.access_log,
+                server_header=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s) + 1,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say where."""
+        await super().startup(sockets)
+        if self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+            url = f"http://{host}:{port}"
+            print(f"warptok {package_version()} on {url} (documentation: {url}/docs)", flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse what is new and finish what was accepted, within the drain time."""
+        service = self.app.service
+        service.draining = True
+        drain = asyncio.create_task(service.batcher.stop(self.settings.drain_timeout_s))
+        await super().shutdown(sockets)
+        await drain

@@ -1,0 +1,74 @@
+"""The vocabulary that a command names: a built-in one, a file, or a folder of files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from vocabularies import builtin
+from vocabularies.formats import read_vocabulary
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["NoSuchVocabulary", "open_vocabulary"]
+
+# What is read out of a folder: the first of these groups whose files are all there.
+GROUPS = (
+    ("tokenizer.json",),
+    ("vocab_config.json", "vocab.json"),
+    ("vocab_config.json",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.json",),
+    ("vocab.txt",),
+)
+
+
+class NoSuchVocabulary(ValueError):
+    """Neither a built-in vocabulary nor a file has this name."""
+
+
+def open_vocabulary(
+    source: str,
+    *,
+    pretokenizer: str | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+) -> Vocabulary:
+    """The vocabulary called `source`, or in the file or folder of that path.
+
+    Raises:
+        NoSuchVocabulary: there is none; near names are suggested.
+        VocabularyError: the files are wrong, with every place; or say themselves what an argument
+            says.
+        OSError: a file cannot be read.
+    """
+    path = Path(source)
+    if source in builtin.BUILTINS and pretokenizer is None and special_tokens is None:
+        return builtin.load(source)
+    if path.is_dir():
+        paths = _of_folder(path)
+    elif path.exists():
+        paths = [path]
+    else:
+        raise NoSuchVocabulary(_unknown(source))
+    files = {file.name: file.read_bytes() for file in paths}
+    return read_vocabulary(files, pretokenizer=pretokenizer, special_tokens=special_tokens)
+
+
+def _of_folder(folder: Path) -> list[Path]:
+    for names in GROUPS:
+        paths = [folder / name for name in names]
+        if all(path.is_file() for path in paths):
+            return paths
+    ranks = sorted(folder.glob("*.tiktoken"))
+    if len(ranks) == 1:
+        return ranks
+    wanted = ", ".join(" + ".join(names) for names in GROUPS)
+    raise NoSuchVocabulary(f"{folder} holds none of {wanted}, nor exactly one .tiktoken file")
+
+
+def _unknown(source: str) -> str:
+    if source in builtin.BUILTINS:
+        return f"{source} is built in; the options of a vocabulary file do not apply to it"
+    near = difflib.get_close_matches(source, builtin.BUILTINS, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`warptok vocabularies` lists them"
+    return f"{source!r} is neither a built-in vocabulary nor a file; {hint}"

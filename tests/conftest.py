@@ -1,0 +1,52 @@
+"""What all tests share: the GPU mark, and a running service."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from tests.server_process import Server, server_process
+
+
+@functools.cache
+def no_device() -> str:
+    """Why no CUDA device can be used; "" where one can."""
+    try:
+        found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nvidia-smi does not run: {error}"
+    return "" if "GPU 0" in found.stdout else "nvidia-smi lists no GPU"
+
+
+def gpu_required() -> bool:
+    """Whether a GPU test that cannot run is a failure, so that a green run is not an empty one."""
+    return os.environ.get("REQUIRE_GPU") == "1"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked `gpu` where there is no device, and say why."""
+    if item.get_closest_marker("gpu") is not None and (reason := no_device()):
+        pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With REQUIRE_GPU=1 a skipped GPU test fails, whatever skipped it."""
+    report = yield
+    if report.skipped and item.get_closest_marker("gpu") is not None and gpu_required():
+        report.outcome = "failed"
+        report.longrepr = f"REQUIRE_GPU=1, and this was skipped: {call.excinfo}"
+    return report
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service with gpt2 loaded, shared by the tests of one module."""
+    with server_process(tmp_path_factory.mktemp("service"), {"WARPTOK_PRELOAD": "gpt2"}) as running:
+        yield running

@@ -1,0 +1,110 @@
+"""The service as a process of its own: started, awaited, stopped with SIGTERM, exit code 0."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.data_files import ROOT
+
+__all__ = ["Server", "free_port", "server_process", "service_environment"]
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running service.
+
+    Attributes:
+        url: its base address, without a slash at the end.
+        process: the process; its output goes to `log`.
+        log: what it wrote to stdout and stderr so far.
+    """
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def wait_ready(self) -> None:
+        """Return when /readyz says 200.
+
+        Raises:
+            AssertionError: the process ended, or was not ready in time; with its log.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            code = self.process.poll()
+            assert code is None, f"the service ended with {code}:\n{self.log.read_text()}"
+            with contextlib.suppress(OSError, urllib.error.HTTPError):
+                with urllib.request.urlopen(self.url + "/readyz", timeout=5):
+                    return
+            time.sleep(POLL_S)
+        raise AssertionError(f"not ready after {START_TIMEOUT_S} s:\n{self.log.read_text()}")
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def service_environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment with no WARPTOK_ variables but the given ones."""
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("WARPTOK_")
+    }
+    return {**inherited, **(settings or {})}
+
+
+@contextlib.contextmanager
+def server_process(
+    folder: Path, settings: Mapping[str, str] | None = None, *, expect_exit: bool = True
+) -> Iterator[Server]:
+    """`python -m service serve` on a free loopback port, ready; SIGTERM at the end.
+
+    Args:
+        folder: where the log goes.
+        settings: environment variables, such as {"WARPTOK_PRELOAD": "gpt2"}.
+        expect_exit: False where the test itself ends the process.
+
+    Raises:
+        AssertionError: the service did not start, or did not exit with 0 after SIGTERM.
+    """
+    port = free_port()
+    log = folder / f"service-{port}.log"
+    command = [sys.executable, "-m", "service", "serve", "--host", "127.0.0.1", "--port", str(port)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=service_environment(settings),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    server = Server(f"http://127.0.0.1:{port}", process, log)
+    try:
+        server.wait_ready()
+        yield server
+        if expect_exit:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(STOP_TIMEOUT_S)
+            assert code == 0, f"exit code {code} after SIGTERM:\n{log.read_text()}"
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()

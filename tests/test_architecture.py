@@ -1,0 +1,149 @@
+"""The house: which room may import what, how long a file may be, what is never used."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.data_files import ROOT
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ROOMS = ("vocabularies", "gpu", "service")
+MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+BELOW = {
+    "vocabularies": {"vocabularies"},
+    "gpu": {"gpu", "vocabularies"},
+    "service": {"service", "gpu", "vocabularies"},
+}
+# What a room may import beside the standard library and the rooms below it.
+LIBRARIES = {"vocabularies": {"numpy", "regex"}, "gpu": {"numpy", "cupy", "torch"}}
+# Programs for developers: what they import inside functions is no dependency of the package.
+DEVELOPERS_ONLY = {"vocabularies/probe_unicode.py", "vocabularies/builtin/build.py"}
+MAX_LINES = 300
+LONG_FILES: dict[str, str] = {}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Each imported top-level name of a module, and whether it is imported inside a function."""
+    tree = ast.parse(path.read_text())
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.split(".")[0], id(node) in inside
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{relative(path)}:{node.lineno} imports relatively"
+            assert node.module is not None
+            yield node.module.split(".")[0], id(node) in inside
+
+
+def allowed(path: Path, name: str, inside: bool) -> bool:
+    room = relative(path).split("/")[0]
+    if name in ROOMS:
+        return name in BELOW[room]
+    if name in ("tests", "benchmarks"):
+        return False
+    if room not in LIBRARIES or name in sys.stdlib_module_names:
+        return True
+    return name in LIBRARIES[room] or (inside and relative(path) in DEVELOPERS_ONLY)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_imports_go_one_way(path: Path) -> None:
+    wrong = {name for name, inside in imports(path) if not allowed(path, name, inside)}
+    assert wrong == set()
+
+
+def rooms_that_import(*libraries: str) -> set[str]:
+    return {
+        relative(path).split("/")[0]
+        for path in MODULES
+        for name, _ in imports(path)
+        if name in libraries
+    }
+
+
+def test_only_gpu_imports_cupy_and_torch() -> None:
+    assert rooms_that_import("cupy", "cupyx", "torch") <= {"gpu"}
+
+
+def test_only_service_knows_http() -> None:
+    assert rooms_that_import("fastapi", "starlette", "uvicorn", "grpc") == {"service"}
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    modules = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
+    assert rooms_that_import(*modules) == set()
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec"), f"{relative(path)}:{node.lineno}"
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert ast.unparse(node.value) == "False", f"{relative(path)}:{node.value.lineno}"
+
+
+def test_gpu_can_be_imported_where_cupy_is_not_installed() -> None:
+    # A None in sys.modules makes Python refuse the import, installed or not.
+    program = "import sys; sys.modules['cupy'] = None; sys.modules['torch'] = None; import gpu"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_starts_without_the_web_framework() -> None:
+    program = "import sys, service.encode_command; sys.exit('fastapi' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_no_file_is_longer_than_a_reader_bears(path: Path) -> None:
+    num_lines = len(path.read_text().splitlines())
+    if relative(path) in LONG_FILES:
+        assert num_lines > MAX_LINES, "short again: take it off the list"
+    else:
+        assert num_lines <= MAX_LINES, "split it by noun, or name it with a reason in LONG_FILES"
+
+
+def test_the_package_list_is_the_folders() -> None:
+    folders = {relative(path.parent).replace("/", ".") for path in MODULES}
+    assert set(PYPROJECT["tool"]["setuptools"]["packages"]) == folders
+
+
+def test_every_room_says_that_it_is_typed() -> None:
+    for room in ROOMS:
+        assert (ROOT / room / "py.typed").is_file()
+
+
+def test_every_data_file_of_a_room_is_packaged() -> None:
+    package_data = PYPROJECT["tool"]["setuptools"]["package-data"]
+    packaged = {
+        path
+        for package, patterns in package_data.items()
+        for pattern in patterns
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*"):
+            if not path.is_file() or path.suffix in (".py", ".pyc") or path.name == "README.md":
+                continue
+            assert path in packaged, f"{relative(path)} is not in the wheel"
+
+
+def test_every_module_and_public_name_says_what_it_is_for() -> None:
+    for path in MODULES:
+        assert ast.get_docstring(ast.parse(path.read_text())), relative(path)

@@ -1,0 +1,266 @@
+"""The native calls through the application, with the fake engine: both doors, every refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from service import schemas
+from service.app import create_app, running
+from service.hot_routes import HOT
+from service.settings import Settings
+from tests.app_client import serving
+from tests.fake_engine import FakeEngine
+
+V = "evo_bytes"
+MODELS = {
+    "/v1/encode": (schemas.EncodeRequest, schemas.EncodeResponse),
+    "/v1/encode/batch": (schemas.EncodeBatchRequest, schemas.EncodeBatchResponse),
+    "/v1/count": (schemas.CountRequest, schemas.CountResponse),
+    "/v1/decode": (schemas.DecodeRequest, schemas.DecodeResponse),
+    "/v1/decode/batch": (schemas.DecodeBatchRequest, schemas.DecodeBatchResponse),
+    "/v1/windows": (schemas.WindowsRequest, schemas.WindowsResponse),
+}
+GOOD = [
+    ("/v1/encode", {"vocabulary": V, "text": "hé"}),
+    ("/v1/encode", {"vocabulary": V, "text": ""}),
+    ("/v1/encode", {"vocabulary": V, "text": "hé🙂", "return_offsets": "utf16"}),
+    ("/v1/encode", {"vocabulary": V, "text": "ab", "return_tokens": True, "dtype": "uint16"}),
+    ("/v1/encode/batch", {"vocabulary": V, "texts": []}),
+    ("/v1/encode/batch", {"vocabulary": V, "texts": ["a", "", "REFUSE", "ccc"]}),
+    ("/v1/encode/batch", {"vocabulary": V, "texts": ["a", "bcd"], "padding": "longest"}),
+    ("/v1/encode/batch", {"vocabulary": V, "texts": ["a"], "padding": 3, "padding_side": "left"}),
+    ("/v1/encode/batch", {"vocabulary": V, "texts": ["a", "é"], "return_offsets": "codepoints"}),
+    (
+        "/v1/encode/batch",
+        {
+            "vocabulary": V,
+            "texts": ["a", "b"],
+            "special": ["match", "plain"],
+            "return_offsets": [None, "bytes"],
+            "return_tokens": [True, False],
+        },
+    ),
+    ("/v1/count", {"vocabulary": V, "texts": ["a", "bcd", "REFUSE"]}),
+    ("/v1/decode", {"vocabulary": V, "ids": [65, 195], "as_base64": True}),
+    ("/v1/decode/batch", {"vocabulary": V, "ids": [[65], [], [999]]}),
+]
+BAD = [
+    ("/v1/encode", b"{", 400, "bad_json"),
+    ("/v1/encode", b'{"vocabulary": "x", "text": "\xff"}', 400, "bad_json"),
+    ("/v1/encode", {"vocabulary": V}, 422, "invalid_request"),
+    ("/v1/encode", {"vocabulary": V, "text": 5}, 422, "invalid_request"),
+    ("/v1/encode", {"vocabulary": V, "text": "a", "txt": 1}, 422, "invalid_request"),
+    ("/v1/encode", {"vocabulary": V, "text": "a", "max_length": "5"}, 422, "invalid_request"),
+    ("/v1/encode", {"vocabulary": V, "text": "a", "max_length": -1}, 422, "invalid_request"),
+    ("/v1/encode", {"vocabulary": V, "text": "a", "dtype": "uint8"}, 422, "invalid_request"),
+    ("/v1/encode", {"vocabulary": V, "text": "REFUSE"}, 422, "refused"),
+    ("/v1/encode", {"vocabulary": V, "text": "BOOM"}, 500, "engine_failed"),
+    ("/v1/encode", {"vocabulary": "evo_byte", "text": "a"}, 404, "unknown_vocabulary"),
+    ("/v1/encode", {"vocabulary": V, "text": "a", "if_digest": "x"}, 412, "digest_differs"),
+    ("/v1/encode", {"vocabulary": V, "text": "a" * 2000}, 413, "too_large"),
+    ("/v1/encode", {"vocabulary": V, "text": "a" * 9000}, 413, "too_large"),
+    ("/v1/encode/batch", {"vocabulary": V, "texts": ["a"] * 6}, 413, "too_large"),
+    ("/v1/encode/batch", {"vocabulary": V, "texts": ["a", "é" * 501]}, 413, "too_large"),
+    ("/v1/encode/batch", {"vocabulary": V, "texts": ["a"], "padding": 101}, 413, "too_large"),
+    (
+        "/v1/encode/batch",
+        {"vocabulary": V, "texts": ["a", "b"], "circular": [True]},
+        422,
+        "invalid_request",
+    ),
+    (
+        "/v1/encode/batch",
+        {"vocabulary": "gpt2", "texts": ["a"], "padding": "longest"},
+        422,
+        "invalid_request",
+    ),
+    (
+        "/v1/encode/batch",
+        {"vocabulary": V, "texts": ["a"], "padding": 2, "pad_id": 512},
+        422,
+        "invalid_request",
+    ),
+    ("/v1/decode", {"vocabulary": V, "ids": [65, 2**70]}, 422, "id_out_of_range"),
+    ("/v1/decode", {"vocabulary": V, "ids": [65, 1.5]}, 422, "invalid_request"),
+    ("/v1/decode", {"vocabulary": V, "ids": [600]}, 422, "id_out_of_range"),
+    ("/v1/windows", {"vocabulary": V, "sequence": "ACGT", "window": 0}, 422, "invalid_request"),
+    (
+        "/v1/windows",
+        {"vocabulary": "mtdna6", "sequence": "ACGT", "channel": [0.5]},
+        422,
+        "invalid_request",
+    ),
+]
+LIMITS = {"max_body_bytes": 8000, "max_text_bytes": 1000, "max_texts": 5, "max_padded_ids": 100}
+
+
+def run(scenario) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_both_doors_give_the_same_bytes():
+    async def scenario():
+        app = create_app(Settings(preload="none", **LIMITS), FakeEngine())
+        async with running(app.service):
+            doors = [
+                httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://test")
+                for door in (app, app.app)
+            ]
+            for path, body in [*GOOD, *((path, body) for path, body, *_ in BAD)]:
+                content = body if isinstance(body, bytes) else json.dumps(body).encode()
+                headers = {"content-type": "application/json"}
+                hot, cold = [
+                    await door.post(path, content=content, headers=headers) for door in doors
+                ]
+                assert hot.status_code == cold.status_code, path
+                assert hot.content == cold.content, path
+                assert hot.headers.get("content-type") == cold.headers.get("content-type")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("path", "body"), GOOD)
+def test_a_good_request_is_answered_in_the_documented_shape(path, body):
+    async def scenario():
+        async with serving(FakeEngine(), **LIMITS) as (client, _):
+            response = await client.post(path, json=body)
+            assert response.status_code == 200, response.text
+            answer = response.json()
+            response_model = MODELS[path][1]
+            response_model.model_validate(answer)
+            assert set(answer) <= set(response_model.model_fields)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("path", "body", "status", "code"), BAD)
+def test_a_bad_request_is_refused_with_its_code_and_the_next_one_answered(path, body, status, code):
+    async def scenario():
+        async with serving(FakeEngine(), **LIMITS) as (client, service):
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
+            headers = {"content-type": "application/json"}
+            response = await client.post(path, content=content, headers=headers)
+            assert (response.status_code, response.json()["code"]) == (status, code), response.text
+            assert response.headers["content-type"] == "application/problem+json"
+            assert (await client.post("/v1/encode", json=GOOD[0][1])).status_code == 200
+            assert service.batcher.queue_bytes == 0
+
+    run(scenario)
+
+
+def test_every_hot_route_is_in_openapi_and_its_examples_validate():
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            paths = (await client.get("/openapi.json")).json()["paths"]
+            for path, (request_model, _) in MODELS.items():
+                declared = paths[path]["post"]["requestBody"]["content"]["application/json"]
+                assert declared["schema"]["title"] == request_model.__name__
+                for example in declared["schema"]["examples"]:
+                    request_model.model_validate(example)
+                    assert (await client.post(path, json=example)).status_code == 200, example
+            assert set(HOT) < set(MODELS)
+
+    run(scenario)
+
+
+def test_a_row_of_a_batch_that_is_refused_leaves_the_others_answered():
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            body = {"vocabulary": V, "texts": ["a", "REFUSE", "BOOM", "b"], "padding": "longest"}
+            answer = (await client.post("/v1/encode/batch", json=body)).json()
+            assert answer["ids"] == [[97], [1], [1], [98]]
+            assert answer["attention_mask"] == [[1], [0], [0], [1]]
+            assert answer["num_tokens"] == [1, 0, 0, 1]
+            assert [(e["row"], e["code"]) for e in answer["errors"]] == [
+                (1, "refused"),
+                (2, "engine_failed"),
+            ]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("value", ["0", "x", "-5", "1.5"])
+def test_a_wrong_deadline_header_is_refused(value):
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            headers = {"X-Request-Timeout-Ms": value}
+            response = await client.post("/v1/encode", json=GOOD[0][1], headers=headers)
+            assert (response.status_code, response.json()["where"]) == (422, "X-Request-Timeout-Ms")
+
+    run(scenario)
+
+
+def test_a_deadline_of_the_client_is_kept_and_a_full_queue_says_429():
+    async def scenario():
+        engine = FakeEngine()
+        settings = {"inline_batch_bytes": 0, "max_queue_bytes": 1024}
+        async with serving(engine, **settings) as (client, service):
+            await client.post("/v1/encode", json=GOOD[0][1])
+            engine.gate.clear()
+            body = {"vocabulary": V, "text": "x" * 200}
+            waiting = [
+                asyncio.ensure_future(client.post("/v1/encode", json=body)) for _ in range(2)
+            ]
+            await asyncio.sleep(0.1)
+            headers = {"X-Request-Timeout-Ms": "50"}
+            late = await client.post("/v1/encode", json=body, headers=headers)
+            assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
+            body["text"] = "x" * 800
+            full = await client.post("/v1/encode", json=body)
+            assert (full.status_code, full.json()["code"]) == (429, "queue_full")
+            assert int(full.headers["retry-after"]) >= 1
+            assert (await client.get("/livez")).status_code == 200
+            engine.gate.set()
+            assert [r.status_code for r in await asyncio.gather(*waiting)] == [200, 200]
+            assert service.batcher.queue_bytes == 0
+
+    run(scenario)
+
+
+def test_a_large_answer_comes_in_pieces_and_whole():
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            text = "ACGT" * 100_000
+            response = await client.post("/v1/encode", json={"vocabulary": V, "text": text})
+            assert bytes(response.json()["ids"]) == text.encode()
+            assert "content-length" not in response.headers
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "text/plain"},
+        {"content-type": "application/json", "content-encoding": "br"},
+    ],
+)
+def test_what_is_not_plain_json_is_refused_with_what_to_send(headers):
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            response = await client.post("/v1/encode", content=b"{}", headers=headers)
+            assert (response.status_code, response.json()["code"]) == (415, "unsupported_format")
+
+    run(scenario)
+
+
+def test_fastapis_own_refusals_have_our_shape():
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            for method, path, status in [
+                ("GET", "/nowhere", 404),
+                ("GET", "/v1/encode", 405),
+                ("PUT", "/v1/vocabularies/x?id_offset=-1", 422),
+            ]:
+                response = await client.request(method, path)
+                assert response.status_code == status
+                assert response.headers["content-type"] == "application/problem+json"
+                assert {"type", "title", "status", "detail", "code", "where"} <= set(
+                    response.json()
+                )
+
+    run(scenario)

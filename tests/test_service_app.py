@@ -1,0 +1,112 @@
+"""Start, readiness, probes, the page, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.app import create_app, running
+from service.errors import UnknownVocabulary
+from service.settings import Settings
+from tests.app_client import serving
+from tests.fake_engine import FakeEngine
+
+
+def run(scenario) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+async def ready(client) -> None:
+    for _ in range(500):
+        if (await client.get("/readyz")).status_code == 200:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("never ready")
+
+
+def test_readiness_waits_for_the_vocabularies_and_ends_with_draining():
+    async def scenario():
+        engine = FakeEngine()
+        async with serving(engine, preload="hyenadna,mtdna6") as (client, service):
+            await ready(client)
+            assert set(service.registry.entries) == {"hyenadna", "mtdna6"}
+            service.draining = True
+            response = await client.get("/readyz")
+            assert (response.status_code, response.json()["reasons"]) == (503, ["draining"])
+            assert (await client.get("/livez")).json() == {"live": True}
+        assert engine.closed
+
+    run(scenario)
+
+
+def test_readiness_is_false_above_high_water():
+    async def scenario():
+        engine = FakeEngine()
+        settings = {"inline_batch_bytes": 0, "max_queue_bytes": 1024}
+        async with serving(engine, **settings) as (client, _):
+            await ready(client)
+            engine.gate.clear()
+            body = {"vocabulary": "evo_bytes", "text": "x" * 900}
+            waiting = asyncio.ensure_future(client.post("/v1/encode", json=body))
+            await asyncio.sleep(0.1)
+            response = await client.get("/readyz")
+            assert response.json()["reasons"] == ["the queue is above high water"]
+            engine.gate.set()
+            assert (await waiting).status_code == 200
+            assert (await client.get("/readyz")).status_code == 200
+
+    run(scenario)
+
+
+def test_an_unknown_preload_stops_the_start():
+    async def scenario():
+        app = create_app(Settings(preload="gpt3"), FakeEngine())
+        with pytest.raises(UnknownVocabulary):
+            async with running(app.service):
+                pass
+
+    run(scenario)
+
+
+def test_requests_are_counted_under_their_routes_and_not_under_their_paths():
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            await client.post("/v1/encode", json={"vocabulary": "evo_bytes", "text": "abc"})
+            await client.post("/v1/encode", json={"vocabulary": "nothing", "text": "abc"})
+            await client.get("/v1/vocabularies/evo_bytes")
+            await client.get("/v1/vocabularies/secret-name")
+            await client.get("/some/unknown/path")
+            text = (await client.get("/metrics")).text
+            assert 'requests_total{route="/v1/encode",status="200"} 1.0' in text
+            assert 'requests_total{route="/v1/encode",status="404"} 1.0' in text
+            assert 'route="/v1/vocabularies/{name}",status="200"} 1.0' in text
+            assert 'route="/v1/vocabularies/{name}",status="404"} 1.0' in text
+            assert 'route="unmatched",status="404"} 1.0' in text
+            assert "secret-name" not in text
+            assert 'warptok_tokens_total{engine="cpu",operation="encode"} 3.0' in text
+
+    run(scenario)
+
+
+def test_the_page_loads_nothing_from_elsewhere():
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            page = await client.get("/")
+            assert page.status_code == 200
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+            assert "http://" not in page.text
+            assert "https://" not in page.text
+
+    run(scenario)
+
+
+def test_info_names_the_limits_in_force():
+    async def scenario():
+        async with serving(FakeEngine(), max_texts=17) as (client, _):
+            answer = (await client.get("/v1/info")).json()
+            assert answer["limits"]["max_texts"] == 17
+            assert answer["engines"] == ["cpu"]
+            assert answer["batching"]["artificial_delay_ms"] == 0
+
+    run(scenario)

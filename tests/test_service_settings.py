@@ -1,0 +1,40 @@
+"""Settings: documented, bounded, and misspelt ones refused."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from service.settings import Settings, UnknownSetting, read_settings
+
+
+def test_every_setting_is_documented_with_a_sentence():
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+
+
+def test_the_environment_is_read_with_our_prefix(monkeypatch):
+    monkeypatch.setenv("WARPTOK_PORT", "8123")
+    monkeypatch.setenv("WARPTOK_PRELOAD", "gpt2,dnabert2")
+    settings = read_settings()
+    assert (settings.port, settings.preload) == (8123, "gpt2,dnabert2")
+    assert read_settings(port=9).port == 9
+
+
+def test_a_misspelt_variable_stops_the_start_and_names_the_near_one(monkeypatch):
+    monkeypatch.setenv("WARPTOK_MAX_TEXT", "5")
+    with pytest.raises(UnknownSetting, match="WARPTOK_MAX_TEXT is no setting; did you mean"):
+        read_settings()
+
+
+@pytest.mark.parametrize(("name", "value"), [("PORT", "70000"), ("MAX_TEXTS", "0"), ("PORT", "x")])
+def test_a_value_outside_its_limits_is_refused(monkeypatch, name, value):
+    monkeypatch.setenv("WARPTOK_" + name, value)
+    with pytest.raises(ValidationError, match=name.lower()):
+        read_settings()
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValidationError):
+        Settings().port = 1
