@@ -1,0 +1,114 @@
+"""Overlapping windows over the tokens of one sequence, as models of whole genomes read them.
+
+Knows no vocabulary: ids and their positions come in, rectangles come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Windows", "windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """W windows of C = len(prefix) + window columns; every array belongs to the caller.
+
+    Attributes:
+        input_ids: int32[W, C].
+        attention_mask: int8[W, C], 0 over padding.
+        position_ids: int64[W, C], the base at which each token begins, counted in the whole
+            sequence; 0 for prefix and padding.
+        channel: float32[W, C], the channel's value at that base; 0.0 for prefix and padding. None
+            where no channel was given.
+        starts: int64[W], the token each window begins with.
+    """
+
+    input_ids: NDArray[np.int32]
+    attention_mask: NDArray[np.int8]
+    position_ids: NDArray[np.int64]
+    channel: NDArray[np.float32] | None
+    starts: NDArray[np.int64]
+
+
+def windows(
+    ids: NDArray[np.int32],
+    positions: NDArray[np.int64],
+    *,
+    window: int,
+    stride: int,
+    circular: bool,
+    pad_id: int,
+    prefix: Sequence[int] = (),
+    channel: NDArray[np.float32] | None = None,
+) -> Windows:
+    """Windows that begin at token 0, stride, 2 * stride ... below T.
+
+    A circular sequence wraps: token t is token t modulo T, as often as the window needs, and
+    nothing is padded. The last windows of a linear one are padded on the right. A stride beyond
+    the window leaves gaps. No tokens give no windows.
+
+    Args:
+        ids: int32[T], tokens of the sequence without begin and end tokens.
+        positions: int64[T], the base at which each token begins.
+        window: tokens in a window, the prefix not counted.
+        stride: tokens from one window's begin to the next one's.
+        circular: wrap instead of padding.
+        pad_id: id of the padding.
+        prefix: ids put before every window, such as [CLS].
+        channel: float32[L], one value for each base, such as heteroplasmy.
+
+    Raises:
+        ValueError: window or stride is below 1, or a length does not fit.
+
+    Source: mtdna-foundation-model, mtdna_fm/data/dataset.py (65 windows for 16,569 tokens at
+    stride 256, wrapping, absolute positions) and docs/02_tokenization.md ([CLS] before each
+    window, whose position it leaves open: 0 here, as everything that is no base).
+
+    Example: ids 5 6 7, window 2, stride 2 gives 5 6 and 7 pad; circular 5 6 and 7 5.
+    """
+    _check(ids, positions, window, stride, channel)
+    num_tokens, num_prefix = len(ids), len(prefix)
+    starts = np.arange(0, num_tokens, stride, dtype=np.int64)
+    index = starts[:, None] + np.arange(window, dtype=np.int64)
+    is_token = np.ones_like(index, np.bool_) if circular else index < num_tokens
+    index = index % max(num_tokens, 1) if circular else np.minimum(index, num_tokens - 1)
+    shape = (len(starts), num_prefix + window)
+
+    input_ids = np.empty(shape, np.int32)
+    input_ids[:, :num_prefix] = np.asarray(prefix, np.int32)
+    input_ids[:, num_prefix:] = np.where(is_token, ids[index], pad_id)
+    attention_mask = np.ones(shape, np.int8)
+    attention_mask[:, num_prefix:] = is_token
+    position_ids = np.zeros(shape, np.int64)
+    position_ids[:, num_prefix:] = np.where(is_token, positions[index], 0)
+    values = None
+    if channel is not None:
+        values = np.zeros(shape, np.float32)
+        values[:, num_prefix:] = np.where(is_token, channel[positions][index], 0.0)
+    return Windows(input_ids, attention_mask, position_ids, values, starts)
+
+
+def _check(
+    ids: NDArray[np.int32],
+    positions: NDArray[np.int64],
+    window: int,
+    stride: int,
+    channel: NDArray[np.float32] | None,
+) -> None:
+    if window < 1:
+        raise ValueError(f"window is {window}; it must be at least 1")
+    if stride < 1:
+        raise ValueError(f"stride is {stride}; it must be at least 1")
+    if len(positions) != len(ids):
+        raise ValueError(f"{len(positions)} positions for {len(ids)} ids")
+    if channel is not None and len(ids):
+        first, last = int(positions.min()), int(positions.max())
+        if first < 0 or last >= len(channel):
+            raise ValueError(
+                f"positions go from {first} to {last}; the channel has {len(channel)} values"
+            )
