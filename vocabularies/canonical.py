@@ -1,8 +1,8 @@
-"""The canonical form of a vocabulary: the bytes its digest is taken of, and how it is stored.
+r"""The canonical form of a vocabulary: the bytes its digest is taken of, and how it is stored.
 
 Layout, all integers little-endian:
 
-    b"warptok vocabulary 1\\n"
+    b"warptok vocabulary 1\n"
     uint32 H, then H bytes of JSON: every field but tokens and merges, keys sorted, no spaces
     int32[V]   length of each token in bytes, -1 for a hole
     uint8[...] the tokens, joined
@@ -15,22 +15,28 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 if TYPE_CHECKING:
     from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["from_bytes", "to_bytes"]
+__all__ = ["from_bytes", "of_type", "to_bytes"]
 
 MAGIC = b"warptok vocabulary 1\n"
 
 
 def to_bytes(vocabulary: Vocabulary) -> bytes:
     """Canonical form of a vocabulary; equal bytes exactly when all fields are equal."""
-    model = dataclasses.asdict(vocabulary.model)
-    merges = model.pop("merges", ())
+    merges = getattr(vocabulary.model, "merges", ())
+    model = {
+        field.name: getattr(vocabulary.model, field.name)
+        for field in dataclasses.fields(vocabulary.model)
+        if field.name != "merges"
+    }
     header = {
         "kind": vocabulary.kind,
         "model": model,
@@ -52,8 +58,8 @@ def to_bytes(vocabulary: Vocabulary) -> bytes:
             len(encoded).to_bytes(4, "little"),
             encoded,
             np.array(lengths, "<i4").tobytes(),
-            *(token for token in vocabulary.tokens if token),
-            np.array(merges, "<i4").tobytes(),
+            *filter(None, vocabulary.tokens),
+            np.fromiter(chain.from_iterable(merges), "<i4", 2 * len(merges)).tobytes(),
         )
     )
 
@@ -70,7 +76,9 @@ def from_bytes(data: bytes) -> Vocabulary:
         raise VocabularyError.at("byte 0", "not the canonical form of a vocabulary")
     try:
         return _parse(memoryview(data)[len(MAGIC) :])
-    except (KeyError, TypeError, IndexError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except VocabularyError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise VocabularyError.at("header", f"damaged canonical form: {error!r}") from error
 
 
@@ -79,36 +87,69 @@ def _parse(data: memoryview) -> Vocabulary:
 
     header_end = 4 + int.from_bytes(data[:4], "little")
     header: dict[str, Any] = json.loads(bytes(data[4:header_end]))
-    num_tokens, num_merges = header["num_tokens"], header["num_merges"]
+    num_tokens = of_type(int, header["num_tokens"])
+    num_merges = of_type(int, header["num_merges"])
     tokens_begin = header_end + 4 * num_tokens
-    lengths = np.frombuffer(data[header_end:tokens_begin], "<i4")
+    lengths = np.frombuffer(data[header_end:tokens_begin], "<i4").astype(np.int64)
     ends = tokens_begin + np.cumsum(np.maximum(lengths, 0))
     merges_begin = int(ends[-1]) if num_tokens else tokens_begin
     if len(lengths) != num_tokens or merges_begin + 8 * num_merges != len(data):
         raise v.VocabularyError.at("header", "damaged canonical form: lengths do not add up")
-    begins = ends - np.maximum(lengths, 0)
-    tokens = tuple(
-        None if length < 0 else bytes(data[begin:end])
-        for length, begin, end in zip(lengths.tolist(), begins.tolist(), ends.tolist(), strict=True)
-    )
-    model_class = {"bpe": v.Bpe, "kmers": v.Kmers, "characters": v.Characters}.get(
-        header["kind"], v.Upstream
-    )
-    model = {
-        name: tuple(map(tuple, value)) if isinstance(value, list) else value
-        for name, value in header["model"].items()
-    }
-    if model_class is v.Bpe:
+    begins = (ends - np.maximum(lengths, 0)).tolist()
+    joined = bytes(data)
+    tokens = [joined[begin:end] for begin, end in zip(begins, ends.tolist(), strict=True)]
+    models = {model.__name__.lower(): model for model in get_args(v.Model)}
+    model = models[header["kind"]]
+    fields = dict(header["model"])
+    if model is v.Bpe:
         merges = np.frombuffer(data[merges_begin:], "<i4").reshape(-1, 2)
-        model["merges"] = tuple(map(tuple, merges.tolist()))
+        fields["merges"] = ()
+    made = of_type(model, fields)
+    if model is v.Bpe:
+        pairs = tuple(zip(merges[:, 0].tolist(), merges[:, 1].tolist(), strict=True))
+        made = dataclasses.replace(made, merges=pairs)
+    holes = np.flatnonzero(lengths < 0).tolist()
     return v.Vocabulary(
-        tokens=tokens,
-        model=model_class(**model),
-        special_tokens=tuple(v.SpecialToken(**token) for token in header["special_tokens"]),
-        normalizers=tuple(v.Normalizer(**step) for step in header["normalizers"]),
-        pretokenizer=header["pretokenizer"],
-        prefix=tuple(header["prefix"]),
-        suffix=tuple(header["suffix"]),
-        roles=header["roles"],
-        padding_side=header["padding_side"],
+        tokens=_with_holes(tokens, holes),
+        model=made,
+        special_tokens=of_type(tuple[v.SpecialToken, ...], header["special_tokens"]),
+        normalizers=of_type(tuple[v.Normalizer, ...], header["normalizers"]),
+        pretokenizer=of_type(str, header["pretokenizer"]),
+        prefix=of_type(tuple[int, ...], header["prefix"]),
+        suffix=of_type(tuple[int, ...], header["suffix"]),
+        roles={of_type(str, role): of_type(int, i) for role, i in header["roles"].items()},
+        padding_side=of_type(Literal["right", "left"], header["padding_side"]),
     )
+
+
+def _with_holes(tokens: list[bytes], holes: list[int]) -> tuple[bytes | None, ...]:
+    filled: list[bytes | None] = [*tokens]
+    for token_id in holes:
+        filled[token_id] = None
+    return tuple(filled)
+
+
+def of_type(hint: Any, value: Any) -> Any:
+    """A JSON value as the annotated type of a field: lists become tuples, objects dataclasses.
+
+    Raises:
+        TypeError: it is of another type, or a field is missing or unknown.
+        UnicodeEncodeError: half a surrogate pair.
+    """
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        hints = get_type_hints(hint)
+        return hint(**{name: of_type(hints.get(name), item) for name, item in value.items()})
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal and value in args:
+        return value
+    if origin is UnionType:
+        return None if value is None else of_type(args[0], value)
+    if origin is tuple and isinstance(value, list | tuple):
+        kinds = [args[0]] * len(value) if args[-1] is ... else args
+        if len(kinds) == len(value):
+            return tuple(of_type(kind, item) for kind, item in zip(kinds, value, strict=True))
+    if hint in (int, str, bool) and type(value) is hint:
+        if hint is str:
+            value.encode()
+        return value
+    raise TypeError(f"{value!r} is not {hint}")

@@ -6,7 +6,11 @@ Run once, when a Vocabulary is made; everything behind it may rely on what is ch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
+from operator import add
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from vocabularies.vocabulary import Bpe, Characters, Kmers, Vocabulary
@@ -32,6 +36,7 @@ def _all_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
         yield "tokens", "a vocabulary needs at least one token"
     yield from _template_faults(vocabulary)
     yield from _special_faults(vocabulary)
+    yield from _step_faults(vocabulary)
     match vocabulary.kind:
         case "bpe":
             yield from _bpe_faults(vocabulary, vocabulary.model)  # type: ignore[arg-type]
@@ -77,29 +82,86 @@ def _special_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
             yield where, f"id {token.id} stands for {known!r}, not for {token.content!r}"
 
 
+def _step_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
+    from vocabularies.normalizers import compile_replacement
+    from vocabularies.pretokenizers import pretokenizer
+
+    try:
+        pretokenizer(vocabulary.pretokenizer)
+    except ValueError as error:
+        yield "pretokenizer", str(error)
+    for i, step in enumerate(vocabulary.normalizers):
+        if step.kind == "replace" and not step.pattern:
+            yield f"normalizers[{i}]", "an empty pattern would be found everywhere"
+        if step.kind == "replace_regex":
+            try:
+                compile_replacement(step.pattern)
+            except ValueError as error:
+                yield f"normalizers[{i}]", str(error)
+
+
 def _bpe_faults(vocabulary: Vocabulary, model: Bpe) -> Iterator[Fault]:
     yield from _id_fault(vocabulary, "model.unknown_id", model.unknown_id)
-    tokens, num_tokens = vocabulary.tokens, len(vocabulary.tokens)
+    tokens = vocabulary.tokens
     special = {token.id for token in vocabulary.special_tokens}
+    ordinary = [token for i, token in enumerate(tokens) if token is not None and i not in special]
+    if b"" in ordinary or len(set(ordinary)) < len(ordinary):
+        yield from _token_faults(tokens, special)
+    if not _all_merges_fit(tokens, model.merges):
+        yield from _merge_faults(tokens, model.merges)
+
+
+def _token_faults(tokens: tuple[bytes | None, ...], special: set[int]) -> Iterator[Fault]:
     ordinary: dict[bytes, int] = {}
     for token_id, token in enumerate(tokens):
         if token is None or token_id in special:
             continue
         if not token:
             yield f"tokens[{token_id}]", "an ordinary token cannot be empty"
-        if token in ordinary:
+        elif token in ordinary:
             yield f"tokens[{token_id}]", f"spells {token!r}, as tokens[{ordinary[token]}] does"
         ordinary.setdefault(token, token_id)
-    known = {token for token in tokens if token is not None}
-    for rank, (left, right) in enumerate(model.merges):
-        if not (0 <= left < num_tokens and 0 <= right < num_tokens):
-            yield f"merges[{rank}]", f"({left}, {right}) is outside 0..{num_tokens - 1}"
+
+
+def _all_merges_fit(tokens: tuple[bytes | None, ...], merges: tuple[tuple[int, int], ...]) -> bool:
+    """Whole arrays at once, a third of the time of the loop that names the faults."""
+    if not merges:
+        return True
+    try:
+        pairs = np.fromiter(chain.from_iterable(merges), np.int64, 2 * len(merges))
+    except OverflowError:
+        return False
+    lefts, rights = pairs[::2], pairs[1::2]
+    if pairs.min() < 0 or pairs.max() >= len(tokens):
+        return False
+    in_order = np.sort(lefts * len(tokens) + rights)
+    if (in_order[1:] == in_order[:-1]).any():
+        return False
+    token_of = tokens.__getitem__
+    try:
+        spelled = map(add, map(token_of, lefts.tolist()), map(token_of, rights.tolist()))
+        return set(tokens).issuperset(spelled)
+    except TypeError:  # A part that means nothing.
+        return False
+
+
+def _merge_faults(
+    tokens: tuple[bytes | None, ...], merges: tuple[tuple[int, int], ...]
+) -> Iterator[Fault]:
+    known = set(tokens)
+    seen: dict[tuple[int, int], int] = {}
+    for rank, (left, right) in enumerate(merges):
+        if not (0 <= left < len(tokens) and 0 <= right < len(tokens)):
+            yield f"merges[{rank}]", f"({left}, {right}) is outside 0..{len(tokens) - 1}"
             continue
         left_token, right_token = tokens[left], tokens[right]
         if left_token is None or right_token is None:
             yield f"merges[{rank}]", f"({left}, {right}) names an id that means nothing"
         elif left_token + right_token not in known:
             yield f"merges[{rank}]", f"{left_token + right_token!r} is not a token"
+        if (left, right) in seen:
+            yield f"merges[{rank}]", f"({left}, {right}) stands at merges[{seen[left, right]}] too"
+        seen.setdefault((left, right), rank)
 
 
 def _kmer_faults(vocabulary: Vocabulary, model: Kmers) -> Iterator[Fault]:

@@ -1,0 +1,62 @@
+"""Rebuilds the stored vocabularies: python -m vocabularies.builtin.build UPSTREAM_DIR.
+
+Files are found by their sha256, whatever they are called; SOURCES.md says where they come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from vocabularies.builtin.stored import SUFFIX, UPSTREAM
+from vocabularies.canonical import to_bytes
+from vocabularies.formats import read_vocabulary
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["compress", "find_upstream", "main", "rebuild"]
+
+
+def find_upstream(folder: Path) -> dict[str, Path]:
+    """Built-in name -> its upstream file, for those that are somewhere in the folder."""
+    names = {file.sha256: name for name, file in UPSTREAM.items()}
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            if digest in names:
+                found[names[digest]] = path
+    return found
+
+
+def rebuild(name: str, content: bytes) -> Vocabulary:
+    """The vocabulary of an upstream file."""
+    return read_vocabulary({name: content}, format=UPSTREAM[name].format)
+
+
+def compress(vocabulary: Vocabulary) -> bytes:
+    """The stored form: canonical form in an xz container, the same bytes every time."""
+    return lzma.compress(to_bytes(vocabulary), preset=9 | lzma.PRESET_EXTREME)
+
+
+def main(arguments: list[str]) -> int:
+    """Write every stored vocabulary into this package; exit status 1 where a file is missing."""
+    if len(arguments) != 1:
+        print("usage: python -m vocabularies.builtin.build UPSTREAM_DIR", file=sys.stderr)
+        return 2
+    found: Mapping[str, Path] = find_upstream(Path(arguments[0]))
+    for name in UPSTREAM:
+        if name not in found:
+            print(f"{name}: no file with sha256 {UPSTREAM[name].sha256}", file=sys.stderr)
+            continue
+        vocabulary = rebuild(name, found[name].read_bytes())
+        stored = compress(vocabulary)
+        (Path(__file__).parent / f"{name}{SUFFIX}").write_bytes(stored)
+        print(f"{name}: {len(stored)} bytes, {vocabulary.digest}")
+    return 0 if found.keys() == UPSTREAM.keys() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""Built-in vocabularies that follow from a rule: k-mers, characters, bytes.
+
+Only how each list is made; what a list with such a head means is `formats.word_list_rules`, and the
+lists are compared with published files in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from vocabularies.formats.word_list_rules import DNABERT1, HYENADNA, MTDNA, NT_V1, NT_V2, NT_V3
+from vocabularies.formats.word_lists import all_kmers, vocabulary_of_words
+from vocabularies.vocabulary import Characters, Vocabulary
+
+__all__ = ["RULES"]
+
+EVO_IDS = 512
+
+
+def _words(*parts: tuple[str, ...] | list[str] | str) -> Vocabulary:
+    return vocabulary_of_words(dict(enumerate(word for part in parts for word in part)))
+
+
+def _dnabert1(k: int) -> Callable[[], Vocabulary]:
+    return lambda: _words(DNABERT1, all_kmers("ATCG", k))
+
+
+def _caduceus() -> Vocabulary:
+    """HyenaDNA's list; the sequence is made upper case first."""
+    vocabulary = _words(HYENADNA, "ACGTN")
+    assert isinstance(vocabulary.model, Characters)
+    return replace(vocabulary, model=replace(vocabulary.model, case="upper"))
+
+
+def _evo_bytes() -> Vocabulary:
+    """Each byte is its own id; eod 0 and pad 1 share theirs with the bytes 0 and 1."""
+    tokens = [bytes([byte]) for byte in range(256)]
+    return Vocabulary(
+        tokens=(*tokens, *[None] * (EVO_IDS - 256)),
+        model=Characters(tuple((chr(byte), byte) for byte in range(256)), unit="byte"),
+        roles={"eos": 0, "pad": 1},
+    )
+
+
+RULES: Mapping[str, Callable[[], Vocabulary]] = MappingProxyType(
+    {
+        "nt_v1": lambda: _words(NT_V1, all_kmers("ATCG", 6), "ATCGN"),
+        "nt_v2": lambda: _words(NT_V2, all_kmers("ATCG", 6), "ATCGN"),
+        "ntv3": lambda: _words(NT_V3, "ATCGN"),
+        "dnabert1_3mer": _dnabert1(3),
+        "dnabert1_4mer": _dnabert1(4),
+        "dnabert1_5mer": _dnabert1(5),
+        "dnabert1_6mer": _dnabert1(6),
+        "hyenadna": lambda: _words(HYENADNA, "ACGTN"),
+        "caduceus": _caduceus,
+        "evo_bytes": _evo_bytes,
+        "mtdna6": lambda: _words(MTDNA, all_kmers("ACGT", 6)),
+    }
+)

@@ -1,0 +1,132 @@
+"""GPT-2's pair of files, vocab.json and merges.txt <-> Vocabulary.
+
+Strings are in the byte alphabet. The files hold neither the splitting rule (GPT-2's unless given)
+nor the special tokens (found by their usual contents, or given). Knows nothing of tokenizer.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from vocabularies.alphabet import to_alphabet
+from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids
+from vocabularies.formats.contents import (
+    MAX_TOKENS,
+    NotCovered,
+    decode_text,
+    parse_json,
+    token_ids,
+)
+from vocabularies.formats.roles import ROLE_CONTENTS, guess_roles
+from vocabularies.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, VocabularyError
+
+__all__ = ["read_bpe_files", "write_bpe_files"]
+
+_USUAL = {content for contents in ROLE_CONTENTS.values() for content in contents}
+
+
+def read_bpe_files(
+    vocab_json: bytes,
+    merges_txt: bytes,
+    *,
+    pretokenizer: str | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+) -> Vocabulary:
+    """The vocabulary of the two files.
+
+    Args:
+        vocab_json: token -> id.
+        merges_txt: a pair on each line, by rank; lines that begin with "#version" do not count.
+        pretokenizer: the splitting rule; None: gpt2.
+        special_tokens: content -> id; None: the usual ones (``<|endoftext|>``, ``<s>`` ...) that
+            vocab.json holds.
+
+    Raises:
+        VocabularyError: with the place of everything that is wrong.
+    """
+    vocab = token_ids(parse_json(vocab_json), "vocab.json")
+    lines = [line.removesuffix("\r") for line in decode_text(merges_txt).split("\n")]
+    if lines and not lines[-1]:
+        lines.pop()
+    numbers = [i for i, line in enumerate(lines, 1) if not line.startswith("#version")]
+    pairs = [lines[number - 1] for number in numbers]
+    try:
+        merges = merge_ids(pairs, vocab, "{}")
+    except VocabularyError as error:
+        raise VocabularyError(
+            Finding(f"line {numbers[int(finding.where)]}", finding.message)
+            for finding in error.findings
+        ) from error
+    special = _special_tokens(vocab, special_tokens)
+    try:
+        return bpe_vocabulary(
+            vocab,
+            merges,
+            byte_level=True,
+            special_tokens=special,
+            pretokenizer=pretokenizer or "gpt2",
+            roles=guess_roles((token.content, token.id) for token in special),
+        )
+    except NotCovered as error:
+        raise VocabularyError.at("special_tokens", str(error)) from error
+
+
+def _special_tokens(
+    vocab: Mapping[str, int], given: Mapping[str, int] | None
+) -> list[SpecialToken]:
+    if given is None:
+        given = {content: vocab[content] for content in _USUAL if content in vocab}
+    owner = {token_id: string for string, token_id in vocab.items()}
+    findings = []
+    for content, token_id in given.items():
+        where = f"special_tokens[{content!r}]"
+        if not 0 <= token_id < MAX_TOKENS:
+            findings.append(Finding(where, f"id {token_id} is outside 0..{MAX_TOKENS - 1}"))
+        elif vocab.get(content, token_id) != token_id:
+            message = f"has id {vocab[content]} in vocab.json, not {token_id}"
+            findings.append(Finding(where, message))
+        elif owner.get(token_id, content) != content:
+            findings.append(Finding(where, f"id {token_id} is that of {owner[token_id]!r}"))
+    if findings:
+        raise VocabularyError(findings)
+    return [SpecialToken(content, token_id) for content, token_id in given.items()]
+
+
+def write_bpe_files(vocabulary: Vocabulary) -> dict[str, bytes]:
+    """vocab.json and merges.txt of a byte-level BPE vocabulary.
+
+    The splitting rule and the special tokens must be given again where the files are read.
+
+    Raises:
+        VocabularyError: the two files cannot mean the same.
+    """
+    model = vocabulary.model
+    if not isinstance(model, Bpe) or not model.byte_level:
+        raise VocabularyError.at(
+            "model", "only byte-level BPE is written as vocab.json + merges.txt"
+        )
+    if model.ignore_merges or model.unknown_id is not None:
+        raise VocabularyError.at("model", "the files cannot say ignore_merges nor an unknown token")
+    for name in ("normalizers", "prefix", "suffix"):
+        if getattr(vocabulary, name):
+            raise VocabularyError.at(name, "the files cannot say it")
+    special = {token.id: token.content for token in vocabulary.special_tokens}
+    strings = {
+        token_id: special.get(token_id) or to_alphabet(token)
+        for token_id, token in enumerate(vocabulary.tokens)
+        if token is not None
+    }
+    vocab = {string: token_id for token_id, string in strings.items()}
+    lines = [f"{strings[left]} {strings[right]}" for left, right in model.merges]
+    if len(vocab) < len(strings) or any(
+        line.count(" ") != 1 or line.startswith("#version") or "\n" in line for line in lines
+    ):
+        raise VocabularyError.at(
+            "tokens", "a special token reads as an ordinary one in these files"
+        )
+    merges = "\n".join(["#version: 0.2", *lines, ""])
+    return {
+        "vocab.json": json.dumps(vocab, ensure_ascii=False).encode(),
+        "merges.txt": merges.encode(),
+    }

@@ -1,0 +1,203 @@
+"""From the strings of a BPE file to tokens and merges, and back.
+
+Serves tokenizer.json and vocab.json + merges.txt. A byte-level file spells bytes in GPT-2's
+alphabet; a string with any other character is a token that no text gives (DeepSeek has such ones in
+its list) and stands for its own UTF-8 bytes. Knows no JSON and no files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from vocabularies.alphabet import CHARACTER_TO_BYTE
+from vocabularies.formats.contents import NotCovered
+from vocabularies.pretokenizers import pretokenize
+from vocabularies.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, VocabularyError
+
+__all__ = ["bpe_vocabulary", "hole", "merge_ids", "refuse_mistaken", "spell"]
+
+_MAX_FINDINGS = 100
+_HOLE = re.compile("\ue000([0-9]+)")
+# Characters outside the alphabet go where Latin-1 cannot follow.
+_TO_LATIN_1 = {code: 0xFFFF for code in range(256)} | {
+    ord(character): byte for character, byte in CHARACTER_TO_BYTE.items()
+}
+
+
+def spell(string: str, byte_level: bool) -> bytes | None:
+    """The bytes that a string of the file stands for; None where it is not in the alphabet."""
+    if not byte_level:
+        return string.encode()
+    try:
+        return string.translate(_TO_LATIN_1).encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+
+
+def hole(token_id: int) -> str:
+    """What stands in a tokenizer.json for an id without meaning: a private character and the id.
+
+    fastokens refuses a list with gaps; tokenizers does not mind either way.
+    """
+    return f"\ue000{token_id}"
+
+
+def _is_hole(string: str, token_id: int) -> bool:
+    found = _HOLE.fullmatch(string)
+    return found is not None and found[1] == str(token_id)
+
+
+def merge_ids(pairs: Sequence[Any], vocab: Mapping[str, int], where: str) -> list[tuple[int, int]]:
+    """Merges as ids; of a pair that is listed twice the last counts, as in tokenizers.
+
+    Args:
+        pairs: "a b" or ["a", "b"] by rank.
+        vocab: string -> id; both parts and the two joined must be there.
+        where: what the list is called in findings, such as ``model.merges[{}]``.
+
+    Raises:
+        VocabularyError: with the place of each wrong merge.
+    """
+    try:
+        parts = [pair.split(" ") if isinstance(pair, str) else pair for pair in pairs]
+        ids = [(vocab[left], vocab[right]) for left, right in parts]
+        if all(left + right in vocab for left, right in parts):
+            return ids if len(set(ids)) == len(ids) else list(dict.fromkeys(reversed(ids)))[::-1]
+    except (KeyError, ValueError, TypeError, AttributeError):
+        pass
+    findings = (
+        Finding(where.format(i), message)
+        for i, pair in enumerate(pairs)
+        if (message := _merge_fault(pair, vocab))
+    )
+    raise VocabularyError(islice(findings, _MAX_FINDINGS))
+
+
+def _merge_fault(pair: Any, vocab: Mapping[str, int]) -> str:
+    parts = pair.split(" ") if isinstance(pair, str) else pair
+    if not isinstance(parts, list) or len(parts) != 2:
+        return f"{pair!r} is not two tokens"
+    for part in parts:
+        if not isinstance(part, str) or part not in vocab:
+            return f"{part!r} is not in the vocabulary"
+    joined = parts[0] + parts[1]
+    return "" if joined in vocab else f"{joined!r}, the two joined, is not in the vocabulary"
+
+
+def bpe_vocabulary(
+    vocab: Mapping[str, int],
+    pairs: Iterable[tuple[int, int]],
+    *,
+    byte_level: bool,
+    special_tokens: Iterable[SpecialToken],
+    ignore_merges: bool = False,
+    unknown_id: int | None = None,
+    fuse_unknown: bool = False,
+    pretokenizer: str = "none",
+    **fields: Any,
+) -> Vocabulary:
+    """The vocabulary of a list of strings, its merges and its special tokens.
+
+    Args:
+        vocab: string -> id, as the file has it; may name special tokens too.
+        pairs: merges by rank.
+        byte_level: strings are in GPT-2's alphabet and symbols begin as bytes.
+        special_tokens: in any order.
+        ignore_merges: as Bpe has it.
+        unknown_id: as Bpe has it.
+        fuse_unknown: as Bpe has it.
+        pretokenizer: name of the splitting rule.
+        fields: the other fields of Vocabulary.
+
+    Raises:
+        VocabularyError: with every fault.
+        NotCovered: a special token is also ordinary text in a way that Vocabulary cannot say.
+    """
+    special = {token.content: token for token in special_tokens}
+    known = max([*vocab.values(), *(token.id for token in special.values())], default=-1)
+    tokens: list[bytes | None] = [None] * (known + 1)
+    unwritten: list[SpecialToken] = []
+    for string, token_id in vocab.items():
+        if string in special or _is_hole(string, token_id):
+            continue
+        spelled = spell(string, byte_level)
+        if spelled is None:
+            unwritten.append(SpecialToken(string, token_id, special=False, matched=False))
+        tokens[token_id] = string.encode() if spelled is None else spelled
+    ordinary = {tokens[token_id] for string, token_id in vocab.items() if string not in special}
+    ordinary -= {token.content.encode() for token in unwritten} | {None}
+    loose = [*unwritten, *_not_ordinary(vocab, special.values(), byte_level)]
+    refuse_mistaken(loose, ordinary, byte_level, pretokenizer if ignore_merges else None)
+    for token in special.values():
+        tokens[token.id] = token.content.encode()
+    dead = {token.id for token in unwritten}
+    model = Bpe(
+        merges=tuple(pair for pair in pairs if dead.isdisjoint(pair)),
+        byte_level=byte_level,
+        ignore_merges=ignore_merges,
+        unknown_id=unknown_id,
+        fuse_unknown=fuse_unknown,
+    )
+    everything = sorted([*special.values(), *unwritten], key=lambda token: token.id)
+    return Vocabulary(
+        tokens=tuple(tokens),
+        model=model,
+        special_tokens=tuple(everything),
+        pretokenizer=pretokenizer,
+        **fields,
+    )
+
+
+def _not_ordinary(
+    vocab: Mapping[str, int], special: Iterable[SpecialToken], byte_level: bool
+) -> list[SpecialToken]:
+    """Special tokens that the library never takes for ordinary ones.
+
+    Raises:
+        NotCovered: one is ordinary but spells other bytes than its content says.
+    """
+    loose = []
+    for token in special:
+        spelled = spell(token.content, byte_level) if token.content in vocab else None
+        if spelled is None:
+            loose.append(token)
+        elif spelled != token.content.encode():
+            reason = f"the added token {token.content!r} is also the ordinary token of {spelled!r}"
+            raise NotCovered(reason)
+    return loose
+
+
+def refuse_mistaken(
+    loose: Iterable[SpecialToken],
+    ordinary: set[bytes] | set[bytes | None],
+    byte_level: bool,
+    whole_pretokenizer: str | None,
+) -> None:
+    """Refuse special tokens that a Vocabulary would also take for ordinary ones.
+
+    In a Vocabulary a special token counts as an ordinary one where no ordinary one spells the same:
+    as a first symbol, and as a whole pretoken where merges are ignored.
+
+    Args:
+        loose: special tokens that the reference never takes for ordinary ones.
+        ordinary: what ordinary tokens spell.
+        byte_level: first symbols are bytes, not characters.
+        whole_pretokenizer: the splitting rule, where merges are ignored.
+
+    Raises:
+        NotCovered: there is such a token.
+    """
+    for token in loose:
+        encoded = token.content.encode()
+        if encoded in ordinary:
+            continue
+        single = len(encoded if byte_level else token.content) == 1
+        whole = whole_pretokenizer is not None and (
+            pretokenize(whole_pretokenizer, token.content) == [(0, len(token.content))]
+        )
+        if single or whole:
+            reason = f"the special token {token.content!r} could be taken for an ordinary one"
+            raise NotCovered(reason)

@@ -1,0 +1,44 @@
+"""Which special token is used as what, guessed from the contents that published models use.
+
+Knows no format; where a file says it itself, the reader does not ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["ROLE_CONTENTS", "guess_roles"]
+
+ROLE_CONTENTS = {
+    "unk": ("[UNK]", "<unk>", "<|unk|>", "<UNK>"),
+    "pad": ("[PAD]", "<pad>", "<|pad|>", "<PAD>", "<｜▁pad▁｜>", "<|finetune_right_pad_id|>"),
+    "bos": (
+        "[BOS]",
+        "<bos>",
+        "<s>",
+        "<|begin_of_text|>",
+        "<|startoftext|>",
+        "<｜begin▁of▁sentence｜>",
+    ),
+    "eos": (
+        "[EOS]",
+        "<eos>",
+        "</s>",
+        "<|end_of_text|>",
+        "<|endoftext|>",
+        "<｜end▁of▁sentence｜>",
+    ),
+    "cls": ("[CLS]", "<cls>"),
+    "sep": ("[SEP]", "<sep>"),
+    "mask": ("[MASK]", "<mask>", "<|mask|>"),
+}
+
+
+def guess_roles(contents: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Role -> id; where several contents fit, the one named first above."""
+    ids = dict(contents)
+    return {
+        role: next(ids[content] for content in usual if content in ids)
+        for role, usual in ROLE_CONTENTS.items()
+        if not ids.keys().isdisjoint(usual)
+    }

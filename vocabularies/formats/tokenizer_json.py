@@ -1,0 +1,209 @@
+"""Hugging Face's tokenizer.json -> Vocabulary.
+
+A BPE file that one of our models can say exactly becomes that model; any other file that is right
+becomes an Upstream model with the reason, which only the library computes. The blocks truncation
+and padding are ignored: the request decides. Writing is `tokenizer_json_writer`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
+from vocabularies.formats.contents import MAX_TOKENS, NotCovered, parse_json, token_ids
+from vocabularies.formats.roles import guess_roles
+from vocabularies.formats.tokenizer_json_steps import (
+    Template,
+    read_normalizers,
+    read_pretokenizer,
+    read_template,
+)
+from vocabularies.pretokenizers import is_byte_level
+from vocabularies.vocabulary import (
+    Finding,
+    SpecialToken,
+    Upstream,
+    Vocabulary,
+    VocabularyError,
+)
+
+__all__ = ["read_tokenizer_json"]
+
+_FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+
+
+def read_tokenizer_json(data: bytes) -> Vocabulary:
+    """The vocabulary of a tokenizer.json.
+
+    Raises:
+        VocabularyError: with the place of everything that is wrong.
+    """
+    document = parse_json(data)
+    if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
+        raise VocabularyError.at("model", "a tokenizer.json is an object with an object model")
+    model = document["model"]
+    if model.get("dropout"):
+        message = f"{model['dropout']!r}: merges left out at random give other ids each time"
+        raise VocabularyError.at("model.dropout", message)
+    kind = model.get("type", "BPE" if "merges" in model else None)
+    vocab = _list_ids(model.get("vocab")) if kind == "Unigram" else model.get("vocab")
+    vocab = token_ids(vocab, "model.vocab")
+    added = _added_tokens(document.get("added_tokens", []), vocab)
+    try:
+        if kind != "BPE":
+            raise NotCovered(f"model: {kind} is not BPE")
+        return _bpe(document, model, vocab, added)
+    except NotCovered as reason:
+        return _upstream(document, vocab, added, str(reason))
+
+
+def _bpe(
+    document: dict[str, Any],
+    model: dict[str, Any],
+    vocab: dict[str, int],
+    added: list[SpecialToken],
+) -> Vocabulary:
+    merges = model.get("merges")
+    if not isinstance(merges, list):
+        raise VocabularyError.at("model.merges", "must be a list")
+    pairs = merge_ids(_without_version(merges), vocab, "model.merges[{}]")
+    unknown = model.get("unk_token")
+    if unknown is not None and unknown not in vocab:
+        message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
+        raise VocabularyError.at("model.unk_token", message)
+    _refuse_uncovered_options(model)
+    pretokenizer, byte_level = read_pretokenizer(document.get("pre_tokenizer"))
+    normalizers = read_normalizers(document.get("normalizer"))
+    template = read_template(document.get("post_processor"))
+    if not normalizers and all(token.normalized for token in added):
+        # Looked for after a step that changes nothing: the same as before it.
+        added = [replace(token, normalized=False) for token in added]
+    return bpe_vocabulary(
+        vocab,
+        pairs,
+        byte_level=byte_level,
+        special_tokens=added,
+        ignore_merges=model.get("ignore_merges") or False,
+        unknown_id=None if unknown is None else vocab[unknown],
+        fuse_unknown=(model.get("fuse_unk") or False) and unknown is not None,
+        pretokenizer=pretokenizer,
+        normalizers=normalizers,
+        prefix=template.prefix,
+        suffix=template.suffix,
+        roles=_roles(added, template, None if unknown is None else vocab[unknown]),
+    )
+
+
+def _without_version(merges: list[Any]) -> list[Any]:
+    """The library drops lines that begin with "#version", though merges are no lines here."""
+    if any(isinstance(pair, str) and pair.startswith("#version") for pair in merges):
+        return [p for p in merges if not (isinstance(p, str) and p.startswith("#version"))]
+    return merges
+
+
+def _refuse_uncovered_options(model: dict[str, Any]) -> None:
+    for name in ("byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise NotCovered(f"model.{name}: {model[name]!r} is not one of our rules")
+    for name in ("ignore_merges", "fuse_unk"):
+        if not isinstance(model.get(name, False), bool | None):
+            raise VocabularyError.at(f"model.{name}", f"{model[name]!r} is not true or false")
+
+
+def _list_ids(vocab: Any) -> dict[str, int]:
+    """Unigram's list of [token, score]; of a repeated token the last one counts."""
+    if not isinstance(vocab, list) or not all(
+        isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) for entry in vocab
+    ):
+        raise VocabularyError.at("model.vocab", "must be a list of [token, score]")
+    return {entry[0]: i for i, entry in enumerate(vocab)}
+
+
+def _added_tokens(entries: Any, vocab: Mapping[str, int]) -> list[SpecialToken]:
+    """The added tokens, each with the id that the library gives it.
+
+    The library numbers what is not in model.vocab anew, whatever the file says; a file that says
+    otherwise is refused.
+    """
+    if not isinstance(entries, list):
+        raise VocabularyError.at("added_tokens", "must be a list")
+    tokens: list[SpecialToken] = []
+    findings: list[Finding] = []
+    given: set[str] = set()
+    following = len(vocab)
+    for i, entry in enumerate(entries):
+        where = f"added_tokens[{i}]"
+        token = _added_token(entry)
+        if isinstance(token, str):
+            findings.append(Finding(where, token))
+            continue
+        expected = vocab.get(token.content, following)
+        if token.content in given:
+            findings.append(Finding(where, f"{token.content!r} stands there twice"))
+        elif expected != token.id:
+            message = f"{token.content!r} says id {token.id}, the tokenizers library gives it"
+            message = f"{message} {expected}: put it into model.vocab with its id"
+            findings.append(Finding(where, message))
+        given.add(token.content)
+        following = max(following, token.id + 1)
+        tokens.append(token)
+    if findings:
+        raise VocabularyError(findings[:100])
+    return tokens
+
+
+def _added_token(entry: Any) -> SpecialToken | str:
+    """The token, or what is wrong with it."""
+    match entry:
+        case {"id": int(token_id), "content": str(content)} if 0 <= token_id < MAX_TOKENS:
+            if not content or any("\ud800" <= character <= "\udfff" for character in content):
+                return f"{content!r} is no text"
+            flags = {name: entry.get(name) for name in _FLAGS}
+            for name, value in flags.items():
+                if not isinstance(value, bool):
+                    return f"{name} is {value!r}, not true or false"
+            return SpecialToken(content, token_id, **flags)
+    return "must be an object with an id, a content and five flags"
+
+
+def _roles(
+    added: Iterable[SpecialToken], template: Template, unknown_id: int | None
+) -> dict[str, int]:
+    roles = guess_roles((token.content, token.id) for token in added)
+    if unknown_id is not None:
+        roles["unk"] = unknown_id
+    return roles | template.roles
+
+
+def _upstream(
+    document: dict[str, Any], vocab: dict[str, int], added: list[SpecialToken], reason: str
+) -> Vocabulary:
+    """A vocabulary that only the library computes; its template is in the file."""
+    byte_level = is_byte_level(document.get("pre_tokenizer"))
+    size = max([*vocab.values(), *(token.id for token in added)]) + 1
+    tokens: list[bytes | None] = [None] * size
+    for string, token_id in vocab.items():
+        spelled = spell(string, byte_level)
+        tokens[token_id] = string.encode() if spelled is None else spelled
+    for token in added:
+        tokens[token.id] = token.content.encode()
+    try:
+        template = read_template(document.get("post_processor"))
+    except NotCovered:
+        template = Template()
+    model = document["model"]
+    unknown = model.get("unk_token")
+    unknown_id = vocab.get(unknown) if isinstance(unknown, str) else model.get("unk_id")
+    content = document | {"truncation": None, "padding": None}
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return Vocabulary(
+        tokens=tuple(tokens),
+        model=Upstream(text, reason),
+        special_tokens=tuple(sorted(added, key=lambda token: token.id)),
+        prefix=template.prefix,
+        suffix=template.suffix,
+        roles=_roles(added, template, unknown_id if type(unknown_id) is int else None),
+    )

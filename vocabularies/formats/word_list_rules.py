@@ -1,0 +1,61 @@
+"""The rules of published k-mer and character tokenizers, known by the head of their list.
+
+Only facts; sources: jerryji1993/DNABERT tokenization_dna.py, instadeepai/nucleotide-transformer
+tokenizers.py and transformers' EsmTokenizer, HazyResearch/hyena-dna hg38_char_tokenizer.py,
+vthawfeek/mtdna-foundation-model mtdna_fm/tokenizer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vocabularies.vocabulary import Characters, Kmers, Vocabulary
+
+__all__ = ["DNABERT1", "HYENADNA", "MTDNA", "NT_V1", "NT_V2", "NT_V3", "with_rule"]
+
+DNABERT1 = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MTDNA = ("[PAD]", "[CLS]", "[MASK]", "[UNK]", "[SEP]", "[HET]")
+HYENADNA = ("[CLS]", "[SEP]", "[BOS]", "[MASK]", "[PAD]", "[RESERVED]", "[UNK]")
+NT_V1 = ("<unk>", "<pad>", "<mask>", "<cls>")
+NT_V2 = (*NT_V1, "<eos>", "<bos>")
+NT_V3 = NT_V2
+DNABERT1_PIECE_TOKENS = 510
+
+
+def with_rule(vocabulary: Vocabulary) -> Vocabulary:
+    """The vocabulary with the rule of the published one whose list begins in the same way."""
+    head = tuple(token.content for token in vocabulary.special_tokens)
+    match vocabulary.model:
+        case Kmers(frame="sequence", letters="ATCG") if head == DNABERT1:
+            return _dnabert1(vocabulary, vocabulary.model)
+        case Kmers(frame="sequence", letters="ACGT") if head == MTDNA:
+            return _mtdna(vocabulary, vocabulary.model)
+        case Kmers(frame="run", letters="ATCG") if head in (NT_V1, NT_V2):
+            return _nucleotide_transformer(vocabulary)
+        case Characters() if head == HYENADNA:
+            suffix = (vocabulary.roles["sep"],)
+            return replace(vocabulary, suffix=suffix, padding_side="left")
+    return vocabulary
+
+
+def _dnabert1(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
+    """[CLS] and [SEP] around every 510 k-mers; a text with blanks is k-mers already apart."""
+    model = replace(model, whitespace="words", max_piece_tokens=DNABERT1_PIECE_TOKENS)
+    prefix, suffix = (vocabulary.roles["cls"],), (vocabulary.roles["sep"],)
+    return replace(vocabulary, model=model, prefix=prefix, suffix=suffix)
+
+
+def _mtdna(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
+    """Made upper case first; its code never looks for special tokens in the sequence."""
+    special = tuple(replace(token, matched=False) for token in vocabulary.special_tokens)
+    return replace(vocabulary, model=replace(model, case="upper"), special_tokens=special)
+
+
+def _nucleotide_transformer(vocabulary: Vocabulary) -> Vocabulary:
+    """<cls> first, nothing last; <eos> and <bos> are in the list but have no role there."""
+    special = tuple(
+        replace(token, special=token.content in NT_V1) for token in vocabulary.special_tokens
+    )
+    roles = {role: i for role, i in vocabulary.roles.items() if role not in ("eos", "bos")}
+    prefix = (vocabulary.roles["cls"],)
+    return replace(vocabulary, special_tokens=special, roles=roles, prefix=prefix)
