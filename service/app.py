@@ -9,8 +9,9 @@ import logging
 from collections.abc import AsyncIterator
 from time import perf_counter
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
 from service import api_routes, health_routes, vocabulary_routes
@@ -60,7 +61,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     metrics.queue = lambda: (service.batcher.queue_bytes, service.batcher.queue_rows)
     metrics.ready = lambda: not readiness(service)
     metrics.vocabularies = registry.samples
-    app = FastAPI(
+    # The documentation pages come with their scripts: the machine may have no network.
+    app = FastAPIOffline(
         title="warptok",
         version=package_version(),
         description=DESCRIPTION,

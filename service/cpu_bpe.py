@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from service.encoders import Encoder, ReferenceEncoder, encode_parts, refuse_rows
+from service.encoders import ReferenceEncoder, refuse_rows
 from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.formats import tokenizer_json
-from vocabularies.framing import Content, offsets_of
+from vocabularies.framing import Content, join_rows, offsets_of
 from vocabularies.reference_stretches import cut_text
 from vocabularies.tables import TokenTable
 from vocabularies.vocabulary import Bpe, Vocabulary
@@ -33,86 +33,51 @@ def is_byte_level(vocabulary: Vocabulary) -> bool:
     return isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level
 
 
-class FastokensEncoder:
-    """Encodes batches with fastokens; safe for several threads.
-
-    Raises:
-        ValueError: fastokens cannot read this vocabulary.
-    """
-
-    name = f"fastokens {version('fastokens')}"
-
-    def __init__(self, vocabulary: Vocabulary, table: TokenTable) -> None:
-        self.tokenizer = fastokens.Tokenizer.from_json_str(tokenizer_json(vocabulary))
-        self.refusals = _Refusals(vocabulary, table)
-        self.spans = _Spans(vocabulary, table)
-
-    def encode(self, batch: Batch, options: EncodeOptions) -> Content:
-        """The ids of each row, without begin and end tokens; all rows have these options."""
-        if options.spans and not self.spans.cumulative:
-            return self.spans.by_library(batch, options)
-        texts, errors = batch.texts()
-        ids, offsets = self.tokenizer.encode_batch_flat(texts, False, options.special == "plain")
-        content = Content(
-            np.frombuffer(ids, np.int32).copy(), np.frombuffer(offsets, np.int64).copy(), None, errors
-        )
-        return _finish(content, batch, options, self.refusals, self.spans)
-
-
 class TokenizersEncoder:
-    """Encodes batches with Hugging Face's tokenizers; safe for several threads."""
+    """Encodes batches with Hugging Face's tokenizers; safe for several threads.
+
+    Whether special tokens are looked for is a setting of a Tokenizer, so that one which several
+    threads use cannot be switched: there are two, each made when it is first needed.
+    """
 
     name = f"tokenizers {version('tokenizers')}"
 
     def __init__(self, vocabulary: Vocabulary, table: TokenTable) -> None:
-        self.library = _Library(vocabulary)
-        self.refusals = _Refusals(vocabulary, table)
-        self.spans = _Spans(vocabulary, table, self.library)
+        self.vocabulary, self.table = vocabulary, table
+        self.lock = threading.Lock()
+        self.tokenizers: dict[bool, Tokenizer] = {}
+        # Symbols are bytes and nothing rewrites the text: a token covers what it spells.
+        self.spelled = is_byte_level(vocabulary) and not vocabulary.normalizers
+        self.refused_contents = _stripping_contents(vocabulary)
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
         """The ids of each row, without begin and end tokens; all rows have these options."""
-        with_spans = options.spans and not self.spans.cumulative
-        content = self.library.encode(batch, options.special == "plain", with_spans)
-        return _finish(content, batch, options, self.refusals, self.spans)
+        plain = options.special == "plain"
+        if options.spans and not self.spelled:
+            content = self.library_content(batch, plain, True)
+        else:
+            content = self.content(batch, plain)
+        if options.special == "refuse":
+            content = self._refuse(content, batch)
+        if options.spans and content.spans is None:
+            content = self._add_spans(content, batch, options)
+        return content
 
-
-def _finish(
-    content: Content, batch: Batch, options: EncodeOptions, refusals: _Refusals, spans: _Spans
-) -> Content:
-    if options.special == "refuse":
-        content = refusals.refuse(content, batch)
-    if options.spans and content.spans is None:
-        content = spans.add(content, batch, options)
-    return content
-
-
-class _Library:
-    """Two tokenizers of one vocabulary: whether special tokens are looked for is a setting.
-
-    The setting belongs to the object, so one that several threads use cannot be switched.
-    """
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.json = tokenizer_json(vocabulary)
-        self.tokenizers: dict[bool, Tokenizer] = {}
-        self.lock = threading.Lock()
+    def content(self, batch: Batch, plain: bool) -> Content:
+        """The ids alone; `plain` leaves special tokens as text."""
+        return self.library_content(batch, plain, False)
 
     def tokenizer(self, plain: bool) -> Tokenizer:
-        """The one that leaves special tokens as text, or the one that finds them."""
-        found = self.tokenizers.get(plain)
-        if found is None:
-            with self.lock:
-                if plain not in self.tokenizers:
-                    found = Tokenizer.from_str(self.json)
-                    found.no_truncation()
-                    found.no_padding()
-                    found.encode_special_tokens = plain
-                    self.tokenizers[plain] = found
-                found = self.tokenizers[plain]
-        return found
+        """The library's object that leaves special tokens as text, or the one that finds them."""
+        with self.lock:
+            if plain not in self.tokenizers:
+                made = Tokenizer.from_str(tokenizer_json(self.vocabulary))
+                made.encode_special_tokens = plain
+                self.tokenizers[plain] = made
+            return self.tokenizers[plain]
 
-    def encode(self, batch: Batch, plain: bool, with_spans: bool) -> Content:
-        """The rows' ids, with spans in bytes where they are asked for."""
+    def library_content(self, batch: Batch, plain: bool, with_spans: bool) -> Content:
+        """Ids of `tokenizers`, with spans in bytes where they are asked for."""
         texts, errors = batch.texts()
         tokenizer = self.tokenizer(plain)
         run = tokenizer.encode_batch if with_spans else tokenizer.encode_batch_fast
@@ -122,12 +87,84 @@ class _Library:
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1]))
         spans = None
         if with_spans:
-            parts = [
-                _in_bytes(text, encoding.offsets)
-                for text, encoding in zip(texts, encodings, strict=True)
-            ]
+            pairs = zip(texts, encodings, strict=True)
+            parts = [_in_bytes(text, encoding.offsets) for text, encoding in pairs]
             spans = np.concatenate([np.zeros((0, 2), np.int64), *parts])
         return Content(ids, offsets, spans, errors)
+
+    def _refuse(self, content: Content, batch: Batch) -> Content:
+        """The content without the rows that hold a special token; each error names its byte."""
+        found = np.flatnonzero(self.table.is_special[content.ids])
+        rows = {int(row) - 1 for row in np.searchsorted(content.offsets, found, side="right")}
+        texts, _ = batch.texts()
+        contents = self.refused_contents
+        if contents:
+            rows |= {r for r, text in enumerate(texts) if any(c in text for c in contents)}
+        errors: dict[int, RowError] = {}
+        for row in sorted(rows - content.errors.keys()):
+            try:
+                for _ in cut_text(self.vocabulary, texts[row], "refuse"):
+                    pass
+            except RowRefused as refused:
+                errors[row] = refused.error
+        return refuse_rows(content, errors) if errors else content
+
+    def _add_spans(self, content: Content, batch: Batch, options: EncodeOptions) -> Content:
+        """Spans from the tokens' lengths; rows that these do not spell go to the reference."""
+        sizes = self.table.lengths[content.ids]
+        ends = np.cumsum(sizes, dtype=np.int64)
+        borders = np.append(0, ends)[content.offsets]
+        spans = np.stack([ends - sizes, ends], axis=1)
+        spans -= np.repeat(borders[:-1], np.diff(content.offsets))[:, None]
+        content.spans = spans
+        wrong = np.diff(borders) != np.diff(batch.offsets)
+        wrong[list(content.errors)] = False
+        if not wrong.any():
+            return content
+        rows = np.flatnonzero(wrong)
+        others = refuse_rows(content, dict.fromkeys(rows.tolist(), _ELSEWHERE))
+        encoded = ReferenceEncoder(self.vocabulary).encode(
+            batch.select(rows.tolist(), options), options
+        )
+        joined = join_rows([(np.arange(len(batch)), others), (rows, encoded)], len(batch))
+        joined.errors = content.errors | {int(rows[r]): e for r, e in encoded.errors.items()}
+        return joined
+
+
+_ELSEWHERE = RowError("elsewhere", "encoded by the reference")
+
+
+class FastokensEncoder(TokenizersEncoder):
+    """Encodes batches with fastokens; spans of rewritten texts come from tokenizers.
+
+    Raises:
+        ValueError: fastokens cannot read this vocabulary.
+    """
+
+    name = f"fastokens {version('fastokens')}"
+
+    def __init__(self, vocabulary: Vocabulary, table: TokenTable) -> None:
+        super().__init__(vocabulary, table)
+        self.fast = fastokens.Tokenizer.from_json_str(tokenizer_json(vocabulary))
+
+    def content(self, batch: Batch, plain: bool) -> Content:
+        """The ids alone; `plain` leaves special tokens as text."""
+        texts, errors = batch.texts()
+        ids, offsets = self.fast.encode_batch_flat(texts, False, plain)
+        # Copied: the library's buffers are read-only, and the arrays belong to the caller.
+        return Content(
+            np.frombuffer(ids, np.int32).copy(),
+            np.frombuffer(offsets, np.int64).copy(),
+            None,
+            errors,
+        )
+
+
+def _stripping_contents(vocabulary: Vocabulary) -> list[str]:
+    """Special tokens that may leave no id where lstrip or rstrip took their text."""
+    if not any(token.lstrip or token.rstrip for token in vocabulary.special_tokens):
+        return []
+    return [t.content for t in vocabulary.special_tokens if t.matched and t.special]
 
 
 def _in_bytes(text: str, spans: list[tuple[int, int]]) -> Int64s:
@@ -138,86 +175,3 @@ def _in_bytes(text: str, spans: list[tuple[int, int]]) -> Int64s:
     characters = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     sizes = 1 + (characters > 0x7F).astype(np.int64) + (characters > 0x7FF) + (characters > 0xFFFF)
     return offsets_of(sizes)[in_characters]
-
-
-class _Refusals:
-    """Finds the rows that hold a special token although the caller refuses them."""
-
-    def __init__(self, vocabulary: Vocabulary, table: TokenTable) -> None:
-        self.vocabulary, self.table = vocabulary, table
-        # A token that lstrip or rstrip left nothing of has no id, yet its text was there.
-        tokens = [token for token in vocabulary.special_tokens if token.matched and token.special]
-        stripping = any(token.lstrip or token.rstrip for token in vocabulary.special_tokens)
-        self.contents = [token.content for token in tokens] if stripping else []
-
-    def refuse(self, content: Content, batch: Batch) -> Content:
-        """The content without the rows that hold one; each names the token and its byte."""
-        found = np.flatnonzero(self.table.is_special[content.ids])
-        rows = set(np.searchsorted(content.offsets, found, side="right").tolist())
-        rows = {row - 1 for row in rows}
-        texts, _ = batch.texts()
-        if self.contents:
-            rows |= {r for r, text in enumerate(texts) if any(c in text for c in self.contents)}
-        errors: dict[int, RowError] = {}
-        for row in sorted(rows - content.errors.keys()):
-            try:
-                for _ in cut_text(self.vocabulary, texts[row], "refuse"):
-                    pass
-            except RowRefused as refused:
-                errors[row] = refused.error
-        return refuse_rows(content, errors) if errors else content
-
-
-class _Spans:
-    """Which bytes of a row each id stands for.
-
-    Attributes:
-        cumulative: symbols are bytes and nothing rewrites the text, so that each token covers as
-            many bytes as it spells; else only the library knows.
-    """
-
-    def __init__(
-        self, vocabulary: Vocabulary, table: TokenTable, library: _Library | None = None
-    ) -> None:
-        self.vocabulary, self.table, self.library = vocabulary, table, library
-        self.cumulative = is_byte_level(vocabulary) and not vocabulary.normalizers
-        self.lock = threading.Lock()
-        self.encoder: Encoder | None = None
-
-    def by_library(self, batch: Batch, options: EncodeOptions) -> Content:
-        """Ids and spans from `tokenizers`, which is made when it is first needed."""
-        with self.lock:
-            if self.encoder is None:
-                self.encoder = TokenizersEncoder(self.vocabulary, self.table)
-        return self.encoder.encode(batch, options)
-
-    def add(self, content: Content, batch: Batch, options: EncodeOptions) -> Content:
-        """Spans from the tokens' lengths; rows that these do not spell go to the reference."""
-        ends = np.cumsum(self.table.lengths[content.ids], dtype=np.int64)
-        begins = ends - self.table.lengths[content.ids]
-        borders = np.append(0, ends)[content.offsets]
-        spans = np.stack([begins, ends], axis=1)
-        spans -= np.repeat(borders[:-1], np.diff(content.offsets))[:, None]
-        content.spans = spans
-        wrong = np.diff(borders) != np.diff(batch.offsets)
-        wrong[list(content.errors)] = False
-        if not wrong.any():
-            return content
-        reference = ReferenceEncoder(self.vocabulary)
-
-        def others(batch: Batch, options: EncodeOptions) -> Content:
-            return refuse_rows(content, {}) if not wrong.any() else _rows_of(content, ~wrong)
-
-        return encode_parts(
-            batch, options, [(np.flatnonzero(wrong), reference.encode)], others
-        )
-
-
-def _rows_of(content: Content, chosen: NDArray[np.bool_]) -> Content:
-    """Some rows of a content, bool[B], as one of their own."""
-    sizes = np.diff(content.offsets)
-    kept = np.repeat(chosen, sizes)
-    numbers = np.cumsum(chosen) - 1
-    errors = {int(numbers[row]): e for row, e in content.errors.items() if chosen[row]}
-    spans = None if content.spans is None else content.spans[kept]
-    return Content(content.ids[kept], offsets_of(sizes[chosen]), spans, errors)

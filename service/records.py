@@ -6,7 +6,9 @@ Knows nothing about vocabularies or engines; the command line reads its inputs h
 from __future__ import annotations
 
 import gzip
+import os
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -61,21 +63,32 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
             if file.peek(2)[:2] == GZIP_MAGIC:
                 unpacked = stack.enter_context(gzip.GzipFile(fileobj=file))
                 file = BufferedReader(unpacked)
-            yield from _of_file(file, path, reading, alone=len(paths) <= 1)
+            name = "" if path == STDIN and len(paths) <= 1 else path
+            # A path that is no UTF-8 still gets a name that can be printed.
+            shown = os.fsencode(name).decode(errors="replace")
+            yield from _of_file(file, shown, reading)
 
 
-def _of_file(file: BufferedReader, path: str, reading: Reading, alone: bool) -> Iterator[Record]:
+def _of_file(file: BufferedReader, name: str, reading: Reading) -> Iterator[Record]:
     try:
         format = FORMATS.get(file.peek(1)[:1]) if reading == "auto" else None
         if format is not None:
             yield from _of_sequences(file, format)
         elif reading == "lines":
             for number, line in enumerate(file, 1):
-                yield Record(f"{path}:{number}", line.removesuffix(b"\n").removesuffix(b"\r"))
+                yield Record(
+                    f"{name or STDIN}:{number}", line.removesuffix(b"\n").removesuffix(b"\r")
+                )
         else:
-            yield Record("" if alone and path == STDIN else path, file.read())
-    except (dnaio.FileFormatError, EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise BadRecords(f"{path}: {error}") from error
+            yield Record(name, file.read())
+    except (
+        dnaio.FileFormatError,
+        EOFError,
+        gzip.BadGzipFile,
+        zlib.error,
+        UnicodeDecodeError,
+    ) as error:
+        raise BadRecords(f"{name or 'stdin'}: {error}") from error
 
 
 def _of_sequences(file: BinaryIO, format: str) -> Iterator[Record]:

@@ -67,6 +67,8 @@ def _of_folder(folder: Path) -> list[Path]:
 
 
 def _unknown(source: str) -> str:
+    if "/" in source:
+        return f"{source}: no such file or folder"
     if source in builtin.BUILTINS:
         return f"{source} is built in; the options of a vocabulary file do not apply to it"
     near = difflib.get_close_matches(source, builtin.BUILTINS, n=3)

@@ -118,8 +118,8 @@ def bpe_documents(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
 def rank_lists(draw: st.DrawFn) -> list[bytes]:
     """All 256 bytes and some longer tokens, in order of rank: the rank files that may exist.
 
-    Longer tokens are joined from any tokens, or thrown in whole (no merge may reach them), and their
-    ranks are in any order, so that a token may stand before its own parts.
+    Longer tokens are joined from any tokens, or thrown in whole (no merge may reach them), and
+    their ranks are in any order, so that a token may stand before its own parts.
     """
     letters = draw(st.sampled_from([b"ab", b"abc", b"ab c", "é中".encode()]))
     made = [bytes([letter]) for letter in letters]

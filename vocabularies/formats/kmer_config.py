@@ -249,7 +249,11 @@ def write_kmer_config(vocabulary: Vocabulary) -> bytes:
         **{f"{role}_token_id": vocabulary.roles.get(role) for role in ROLES},
     }
     data = json.dumps(config, indent=1).encode()
-    if read_kmer_config(data) != vocabulary:
-        message = "vocab_config.json cannot say this vocabulary (its tokens or its unknown token)"
+    message = "vocab_config.json cannot say this vocabulary (its tokens or its unknown token)"
+    try:
+        again = read_kmer_config(data)
+    except VocabularyError as error:
+        raise VocabularyError([Finding("tokens", message), *error.findings]) from error
+    if again != vocabulary:
         raise VocabularyError.at("tokens", message)
     return data

@@ -1,0 +1,55 @@
+# make serve    start the service on 127.0.0.1:8000 (WARPTOK_PORT chooses another port)
+# make test     run the tests; PYTEST_ARGS="-k batcher" runs some of them
+# make lint     ruff and mypy; make fix lets ruff mend what it can
+# make bench    the HTTP benchmark
+# make clean    remove what was built, the environment included
+#
+# PYTHON chooses the interpreter that makes .venv: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT := $(or $(WARPTOK_PORT),8000)
+ROOMS := vocabularies gpu service
+
+.PHONY: serve test lint fix bench clean
+.DEFAULT_GOAL := serve
+
+serve: $(VENV)/.installed
+	@exec $(BIN)/python -m service serve --host 127.0.0.1 --port $(PORT)
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict $(ROOMS)
+
+fix: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.http $(BENCH_ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	    echo "$(PYTHON) cannot make environments; on Debian: apt install python$$version-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps say that what pyproject.toml asks for is installed; editable, so code needs no reinstall.
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.installed

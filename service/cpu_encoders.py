@@ -1,0 +1,112 @@
+"""Chooses the fastest encoder of a vocabulary that agrees with its witnesses."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from service.cpu_bpe import FastokensEncoder, TokenizersEncoder, is_byte_level
+from service.cpu_characters import CharacterEncoder
+from service.cpu_kmers import KmerEncoder
+from service.encoders import Encoder, ReferenceEncoder
+from service.engines import SelfTest
+from service.selftest import compare, texts_for
+from vocabularies.reference_bpe import bpe_rules
+from vocabularies.tables import TokenTable, character_table
+from vocabularies.vocabulary import Bpe, Kmers, Upstream, Vocabulary, VocabularyError
+
+__all__ = ["Chosen", "choose_encoder"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """The encoder of a vocabulary and how it was found.
+
+    Attributes:
+        fallback_reason: why a faster one does not answer; "" if there is none.
+        decode: ids and whether special tokens are skipped -> text, for Upstream models only.
+    """
+
+    encoder: Encoder
+    self_test: SelfTest
+    fallback_reason: str = ""
+    decode: Callable[[list[int], bool], str] | None = None
+
+
+Make = Callable[[Vocabulary, TokenTable], Encoder]
+
+
+def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
+    """Try the encoders from the fastest on; the reference answers when none agrees with it.
+
+    Raises:
+        VocabularyError: nothing here can compute this vocabulary.
+    """
+    if isinstance(vocabulary.model, Upstream):
+        return _upstream(vocabulary, table)
+    texts, reference = texts_for(vocabulary), ReferenceEncoder(vocabulary)
+    reasons: list[str] = []
+    failed: SelfTest | None = None
+    try:
+        for make in _candidates(vocabulary):
+            try:
+                encoder = make(vocabulary, table)
+            except (ValueError, VocabularyError) as error:
+                reasons.append(f"not readable: {error}")
+                continue
+            self_test = compare(encoder, reference, texts)
+            if not self_test.num_different:
+                return Chosen(encoder, self_test, "; ".join(reasons))
+            failed = failed or self_test
+            reasons.append(f"{encoder.name} differs on {self_test.first_difference}")
+            logger.warning("Self-test of %s: %s", vocabulary.digest, reasons[-1])
+    finally:
+        bpe_rules.cache_clear()
+    if not reasons:
+        reasons.append("no encoder covers normalizers or pretokens of this model")
+    logger.warning("The reference answers for %s: %s", vocabulary.digest, "; ".join(reasons))
+    none = SelfTest(reference.name, len(texts), 0)
+    return Chosen(reference, failed or none, "; ".join(reasons))
+
+
+def _candidates(vocabulary: Vocabulary) -> Iterator[Make]:
+    table = character_table(vocabulary)
+    if table is not None:
+        yield lambda vocabulary, _: CharacterEncoder(vocabulary, table)
+    elif isinstance(vocabulary.model, Kmers):
+        if not vocabulary.normalizers and vocabulary.pretokenizer == "none":
+            yield lambda vocabulary, _: KmerEncoder(vocabulary)
+    if isinstance(vocabulary.model, Bpe):
+        if is_byte_level(vocabulary):
+            yield FastokensEncoder
+        yield TokenizersEncoder
+
+
+def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
+    """The library itself is the definition: compared are its batches with single texts."""
+    encoder = TokenizersEncoder(vocabulary, table)
+    tokenizer = encoder.tokenizer(False)
+    num_added = len(vocabulary.prefix) + len(vocabulary.suffix)
+    if tokenizer.num_special_tokens_to_add(False) != num_added:
+        message = "the begin and end tokens are more than ids before and after the text"
+        raise VocabularyError.at("post_processor", message)
+
+    def decode(ids: list[int], skip: bool) -> str:
+        return tokenizer.decode(ids, skip_special_tokens=skip)
+
+    texts = texts_for(vocabulary)
+    wrong = [text for text in texts if _batched(encoder, text) != _alone(encoder, text)]
+    first = f"{wrong[0]!r}" if wrong else ""
+    return Chosen(encoder, SelfTest(encoder.name, len(texts), len(wrong), first), "", decode)
+
+
+def _batched(encoder: TokenizersEncoder, text: str) -> list[int]:
+    (encoding,) = encoder.tokenizer(False).encode_batch_fast([text], add_special_tokens=False)
+    return list(encoding.ids)
+
+
+def _alone(encoder: TokenizersEncoder, text: str) -> list[int]:
+    return list(encoder.tokenizer(False).encode(text, add_special_tokens=False).ids)

@@ -1,0 +1,224 @@
+"""The CPU engine: the encoder of each vocabulary, the other strand, groups of equal options.
+
+Knows no HTTP and no device.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.cpu_decode import decode_by_library, decode_rows
+from service.cpu_encoders import Chosen, choose_encoder
+from service.encoders import ReferenceEncoder, refuse_rows
+from service.engines import Decoded, Residency
+from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
+from vocabularies.strand import reverse_complement
+from vocabularies.tables import ASCII, TokenTable, token_table
+from vocabularies.vocabulary import Kmers, Upstream, Vocabulary
+
+__all__ = ["CpuEngine"]
+
+NOT_CIRCULAR = RowError("circular_not_possible", "only k-mers at every base of a sequence can wrap")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loaded:
+    """A vocabulary that is ready; running calls keep it when it is unloaded."""
+
+    vocabulary: Vocabulary
+    table: TokenTable
+    template: Template
+    chosen: Chosen
+    residency: Residency
+
+
+class CpuEngine:
+    """Computes ids with NumPy, fastokens and tokenizers; see `service.engines.Engine`."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, _Loaded] = {}
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def load(self, vocabulary: Vocabulary) -> Residency:
+        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+
+        Raises:
+            VocabularyError: nothing here can compute this vocabulary.
+        """
+        return self._ready(vocabulary).residency
+
+    def _ready(self, vocabulary: Vocabulary) -> _Loaded:
+        digest = vocabulary.digest
+        loaded = self._loaded.get(digest)
+        if loaded is not None:
+            return loaded
+        with self._lock:
+            lock = self._locks.setdefault(digest, threading.Lock())
+        with lock:
+            loaded = self._loaded.get(digest)
+            if loaded is None:
+                loaded = self._loaded[digest] = _load(vocabulary)
+        with self._lock:
+            self._locks.pop(digest, None)
+        return loaded
+
+    def unload(self, digest: str) -> None:
+        """Forget a vocabulary; calls that are running finish on it."""
+        self._loaded.pop(digest, None)
+
+    def residency(self, digest: str) -> Residency | None:
+        """How a vocabulary is held; None when it is not loaded."""
+        loaded = self._loaded.get(digest)
+        return None if loaded is None else loaded.residency
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """The ids of each row; a row that cannot be encoded is refused alone.
+
+        Loads the vocabulary if need be.
+        """
+        loaded = self._ready(vocabulary)
+        groups = list(batch.groups())
+        if len(groups) == 1:
+            options, rows = groups[0]
+            encoded = _encode(loaded, batch.select(rows, options), options)
+        else:
+            parts = [
+                (np.array(rows), _encode(loaded, batch.select(rows, options), options))
+                for options, rows in groups
+            ]
+            encoded = _join(parts, len(batch))
+        encoded.engine = loaded.residency.engine
+        return encoded
+
+    def count(
+        self, vocabulary: Vocabulary, batch: Batch
+    ) -> tuple[NDArray[np.int64], dict[int, RowError]]:
+        """int64[B]: how many ids `encode` would give each row; and the refused rows."""
+        loaded = self._ready(vocabulary)
+        counts = np.zeros(len(batch), np.int64)
+        errors: dict[int, RowError] = {}
+        for options, rows in batch.groups():
+            without_spans = replace(options, spans=False) if options.spans else options
+            content = _content(loaded, batch.select(rows, without_spans), without_spans)
+            lengths, refused = framed_lengths(content, loaded.template, options)
+            counts[rows] = lengths
+            errors |= {rows[row]: error for row, error in refused.items()}
+        return counts, errors
+
+    def decode(
+        self,
+        vocabulary: Vocabulary,
+        ids: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        skip_special_tokens: bool,
+    ) -> Decoded:
+        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
+        loaded = self._ready(vocabulary)
+        if isinstance(vocabulary.model, Upstream):
+            assert loaded.chosen.decode is not None
+            return decode_by_library(
+                loaded.chosen.decode, loaded.table, ids, offsets, skip_special_tokens
+            )
+        return decode_rows(vocabulary, loaded.table, ids, offsets, skip_special_tokens)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._loaded.clear()
+
+
+def _load(vocabulary: Vocabulary) -> _Loaded:
+    table = token_table(vocabulary)
+    chosen = choose_encoder(vocabulary, table)
+    engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
+    residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
+    return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, residency)
+
+
+def _encode(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded:
+    return frame(_content(loaded, batch, options), loaded.template, options)
+
+
+def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    """The rows' own ids; all rows have these options."""
+    if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
+        errors = dict.fromkeys(range(len(batch)), NOT_CIRCULAR)
+        return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
+    if options.reverse_complement:
+        return _other_strand(loaded, batch, options)
+    return loaded.chosen.encoder.encode(batch, options)
+
+
+def _other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    """The other strand's ids with spans and places in the rows as they were sent."""
+    data, offsets = batch.data, batch.offsets
+    errors = _not_sequences(batch)
+    strand = Batch(data=reverse_complement(data, offsets), offsets=offsets, options=options)
+    if errors:
+        kept = [b"" if row in errors else strand.row_bytes(row) for row in range(len(batch))]
+        strand = Batch.from_bytes(kept, options)
+    content = loaded.chosen.encoder.encode(strand, replace(options, reverse_complement=False))
+    sizes = np.diff(offsets)
+    if content.spans is not None:
+        content.spans = np.repeat(sizes, np.diff(content.offsets))[:, None] - content.spans[:, ::-1]
+    for row, error in content.errors.items():
+        word, _, byte = error.where.partition(" ")
+        if word == "byte":
+            errors.setdefault(row, replace(error, where=f"byte {sizes[row] - 1 - int(byte)}"))
+        else:
+            errors.setdefault(row, error)
+    content.errors = {}
+    return refuse_rows(content, errors) if errors else content
+
+
+def _not_sequences(batch: Batch) -> dict[int, RowError]:
+    """Rows with a non-ASCII byte: a row that is not UTF-8 is refused for that."""
+    data, offsets = batch.data, batch.offsets
+    places = np.flatnonzero(data >= ASCII)
+    if not len(places):
+        return {}
+    rows, first = np.unique(np.searchsorted(offsets, places, side="right") - 1, return_index=True)
+    errors = {}
+    for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
+        text = batch.row_bytes(row)
+        try:
+            # The first non-ASCII byte begins a character, so what is before it has one byte each.
+            character = text.decode()[place - offsets[row]]
+            message = f"{character!r} is no letter of a sequence; only ASCII has another strand"
+            errors[row] = RowError("not_a_sequence", message, f"byte {place - offsets[row]}")
+        except UnicodeDecodeError as error:
+            where = f"byte {error.start}"
+            errors[row] = RowError("not_utf8", f"the text is not UTF-8: {error.reason}", where)
+    return errors
+
+
+def _join(parts: list[tuple[NDArray[np.int64], Encoded]], num_rows: int) -> Encoded:
+    """Encoded groups as one batch; a report that only some have is filled in for the others."""
+    counts = np.zeros(num_rows, np.int64)
+    for rows, part in parts:
+        counts[rows] = np.diff(part.offsets)
+    offsets = offsets_of(counts)
+    joined = Encoded(np.empty(int(offsets[-1]), np.int32), offsets)
+    if any(part.spans is not None for _, part in parts):
+        joined.spans = np.zeros((len(joined.ids), 2), np.int64)
+    if any(part.kept is not None for _, part in parts):
+        joined.num_tokens = counts.copy()
+        joined.kept = np.stack([np.zeros_like(counts), counts], axis=1)
+    for rows, part in parts:
+        places = ragged(offsets[rows], counts[rows])
+        joined.ids[places] = part.ids
+        if joined.spans is not None and part.spans is not None:
+            joined.spans[places] = part.spans
+        if part.kept is not None and part.num_tokens is not None:
+            assert joined.kept is not None
+            assert joined.num_tokens is not None
+            joined.kept[rows], joined.num_tokens[rows] = part.kept, part.num_tokens
+        joined.errors |= {int(rows[row]): error for row, error in part.errors.items()}
+    return joined

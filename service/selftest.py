@@ -1,0 +1,98 @@
+"""Compares an encoder with its witness before it may answer.
+
+The witness of the libraries and of NumPy is the reference; fastokens is compared with tokenizers
+too. Knows no files and no HTTP.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from service.encoders import Encoder
+from service.engines import SelfTest
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.framing import Content
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["TEXTS", "compare", "texts_for"]
+
+SEQUENCE = "ACGTNacgtn"
+TEXTS = (
+    *("", " ", "\n", "a", SEQUENCE, SEQUENCE * 7, "A" * 67, "GATTACA" * 9, "CA" * 33 + "N"),
+    *("ACGTRYKMSWBDHVU", "AC GT\tAC\nGTACGTAA ACG", "  ACGTACGTTGCA \r\n", "NNACGTACGNNNACG"),
+    *("ACG CGT GTA", "ACGT CGTA", "ACGTA CGTAC GTACN", "ACGTAC CGTACG", "acgtac CGTACg"),
+    *("ACGé中T", "TTTxyzTTTTTTTTT", "N" * 9 + "ACGT", "N" * 10 + "ACGT", "-ACGT--N-."),
+    "Engines differ where nobody looks: 3 spaces   , 1234567890 and it's they'LL've I'M",
+    "  two before\n\n\n  and after  \t\r\n \n",
+    "def f(x):\n\treturn {'a': [x**2, 0.5e-3]}  # what?!\n\n",
+    "Größe café e\u0301 ﬁ ½ ΑΣΣ ΣΑΣ ıİ \u017f '\u017f K \u1e9b\u0323 \u0344",
+    "Привет, мир; שלום עולם, नमस्ते दुनिया, 한국어 문장, 漢字かなカナ混じり",
+    "👩\u200d👩\u200d👧 🏳️\u200d🌈 👍🏽 \U0010ffff \ufeff\u200b\u00a0\u2028\u3000\x00\x1c\x7f\x85",
+    "CamelCaseHTTPServer2x XMLÄÖÜß ǅ ʰ ⅷ ٣٤٥",
+    "aaaa bbbb" * 7,
+    "\u0915\u094d\u0937 \u0e01\u0e33 \u1100\u1161\u11a8 \u0958 \u2126 \ufb1d",
+)
+NUM_PIECES = 40
+TOKENS_IN_PIECE = 6
+MODES: tuple[EncodeOptions, ...] = (
+    EncodeOptions(False, "match"),
+    EncodeOptions(False, "plain"),
+    EncodeOptions(False, "match", spans=True),
+)
+
+
+def texts_for(vocabulary: Vocabulary) -> list[str]:
+    """The fixed texts, random pieces of the vocabulary's own tokens, and its special tokens."""
+    return [*TEXTS, *_pieces(vocabulary), *_special_texts(vocabulary)]
+
+
+def _pieces(vocabulary: Vocabulary) -> Iterator[str]:
+    chance = random.Random(0)
+    tokens = vocabulary.tokens
+    for i in range(NUM_PIECES):
+        chosen = (tokens[chance.randrange(len(tokens))] or b" " for _ in range(TOKENS_IN_PIECE))
+        text = b"".join(chosen).decode(errors="ignore")
+        yield text if i % 2 else text.replace("\N{REPLACEMENT CHARACTER}", "")[:40]
+
+
+def _special_texts(vocabulary: Vocabulary) -> Iterator[str]:
+    tokens = vocabulary.special_tokens
+    contents = [token.content for token in (*tokens[:4], *tokens[-4:])]
+    for content in dict.fromkeys(contents):
+        yield f"ACGTAC{content}ACGTAC"
+        yield f"x {content} y{content}{content[:-1]}"
+
+
+def compare(encoder: Encoder, witness: Encoder, texts: Sequence[str]) -> SelfTest:
+    """Whether the encoder gives the witness's ids, spans and refusals, text by text."""
+    different = np.zeros(len(texts), np.bool_)
+    first = ""
+    for options in MODES:
+        batch = Batch(texts, options=options)
+        right = witness.encode(batch, options)
+        try:
+            content = encoder.encode(batch, options)
+        except Exception as error:
+            different[:] = True
+            first = first or f"{encoder.name} failed: {error!r}"
+            continue
+        for row, text in enumerate(texts):
+            got, wanted = _row(content, row), _row(right, row)
+            if got != wanted:
+                different[row] = True
+                how = f"special={options.special}"
+                first = first or f"{text!r} ({how}): {encoder.name} {got}, {witness.name} {wanted}"
+    return SelfTest(witness.name, len(texts), int(different.sum()), first[:1000])
+
+
+def _row(content: Content, row: int) -> tuple[object, ...]:
+    if row in content.errors:
+        return (content.errors[row],)
+    begin, end = content.offsets[row : row + 2]
+    ids = content.ids[begin:end].tolist()
+    if content.spans is None:
+        return tuple(ids)
+    return ids, content.spans[begin:end].tolist()

@@ -1,0 +1,522 @@
+"""Readers and writers on real files, against the libraries that published them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+
+import fastokens
+import pytest
+from tokenizers import Tokenizer
+
+from tests.data_files import data_bytes
+from tests.texts import RUNS, SEQUENCES, TEXTS
+from tests.tokenizer_documents import ABC, BYTES, added, document, encoded
+from vocabularies.formats import FORMATS, read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats.kmer_config import from_pretrained, save_pretrained
+from vocabularies.formats.rank_merges import derive_merges
+from vocabularies.formats.word_lists import all_kmers
+from vocabularies.vocabulary import (
+    Bpe,
+    Characters,
+    Kmers,
+    Normalizer,
+    SpecialToken,
+    Upstream,
+    Vocabulary,
+    VocabularyError,
+)
+
+TOKENIZER_JSON = {
+    "gpt2": "vocab/gpt2/tokenizer.json.xz",
+    "llama3": "vocab/llama3/tokenizer.json.xz",
+    "qwen3": "vocab/qwen/qwen3_tokenizer.json.xz",
+    "deepseek_v3": "vocab/deepseek_v3/tokenizer.json.xz",
+    "dnabert2": "dna_vocab/dnabert2/tokenizer.json",
+    "gena_lm_t2t_32k": "dna_vocab/gena_lm_t2t_32k/tokenizer.json",
+    "gpn": "dna_vocab/gpn/tokenizer.json",
+}
+R50K = "vocab/tiktoken/r50k_base.tiktoken"
+O200K = "vocab/tiktoken/o200k_base.tiktoken"
+LLAMA3 = "vocab/llama3/llama3.tiktoken"
+QWEN = "vocab/qwen/qwen.tiktoken"
+TEKKEN = "vocab/mistral/tekken_240911.tiktoken"
+DNABERT1_3MER = "dna_vocab/dnabert1/vocab_3mer.txt"
+DNABERT1_6MER = "dna_vocab/dnabert1/vocab_6mer.txt"
+NT_V1 = "dna_vocab/nt/nt_v1_vocab.txt"
+NT_V2 = "dna_vocab/nt/nt_v2_vocab.txt"
+HYENADNA = "dna_vocab/char/hyenadna_caduceus_vocab.json"
+MTDNA6 = "dna_vocab/mtdna6/vocab.json"
+LISTS = (DNABERT1_3MER, DNABERT1_6MER, NT_V1, NT_V2, HYENADNA, MTDNA6)
+FASTOKENS_REFUSES = {"dnabert2": "Whitespace", "gpn": "Whitespace", "gena_lm_t2t_32k": "Strip"}
+CASES = [*TEXTS, *SEQUENCES, *RUNS]
+
+
+@functools.cache
+def real(path: str) -> Vocabulary:
+    """The vocabulary of a data file, its format found from the content."""
+    return read_vocabulary({"upload": data_bytes(path)})
+
+
+def ids(library: Tokenizer, add_special_tokens: bool = True) -> list[list[int]]:
+    rows = library.encode_batch(CASES, add_special_tokens=add_special_tokens)
+    return [row.ids for row in rows]
+
+
+@pytest.mark.parametrize("name", TOKENIZER_JSON)
+def test_a_written_tokenizer_json_gives_the_ids_of_the_published_one(name):
+    vocabulary = real(TOKENIZER_JSON[name])
+    written = tokenizer_json(vocabulary)
+    library = Tokenizer.from_str(written)
+    expected = ids(Tokenizer.from_str(data_bytes(TOKENIZER_JSON[name]).decode()))
+    assert ids(library) == expected
+    if name in FASTOKENS_REFUSES:
+        with pytest.raises(ValueError, match=FASTOKENS_REFUSES[name]):
+            fastokens.Tokenizer.from_json_str(written)
+    else:
+        fast = fastokens.Tokenizer.from_json_str(written)
+        assert [list(fast.encode(text, add_special_tokens=True).ids) for text in CASES] == expected
+    assert read_vocabulary({"tokenizer.json": written.encode()}) == vocabulary
+
+
+def test_both_libraries_give_the_same_ids_for_a_list_with_holes():
+    vocabulary = real(TEKKEN)
+    assert None in vocabulary.tokens
+    written = tokenizer_json(vocabulary)
+    fast = fastokens.Tokenizer.from_json_str(written)
+    assert [list(fast.encode(text).ids) for text in CASES] == ids(Tokenizer.from_str(written))
+    assert read_vocabulary({"tokenizer.json": written.encode()}) == vocabulary
+
+
+def test_gpt2_has_one_digest_whatever_files_it_comes_in():
+    names = ("vocab.json", "merges.txt")
+    pair = {name: data_bytes(f"vocab/gpt2/{name}") for name in names}
+    vocabulary = read_vocabulary(pair)
+    assert vocabulary.digest == real(TOKENIZER_JSON["gpt2"]).digest == real(R50K).digest
+    written = write_vocabulary(vocabulary, "vocab.json")
+    assert written["merges.txt"] == pair["merges.txt"]
+    assert json.loads(written["vocab.json"]) == json.loads(pair["vocab.json"])
+    ranks = write_vocabulary(vocabulary, "tiktoken")["vocabulary.tiktoken"]
+    assert ranks == data_bytes(R50K)
+
+
+def test_real_rank_files_are_known_with_their_rule_offset_and_special_tokens():
+    tekken = real(TEKKEN)
+    assert (tekken.pretokenizer, tekken.tokens[:1000]) == ("tekken", (None,) * 1000)
+    assert tekken.tokens[1000:1003] == (b"\0", b"\1", b"\2")
+    qwen = real(QWEN)
+    assert (qwen.pretokenizer, qwen.normalizers) == ("qwen2", (Normalizer("nfc"),))
+    assert SpecialToken("<|im_end|>", 151645) in qwen.special_tokens
+    llama3 = real(LLAMA3)
+    assert llama3.pretokenizer == "llama3"
+    published = real(TOKENIZER_JSON["llama3"])
+    assert llama3.tokens[:128000] == published.tokens[:128000]
+    assert llama3.model.ignore_merges  # 588 tokens that merges do not reach.
+    assert llama3.token_string(128009) == published.token_string(128009) == "<|eot_id|>"
+
+
+def test_merges_of_200000_ranks_are_derived_in_seconds():
+    content = data_bytes(O200K)
+    begin = time.perf_counter()
+    vocabulary = read_vocabulary({"x": content})
+    seconds = time.perf_counter() - begin
+    assert len(vocabulary.model.merges) == 199_742
+    assert not vocabulary.model.ignore_merges
+    assert seconds < 10, seconds  # 1.9 s on a quiet machine.
+
+
+def test_qwen_ranks_mean_the_merges_of_its_tokenizer_json():
+    ranks = real(QWEN)
+    published = real(TOKENIZER_JSON["qwen3"])
+    assert ranks.model == published.model
+    assert ranks.tokens == published.tokens[: len(ranks)]
+
+
+def test_the_last_step_of_a_tokens_own_run_is_its_pair():
+    words = [*"abcd", "ab", "abc", "bca", "cd", "abcd", "da", "dada"]
+    ranks = {word.encode(): rank for rank, word in enumerate(words)}
+    pairs, unreachable = derive_merges(ranks)
+    assert pairs == [
+        (b"a", b"b"),
+        (b"ab", b"c"),
+        (b"c", b"d"),
+        (b"abc", b"d"),
+        (b"d", b"a"),
+        (b"da", b"da"),
+    ]
+    assert unreachable == [b"bca"]
+
+
+def test_a_token_may_need_parts_of_higher_rank():
+    ranks = {b"a": 0, b"b": 1, b"c": 2, b"abc": 3, b"ab": 4}
+    assert derive_merges(ranks) == ([(b"ab", b"c"), (b"a", b"b")], [])
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_comes_back_from_every_format_that_takes_it(path):
+    vocabulary = real(path)
+    for format in ("vocab.txt", "vocab.json", "kmer", "canonical"):
+        assert read_vocabulary(write_vocabulary(vocabulary, format)) == vocabulary, format
+    for format in ("tokenizer.json", "tiktoken"):
+        with pytest.raises(VocabularyError, match="model"):
+            write_vocabulary(vocabulary, format)
+
+
+def test_real_lists_get_the_rule_of_their_model():
+    dnabert = real(DNABERT1_6MER).model
+    assert dnabert == Kmers(6, 5, 1, letters="ATCG", whitespace="words", max_piece_tokens=510)
+    assert (real(DNABERT1_6MER).prefix, real(DNABERT1_6MER).suffix) == ((2,), (3,))
+    letters = tuple(zip("ATCGN", range(4102, 4107), strict=True))
+    assert real(NT_V2).model == Kmers(
+        6, 6, 0, "ATCG", 6, "run", letters, remainder="letters", whitespace="skip"
+    )
+    assert (real(NT_V2).prefix, real(NT_V2).suffix) == ((3,), ())
+    assert real(NT_V2).roles == {"unk": 0, "pad": 1, "mask": 2, "cls": 3}
+    assert [token.special for token in real(NT_V2).special_tokens] == [True] * 4 + [False] * 2
+    assert real(MTDNA6).model == Kmers(6, 6, 3, case="upper")
+    assert not any(token.matched for token in real(MTDNA6).special_tokens)
+    assert real(HYENADNA).model == Characters(
+        tuple(zip("ACGTN", range(7, 12), strict=True)), unknown_id=6
+    )
+    assert (real(HYENADNA).suffix, real(HYENADNA).padding_side) == ((1,), "left")
+
+
+def test_any_list_of_all_kmers_is_read_at_every_base():
+    content = "\n".join(["<pad>", "<unk>", *all_kmers("TGCA", 2), "<mask>"]).encode()
+    vocabulary = read_vocabulary({"vocab.txt": content})
+    assert vocabulary.model == Kmers(2, 2, 1, letters="TGCA")
+    assert vocabulary.roles == {"pad": 0, "unk": 1, "mask": 18}
+    shifted = {word: i + 7 for i, word in enumerate(["[UNK]", *all_kmers("AC", 3)])}
+    vocabulary = read_vocabulary({"vocab.json": json.dumps(shifted).encode()})
+    assert vocabulary.model == Kmers(3, 8, 7, letters="AC")
+    assert vocabulary.tokens[:8] == (None,) * 7 + (b"[UNK]",)
+
+
+def test_a_kmer_config_needs_only_k():
+    assert read_vocabulary({"vocab_config.json": b'{"model_type": "kmer", "k": 6}'}) == real(
+        "mtdna6"
+    )
+
+
+def test_a_kmer_config_says_every_rule():
+    config = {
+        "model_type": "kmer",
+        "transformers_version": "5.0",
+        "k": 4,
+        "letters": "ATCG",
+        "stride": 4,
+        "frame": "run",
+        "remainder": "letters",
+        "case": "keep",
+        "whitespace": "skip",
+        "letter_ids": {"A": 260, "T": 261, "C": 262, "G": 263, "N": 264},
+        "special_tokens": ["<unk>", {"content": "<pad>", "id": 265}],
+        "first_kmer_id": 1,
+        "end_token_ids": [265],
+        "pad_token_id": 265,
+        "unk_token_id": 0,
+        "padding_side": "left",
+        "vocab_size": 300,
+    }
+    vocabulary = read_vocabulary({"folder/vocab_config.json": json.dumps(config).encode()})
+    letter_ids = tuple(zip("ATCGN", range(260, 265), strict=True))
+    assert vocabulary.model == Kmers(
+        4, 1, 0, "ATCG", 4, "run", letter_ids, remainder="letters", whitespace="skip"
+    )
+    assert (len(vocabulary), vocabulary.suffix) == (300, (265,))
+    assert (vocabulary.roles, vocabulary.padding_side) == ({"pad": 265, "unk": 0}, "left")
+    assert read_vocabulary(write_vocabulary(vocabulary, "kmer")) == vocabulary
+
+
+def test_a_pretrained_folder_comes_back(tmp_path):
+    save_pretrained(real(MTDNA6), tmp_path / "vocabulary")
+    assert from_pretrained(tmp_path / "vocabulary") == real(MTDNA6)
+    [file] = (tmp_path / "vocabulary").iterdir()
+    assert file.name == "vocab_config.json"
+    listed = data_bytes(MTDNA6)
+    folder = {file.name: file.read_bytes(), "vocab.json": listed}
+    assert read_vocabulary(folder) == real(MTDNA6)
+    with pytest.raises(VocabularyError, match="other tokens"):
+        read_vocabulary(folder | {"vocab.json": data_bytes(HYENADNA)})
+
+
+def test_the_format_is_found_by_content_where_the_name_says_nothing():
+    dnabert = data_bytes(DNABERT1_3MER)
+    assert read_vocabulary({"upload": dnabert}) == real(DNABERT1_3MER)
+    assert read_vocabulary({"upload": encoded(ABC)}).kind == "bpe"
+    assert read_vocabulary({"upload": b'{"model_type": "kmer", "k": 6}'}) == real(MTDNA6)
+    assert read_vocabulary({"upload": data_bytes(MTDNA6)}) == real(MTDNA6)
+    canonical = write_vocabulary(real(MTDNA6), "canonical")["vocabulary.canonical"]
+    assert read_vocabulary({"upload": canonical}) == real(MTDNA6)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"byte_fallback": True}, "byte_fallback"),
+        ({"continuing_subword_prefix": "##"}, "continuing_subword_prefix"),
+        ({"end_of_word_suffix": "</w>"}, "end_of_word_suffix"),
+        ({"normalizer": {"type": "NFKC"}}, "NFKC"),
+        ({"normalizer": {"type": "Prepend", "prepend": "▁"}}, "Prepend"),
+        ({"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}}, "Metaspace"),
+        ({"pre_tokenizer": {"type": "Punctuation", "behavior": "Isolated"}}, "Punctuation"),
+        (
+            {
+                "normalizer": {
+                    "type": "Sequence",
+                    "normalizers": [{"type": "NFC"}, {"type": "Nmt"}],
+                }
+            },
+            "normalizer.normalizers[1]: Nmt",
+        ),
+        (
+            {
+                "normalizer": {
+                    "type": "Replace",
+                    "pattern": {"Regex": r"(a)\1"},
+                    "content": "b",
+                }
+            },
+            "normalizer: ",
+        ),
+        # One character that only the added token spells: the library never takes it for a symbol.
+        ({"added_tokens": [added("x", 5, single_word=True)]}, "'x'"),
+        # A whole pretoken where merges are ignored, and not in model.vocab.
+        ({"added_tokens": [added("cab", 5)], "ignore_merges": True}, "'cab'"),
+        (
+            {"post_processor": {"type": "TemplateProcessing", "single": [], "special_tokens": {}}},
+            "0",
+        ),
+    ],
+)
+def test_what_no_model_of_ours_says_exactly_is_left_to_the_library(fields, reason):
+    content = document(ABC["model"]["vocab"], ABC["model"]["merges"], **fields)
+    content["truncation"] = {"max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert isinstance(vocabulary.model, Upstream)
+    assert reason in vocabulary.model.reason
+    assert vocabulary.tokens[:5] == (b"a", b"b", b"c", b"ab", b"abc")
+    assert json.loads(tokenizer_json(vocabulary)) == content | {"truncation": None}
+    assert read_vocabulary(write_vocabulary(vocabulary, "canonical")) == vocabulary
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        (
+            {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"},
+            (b"a", b"[UNK]"),
+        ),
+        (
+            {
+                "type": "WordPiece",
+                "vocab": {"[UNK]": 0, "a": 1, "##b": 2},
+                "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100,
+            },
+            (b"[UNK]", b"a", b"##b"),
+        ),
+        (
+            {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁a", -1.25]]},
+            (b"<unk>", "▁a".encode()),
+        ),
+    ],
+)
+def test_models_that_are_not_bpe_are_left_to_the_library(model, tokens):
+    content = document({}, []) | {"model": model}
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert isinstance(vocabulary.model, Upstream)
+    assert model["type"] in vocabulary.model.reason
+    assert vocabulary.tokens == tokens
+    assert (
+        vocabulary.roles["unk"]
+        == [b"[UNK]" in tokens and tokens.index(b"[UNK]"), 0][b"[UNK]" not in tokens]
+    )
+    text = "a b"
+    library = Tokenizer.from_str(tokenizer_json(vocabulary))
+    assert library.encode(text).ids == Tokenizer.from_str(json.dumps(content)).encode(text).ids
+
+
+@pytest.mark.parametrize(
+    ("post_processor", "prefix", "suffix", "roles"),
+    [
+        (None, (), (), {}),
+        ({"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}, (), (), {}),
+        (
+            {"type": "BertProcessing", "sep": ["c", 2], "cls": ["b", 1]},
+            (1,),
+            (2,),
+            {"cls": 1, "sep": 2},
+        ),
+        (
+            {
+                "type": "Sequence",
+                "processors": [
+                    {"type": "ByteLevel", "trim_offsets": False},
+                    {
+                        "type": "RobertaProcessing",
+                        "sep": ["c", 2],
+                        "cls": ["b", 1],
+                        "trim_offsets": True,
+                        "add_prefix_space": False,
+                    },
+                ],
+            },
+            (1,),
+            (2,),
+            {"cls": 1, "sep": 2},
+        ),
+        (
+            {
+                "type": "TemplateProcessing",
+                "single": [
+                    {"SpecialToken": {"id": "x", "type_id": 0}},
+                    {"SpecialToken": {"id": "c", "type_id": 0}},
+                    {"Sequence": {"id": "A", "type_id": 0}},
+                ],
+                "pair": [],
+                "special_tokens": {
+                    "x": {"id": "x", "ids": [3, 4], "tokens": ["ab", "abc"]},
+                    "c": {"id": "c", "ids": [2], "tokens": ["c"]},
+                },
+            },
+            (3, 4, 2),
+            (),
+            {},
+        ),
+    ],
+)
+def test_begin_and_end_tokens_come_from_the_post_processor(post_processor, prefix, suffix, roles):
+    content = {**ABC, "post_processor": post_processor}
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert (vocabulary.prefix, vocabulary.suffix, vocabulary.roles) == (prefix, suffix, roles)
+    again = Tokenizer.from_str(tokenizer_json(vocabulary))
+    assert again.encode("abc").ids == [*prefix, 4, *suffix]
+
+
+def test_normalizers_are_read_as_real_files_write_them():
+    steps = [
+        {"type": "NFC"},
+        {"type": "Sequence", "normalizers": []},
+        {"type": "Lowercase"},
+        {"type": "Strip", "strip_left": True, "strip_right": False},
+        {"type": "Replace", "pattern": {"String": "b"}, "content": "a"},
+        {"type": "Replace", "pattern": {"Regex": "N{10,}"}, "content": "-"},
+    ]
+    content = {**ABC, "normalizer": {"type": "Sequence", "normalizers": steps}}
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert vocabulary.normalizers == (
+        Normalizer("nfc"),
+        Normalizer("lowercase"),
+        Normalizer("strip", left=True, right=False),
+        Normalizer("replace", "b", "a"),
+        Normalizer("replace_regex", "N{10,}", "-"),
+    )
+    written = json.loads(tokenizer_json(vocabulary))["normalizer"]
+    assert written["normalizers"] == [step for step in steps if step["type"] != "Sequence"]
+
+
+def test_a_token_outside_the_byte_alphabet_keeps_its_own_bytes_and_is_never_found():
+    vocab = BYTES | {"中": 256, "中!": 257, "!!": 258}
+    content = document(vocab, ["中 !", "! !"], byte_level=True)
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert vocabulary.tokens[256:] == ("中".encode(), "中!".encode(), b"!!")
+    assert vocabulary.special_tokens[0] == SpecialToken("中", 256, special=False, matched=False)
+    assert vocabulary.model.merges == ((33, 33),)
+    again = Tokenizer.from_str(tokenizer_json(vocabulary))
+    expected = Tokenizer.from_str(json.dumps(content))
+    assert again.encode("中!!").ids == expected.encode("中!!").ids == [*"中".encode(), 258]
+
+
+def test_of_a_merge_that_stands_twice_the_last_counts():
+    vocab = {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4}
+    content = document(vocab, ["a b", "b c", "a b"])
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert vocabulary.model.merges == ((1, 2), (0, 1))
+    assert Tokenizer.from_str(json.dumps(content)).encode("abc").ids == [0, 4]
+    assert Tokenizer.from_str(tokenizer_json(vocabulary)).encode("abc").ids == [0, 4]
+
+
+def test_tokens_with_blanks_are_merged_as_pairs():
+    vocab = {"a": 0, " ": 1, "b": 2, "a ": 3, "a b": 4}
+    vocabulary = read_vocabulary(
+        {"tokenizer.json": encoded(document(vocab, [["a", " "], ["a ", "b"]]))}
+    )
+    written = tokenizer_json(vocabulary)
+    assert Tokenizer.from_str(written).encode("a bb").ids == [4, 2]
+    assert read_vocabulary({"tokenizer.json": written.encode()}) == vocabulary
+
+
+def test_all_flags_of_added_tokens_are_kept():
+    flags = {"single_word": True, "lstrip": True, "rstrip": True, "normalized": True}
+    tokens = [added("<z>", 5, special=False, **flags), added("<y>", 6)]
+    content = {**ABC, "added_tokens": tokens, "normalizer": {"type": "Lowercase"}}
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert vocabulary.special_tokens == (
+        SpecialToken("<z>", 5, special=False, **flags),
+        SpecialToken("<y>", 6),
+    )
+    assert json.loads(tokenizer_json(vocabulary))["added_tokens"] == tokens
+
+
+def test_character_level_splitting_rules_are_written_without_the_byte_alphabet():
+    vocabulary = Vocabulary(
+        tokens=(b"a", b" ", b"1", b"aa", "é".encode()), model=Bpe(((0, 0),), byte_level=False)
+    )
+    for rule in ("gpt2", "llama3", "whitespace", "none", "isolate:1"):
+        changed = Vocabulary(vocabulary.tokens, vocabulary.model, pretokenizer=rule)
+        written = tokenizer_json(changed)
+        assert read_vocabulary({"tokenizer.json": written.encode()}) == changed
+        expected = {"whitespace": [3, 4, 3]}.get(rule, [3, 4, 1, 3])
+        assert Tokenizer.from_str(written).encode("aaé aa").ids == expected, rule
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "format", "where"),
+    [
+        (Vocabulary((b"\xff",), Bpe((), byte_level=False)), "tokenizer.json", "tokens[0]"),
+        (
+            Vocabulary((b"ab", b"a", b"ab"), Bpe(()), (SpecialToken("ab", 2),)),
+            "tokenizer.json",
+            "tokens[2]",
+        ),
+        (Vocabulary((b"a",), Bpe(())), "tiktoken", "tokens"),
+        (Vocabulary((b"a",), Bpe((), byte_level=False)), "tiktoken", "model"),
+        (Vocabulary((b"a",), Bpe(()), normalizers=(Normalizer("nfc"),)), "tiktoken", "normalizers"),
+        (Vocabulary((b"a",), Bpe(()), prefix=(0,)), "tiktoken", "prefix"),
+        (Vocabulary((b"a",), Bpe(()), prefix=(0,)), "vocab.json", "prefix"),
+        (Vocabulary((b"a",), Bpe((), ignore_merges=True)), "vocab.json", "model"),
+        (Vocabulary((b"a",), Bpe((), byte_level=False)), "vocab.txt", "model"),
+        (Vocabulary((b"a",), Bpe(())), "kmer", "model"),
+        (Vocabulary((b"a", b"b"), Characters((("a", 0),), 1)), "vocab.txt", "model"),
+        (Vocabulary((b"a", b"b"), Characters((("a", 0),), 1)), "kmer", "tokens"),
+        (Vocabulary((b"a", None, b"?"), Characters((("a", 0),), 2)), "vocab.txt", "tokens[1]"),
+        (Vocabulary((b"a",), Bpe(())), "zip", "format"),
+    ],
+)
+def test_a_format_that_cannot_mean_the_same_is_refused(vocabulary, format, where):
+    with pytest.raises(VocabularyError) as raised:
+        write_vocabulary(vocabulary, format)
+    assert raised.value.findings[0].where == where
+
+
+def test_merges_in_another_order_than_the_ids_are_no_rank_file():
+    tokens = (*(bytes([byte]) for byte in range(256)), b"ab", b"cd")
+    in_order = Vocabulary(tokens, Bpe(((97, 98), (99, 100))))
+    content = write_vocabulary(in_order, "tiktoken")
+    assert read_vocabulary(content, pretokenizer="none") == in_order
+    with pytest.raises(VocabularyError, match="another order"):
+        write_vocabulary(Vocabulary(tokens, Bpe(((99, 100), (97, 98)))), "tiktoken")
+
+
+def test_formats_are_all_written_and_read():
+    assert set(FORMATS) == {
+        "tokenizer.json",
+        "tiktoken",
+        "vocab.json",
+        "vocab.txt",
+        "kmer",
+        "canonical",
+    }
