@@ -43,7 +43,7 @@ class CharacterEncoder:
         if not self.table.drops:
             return Content(ids, offsets.copy(), spans)
         kept = ids != DROPPED
-        kept_before = offsets_of(kept)
+        kept_before = offsets_of(kept.astype(np.int64))
         spans = None if spans is None else spans[kept]
         return Content(ids[kept], kept_before[offsets], spans)
 

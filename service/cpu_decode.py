@@ -76,7 +76,7 @@ def _without_skipped(
     kept = ~hidden
     if isinstance(vocabulary.model, Kmers):
         kept |= ids == vocabulary.model.unknown_id
-    return ids[kept], offsets_of(kept)[offsets], hidden[kept]
+    return ids[kept], offsets_of(kept.astype(np.int64))[offsets], hidden[kept]
 
 
 def _continues(model: Kmers, table: TokenTable, ids: Int64s, offsets: Int64s) -> NDArray[np.bool_]:

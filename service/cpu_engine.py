@@ -148,11 +148,15 @@ def _encode(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded:
 
 def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     """The rows' own ids; all rows have these options."""
-    if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
-        errors = dict.fromkeys(range(len(batch)), NOT_CIRCULAR)
-        return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
     if options.reverse_complement:
         return _other_strand(loaded, batch, options)
+    return _own_strand(loaded, batch, options)
+
+
+def _own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
+        errors = dict.fromkeys(range(len(batch)), NOT_CIRCULAR) | batch.texts()[1]
+        return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
     return loaded.chosen.encoder.encode(batch, options)
 
 
@@ -164,7 +168,7 @@ def _other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Cont
     if errors:
         kept = [b"" if row in errors else strand.row_bytes(row) for row in range(len(batch))]
         strand = Batch.from_bytes(kept, options)
-    content = loaded.chosen.encoder.encode(strand, replace(options, reverse_complement=False))
+    content = _own_strand(loaded, strand, replace(options, reverse_complement=False))
     sizes = np.diff(offsets)
     if content.spans is not None:
         content.spans = np.repeat(sizes, np.diff(content.offsets))[:, None] - content.spans[:, ::-1]

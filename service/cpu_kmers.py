@@ -146,7 +146,9 @@ class KmerEncoder:
         ids = self._rolling(data, num_places)
         if len(offsets) == 2:
             return Content(ids, np.array([0, num_places]))
-        borders = np.maximum(offsets[1:, None] - np.arange(1, k), offsets[:-1, None]).ravel()
+        filled = np.flatnonzero(np.diff(offsets))
+        ends, begins = offsets[1:][filled, None], offsets[:-1][filled, None]
+        borders = np.maximum(ends - np.arange(1, k), begins).ravel()
         inside = np.ones(num_places, np.bool_)
         inside[borders[borders < num_places]] = False
         counts = np.maximum(np.diff(offsets) - k + 1, 0)

@@ -10,7 +10,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from io import BufferedReader
 from typing import BinaryIO, Literal, cast
@@ -52,8 +52,11 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
 
     Raises:
         OSError: a file cannot be read.
+        ValueError: stdin is named twice.
         BadRecords: a file's content is not what it begins as.
     """
+    if list(paths).count(STDIN) > 1:
+        raise ValueError("stdin can be read only once")
     for path in paths or (STDIN,):
         with ExitStack() as stack:
             if path == STDIN:
@@ -81,18 +84,13 @@ def _of_file(file: BufferedReader, name: str, reading: Reading) -> Iterator[Reco
                 )
         else:
             yield Record(name, file.read())
-    except (
-        dnaio.FileFormatError,
-        EOFError,
-        gzip.BadGzipFile,
-        zlib.error,
-        UnicodeDecodeError,
-    ) as error:
+    except (dnaio.FileFormatError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
         raise BadRecords(f"{name or 'stdin'}: {error}") from error
 
 
 def _of_sequences(file: BinaryIO, format: str) -> Iterator[Record]:
-    with dnaio.open(file, fileformat=format) as records:
+    # dnaio's reader closes the file when it is collected; done here, it comes at a known time.
+    with dnaio.open(file, fileformat=format) as records, closing(file):
         for record in records:
             yield Record(
                 record.name.split(maxsplit=1)[0] if record.name else "", record.sequence.encode()

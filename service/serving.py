@@ -17,8 +17,10 @@ import uvicorn
 from pydantic import ValidationError
 
 from service.app import create_app
+from service.errors import UnknownVocabulary
 from service.health_routes import package_version
 from service.hot_routes import HotRoutes
+from service.joined_transport import JoinedProtocol
 from service.settings import PREFIX, Settings, read_settings
 
 __all__ = ["serve"]
@@ -41,7 +43,12 @@ def serve(arguments: argparse.Namespace) -> int:
     # uvicorn raises the signal again once it has drained: that end, too, is a normal one.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)
-    Server(create_app(settings), settings).run()
+    app = create_app(settings)
+    try:
+        app.service.registry.names_to_preload()
+    except UnknownVocabulary as error:
+        raise ValueError(f"{PREFIX}PRELOAD: {error}") from error
+    Server(app, settings).run()
     return 0
 
 
@@ -71,13 +78,14 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 loop="uvloop",
-                http="httptools",
+                http=JoinedProtocol,
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 log_level=None,
                 access_log=settings.access_log,
                 server_header=False,
+                proxy_headers=False,
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s) + 1,

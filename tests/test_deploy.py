@@ -129,7 +129,7 @@ def test_the_image_gets_every_room_and_the_build_files() -> None:
 @pytest.mark.parametrize("stage", [0, 1])
 def test_the_healthcheck_passes_on_a_ready_service(server: Server, stage: int) -> None:
     port = server.url.rpartition(":")[2]
-    command = [sys.executable, *healthchecks()[stage][2:]]
+    command = [sys.executable, *healthchecks()[stage][1:]]
     assert command[1] == "-c"
     environment = service_environment({"WARPTOK_PORT": port})
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -137,9 +137,11 @@ def test_the_healthcheck_passes_on_a_ready_service(server: Server, stage: int) -
 
 
 def test_the_healthcheck_fails_where_nothing_listens() -> None:
-    command = [sys.executable, *healthchecks()[0][2:]]
+    command = [sys.executable, *healthchecks()[0][1:]]
     environment = service_environment({"WARPTOK_PORT": str(free_port())})
-    assert subprocess.run(command, env=environment, capture_output=True).returncode != 0
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ConnectionRefusedError" in done.stderr
 
 
 def test_every_metric_on_the_dashboard_is_one_that_the_service_exports(server: Server) -> None:

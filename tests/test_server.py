@@ -134,7 +134,7 @@ UPLOADS = [
     ("deepseek_v3", "vocab/deepseek_v3/tokenizer.json.xz", ""),
     ("p50k_base", "vocab/tiktoken/p50k_base.tiktoken", ""),
     ("tekken", "vocab/mistral/tekken_240911.tiktoken", "?pretokenizer=tekken&id_offset=1000"),
-    ("qwen_raw", "vocab/qwen/qwen.tiktoken", "?pretokenizer=qwen2"),
+    ("qwen", "vocab/qwen/qwen.tiktoken", ""),
 ]
 
 

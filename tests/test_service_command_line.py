@@ -17,6 +17,7 @@ import pytest
 from service.__main__ import main
 from service.records import BadRecords, Record, batches, read_records
 from tests.data_files import ROOT
+from tests.fake_engine import FakeEngine
 from tests.server_process import Server, free_port, server_process, service_environment
 
 HELLO = [15496, 11, 995, 0]
@@ -205,7 +206,8 @@ def test_a_missing_file_is_named_in_one_line(
 def test_every_fault_of_a_vocabulary_file_is_named(capfdbinary: Capture, tmp_path: Path) -> None:
     path = tmp_path / "bad.tiktoken"
     path.write_bytes(b"IQ== 0\nnot-base64! 1\nIg== x\n")
-    message = complaint(capfdbinary, "encode", "-v", str(path), "--text", "a")
+    options = ("--pretokenizer", "cl100k", "--text", "a")
+    message = complaint(capfdbinary, "encode", "-v", str(path), *options)
     assert "line 2" in message and "line 3" in message
 
 
@@ -285,15 +287,11 @@ def test_verify_compares_with_the_reference(capfdbinary: Capture, tmp_path: Path
 def test_verify_shows_the_first_difference(
     capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vocabularies import reference
-
-    def one_too_many(*arguments: Any) -> reference.ReferenceRow:
-        return reference.ReferenceRow([1, 2, 3], [], 3, (0, 3))
-
-    monkeypatch.setattr(reference, "encode", one_too_many)
+    # It says that the ids are the bytes, which is true of no vocabulary here.
+    monkeypatch.setattr("service.commands.CpuEngine", FakeEngine)
     printed = output(capfdbinary, "verify", "hyenadna", "--samples", "5", code=1)
-    assert printed.startswith("0 of 5 texts")
-    assert "reference: [1, 2, 3]" in printed
+    assert not printed.startswith("5 of 5 texts")
+    assert "\n  engine: [" in printed and "\n  reference: [" in printed
 
 
 def test_records_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
@@ -364,7 +362,7 @@ def test_serve_says_where_it_listens_and_sigterm_ends_it_with_0(server: Server) 
     [
         ({"WARPTOK_PROT": "8000"}, "did you mean WARPTOK_PORT?"),
         ({"WARPTOK_PORT": "many"}, "WARPTOK_PORT: "),
-        ({"WARPTOK_PRELOAD": "gtp2"}, "gtp2"),
+        ({"WARPTOK_PRELOAD": "gtp2"}, "WARPTOK_PRELOAD: "),
     ],
 )
 def test_a_wrong_setting_stops_the_start_in_one_line(settings: dict[str, str], words: str) -> None:
@@ -382,5 +380,5 @@ def test_a_wrong_setting_stops_the_start_in_one_line(settings: dict[str, str], w
 def test_a_port_that_is_taken_stops_the_start(server: Server) -> None:
     with run("serve", "--port", server.url.rpartition(":")[2]) as process:
         _, complaints = process.communicate(timeout=60)
-        assert process.returncode == 1
-        assert b"address already in use" in complaints
+        assert process.returncode != 0
+        assert b"address already in use" in complaints and b"Traceback" not in complaints

@@ -24,7 +24,7 @@ from vocabularies.formats.tokenizer_json import read_tokenizer_json
 from vocabularies.formats.tokenizer_json_writer import tokenizer_json
 from vocabularies.formats.word_lists import read_vocab_json, read_vocab_txt, write_words
 from vocabularies.pretokenizers import pretokenizer as find_pretokenizer
-from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
+from vocabularies.vocabulary import Bpe, Finding, Vocabulary, VocabularyError
 
 __all__ = ["FORMATS", "read_vocabulary", "tokenizer_json", "write_vocabulary"]
 
@@ -119,10 +119,19 @@ def _read(
             return read_kmer_config(data)
         case "canonical":
             return canonical.from_bytes(data)
-    if pretokenizer is not None:
-        message = "a list of k-mers or characters is not split; BPE needs merges.txt as well"
-        raise VocabularyError.at("pretokenizer", message)
-    return (read_vocab_json if kind == "vocab.json" else read_vocab_txt)(data, special_tokens)
+    if pretokenizer is not None or files.keys() == {"merges.txt"}:
+        message = "BPE needs vocab.json and merges.txt together; a list of k-mers is not split"
+        raise VocabularyError.at("files", message)
+    return _read_list(kind, data, special_tokens)
+
+
+def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None) -> Vocabulary:
+    """A list of words; where it fails, say first that it was taken for one."""
+    try:
+        return (read_vocab_json if kind == "vocab.json" else read_vocab_txt)(data, special_tokens)
+    except VocabularyError as error:
+        message = f"read as {kind}, a list of all k-mers or of letters, which it is not"
+        raise VocabularyError([*error.findings, Finding("files", message)]) from error
 
 
 def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:

@@ -107,12 +107,10 @@ def read_kmer_config(data: bytes) -> Vocabulary:
         raise VocabularyError.at("model_type", message)
     special = _special_tokens(config)
     fields = _fields(config, _MODELS[model_type], special)
-    size = len(special)
+    used = [token.id for token in special] + [i for _, i in fields.get("letter_ids", ())]
     if model_type == "kmer":
-        size += _num_kmers(fields)
-    letter_ids = dict(fields.get("letter_ids", ()))
-    used = [token.id for token in special] + [*letter_ids.values()]
-    size = config.get("vocab_size", max([size - 1, *used]) + 1)
+        used.append(fields["first_id"] + _num_kmers(fields) - 1)
+    size = config.get("vocab_size", max(used, default=-1) + 1)
     if not max(used, default=0) < size <= MAX_TOKENS:
         message = f"{size} must be above every id and at most {MAX_TOKENS}"
         raise VocabularyError.at("vocab_size", message)

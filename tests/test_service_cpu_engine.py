@@ -1,0 +1,334 @@
+"""The CPU engine's own duties: its choice of encoder, its self-test, its arithmetic on any model."""
+
+from __future__ import annotations
+
+import logging
+import string
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service import cpu_encoders
+from service.cpu_bpe import FastokensEncoder, TokenizersEncoder
+from service.cpu_characters import CharacterEncoder
+from service.cpu_engine import CpuEngine
+from service.cpu_kmers import BLOCK, KmerEncoder
+from service.encoders import ReferenceEncoder
+from service.selftest import TEXTS, compare, texts_for
+from vocabularies import reference
+from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.builtin import load
+from vocabularies.tables import token_table
+from vocabularies.vocabulary import (
+    Bpe,
+    Characters,
+    Kmers,
+    Normalizer,
+    SpecialToken,
+    Upstream,
+    Vocabulary,
+    VocabularyError,
+)
+
+
+class Wrong:
+    """An encoder that adds one to every id of a long text."""
+
+    name = "wrong 1.0"
+
+    def __init__(self, vocabulary, table):
+        self.right = ReferenceEncoder(vocabulary)
+
+    def encode(self, batch, options):
+        content = self.right.encode(batch, options)
+        content.ids[np.repeat(np.diff(content.offsets) > 50, np.diff(content.offsets))] += 1
+        return content
+
+
+class Failing(Wrong):
+    name = "failing 1.0"
+
+    def encode(self, batch, options):
+        raise RuntimeError("no memory")
+
+
+@pytest.mark.parametrize("make", [Wrong, Failing])
+def test_a_wrong_encoder_never_answers(monkeypatch, caplog, make):
+    monkeypatch.setattr(cpu_encoders, "_candidates", lambda vocabulary: [make])
+    engine, vocabulary = CpuEngine(), load("nt_v2")
+    with caplog.at_level(logging.WARNING):
+        residency = engine.load(vocabulary)
+    assert (residency.engine, residency.encoder) == ("reference", "reference")
+    assert residency.self_test.num_different > 0
+    assert make.name in residency.fallback_reason
+    assert residency.fallback_reason in caplog.text
+    encoded = engine.encode(vocabulary, Batch(["ACGTAC" * 20]))
+    assert encoded.engine == "reference"
+    assert encoded.ids.tolist() == reference.encode(vocabulary, "ACGTAC" * 20).ids
+
+
+def test_the_next_encoder_answers_when_the_fastest_is_wrong(monkeypatch):
+    monkeypatch.setattr(cpu_encoders, "_candidates", lambda vocabulary: [Wrong, FastokensEncoder])
+    residency = CpuEngine().load(load("gpt2"))
+    assert (residency.engine, residency.encoder) == ("cpu", FastokensEncoder.name)
+    assert residency.self_test.num_different == 0
+    assert "wrong 1.0 differs on" in residency.fallback_reason
+
+
+@pytest.mark.parametrize(
+    ("name", "encoder"),
+    [
+        ("gpt2", FastokensEncoder.name),
+        ("dnabert2", TokenizersEncoder.name),
+        ("gpn", CharacterEncoder.name),
+        ("nt_v2", KmerEncoder.name),
+    ],
+)
+def test_each_family_has_its_encoder(name, encoder):
+    assert CpuEngine().load(load(name)).encoder == encoder
+
+
+@pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "dnabert2", "gena_lm_t2t_32k", "gpn"])
+def test_tokenizers_agrees_with_the_reference_on_the_self_test(name):
+    vocabulary = load(name)
+    encoder = TokenizersEncoder(vocabulary, token_table(vocabulary))
+    result = compare(encoder, ReferenceEncoder(vocabulary), texts_for(vocabulary))
+    assert result.num_different == 0, result.first_difference
+    assert result.num_texts > len(TEXTS)
+
+
+LETTERS = st.sampled_from(["ACGT", "ATCG", "TGCA", "AC", "ACGTN", "A", "acgt"])
+SEQUENCES = (
+    st.text("ACGT", max_size=40)
+    | st.text("ACGTNacgt R", max_size=30)
+    | st.text("ACGN \n\x1fé<mask>", max_size=20)
+    | st.lists(st.text("ACG", min_size=1, max_size=4)).map(" ".join)
+)
+OPTIONS = st.builds(
+    EncodeOptions,
+    add_special_tokens=st.booleans(),
+    special=st.sampled_from(["match", "plain", "refuse"]),
+    max_length=st.none() | st.integers(0, 12),
+    truncation_side=st.sampled_from(["right", "left"]),
+    reverse_complement=st.booleans(),
+    circular=st.sampled_from([None, None, True, False]),
+    spans=st.booleans(),
+)
+
+
+@st.composite
+def kmer_vocabularies(draw):
+    letters, k = draw(LETTERS), draw(st.integers(1, 6))
+    frame = draw(st.sampled_from(["sequence", "run"]))
+    first_id = draw(st.integers(2, 5))
+    words = [""]
+    for _ in range(k):
+        words = [word + letter for word in words for letter in letters]
+    extra = dict.fromkeys([*letters, *draw(st.sampled_from(["", "N", "NR"]))])
+    tokens = [b"<unk>", b"<mask>", *(b"<%d>" % i for i in range(2, first_id))]
+    tokens += [word.encode() for word in words]
+    letter_ids = tuple((letter, len(tokens) + i) for i, letter in enumerate(extra))
+    tokens += [letter.encode() for letter in extra]
+    mask = SpecialToken("<mask>", 1, special=draw(st.booleans()), matched=draw(st.booleans()))
+    model = Kmers(
+        k,
+        first_id,
+        0,
+        letters,
+        stride=k if frame == "run" else draw(st.integers(1, k)),
+        frame=frame,
+        letter_ids=letter_ids,
+        remainder=draw(st.sampled_from(["drop", "letters"])),
+        case=draw(st.sampled_from(["keep", "upper"])),
+        whitespace=draw(st.sampled_from(["letter", "skip", "words"])),
+        circular=draw(st.booleans()),
+        junction=draw(st.sampled_from(["append", "prepend"])),
+        max_piece_tokens=draw(st.none() | st.integers(1, 5)),
+    )
+    prefix = draw(st.sampled_from([(), (0,), (0, 1)]))
+    return Vocabulary(tuple(tokens), model, (mask,), prefix=prefix, suffix=prefix[:1])
+
+
+@st.composite
+def character_vocabularies(draw):
+    letters = draw(st.sets(st.sampled_from("ACGTNacgté中ß"), min_size=1))
+    unit = draw(st.sampled_from(["codepoint", "byte"]))
+    letters = sorted(c for c in letters if unit == "codepoint" or ord(c) < 256)
+    tokens = [b"<unk>", b"<mask>", *(letter.encode() for letter in letters)]
+    letter_ids = tuple((letter, i + 2) for i, letter in enumerate(letters))
+    model = Characters(letter_ids, 0, unit, draw(st.sampled_from(["keep", "upper"])))
+    mask = SpecialToken("<mask>", 1, matched=draw(st.booleans()))
+    return Vocabulary(tuple(tokens), model, (mask,), suffix=draw(st.sampled_from([(), (1,)])))
+
+
+@st.composite
+def bpe_vocabularies(draw):
+    byte_level = draw(st.booleans())
+    alphabet = [bytes([i]) for i in range(256)]
+    if not byte_level:
+        alphabet = [character.encode() for character in draw(st.sampled_from(["ACGT", "ACGTN é"]))]
+    tokens: list[bytes] = list(alphabet)
+    merges: list[tuple[int, int]] = []
+    for _ in range(draw(st.integers(0, 14))):
+        candidates = [i for i, token in enumerate(tokens) if token in PIECES]
+        pair = draw(st.sampled_from(candidates)), draw(st.sampled_from(candidates))
+        joined = tokens[pair[0]] + tokens[pair[1]]
+        if pair not in merges and joined not in tokens:
+            merges.append(pair)
+            tokens.append(joined)
+    unknown_id = None
+    if not byte_level and draw(st.booleans()):
+        unknown_id = len(tokens)
+        tokens.append(b"<unk>")
+    mask = SpecialToken("<mask>", len(tokens), special=draw(st.booleans()))
+    tokens.append(b"<mask>")
+    pretokenizer = draw(
+        st.sampled_from(
+            ["gpt2", "cl100k", "none"] if byte_level else ["none", "whitespace", "whitespace_split"]
+        )
+    )
+    normalizers = draw(st.sampled_from([(), (Normalizer("lowercase"),), (Normalizer("nfc"),)]))
+    model = Bpe(tuple(merges), byte_level, unknown_id=unknown_id)
+    return Vocabulary(tuple(tokens), model, (mask,), normalizers, pretokenizer, (mask.id,))
+
+
+PIECES = {bytes(p, "ascii") for a in "ACGTN " for p in (a, *(a + b for b in "ACGTN"))} | {
+    "é".encode()
+}
+
+
+def check(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) -> None:
+    engine = CpuEngine()
+    residency = engine.load(vocabulary)
+    assert residency.engine == "cpu", residency
+    encoded = engine.encode(vocabulary, Batch(texts, options=options))
+    counts, errors = engine.count(vocabulary, Batch(texts, options=options))
+    assert errors == encoded.errors
+    assert counts.tolist() == np.diff(encoded.offsets).tolist()
+    for row, text in enumerate(texts):
+        try:
+            right = reference.encode(vocabulary, text, options)
+        except RowRefused as refused:
+            assert encoded.errors[row] == refused.error
+            continue
+        begin, end = encoded.offsets[row : row + 2]
+        assert encoded.ids[begin:end].tolist() == right.ids, text
+        if options.spans:
+            assert list(map(tuple, encoded.spans[begin:end].tolist())) == right.spans, text
+        if encoded.num_tokens is not None:
+            assert encoded.num_tokens[row] == right.num_tokens
+    ids, offsets = encoded.ids.astype(np.int64), encoded.offsets
+    for skip in (False, True):
+        decoded = engine.decode(vocabulary, ids, offsets, skip)
+        for row in range(len(texts)):
+            row_ids = ids[offsets[row] : offsets[row + 1]].tolist()
+            data = decoded.data[decoded.offsets[row] : decoded.offsets[row + 1]].tobytes()
+            assert data == reference.decode(vocabulary, row_ids, skip), row_ids
+
+
+@settings(max_examples=150, deadline=None)
+@given(kmer_vocabularies(), st.lists(SEQUENCES, max_size=5), OPTIONS)
+def test_any_kmers_have_the_ids_of_the_reference(vocabulary, texts, options):
+    check(vocabulary, texts, options)
+
+
+@settings(max_examples=80, deadline=None)
+@given(character_vocabularies(), st.lists(SEQUENCES | st.text(max_size=8), max_size=5), OPTIONS)
+def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options):
+    check(vocabulary, texts, options)
+
+
+@settings(max_examples=80, deadline=None)
+@given(bpe_vocabularies(), st.lists(SEQUENCES | st.text(max_size=8), max_size=5), OPTIONS)
+def test_any_bpe_has_the_ids_of_the_reference(vocabulary, texts, options):
+    check(vocabulary, texts, options)
+
+
+@pytest.mark.parametrize("k", [5, 6, 7, 8])
+def test_kmers_across_the_borders_of_blocks_are_those_of_the_definition(k):
+    letters = "ATCG"
+    tokens = [b"<unk>"]
+    words = [""]
+    for _ in range(k):
+        words = [word + letter for word in words for letter in letters]
+    vocabulary = Vocabulary((*tokens, *map(str.encode, words)), Kmers(k, 1, 0, letters))
+    text = "".join(np.random.default_rng(0).choice([*"ACGT"], 2 * BLOCK + 17))
+    text = text[: BLOCK - 2] + "N" + text[BLOCK - 1 :]
+    ids = CpuEngine().encode(vocabulary, Batch([text])).ids
+    number = {word: i + 1 for i, word in enumerate(words)}
+    assert ids.tolist() == [number.get(text[i : i + k], 0) for i in range(len(text) - k + 1)]
+
+
+def test_kmers_already_apart_need_no_python_for_a_row():
+    vocabulary = load("dnabert1_3mer")
+    encoder = KmerEncoder(vocabulary)
+    encoder.reference = None
+    texts = ["ACG CGT GTN", "", "ACG", "ACGT\nCGTA"[:7]]
+    content = encoder.encode(Batch(texts), EncodeOptions(spans=True))
+    for row, text in enumerate(texts):
+        begin, end = content.offsets[row : row + 2]
+        right = reference.encode(vocabulary, text, EncodeOptions(False))
+        assert content.ids[begin:end].tolist() == right.ids
+        assert list(map(tuple, content.spans[begin:end].tolist())) == right.spans
+
+
+WORD_PIECE = """{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [
+    {"id": 0, "content": "[UNK]", "single_word": false, "lstrip": false, "rstrip": false,
+     "normalized": false, "special": true}],
+    "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null,
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": false},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "un": 1, "##able": 2, "a": 3}}}"""
+
+
+def upstream(tokenizer_json: str) -> Vocabulary:
+    tokens = (b"[UNK]", b"un", b"##able", b"a")
+    special = (SpecialToken("[UNK]", 0),)
+    return Vocabulary(tokens, Upstream(tokenizer_json, "WordPiece"), special)
+
+
+def test_an_upstream_model_is_computed_by_its_library():
+    engine, vocabulary = CpuEngine(), upstream(WORD_PIECE)
+    residency = engine.load(vocabulary)
+    assert (residency.engine, residency.encoder) == ("cpu", TokenizersEncoder.name)
+    texts = ["unable a", "é un", "x [UNK]"]
+    encoded = engine.encode(vocabulary, Batch(texts, options=EncodeOptions(spans=True)))
+    assert [encoded.row(row).tolist() for row in range(3)] == [[1, 2, 3], [0, 1], [0, 0]]
+    assert encoded.spans.tolist()[3:5] == [[0, 2], [3, 5]]
+    refused = engine.encode(vocabulary, Batch(texts, options=EncodeOptions(special="refuse")))
+    assert {row: (e.code, e.where) for row, e in refused.errors.items()} == {
+        2: ("special_token_refused", "byte 2")
+    }
+    decoded = engine.decode(vocabulary, np.array([1, 2, 3, 9]), np.array([0, 3, 4]), False)
+    assert decoded.data[: decoded.offsets[1]].tobytes() == b"unable a"
+    assert decoded.errors[1].where == "ids[0]"
+
+
+def test_an_upstream_template_that_is_more_than_ids_around_the_text_is_refused():
+    template = """{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": "[UNK]", "type_id": 0}}], "pair": [{"Sequence": {"id": "A",
+        "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}], "special_tokens":
+        {"[UNK]": {"id": "[UNK]", "ids": [0], "tokens": ["[UNK]"]}}}"""
+    json = WORD_PIECE.replace('"post_processor": null', f'"post_processor": {template}')
+    with pytest.raises(VocabularyError, match="post_processor"):
+        CpuEngine().load(upstream(json))
+
+
+def test_tokens_that_strip_white_space_have_spans_and_refusals_of_the_reference():
+    tokens = (*(bytes([i]) for i in range(256)), b"<m>")
+    strip = SpecialToken("<m>", 256, lstrip=True, rstrip=True)
+    vocabulary = Vocabulary(tokens, Bpe(()), (strip,), pretokenizer="gpt2")
+    texts = ["a  <m>  b", "a<m>b", "no", " <m> <m>", "é <m>"]
+    for mode in ("match", "plain", "refuse"):
+        options = EncodeOptions(special=mode, spans=True)
+        check(vocabulary, texts, options)
+
+
+def test_a_million_rows_of_nothing_are_no_work_for_python():
+    texts = ["", *string.ascii_uppercase] * 2000
+    encoded = CpuEngine().encode(load("hyenadna"), Batch(texts))
+    assert len(encoded.ids) == sum(map(len, texts)) + len(texts)
+    assert isinstance(encoded.errors, dict)
+    assert RowError("a", "b") not in encoded.errors.values()
