@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from service.encoders import ReferenceEncoder, refuse_rows
+from service.encoders import ReferenceEncoder, refuse_rows, take_rows
 from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.formats import tokenizer_json
 from vocabularies.framing import Content, join_rows, offsets_of
@@ -46,14 +46,18 @@ class TokenizersEncoder:
         self.vocabulary, self.table = vocabulary, table
         self.lock = threading.Lock()
         self.tokenizers: dict[bool, Tokenizer] = {}
+        self.reference = ReferenceEncoder(vocabulary)
         # Symbols are bytes and nothing rewrites the text: a token covers what it spells.
         self.spelled = is_byte_level(vocabulary) and not vocabulary.normalizers
+        self.may_drop = _may_drop(vocabulary)
         self.refused_contents = _stripping_contents(vocabulary)
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
         """The ids of each row, without begin and end tokens; all rows have these options."""
         plain = options.special == "plain"
         if options.spans and not self.spelled:
+            if self.may_drop:
+                return self.reference.encode(batch, options)
             content = self.library_content(batch, plain, True)
         else:
             content = self.content(batch, plain)
@@ -121,17 +125,9 @@ class TokenizersEncoder:
         wrong[list(content.errors)] = False
         if not wrong.any():
             return content
-        rows = np.flatnonzero(wrong)
-        others = refuse_rows(content, dict.fromkeys(rows.tolist(), _ELSEWHERE))
-        encoded = ReferenceEncoder(self.vocabulary).encode(
-            batch.select(rows.tolist(), options), options
-        )
-        joined = join_rows([(np.arange(len(batch)), others), (rows, encoded)], len(batch))
-        joined.errors = content.errors | {int(rows[r]): e for r, e in encoded.errors.items()}
-        return joined
-
-
-_ELSEWHERE = RowError("elsewhere", "encoded by the reference")
+        rows, others = np.flatnonzero(wrong), np.flatnonzero(~wrong)
+        right = self.reference.encode(batch.select(rows.tolist(), options), options)
+        return join_rows([(others, take_rows(content, others)), (rows, right)], len(batch))
 
 
 class FastokensEncoder(TokenizersEncoder):
@@ -158,6 +154,15 @@ class FastokensEncoder(TokenizersEncoder):
             None,
             errors,
         )
+
+
+def _may_drop(vocabulary: Vocabulary) -> bool:
+    """Whether symbols may be left out, behind which the offsets of `tokenizers` are wrong."""
+    model = vocabulary.model
+    if not isinstance(model, Bpe) or model.unknown_id is not None:
+        return False
+    known = set(vocabulary.tokens)
+    return not (model.byte_level and all(bytes([byte]) in known for byte in range(256)))
 
 
 def _stripping_contents(vocabulary: Vocabulary) -> list[str]:

@@ -15,10 +15,17 @@ from numpy.typing import NDArray
 
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
-from vocabularies.framing import Content, join_rows, offsets_of
+from vocabularies.framing import Content, join_rows, offsets_of, ragged
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["Encoder", "ReferenceEncoder", "encode_parts", "flagged_rows", "refuse_rows"]
+__all__ = [
+    "Encoder",
+    "ReferenceEncoder",
+    "encode_parts",
+    "flagged_rows",
+    "refuse_rows",
+    "take_rows",
+]
 
 EncodeRows = Callable[[Batch, EncodeOptions], Content]
 
@@ -113,3 +120,13 @@ def refuse_rows(content: Content, errors: dict[int, RowError]) -> Content:
     spans = None if content.spans is None else content.spans[kept_ids]
     all_errors = content.errors | errors
     return Content(content.ids[kept_ids], offsets_of(sizes * kept), spans, all_errors)
+
+
+def take_rows(content: Content, rows: NDArray[np.int64]) -> Content:
+    """Some rows, int64[R] in order, as a content of their own."""
+    sizes = np.diff(content.offsets)[rows]
+    places = ragged(content.offsets[rows], sizes)
+    spans = None if content.spans is None else content.spans[places]
+    numbers = {int(row): number for number, row in enumerate(rows)} if content.errors else {}
+    errors = {numbers[row]: error for row, error in content.errors.items() if row in numbers}
+    return Content(content.ids[places], offsets_of(sizes), spans, errors)

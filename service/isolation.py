@@ -16,7 +16,12 @@ from service.engines import Decoded, Engine
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["count_isolated", "decode_isolated", "encode_isolated"]
+__all__ = [
+    "count_isolated",
+    "decode_isolated",
+    "encode_isolated",
+    "raise_if_not_the_engines",
+]
 
 logger = logging.getLogger(__name__)
 Options = EncodeOptions | Sequence[EncodeOptions]
@@ -29,7 +34,8 @@ def encode_isolated(
     """The ids of each text; a text on which the engine fails becomes an error of its row."""
     try:
         return engine.encode(vocabulary, Batch(texts, options=options))
-    except Exception:
+    except BaseException as error:
+        raise_if_not_the_engines(error)
         if len(texts) <= 1:
             return Encoded(_empty_ids(), _no_rows(len(texts)), errors=_failed(vocabulary, texts))
         half = len(texts) // 2
@@ -45,7 +51,8 @@ def count_isolated(
     """int64[B] numbers of ids, and the refused rows; see encode_isolated."""
     try:
         return engine.count(vocabulary, Batch(texts, options=options))
-    except Exception:
+    except BaseException as error:
+        raise_if_not_the_engines(error)
         if len(texts) <= 1:
             return np.zeros(len(texts), np.int64), _failed(vocabulary, texts)
         half = len(texts) // 2
@@ -67,7 +74,8 @@ def decode_isolated(
     try:
         ids = np.fromiter(chain.from_iterable(rows), np.int64, int(offsets[-1]))
         return engine.decode(vocabulary, ids, offsets, skip)
-    except Exception as error:
+    except BaseException as error:
+        raise_if_not_the_engines(error)
         if len(rows) <= 1:
             if isinstance(error, OverflowError):
                 message = "an id is larger than any vocabulary's"
@@ -83,6 +91,12 @@ def decode_isolated(
             np.concatenate([left.offsets, left.offsets[-1] + right.offsets[1:]]),
             left.errors | _shift(right.errors, half),
         )
+
+
+def raise_if_not_the_engines(error: BaseException) -> None:
+    """Let through what ends a process; a Rust panic is no Exception, but a failure all the same."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
 
 
 def _failed(vocabulary: Vocabulary, rows: Sequence[object]) -> dict[int, RowError]:

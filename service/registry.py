@@ -27,6 +27,7 @@ from service.errors import (
     TooLarge,
     UnknownVocabulary,
 )
+from service.isolation import raise_if_not_the_engines
 from service.metrics import VocabularySample
 from service.settings import Settings
 from vocabularies import builtin, canonical
@@ -147,7 +148,7 @@ class Registry:
         """
         try:
             vocabulary = known.read()
-            residency = self.engine.load(vocabulary)
+            residency = self._on_engine(vocabulary)
         except VocabularyError as error:
             self.failures[known.name] = str(error)
             logger.error("vocabulary %s cannot be loaded: %s", known.name, error)
@@ -160,6 +161,18 @@ class Registry:
                 self.entries[known.name] = entry
                 self.failures.pop(known.name, None)
         return entry
+
+    def _on_engine(self, vocabulary: Vocabulary) -> Residency:
+        """Load on the engine; a library that breaks on a vocabulary makes it a wrong vocabulary."""
+        try:
+            return self.engine.load(vocabulary)
+        except VocabularyError:
+            raise
+        except BaseException as error:
+            raise_if_not_the_engines(error)
+            logger.exception("the engine broke on %s", vocabulary.digest)
+            message = f"the tokenizer library breaks on this vocabulary: {error}"
+            raise VocabularyError.at("vocabulary", message) from error
 
     def put(self, name: str, vocabulary: Vocabulary, replace: bool) -> tuple[Entry, bool]:
         """Give a vocabulary a name; slow, for a thread.
@@ -179,7 +192,7 @@ class Registry:
             return entry, False
         self._check_free(name, vocabulary, replace)
         known = Known(name, "uploaded", "", False, lambda: vocabulary)
-        residency = self.engine.load(vocabulary)
+        residency = self._on_engine(vocabulary)
         with self._change:
             self._check_free(name, vocabulary, replace)
             self._store(name, vocabulary)

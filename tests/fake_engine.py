@@ -21,6 +21,10 @@ def byte_vocabulary(size: int = 256) -> Vocabulary:
     return Vocabulary(tokens, Characters(letters, unit="byte"))
 
 
+class PanicException(BaseException):
+    """What a Rust library raises when it panics: no Exception."""
+
+
 class FakeEngine:
     """Ids are bytes.
 
@@ -32,6 +36,7 @@ class FakeEngine:
 
     name = "cpu"
     FAILING = "BOOM"
+    PANICKING = "PANIC"
     REFUSED = "REFUSE"
 
     def __init__(self, delay_s: float = 0.0) -> None:
@@ -64,6 +69,8 @@ class FakeEngine:
         time.sleep(self.delay_s)
         if any(self.FAILING in text for text in texts):
             raise RuntimeError("told to fail")
+        if any(self.PANICKING in text for text in texts):
+            raise PanicException("told to panic")
         refused = {
             i: RowError("refused", "told to refuse")
             for i, t in enumerate(texts)

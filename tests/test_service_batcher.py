@@ -137,11 +137,13 @@ def test_options_travel_with_their_rows():
     run(scenario)
 
 
-def test_a_row_that_breaks_the_engine_fails_alone(caplog):
+@pytest.mark.parametrize("inline", [0, 1_000_000])
+@pytest.mark.parametrize("breaking", ["BOOM", "PANIC"])
+def test_a_row_that_breaks_the_engine_fails_alone(caplog, breaking, inline):
     async def scenario():
-        batcher = make(FakeEngine())
+        batcher = make(FakeEngine(), inline_batch_bytes=inline)
         good = [batcher.submit(work(f"good {i}", f"fine {i}")) for i in range(20)]
-        bad = batcher.submit(work("fine", "BOOM", "also fine"))
+        bad = batcher.submit(work("fine", breaking, "also fine"))
         results = await asyncio.gather(*good)
         assert [rows(r) for r in results] == [
             [f"good {i}".encode(), f"fine {i}".encode()] for i in range(20)

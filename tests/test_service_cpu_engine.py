@@ -1,4 +1,4 @@
-"""The CPU engine's own duties: its choice of encoder, its self-test, its arithmetic on any model."""
+"""The CPU engine's own duties: its choice of encoder, its self-test, any model's arithmetic."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_kmers_across_the_borders_of_blocks_are_those_of_the_definition(k):
 def test_kmers_already_apart_need_no_python_for_a_row():
     vocabulary = load("dnabert1_3mer")
     encoder = KmerEncoder(vocabulary)
-    encoder.reference = None
+    encoder.reference = Failing(vocabulary, None)
     texts = ["ACG CGT GTN", "", "ACG", "ACGT\nCGTA"[:7]]
     content = encoder.encode(Batch(texts), EncodeOptions(spans=True))
     for row, text in enumerate(texts):

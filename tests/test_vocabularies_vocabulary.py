@@ -217,7 +217,7 @@ def changed_header(**changes: object) -> bytes:
     content = to_bytes(AB)[len(MAGIC) :]
     size = int.from_bytes(content[:4], "little")
     header = json.loads(content[4 : 4 + size]) | changes
-    encoded = json.dumps(header).encode()
+    encoded = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     return MAGIC + len(encoded).to_bytes(4, "little") + encoded + content[4 + size :]
 
 

@@ -75,11 +75,15 @@ def from_bytes(data: bytes) -> Vocabulary:
     if not data.startswith(MAGIC):
         raise VocabularyError.at("byte 0", "not the canonical form of a vocabulary")
     try:
-        return _parse(memoryview(data)[len(MAGIC) :])
+        vocabulary = _parse(memoryview(data)[len(MAGIC) :])
     except VocabularyError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise VocabularyError.at("header", f"damaged canonical form: {error!r}") from error
+    if to_bytes(vocabulary) != data:
+        message = "damaged canonical form: the same vocabulary has other canonical bytes"
+        raise VocabularyError.at("header", message)
+    return vocabulary
 
 
 def _parse(data: memoryview) -> Vocabulary:
