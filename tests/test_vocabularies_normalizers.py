@@ -9,12 +9,12 @@ import unicodedata
 from typing import Any
 
 import pytest
-from data_files import data_bytes, data_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import SEQUENCES, TEXTS
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from tests.data_files import data_bytes, data_json
+from tests.texts import SEQUENCES, TEXTS
 from vocabularies import normalizers as ours
 from vocabularies.normalizers import lowercase, nfc, normalize, replace, replace_regex, strip
 from vocabularies.probe_unicode import CODE_POINTS

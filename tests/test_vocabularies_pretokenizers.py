@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tiktoken
-from data_files import data_bytes, data_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from texts import RUNS, TEXTS
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
+from tests.data_files import data_bytes, data_json
+from tests.texts import RUNS, TEXTS
 from vocabularies.class_patterns import compile_patterns, fingerprint, to_code_points
 from vocabularies.pretokenizer_patterns import CL100K, LLAMA3, SPELLINGS
 from vocabularies.pretokenizers import (
