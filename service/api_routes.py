@@ -66,6 +66,7 @@ def _declare(
         name=path.removeprefix("/v1/").replace("/", "_"),
         summary=(answer.__doc__ or path).splitlines()[0].split(": ", 1)[-1],
         response_model=response_model,
+        responses=schemas.refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
         openapi_extra={"requestBody": body},
     )
 

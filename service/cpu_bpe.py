@@ -53,7 +53,19 @@ class TokenizersEncoder:
         self.refused_contents = _stripping_contents(vocabulary)
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
-        """The ids of each row, without begin and end tokens; all rows have these options."""
+        """The ids of each row, without begin and end tokens; all rows have these options.
+
+        Raises:
+            RuntimeError: the library panicked, which is no Exception of Python's.
+        """
+        try:
+            return self._encode(batch, options)
+        except BaseException as error:
+            if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
+                raise
+            raise RuntimeError(f"{self.name} panicked: {error}") from error
+
+    def _encode(self, batch: Batch, options: EncodeOptions) -> Content:
         plain = options.special == "plain"
         if options.spans and not self.spelled:
             if self.may_drop:

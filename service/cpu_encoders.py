@@ -55,7 +55,7 @@ def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
             try:
                 encoder = make(vocabulary, table)
             except (ValueError, VocabularyError) as error:
-                reasons.append(f"not readable: {error}")
+                reasons.append(f"a library cannot read it: {error}")
                 continue
             self_test = compare(encoder, reference, texts)
             if not self_test.num_different:

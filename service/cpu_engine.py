@@ -6,6 +6,7 @@ Knows no HTTP and no device.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,14 +88,11 @@ class CpuEngine:
         loaded = self._ready(vocabulary)
         groups = list(batch.groups())
         if len(groups) == 1:
-            options, rows = groups[0]
-            encoded = _encode(loaded, batch.select(rows, options), options)
+            ((options, rows),) = groups
+            content = _content(loaded, batch.select(rows, options), options)
+            encoded = frame(content, loaded.template, options)
         else:
-            parts = [
-                (np.array(rows), _encode(loaded, batch.select(rows, options), options))
-                for options, rows in groups
-            ]
-            encoded = _join(parts, len(batch))
+            encoded = _encode_groups(loaded, batch, groups)
         encoded.engine = loaded.residency.engine
         return encoded
 
@@ -109,6 +107,8 @@ class CpuEngine:
             without_spans = replace(options, spans=False) if options.spans else options
             content = _content(loaded, batch.select(rows, without_spans), without_spans)
             lengths, refused = framed_lengths(content, loaded.template, options)
+            if len(rows) == len(batch):
+                return lengths, refused
             counts[rows] = lengths
             errors |= {rows[row]: error for row, error in refused.items()}
         return counts, errors
@@ -140,10 +140,6 @@ def _load(vocabulary: Vocabulary) -> _Loaded:
     engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
     residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
     return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, residency)
-
-
-def _encode(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded:
-    return frame(_content(loaded, batch, options), loaded.template, options)
 
 
 def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
@@ -203,26 +199,36 @@ def _not_sequences(batch: Batch) -> dict[int, RowError]:
     return errors
 
 
-def _join(parts: list[tuple[NDArray[np.int64], Encoded]], num_rows: int) -> Encoded:
-    """Encoded groups as one batch; a report that only some have is filled in for the others."""
-    counts = np.zeros(num_rows, np.int64)
-    for rows, part in parts:
-        counts[rows] = np.diff(part.offsets)
-    offsets = offsets_of(counts)
-    joined = Encoded(np.empty(int(offsets[-1]), np.int32), offsets)
+def _encode_groups(
+    loaded: _Loaded, batch: Batch, groups: list[tuple[EncodeOptions, Sequence[int]]]
+) -> Encoded:
+    """Groups of equal options, each framed by its own, as one batch."""
+    parts, counts = [], np.zeros(len(batch), np.int64)
+    own_sizes = np.zeros(len(batch), np.int64)
+    for options, numbers in groups:
+        content = _content(loaded, batch.select(numbers, options), options)
+        part, rows = frame(content, loaded.template, options), np.asarray(numbers, np.int64)
+        counts[rows], own_sizes[rows] = np.diff(part.offsets), np.diff(content.offsets)
+        parts.append((rows, part))
+    joined = Encoded(np.empty(int(counts.sum()), np.int32), offsets_of(counts))
     if any(part.spans is not None for _, part in parts):
         joined.spans = np.zeros((len(joined.ids), 2), np.int64)
     if any(part.kept is not None for _, part in parts):
         joined.num_tokens = counts.copy()
-        joined.kept = np.stack([np.zeros_like(counts), counts], axis=1)
+        joined.kept = np.stack([np.zeros_like(counts), own_sizes], axis=1)
     for rows, part in parts:
-        places = ragged(offsets[rows], counts[rows])
-        joined.ids[places] = part.ids
-        if joined.spans is not None and part.spans is not None:
-            joined.spans[places] = part.spans
-        if part.kept is not None and part.num_tokens is not None:
-            assert joined.kept is not None
-            assert joined.num_tokens is not None
-            joined.kept[rows], joined.num_tokens[rows] = part.kept, part.num_tokens
-        joined.errors |= {int(rows[row]): error for row, error in part.errors.items()}
+        _put(joined, rows, part)
     return joined
+
+
+def _put(joined: Encoded, rows: NDArray[np.int64], part: Encoded) -> None:
+    """Write the rows of a part, int64[R] in order, into the whole."""
+    places = ragged(joined.offsets[rows], np.diff(part.offsets))
+    joined.ids[places] = part.ids
+    if joined.spans is not None and part.spans is not None:
+        joined.spans[places] = part.spans
+    if part.kept is not None and part.num_tokens is not None:
+        assert joined.kept is not None
+        assert joined.num_tokens is not None
+        joined.kept[rows], joined.num_tokens[rows] = part.kept, part.num_tokens
+    joined.errors |= {int(rows[row]): error for row, error in part.errors.items()}

@@ -36,7 +36,7 @@ def _row_data(result: Result, row: int) -> bytes:
 
 
 async def decode(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/decode: one row of ids."""
+    """POST /v1/decode: The text of one row of ids."""
     request = parse(DecodeRequest, body)
     entry = await find_entry(service, request.vocabulary, request.if_digest)
     result = await _run_ids(service, call, [request.ids], request.skip_special_tokens, entry)
@@ -50,7 +50,7 @@ async def decode(service: Service, body: bytes, call: Call) -> Body:
 
 
 async def decode_batch(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/decode/batch: rows of ids; a refused row does not touch the others."""
+    """POST /v1/decode/batch: The text of each row; a refused row leaves the others answered."""
     request = parse(DecodeBatchRequest, body)
     check_rows(service, len(request.ids), "/ids")
     entry = await find_entry(service, request.vocabulary, request.if_digest)

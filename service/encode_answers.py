@@ -41,7 +41,7 @@ def _check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
 
 
 async def encode(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/encode: one text."""
+    """POST /v1/encode: The ids of one text."""
     request = parse(EncodeRequest, body)
     entry = await find_entry(service, request.vocabulary, request.if_digest)
     if request.dtype != "int32":
@@ -137,7 +137,7 @@ async def _run_texts(
 
 
 async def encode_batch(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/encode/batch: many texts; a refused row does not touch the others."""
+    """POST /v1/encode/batch: The ids of many texts; a refused row leaves the others answered."""
     request = parse(EncodeBatchRequest, body)
     check_rows(service, len(request.texts), "/texts")
     entry = await find_entry(service, request.vocabulary, request.if_digest)
@@ -240,7 +240,7 @@ def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> 
 
 
 async def count(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/count: how many ids; they are never written out."""
+    """POST /v1/count: How many ids each text has; they are never written out."""
     request = parse(CountRequest, body)
     check_rows(service, len(request.texts), "/texts")
     entry = await find_entry(service, request.vocabulary, request.if_digest)

@@ -15,13 +15,14 @@ from starlette.datastructures import UploadFile
 from service.errors import InvalidRequest, TooLarge, UnsupportedFormat, invalid_body
 from service.hot_routes import read_body
 from service.registry import Entry, Known
+from service.schemas import refusals
 from service.state import Service
 from service.verification import sample_texts, verify
 from vocabularies import formats
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/vocabularies", tags=["vocabularies"])
+router = APIRouter(prefix="/v1/vocabularies", tags=["vocabularies"], responses=refusals(404, 422))
 SPECIAL_TOKENS = TypeAdapter(dict[str, int])
 DEFAULT_SAMPLES = 200
 Parameters = ParamSpec("Parameters")
@@ -172,7 +173,11 @@ def _zip(files: dict[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-@router.put("/{name}", status_code=201, responses={200: {"model": VocabularyReport}})
+@router.put(
+    "/{name}",
+    status_code=201,
+    responses={200: {"model": VocabularyReport}, **refusals(403, 409, 413)},
+)
 async def put_vocabulary(
     request: Request,
     response: Response,

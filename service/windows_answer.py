@@ -24,7 +24,7 @@ __all__ = ["windows"]
 
 
 async def windows(service: Service, body: bytes, call: Call) -> Iterable[bytes]:
-    """POST /v1/windows: overlapping windows over the tokens of one sequence."""
+    """POST /v1/windows: Overlapping windows over the tokens of one sequence."""
     request = parse(WindowsRequest, body)
     entry = await find_entry(service, request.vocabulary, request.if_digest)
     layout = _layout(request, entry.vocabulary, service.settings.max_window_ids)

@@ -167,6 +167,19 @@ def test_every_hot_route_is_in_openapi_and_its_examples_validate():
     run(scenario)
 
 
+def test_every_call_documents_its_refusals_as_problems():
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            paths = (await client.get("/openapi.json")).json()["paths"]
+            for path in (*MODELS, "/v1/vocabularies/{name}"):
+                for declared in paths[path].values():
+                    refused = {s: r for s, r in declared["responses"].items() if s[0] == "4"}
+                    assert {"404", "422"} <= set(refused), path
+                    assert all("application/problem+json" in r["content"] for r in refused.values())
+
+    run(scenario)
+
+
 def test_a_row_of_a_batch_that_is_refused_leaves_the_others_answered():
     async def scenario():
         async with serving(FakeEngine()) as (client, _):

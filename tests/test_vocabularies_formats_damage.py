@@ -216,6 +216,13 @@ def test_a_rank_file_needs_its_rule_all_bytes_and_free_ids():
     assert shifted.tokens[1097] == b"a" and shifted.tokens[999] is None
 
 
+def test_tokens_too_long_to_derive_their_merges_are_refused():
+    [(where, message)] = findings(
+        {"x": ranks(base64.b64encode(b"a" * 40_000) + b" 256")}, pretokenizer="gpt2"
+    )
+    assert where == "tokens" and "the longest has 40000 bytes" in message
+
+
 def test_a_special_token_that_ranks_could_take_for_a_pretoken_is_refused():
     # No merge reaches "abc", so a pretoken that is a token is taken whole.
     arguments = {"pretokenizer": "whitespace", "special_tokens": {"end": 300}}
