@@ -18,8 +18,8 @@ COPY --from=build /wheels /wheels
 RUN python -m venv /opt/warptok \
     && /opt/warptok/bin/python -m pip install --no-cache-dir /wheels/warptok-*.whl \
     && rm -rf /wheels
-RUN groupadd --system --gid 10001 warptok \
-    && useradd --system --uid 10001 --gid warptok --no-create-home --home-dir /nonexistent warptok \
+RUN groupadd --gid 10001 warptok \
+    && useradd --uid 10001 --gid warptok --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin warptok \
     && install --directory --owner=warptok --group=warptok /var/lib/warptok
 ENV PATH=/opt/warptok/bin:$PATH \
     PYTHONUNBUFFERED=1 \
@@ -45,8 +45,8 @@ COPY --from=build /wheels /wheels
 RUN python3 -m venv /opt/warptok \
     && /opt/warptok/bin/python -m pip install --no-cache-dir "$(echo /wheels/warptok-*.whl)[gpu]" \
     && rm -rf /wheels
-RUN groupadd --system --gid 10001 warptok \
-    && useradd --system --uid 10001 --gid warptok --no-create-home --home-dir /nonexistent warptok \
+RUN groupadd --gid 10001 warptok \
+    && useradd --uid 10001 --gid warptok --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin warptok \
     && install --directory --owner=warptok --group=warptok /var/lib/warptok \
     && install --directory --owner=warptok --group=warptok /var/cache/warptok
 ENV PATH=/opt/warptok/bin:$PATH \

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 __all__ = ["PREFIX", "Settings", "UnknownSetting", "read_settings"]
 
 PREFIX = "WARPTOK_"
+FOR_TESTS = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # Read by the tests, no settings.
 MIB = 1024 * 1024
 
 
@@ -124,7 +125,7 @@ def read_settings(**overrides: object) -> Settings:
         pydantic.ValidationError: a value is not possible.
     """
     names = [PREFIX + name.upper() for name in Settings.model_fields]
-    for name in os.environ:
+    for name in os.environ.keys() - FOR_TESTS:
         if name.upper().startswith(PREFIX) and name.upper() not in names:
             near = difflib.get_close_matches(name.upper(), names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -84,6 +85,22 @@ def test_only_gpu_imports_cupy_and_torch() -> None:
 
 def test_only_service_knows_http() -> None:
     assert rooms_that_import("fastapi", "starlette", "uvicorn", "grpc") == {"service"}
+
+
+def test_every_library_is_one_that_the_package_asks_for() -> None:
+    project = PYPROJECT["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["gpu"]]
+    asked += project["optional-dependencies"]["embedding"]
+    names = {re.split(r"[^a-z0-9-]", line)[0].replace("-", "_") for line in asked}
+    # Another import name, or part of a library that is asked for.
+    names |= {"starlette", "cupy", "cupyx"}
+    used = {
+        name
+        for path in MODULES
+        for name, inside in imports(path)
+        if not (inside and relative(path) in DEVELOPERS_ONLY)
+    }
+    assert used - names - set(ROOMS) - sys.stdlib_module_names == set()
 
 
 def test_nothing_is_unpickled_or_evaluated() -> None:

@@ -12,9 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vocabularies.vocabulary import VocabularyError
+
 __all__ = ["derive_merges"]
 
 _NEVER = 1 << 62
+# A run costs the square of its token's length; o200k_base has 16 million in all.
+_MAX_SQUARES = 1_000_000_000
 
 
 def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
@@ -23,9 +27,15 @@ def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]]
     Args:
         ranks: token -> rank, every rank once.
 
+    Raises:
+        VocabularyError: the tokens are so long that it would take minutes.
+
     Example: ranks a 0, b 1, c 2, ab 3, abc 4, bca 5 give the pairs (a, b), (ab, c); in "bca" no
     two neighbours have a joined rank, so no merge reaches it.
     """
+    if sum(len(token) ** 2 for token in ranks) > _MAX_SQUARES:
+        longest = max(map(len, ranks))
+        raise VocabularyError.at("tokens", f"too many long tokens; the longest has {longest} bytes")
     pairs: list[tuple[bytes, bytes]] = []
     unreachable: list[bytes] = []
     for token in sorted(ranks, key=ranks.__getitem__):
