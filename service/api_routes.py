@@ -11,11 +11,13 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from service import schemas, windows_answer
-from service.calls import Call
+from service import schemas
+from service.calls import Call, Operation
 from service.errors import UnsupportedFormat
-from service.hot_routes import HOT, Answer, ClientGone, plain_call, respond
+from service.hot_routes import HOT, plain_call, respond
 from service.state import Service
+from service.windows_answer import WINDOWS
+from service.work import ClientGone
 
 __all__ = ["router"]
 
@@ -25,21 +27,21 @@ router = APIRouter(tags=["tokens"])
 class Answered(Response):
     """A response that reads, answers and sends one call as the hot door does."""
 
-    def __init__(self, service: Service, answer: Answer, call: Call) -> None:
+    def __init__(self, service: Service, operation: Operation, call: Call) -> None:
         super().__init__()
-        self.service, self.answer, self.call = service, answer, call
+        self.service, self.operation, self.call = service, operation, call
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer or its refusal."""
         self.call.receive = receive
         try:
-            await respond(self.service, self.answer, self.call, receive, send)
+            await respond(self.service, self.operation, self.call, receive, send)
         except ClientGone:
             self.service.metrics.cancelled()
 
 
 def _json_call(request: Request) -> Call:
-    call = plain_call(request.scope)
+    call = plain_call(request.scope["headers"])
     if call is None:
         encoding = request.headers.get("content-encoding")
         if encoding is not None:
@@ -50,40 +52,46 @@ def _json_call(request: Request) -> Call:
 
 
 def _declare(
-    path: str, answer: Answer, request_model: type[BaseModel], response_model: type[BaseModel]
+    path: str, operation: Operation, summary: str, response_model: type[BaseModel]
 ) -> None:
-    """One POST call: documented from its models, answered by its function."""
+    """One POST call: documented from its models, answered as the hot door answers it."""
 
     async def endpoint(request: Request) -> Response:
-        return Answered(request.app.state.service, answer, _json_call(request))
+        return Answered(request.app.state.service, operation, _json_call(request))
 
-    schema = request_model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema = operation.request_model.model_json_schema(ref_template="#/components/schemas/{model}")
     body: dict[str, Any] = {"required": True, "content": {"application/json": {"schema": schema}}}
     router.add_api_route(
         path,
         endpoint,
         methods=["POST"],
         name=path.removeprefix("/v1/").replace("/", "_"),
-        summary=(answer.__doc__ or path).splitlines()[0].split(": ", 1)[-1],
+        summary=summary,
         response_model=response_model,
         responses=schemas.refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
         openapi_extra={"requestBody": body},
     )
 
 
-_declare("/v1/encode", HOT["/v1/encode"], schemas.EncodeRequest, schemas.EncodeResponse)
-_declare(
-    "/v1/encode/batch",
-    HOT["/v1/encode/batch"],
-    schemas.EncodeBatchRequest,
-    schemas.EncodeBatchResponse,
-)
-_declare("/v1/count", HOT["/v1/count"], schemas.CountRequest, schemas.CountResponse)
-_declare("/v1/decode", HOT["/v1/decode"], schemas.DecodeRequest, schemas.DecodeResponse)
-_declare(
-    "/v1/decode/batch",
-    HOT["/v1/decode/batch"],
-    schemas.DecodeBatchRequest,
-    schemas.DecodeBatchResponse,
-)
-_declare("/v1/windows", windows_answer.windows, schemas.WindowsRequest, schemas.WindowsResponse)
+DECLARED: dict[str, tuple[str, type[BaseModel]]] = {
+    "/v1/encode": ("The ids of one text", schemas.EncodeResponse),
+    "/v1/encode/batch": (
+        "The ids of many texts; a refused row leaves the others answered",
+        schemas.EncodeBatchResponse,
+    ),
+    "/v1/count": (
+        "How many ids each text has; they are never written out",
+        schemas.CountResponse,
+    ),
+    "/v1/decode": ("The text of one row of ids", schemas.DecodeResponse),
+    "/v1/decode/batch": (
+        "The text of each row of ids; a refused row leaves the others answered",
+        schemas.DecodeBatchResponse,
+    ),
+    "/v1/windows": (
+        "Overlapping windows over the tokens of one sequence",
+        schemas.WindowsResponse,
+    ),
+}
+for _path, (_summary, _response_model) in DECLARED.items():
+    _declare(_path, HOT.get(_path, WINDOWS), _summary, _response_model)

@@ -25,7 +25,7 @@ from service.engines import Engine
 from service.errors import DeadlinePassed, Draining, QueueFull
 from service.metrics import Metrics
 from service.settings import Settings
-from service.work import Result, Work, run_works
+from service.work import ClientGone, Result, Work, run_works
 
 __all__ = ["Batcher"]
 
@@ -175,13 +175,11 @@ class Batcher:
     def _is_dropped(self, work: Work, now: float) -> bool:
         """Whether nobody wants the work any more: its client is gone, or its deadline passed."""
         assert work.future is not None
-        if work.future.done():
-            self.metrics.cancelled()
-        elif now >= work.deadline:
+        if not work.future.done():
+            if now < work.deadline:
+                return False
             self.metrics.rejected("deadline")
             work.future.set_exception(DeadlinePassed("the deadline passed in the queue"))
-        else:
-            return False
         self._release(work)
         return True
 
@@ -262,10 +260,15 @@ class Batcher:
 
         Raises:
             ServiceError: refused, or the deadline passed in the queue.
+            ClientGone: nobody waits for the answer any more.
         """
         future = self.submit(work)
         try:
             return await future
+        except asyncio.CancelledError:
+            if work.is_gone:
+                raise ClientGone from None
+            raise
         finally:
             work.unwatch()
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from service.errors import DigestDiffers, TooLarge, invalid_body
 from service.schemas import Strict
-from service.work import Work
+from service.work import Result, Work
 from vocabularies.batch import EncodeOptions, RowError
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ __all__ = [
     "ROW_BYTES",
     "Body",
     "Call",
+    "Operation",
+    "Render",
+    "answer",
+    "check_digest",
     "check_rows",
     "deadline",
     "find_entry",
@@ -35,6 +39,7 @@ __all__ = [
 
 Body = Iterable[bytes]
 Request = TypeVar("Request", bound=Strict)
+Render = Callable[[Result], Body]
 ROW_BYTES = 16  # What a row weighs in the queue beside its text, so that empty texts are not free.
 
 
@@ -53,6 +58,33 @@ class Call:
     timeout_ms: bytes | None = None
     timeout_s: float | None = None
     receive: Callable[[], Awaitable[Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A native call in two halves, with the engine's work between them.
+
+    Attributes:
+        request_model: what its body must be.
+        plan: what the engine has to do for a request, and how its result becomes the answer. Both
+            may raise ServiceError.
+    """
+
+    request_model: type[Strict]
+    plan: Callable[[Service, Call, Entry, Any], tuple[Work, Render]]
+
+
+async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> Body:
+    """The answer to one body.
+
+    Raises:
+        ServiceError: the request, or its only row, is refused.
+    """
+    request: Any = parse(operation.request_model, body)
+    entry = await find_entry(service, request.vocabulary)
+    check_digest(entry, request.if_digest)
+    work, render = operation.plan(service, call, entry, request)
+    return render(await service.batcher.run(work))
 
 
 def parse(model: type[Request], body: bytes) -> Request:
@@ -94,19 +126,20 @@ def make_work(
     return work
 
 
-async def find_entry(service: Service, name: str, if_digest: str | None) -> Entry:
+async def find_entry(service: Service, name: str) -> Entry:
     """The loaded vocabulary of a name; a built-in one is loaded on first use.
 
     Raises:
-        ServiceError: no such vocabulary, it cannot be loaded, or its digest is another one.
+        ServiceError: no such vocabulary, or it cannot be loaded.
     """
-    entry = service.registry.entries.get(name)
-    if entry is None:
-        entry = await service.registry.loaded(name)
+    return service.registry.entries.get(name) or await service.registry.loaded(name)
+
+
+def check_digest(entry: Entry, wanted: str | None) -> None:
+    """Raises DigestDiffers when the client wants another vocabulary than the name means."""
     digest = entry.vocabulary.digest
-    if if_digest is not None and if_digest not in (digest, digest.removeprefix("sha256:")):
-        raise DigestDiffers(f"{name} has the digest {digest}, not {if_digest}", "/if_digest")
-    return entry
+    if wanted is not None and wanted not in (digest, digest.removeprefix("sha256:")):
+        raise DigestDiffers(f"{entry.name} has the digest {digest}", "/if_digest")
 
 
 def deadline(service: Service, call: Call) -> float:

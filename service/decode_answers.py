@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
 
-from service.calls import ROW_BYTES, Body, Call, check_rows, deadline, find_entry, parse, row_faults
+from service.calls import (
+    ROW_BYTES,
+    Body,
+    Call,
+    Operation,
+    Render,
+    check_rows,
+    deadline,
+    row_faults,
+)
 from service.errors import RowRefused
 from service.json_pieces import head
 from service.schemas import DecodeBatchRequest, DecodeRequest
@@ -17,16 +27,14 @@ if TYPE_CHECKING:
     from service.registry import Entry
     from service.state import Service
 
-__all__ = ["decode", "decode_batch"]
+__all__ = ["DECODE", "DECODE_BATCH"]
 
 
-async def _run_ids(
-    service: Service, call: Call, rows: list[list[int]], skip: bool, entry: Entry
-) -> Result:
+def _work(service: Service, call: Call, entry: Entry, rows: list[list[int]], skip: bool) -> Work:
     work = Work("decode", entry.vocabulary, rows, skip_special_tokens=skip)
     work.num_bytes = 4 * sum(map(len, rows)) + ROW_BYTES * len(rows)
     work.deadline, work.receive = deadline(service, call), call.receive
-    return await service.batcher.run(work)
+    return work
 
 
 def _row_data(result: Result, row: int) -> bytes:
@@ -35,11 +43,14 @@ def _row_data(result: Result, row: int) -> bytes:
     return result.decoded.data[begin:end].tobytes()
 
 
-async def decode(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/decode: The text of one row of ids."""
-    request = parse(DecodeRequest, body)
-    entry = await find_entry(service, request.vocabulary, request.if_digest)
-    result = await _run_ids(service, call, [request.ids], request.skip_special_tokens, entry)
+def _plan_row(
+    service: Service, call: Call, entry: Entry, request: DecodeRequest
+) -> tuple[Work, Render]:
+    work = _work(service, call, entry, [request.ids], request.skip_special_tokens)
+    return work, partial(_render_row, entry, request)
+
+
+def _render_row(entry: Entry, request: DecodeRequest, result: Result) -> Body:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/ids")
     data = _row_data(result, result.begin)
@@ -49,12 +60,15 @@ async def decode(service: Service, body: bytes, call: Call) -> Body:
     return [*pieces, b"}"]
 
 
-async def decode_batch(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/decode/batch: The text of each row; a refused row leaves the others answered."""
-    request = parse(DecodeBatchRequest, body)
+def _plan_rows(
+    service: Service, call: Call, entry: Entry, request: DecodeBatchRequest
+) -> tuple[Work, Render]:
     check_rows(service, len(request.ids), "/ids")
-    entry = await find_entry(service, request.vocabulary, request.if_digest)
-    result = await _run_ids(service, call, request.ids, request.skip_special_tokens, entry)
+    work = _work(service, call, entry, request.ids, request.skip_special_tokens)
+    return work, partial(_render_rows, entry, request)
+
+
+def _render_rows(entry: Entry, request: DecodeBatchRequest, result: Result) -> Body:
     rows = [_row_data(result, row) for row in range(result.begin, result.end)]
     pieces = [head(entry, b"texts"), orjson.dumps([row.decode(errors="replace") for row in rows])]
     if request.as_base64:
@@ -63,3 +77,7 @@ async def decode_batch(service: Service, body: bytes, call: Call) -> Body:
     if errors := result.row_errors():
         pieces.append(b',"errors":' + orjson.dumps(row_faults(errors)))
     return [*pieces, b"}"]
+
+
+DECODE = Operation(DecodeRequest, _plan_row)
+DECODE_BATCH = Operation(DecodeBatchRequest, _plan_rows)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from service.calls import Body, Call, check_rows, find_entry, make_work, parse, row_faults
+from service.calls import Body, Call, Operation, Render, check_rows, make_work, row_faults
 from service.errors import InvalidRequest, RowRefused, TooLarge
 from service.json_pieces import flat_json, head, matrix_json, ragged_json
 from service.padding import pad_rows
 from service.positions import convert_spans
 from service.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
-from service.work import Result
+from service.work import Result, Work
 from vocabularies.batch import DEFAULT_OPTIONS, EncodeOptions
 from vocabularies.vocabulary import Vocabulary
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from service.registry import Entry
     from service.state import Service
 
-__all__ = ["count", "encode", "encode_batch"]
+__all__ = ["COUNT", "ENCODE", "ENCODE_BATCH"]
 
 OPTION_FIELDS = (
     "add_special_tokens",
@@ -40,17 +41,19 @@ def _check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
         raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
 
 
-async def encode(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/encode: The ids of one text."""
-    request = parse(EncodeRequest, body)
-    entry = await find_entry(service, request.vocabulary, request.if_digest)
+def _plan_text(
+    service: Service, call: Call, entry: Entry, request: EncodeRequest
+) -> tuple[Work, Render]:
     if request.dtype != "int32":
         _check_dtype(entry.vocabulary, request.dtype)
     options = DEFAULT_OPTIONS
     if len(request.model_fields_set) > 2:
         options = _row_options(*(getattr(request, name) for name in OPTION_FIELDS))
     work = make_work(service, call, "encode", entry, [request.text], options, "/text")
-    result = await service.batcher.run(work)
+    return work, partial(_render_text, entry, request)
+
+
+def _render_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/text")
     return _encoded_text(entry, request, result)
@@ -124,23 +127,10 @@ def _row_options(
     )
 
 
-async def _run_texts(
-    service: Service,
-    call: Call,
-    operation: Literal["encode", "count"],
-    request: EncodeBatchRequest | CountRequest,
-    entry: Entry,
-) -> Result:
-    options = _options(request, len(request.texts))
-    work = make_work(service, call, operation, entry, request.texts, options, "/texts/{}")
-    return await service.batcher.run(work)
-
-
-async def encode_batch(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/encode/batch: The ids of many texts; a refused row leaves the others answered."""
-    request = parse(EncodeBatchRequest, body)
+def _plan_texts(
+    service: Service, call: Call, entry: Entry, request: EncodeBatchRequest
+) -> tuple[Work, Render]:
     check_rows(service, len(request.texts), "/texts")
-    entry = await find_entry(service, request.vocabulary, request.if_digest)
     _check_dtype(entry.vocabulary, request.dtype)
     for name in ("return_tokens", "return_offsets"):
         value = getattr(request, name)
@@ -148,7 +138,14 @@ async def encode_batch(service: Service, body: bytes, call: Call) -> Body:
             message = f"{len(value)} values for {len(request.texts)} texts"
             raise InvalidRequest(message, f"/{name}")
     pad_id = _pad_id(request, entry.vocabulary)
-    result = await _run_texts(service, call, "encode", request, entry)
+    options = _options(request, len(request.texts))
+    work = make_work(service, call, "encode", entry, request.texts, options, "/texts/{}")
+    return work, partial(_render_texts, service, entry, request, pad_id)
+
+
+def _render_texts(
+    service: Service, entry: Entry, request: EncodeBatchRequest, pad_id: int, result: Result
+) -> Body:
     if request.padding is not None:
         _check_padded(service, request, result)
     return _encoded_batch(entry, request, result, pad_id)
@@ -239,16 +236,25 @@ def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> 
         yield b',"truncated":' + orjson.dumps(cut)
 
 
-async def count(service: Service, body: bytes, call: Call) -> Body:
-    """POST /v1/count: How many ids each text has; they are never written out."""
-    request = parse(CountRequest, body)
+def _plan_count(
+    service: Service, call: Call, entry: Entry, request: CountRequest
+) -> tuple[Work, Render]:
     check_rows(service, len(request.texts), "/texts")
-    entry = await find_entry(service, request.vocabulary, request.if_digest)
-    result = await _run_texts(service, call, "count", request, entry)
+    options = _options(request, len(request.texts))
+    work = make_work(service, call, "count", entry, request.texts, options, "/texts/{}")
+    return work, partial(_render_count, entry)
+
+
+def _render_count(entry: Entry, result: Result) -> Body:
     assert result.counts is not None
-    counts = result.counts[result.begin : result.end]
-    pieces = [head(entry, b"num_tokens"), *flat_json(counts)]
-    pieces.append(b',"engine":"%b"' % result.engine.encode())
+    yield head(entry, b"num_tokens")
+    yield from flat_json(result.counts[result.begin : result.end])
+    yield b',"engine":"%b"' % result.engine.encode()
     if errors := result.row_errors():
-        pieces.append(b',"errors":' + orjson.dumps(row_faults(errors)))
-    return [*pieces, b"}"]
+        yield b',"errors":' + orjson.dumps(row_faults(errors))
+    yield b"}"
+
+
+ENCODE = Operation(EncodeRequest, _plan_text)
+ENCODE_BATCH = Operation(EncodeBatchRequest, _plan_texts)
+COUNT = Operation(CountRequest, _plan_count)

@@ -13,36 +13,31 @@ What this saves is measured by benchmarks/http.py (see README.md).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from service.calls import Call
-from service.decode_answers import decode, decode_batch
-from service.encode_answers import count, encode, encode_batch
+from service.calls import Call, Operation, answer
+from service.decode_answers import DECODE, DECODE_BATCH
+from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
 from service.errors import InvalidRequest, TooLarge, problem
 from service.state import Service
+from service.work import ClientGone
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["HOT", "ClientGone", "HotRoutes", "read_body", "respond"]
+__all__ = ["HOT", "HotRoutes", "read_body", "respond"]
 
-Answer = Callable[[Service, bytes, Call], Awaitable[Iterable[bytes]]]
-
-HOT: dict[str, Answer] = {
-    "/v1/encode": encode,
-    "/v1/encode/batch": encode_batch,
-    "/v1/count": count,
-    "/v1/decode": decode,
-    "/v1/decode/batch": decode_batch,
+HOT: dict[str, Operation] = {
+    "/v1/encode": ENCODE,
+    "/v1/encode/batch": ENCODE_BATCH,
+    "/v1/count": COUNT,
+    "/v1/decode": DECODE,
+    "/v1/decode/batch": DECODE_BATCH,
 }
 JSON_TYPE = (b"content-type", b"application/json")
 WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
-
-
-class ClientGone(Exception):
-    """The client closed the connection before its body was whole."""
 
 
 class HotRoutes:
@@ -56,15 +51,17 @@ class HotRoutes:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = HOT.get(scope["path"])
-        call = plain_call(scope) if answer is not None else None
-        if answer is None or call is None:
+        operation = HOT.get(scope["path"])
+        call = None
+        if operation is not None and scope["method"] == "POST":
+            call = plain_call(scope["headers"])
+        if operation is None or call is None:
             await self._other(scope, receive, send)
             return
         begin = perf_counter()
         call.receive = receive
         try:
-            status = await respond(self.service, answer, call, receive, send)
+            status = await respond(self.service, operation, call, receive, send)
         except ClientGone:
             self.service.metrics.cancelled()
             return
@@ -87,13 +84,11 @@ class HotRoutes:
             self.service.metrics.requests(route, status, perf_counter() - begin)
 
 
-def plain_call(scope: Scope) -> Call | None:
-    """What the headers say, or None for a request that is not a plain JSON POST."""
-    if scope["method"] != "POST":
-        return None
+def plain_call(headers: list[tuple[bytes, bytes]]) -> Call | None:
+    """What the headers of a POST say, or None where its body is not plain JSON."""
     call = Call()
     is_json = False
-    for name, value in scope["headers"]:
+    for name, value in headers:
         if name == b"content-type":
             is_json = value == b"application/json" or value.startswith(b"application/json;")
         elif name == b"content-length":
@@ -133,7 +128,7 @@ async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_b
 
 async def respond(
     service: Service,
-    answer: Answer,
+    operation: Operation,
     call: Call,
     receive: Receive,
     send: Send,
@@ -151,7 +146,7 @@ async def respond(
         body = await read_body(receive, max_bytes)
         if call.timeout_ms is not None:
             call.timeout_s = timeout_s(call.timeout_ms)
-        pieces = await answer(service, body, call)
+        pieces = await answer(service, operation, body, call)
         begin = perf_counter()
         await send_pieces(send, pieces)
         service.metrics.stage("serialize", perf_counter() - begin)

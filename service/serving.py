@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from service.app import create_app
 from service.errors import UnknownVocabulary
 from service.health_routes import package_version
+from service.hot_protocol import hot_protocol
 from service.hot_routes import HotRoutes
-from service.joined_transport import JoinedProtocol
 from service.settings import PREFIX, Settings, read_settings
 
 __all__ = ["serve"]
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 loop="uvloop",
-                http=JoinedProtocol,
+                http=hot_protocol(app.service),
                 ws="none",
                 lifespan="on",
                 log_config=None,

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import orjson
 
-from service.calls import Call, find_entry, make_work, parse
+from service.calls import Body, Call, Operation, Render, make_work
 from service.errors import InvalidRequest, RowRefused, TooLarge
 from service.json_pieces import flat_json, head, matrix_json
 from service.registry import Entry
 from service.schemas import WindowsRequest
 from service.state import Service
-from service.work import Result
+from service.work import Result, Work
 from vocabularies.batch import EncodeOptions
 from vocabularies.vocabulary import Kmers, Vocabulary
 from vocabularies.windows import Windows
 from vocabularies.windows import windows as make_windows
 
-__all__ = ["windows"]
+__all__ = ["WINDOWS"]
 
 
-async def windows(service: Service, body: bytes, call: Call) -> Iterable[bytes]:
-    """POST /v1/windows: Overlapping windows over the tokens of one sequence."""
-    request = parse(WindowsRequest, body)
-    entry = await find_entry(service, request.vocabulary, request.if_digest)
+def _plan(
+    service: Service, call: Call, entry: Entry, request: WindowsRequest
+) -> tuple[Work, Render]:
     layout = _layout(request, entry.vocabulary, service.settings.max_window_ids)
     options = EncodeOptions(
         add_special_tokens=False,
@@ -35,10 +35,16 @@ async def windows(service: Service, body: bytes, call: Call) -> Iterable[bytes]:
         spans=True,
     )
     work = make_work(service, call, "encode", entry, [request.sequence], options, "/sequence")
-    result = await service.batcher.run(work)
+    return work, partial(_render, entry, request, layout)
+
+
+def _render(entry: Entry, request: WindowsRequest, layout: Layout, result: Result) -> Body:
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/sequence")
     return _body(entry, request, result, _cut(request, layout, result))
+
+
+WINDOWS = Operation(WindowsRequest, _plan)
 
 
 @dataclass(frozen=True, slots=True)

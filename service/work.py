@@ -19,7 +19,11 @@ from service.isolation import count_isolated, decode_isolated, encode_isolated
 from vocabularies.batch import DEFAULT_OPTIONS, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["Result", "Work", "run_works"]
+__all__ = ["ClientGone", "Result", "Work", "run_works"]
+
+
+class ClientGone(Exception):
+    """The client closed the connection; nobody waits for an answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +37,7 @@ class Work:
         deadline: perf_counter time after which nobody waits for the answer.
         receive: the ASGI callable that tells when the client is gone; None: it cannot be known.
         started: perf_counter time at which a batch took the work.
+        is_gone: the client has left.
     """
 
     operation: Literal["encode", "count", "decode"]
@@ -47,6 +52,7 @@ class Work:
     started: float = 0.0
     future: asyncio.Future[Result] | None = None
     watcher: asyncio.Task[None] | None = None
+    is_gone: bool = False
 
     @property
     def num_rows(self) -> int:
@@ -62,6 +68,7 @@ class Work:
         assert self.receive is not None
         while (await self.receive())["type"] != "http.disconnect":
             pass
+        self.is_gone = True
         if self.future is not None:
             self.future.cancel()
 

@@ -12,7 +12,7 @@ from service.batcher import Batcher
 from service.errors import DeadlinePassed, Draining, QueueFull
 from service.metrics import Metrics
 from service.settings import Settings
-from service.work import Result, Work
+from service.work import ClientGone, Result, Work
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from vocabularies.batch import EncodeOptions
 
@@ -230,7 +230,7 @@ def test_a_client_that_leaves_while_waiting_is_dropped_before_the_engine_sees_it
         staying = batcher.submit(work("staying"))
         await asyncio.sleep(0.12)
         gone.set()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(ClientGone):
             await leaving
         engine.gate.set()
         await asyncio.gather(*running, staying)

@@ -117,22 +117,13 @@ def bpe_vocabulary(
         NotCovered: a special token is also ordinary text in a way that Vocabulary cannot say.
     """
     special = {token.content: token for token in special_tokens}
-    known = max([*vocab.values(), *(token.id for token in special.values())], default=-1)
-    tokens: list[bytes | None] = [None] * (known + 1)
-    unwritten: list[SpecialToken] = []
-    for string, token_id in vocab.items():
-        if string in special or _is_hole(string, token_id):
-            continue
-        spelled = spell(string, byte_level)
-        if spelled is None:
-            unwritten.append(SpecialToken(string, token_id, special=False, matched=False))
-        tokens[token_id] = string.encode() if spelled is None else spelled
-    ordinary = {tokens[token_id] for string, token_id in vocab.items() if string not in special}
-    ordinary -= {token.content.encode() for token in unwritten} | {None}
+    spelled, unwritten = _spell_all(vocab, special, byte_level)
     loose = [*unwritten, *_not_ordinary(vocab, special.values(), byte_level)]
+    ordinary = {*spelled.values()}
     refuse_mistaken(loose, ordinary, byte_level, pretokenizer if ignore_merges else None)
-    for token in special.values():
-        tokens[token.id] = token.content.encode()
+    for token in (*unwritten, *special.values()):
+        spelled[token.id] = token.content.encode()
+    last = max([*vocab.values(), *spelled], default=-1)
     dead = {token.id for token in unwritten}
     model = Bpe(
         merges=tuple(pair for pair in pairs if dead.isdisjoint(pair)),
@@ -143,12 +134,29 @@ def bpe_vocabulary(
     )
     everything = sorted([*special.values(), *unwritten], key=lambda token: token.id)
     return Vocabulary(
-        tokens=tuple(tokens),
+        tokens=tuple(map(spelled.get, range(last + 1))),
         model=model,
         special_tokens=tuple(everything),
         pretokenizer=pretokenizer,
         **fields,
     )
+
+
+def _spell_all(
+    vocab: Mapping[str, int], special: Mapping[str, SpecialToken], byte_level: bool
+) -> tuple[dict[int, bytes], list[SpecialToken]]:
+    """Id -> bytes of the ordinary tokens, and those that no text gives as unmatched tokens."""
+    spelled: dict[int, bytes] = {}
+    unwritten: list[SpecialToken] = []
+    for string, token_id in vocab.items():
+        if string in special or _is_hole(string, token_id):
+            continue
+        token = spell(string, byte_level)
+        if token is None:
+            unwritten.append(SpecialToken(string, token_id, special=False, matched=False))
+        else:
+            spelled[token_id] = token
+    return spelled, unwritten
 
 
 def _not_ordinary(
@@ -172,7 +180,7 @@ def _not_ordinary(
 
 def refuse_mistaken(
     loose: Iterable[SpecialToken],
-    ordinary: set[bytes] | set[bytes | None],
+    ordinary: set[bytes],
     byte_level: bool,
     whole_pretokenizer: str | None,
 ) -> None:

@@ -1,0 +1,242 @@
+"""The shortest way in over real sockets: the same bytes, order, and ends of connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from service.app import create_app
+from service.hot_protocol import MAX_HOT_BYTES, HotCycle, hot_protocol
+from service.hot_routes import HotRoutes
+from service.settings import Settings
+from tests.fake_engine import FakeEngine
+from tests.server_process import free_port
+from tests.test_service_api import BAD, GOOD, LIMITS, V
+
+Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+
+
+@contextlib.asynccontextmanager
+async def listening(engine: FakeEngine, **settings: Any) -> AsyncIterator[tuple[HotRoutes, int]]:
+    """uvicorn with our protocol on loopback, in this loop."""
+    app = create_app(Settings(**{"preload": "none", "inline_batch_bytes": 0} | settings), engine)
+    port = free_port()
+    protocol = hot_protocol(app.service)
+    config = uvicorn.Config(app, port=port, http=protocol, log_config=None, lifespan="on")
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.ensure_future(server._serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield app, port
+    finally:
+        server.should_exit = True
+        await asyncio.sleep(0.3)
+        engine.gate.set()
+        await task
+
+
+def request(body: bytes, path: str = "/v1/encode", *fields: str, version: str = "1.1") -> bytes:
+    lines = [f"POST {path} HTTP/{version}", "Host: x", "Content-Type: application/json"]
+    lines += [f"Content-Length: {len(body)}", *fields, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def text_body(text: str) -> bytes:
+    return json.dumps({"vocabulary": V, "text": text}).encode()
+
+
+async def answer(reader: Reader) -> tuple[int, dict[bytes, bytes], bytes]:
+    head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+    fields = dict(line.lower().split(b": ", 1) for line in head[1:-2])
+    body = await reader.readexactly(int(fields[b"content-length"]))
+    return int(head[0].split()[1]), fields, body
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.fixture(autouse=True)
+def hot_calls(monkeypatch) -> list[str]:
+    """The paths of the calls that went the short way."""
+    seen: list[str] = []
+    made = HotCycle.__init__
+
+    def note(cycle: HotCycle, path: str, *rest: Any) -> None:
+        seen.append(path)
+        made(cycle, path, *rest)
+
+    monkeypatch.setattr(HotCycle, "__init__", note)
+    return seen
+
+
+async def warm(reader: Reader, writer: Writer) -> None:
+    """The vocabulary is loaded by the first call, which goes the long way."""
+    writer.write(request(text_body("warm")))
+    assert (await answer(reader))[0] == 200
+
+
+def test_every_answer_and_refusal_is_the_one_of_the_long_way(hot_calls):
+    async def scenario():
+        async with listening(FakeEngine(), **LIMITS) as (app, port):
+            transport = httpx.ASGITransport(app)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as long_way:
+                cases = [*GOOD, *((path, body) for path, body, *_ in BAD if path != "/v1/windows")]
+                for path, body in cases * 2:
+                    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+                    headers = {"content-type": "application/json"}
+                    expected = await long_way.post(path, content=content, headers=headers)
+                    writer.write(request(content, path))
+                    status, fields, got = await answer(reader)
+                    assert (status, got) == (expected.status_code, expected.content), path
+                    assert fields[b"content-type"].decode() == expected.headers["content-type"]
+                    if status == 413 and b"max_body_bytes" in got:
+                        reader, writer = await asyncio.open_connection(
+                            "127.0.0.1", port, limit=2**20
+                        )
+            writer.close()
+
+    run(scenario)
+    assert set(hot_calls) == {path for path, _ in GOOD}
+
+
+def test_pipelined_requests_are_answered_in_their_order(hot_calls):
+    async def scenario():
+        async with listening(FakeEngine(delay_s=0.002)) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            texts = [f"text {i}" for i in range(30)]
+            get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+            writer.write(b"".join(request(text_body(text)) + get for text in texts))
+            for text in texts:
+                assert bytes(json.loads((await answer(reader))[2])["ids"]) == text.encode()
+                assert json.loads((await answer(reader))[2]) == {"live": True}
+            writer.close()
+
+    run(scenario)
+    assert hot_calls
+
+
+def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(hot_calls):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            for text in ("one", "two"):
+                for byte in request(text_body(text)):
+                    writer.write(bytes([byte]))
+                    await writer.drain()
+                assert bytes(json.loads((await answer(reader))[2])["ids"]) == text.encode()
+            writer.close()
+
+    run(scenario)
+    assert len(hot_calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "is_hot", "closes"),
+    [
+        ((), "1.1", True, False),
+        (("Connection: close",), "1.1", False, True),
+        ((), "1.0", False, True),
+        (("Content-Encoding: identity",), "1.1", False, False),
+        (("Expect: 100-continue",), "1.1", False, False),
+    ],
+)
+def test_only_plain_requests_go_the_short_way(hot_calls, fields, version, is_hot, closes):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            hot_calls.clear()
+            writer.write(request(text_body("x"), "/v1/encode", *fields, version=version))
+            if "Expect: 100-continue" in fields:
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+            status, _, _ = await answer(reader)
+            assert status == (415 if "Content-Encoding: identity" in fields else 200)
+            assert bool(hot_calls) == is_hot
+            writer.write(request(text_body("y")))
+            if closes:
+                assert await reader.read() == b""
+            else:
+                assert (await answer(reader))[0] == 200
+            writer.close()
+
+    run(scenario)
+
+
+def test_a_long_body_and_a_query_go_the_long_way(hot_calls):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            hot_calls.clear()
+            writer.write(request(text_body("x" * MAX_HOT_BYTES)))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"transfer-encoding: chunked" in head.lower()
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+            writer.write(request(text_body("x"), "/v1/encode?a=b"))
+            assert (await answer(reader))[0] == 200
+            writer.close()
+
+    run(scenario)
+    assert not hot_calls
+
+
+def test_a_client_that_leaves_is_counted_and_its_work_dropped(hot_calls):
+    async def scenario():
+        engine = FakeEngine()
+        async with listening(engine, max_batch_bytes=1) as (app, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            engine.gate.clear()
+            connections = []
+            for i in range(6):
+                _, leaving = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+                leaving.write(request(text_body(f"leaving {i}")))
+                await leaving.drain()
+                connections.append(leaving)
+            while app.service.batcher.queue_rows < 6:
+                await asyncio.sleep(0.01)
+            for leaving in connections:
+                leaving.close()
+            await asyncio.sleep(0.1)
+            engine.gate.set()
+            while app.service.batcher.queue_rows:
+                await asyncio.sleep(0.01)
+            seen = [text for batch in engine.batches for text in batch if "leaving" in text]
+            assert len(seen) <= 2
+            counted = app.service.metrics.exposition()[0].decode()
+            assert "warptok_requests_cancelled_total 6.0" in counted
+            writer.close()
+
+    run(scenario)
+
+
+def test_stopping_answers_what_was_accepted_and_then_closes(hot_calls):
+    async def scenario():
+        engine = FakeEngine()
+        async with listening(engine) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            engine.gate.clear()
+            writer.write(request(text_body("accepted")))
+            while len(engine.batches) < 2:
+                await asyncio.sleep(0.01)
+        status, fields, body = await answer(reader)
+        assert (status, bytes(json.loads(body)["ids"])) == (200, b"accepted")
+        assert fields[b"connection"] == b"close"
+        assert await reader.read() == b""
+        writer.close()
+
+    run(scenario)
