@@ -101,9 +101,8 @@ def test_every_answer_and_refusal_is_the_one_of_the_long_way(hot_calls):
                     assert (status, got) == (expected.status_code, expected.content), path
                     assert fields[b"content-type"].decode() == expected.headers["content-type"]
                     if status == 413 and b"max_body_bytes" in got:
-                        reader, writer = await asyncio.open_connection(
-                            "127.0.0.1", port, limit=2**20
-                        )
+                        writer.close()
+                        reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()
 
     run(scenario)
