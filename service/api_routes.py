@@ -15,6 +15,7 @@ from service import schemas
 from service.calls import Call, Operation
 from service.errors import UnsupportedFormat
 from service.hot_routes import HOT, plain_call, respond
+from service.problem_schema import refusals
 from service.state import Service
 from service.windows_answer import WINDOWS
 from service.work import ClientGone
@@ -68,7 +69,7 @@ def _declare(
         name=path.removeprefix("/v1/").replace("/", "_"),
         summary=summary,
         response_model=response_model,
-        responses=schemas.refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
+        responses=refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
         openapi_extra={"requestBody": body},
     )
 

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tokenizers import Tokenizer
+
 from service.cpu_bpe import FastokensEncoder, TokenizersEncoder, is_byte_level
 from service.cpu_characters import CharacterEncoder
 from service.cpu_kmers import KmerEncoder
@@ -102,6 +104,7 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
     """The library itself is the definition: compared are its batches with single texts."""
     encoder = TokenizersEncoder(vocabulary, table)
     tokenizer = encoder.tokenizer(False)
+    _refuse_vanishing(tokenizer)
     num_added = len(vocabulary.prefix) + len(vocabulary.suffix)
     if tokenizer.num_special_tokens_to_add(False) != num_added:
         message = "the begin and end tokens are more than ids before and after the text"
@@ -114,6 +117,19 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
     wrong = [text for text in texts if _batched(encoder, text) != _alone(encoder, text)]
     first = f"{wrong[0]!r}" if wrong else ""
     return Chosen(encoder, SelfTest(encoder.name, len(texts), len(wrong), first), "", decode)
+
+
+def _refuse_vanishing(tokenizer: Tokenizer) -> None:
+    """The library would look for an empty text and never end, taking all memory.
+
+    Raises:
+        VocabularyError: the normalizer leaves nothing of an added token.
+    """
+    normalizer = tokenizer.normalizer
+    for token_id, token in tokenizer.get_added_tokens_decoder().items():
+        if normalizer and token.normalized and not normalizer.normalize_str(token.content):
+            message = "nothing is left of it after the normalizer"
+            raise VocabularyError.at(f"added_tokens, id {token_id}", message)
 
 
 def _batched(encoder: TokenizersEncoder, text: str) -> list[int]:

@@ -90,10 +90,10 @@ def plain_call(headers: list[tuple[bytes, bytes]]) -> Call | None:
     is_json = False
     for name, value in headers:
         if name == b"content-type":
-            is_json = value == b"application/json" or value.startswith(b"application/json;")
+            is_json = value.split(b";")[0].strip().lower() == b"application/json"
         elif name == b"content-length":
             call.content_length = int(value) if value.isdigit() else 0
-        elif name == b"content-encoding":
+        elif name == b"content-encoding" and value.lower() != b"identity":
             return None
         elif name == b"x-request-timeout-ms":
             call.timeout_ms = value
@@ -166,7 +166,7 @@ def timeout_s(value: bytes) -> float:
     Raises:
         InvalidRequest: it is not a positive whole number.
     """
-    if not value.isdigit() or int(value) == 0:
+    if not value.isdigit() or len(value) > 15 or int(value) == 0:
         raise InvalidRequest("must be a positive number of milliseconds", "X-Request-Timeout-Ms")
     return int(value) / 1000
 

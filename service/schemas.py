@@ -21,17 +21,15 @@ __all__ = [
     "EncodeBatchResponse",
     "EncodeRequest",
     "EncodeResponse",
-    "Problem",
     "WindowsRequest",
     "WindowsResponse",
-    "refusals",
     "row_options",
 ]
 
 Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]
-Length = Annotated[int, Field(ge=0)]
+Length = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 ADD_SPECIAL = "Put the vocabulary's own begin and end tokens around the ids, as Hugging Face does."
 SPECIAL = (
@@ -194,46 +192,6 @@ class WindowsRequest(Strict):
     add_cls: bool = Field(False, description="Put the vocabulary's [CLS] before each window.")
     reverse_complement: bool = Field(False, description=REVERSE)
     if_digest: str | None = Field(None, description=IF_DIGEST)
-
-
-class ProblemFinding(BaseModel):
-    """One of several faults."""
-
-    where: str
-    message: str
-
-
-class Problem(BaseModel):
-    """A refusal (RFC 9457)."""
-
-    type: str = Field(description="A path that names the kind of refusal.")
-    title: str
-    status: int
-    detail: str = Field(description="For people: what was given, what is possible.")
-    code: str = Field(description="For programs.")
-    where: str = Field(description="The place in the request: a JSON pointer, a line, a header.")
-    findings: list[ProblemFinding] = Field(default=[], description="Only when there are several.")
-
-
-REFUSALS = {
-    400: "The body is not JSON.",
-    403: "A built-in vocabulary can be neither replaced nor deleted.",
-    404: "No such vocabulary; near names are suggested.",
-    409: "The name means another vocabulary.",
-    412: "The vocabulary's digest is not the one asked for.",
-    413: "Something is above a limit, which is named.",
-    415: "A content type or format that is not read.",
-    422: "A field, a row or a vocabulary file is wrong; the place is named.",
-    429: "The queue is full; Retry-After says when to come again.",
-    503: "Starting or stopping.",
-    504: "The deadline passed in the queue.",
-}
-
-
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What openapi.json says of a call's refusals."""
-    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
-    return {status: {"description": REFUSALS[status], "content": content} for status in statuses}
 
 
 class Truncated(BaseModel):

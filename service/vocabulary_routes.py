@@ -9,81 +9,29 @@ from collections.abc import Callable
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 
 from service.errors import InvalidRequest, TooLarge, UnsupportedFormat, invalid_body
 from service.hot_routes import read_body
-from service.registry import Entry, Known
-from service.schemas import refusals
+from service.problem_schema import refusals
 from service.state import Service
 from service.verification import sample_texts, verify
+from service.vocabulary_reports import (
+    VerifyRequest,
+    VerifyResponse,
+    VocabularyList,
+    VocabularyReport,
+    report,
+)
 from vocabularies import formats
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/vocabularies", tags=["vocabularies"], responses=refusals(404, 422))
 SPECIAL_TOKENS = TypeAdapter(dict[str, int])
-DEFAULT_SAMPLES = 200
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
-
-
-class SelfTestReport(BaseModel):
-    """The comparison with the witness when the vocabulary was loaded."""
-
-    witness: str
-    num_texts: int
-    num_different: int
-    first_difference: str = ""
-
-
-class VocabularyReport(BaseModel):
-    """One vocabulary; what is known only once it is loaded is null before."""
-
-    name: str
-    state: str = Field(description="loaded, unloaded or failed.")
-    builtin: bool
-    source: str
-    licence: str
-    digest: str | None = None
-    kind: str | None = Field(None, description="bpe, kmers, characters or upstream.")
-    size: int | None = Field(None, description="Number of ids.")
-    engine: str | None = Field(None, description="What computes the ids.")
-    encoder: str | None = None
-    residency: list[str] = Field(default=[], description="Where it is held: gpu, cpu.")
-    device_bytes: int = 0
-    self_test: SelfTestReport | None = None
-    fallback_reason: str = Field("", description="Why something slower answers; empty if not.")
-    error: str = Field("", description="Why it cannot be loaded.")
-
-
-class VocabularyList(BaseModel):
-    """All vocabularies that have a name."""
-
-    vocabularies: list[VocabularyReport]
-
-
-class VerifyRequest(BaseModel):
-    """Texts to compare on, or how many to make."""
-
-    texts: list[str] | None = None
-    samples: int = Field(DEFAULT_SAMPLES, ge=1)
-
-
-class VerifyResponse(BaseModel):
-    """The engine's ids beside the reference's."""
-
-    vocabulary: str
-    digest: str
-    witness: str
-    num_texts: int
-    num_different: int
-    num_ids: int
-    num_equal_ids: int
-    first_difference: dict[str, Any] | None = Field(
-        description="The first differing text and both id lists; null when all are equal."
-    )
 
 
 def _service(request: Request) -> Service:
@@ -97,46 +45,12 @@ async def _in_thread(
     return await asyncio.to_thread(function, *args, **kwargs)
 
 
-def _report(service: Service, known: Known) -> VocabularyReport:
-    report = VocabularyReport(
-        name=known.name,
-        state="unloaded",
-        builtin=known.builtin,
-        source=known.source,
-        licence=known.licence,
-    )
-    entry = service.registry.entries.get(known.name)
-    if entry is None:
-        report.error = service.registry.failures.get(known.name, "")
-        report.state = "failed" if report.error else "unloaded"
-        return report
-    _fill(report, entry)
-    return report
-
-
-def _fill(report: VocabularyReport, entry: Entry) -> None:
-    residency, vocabulary = entry.residency, entry.vocabulary
-    report.state = "loaded"
-    report.digest, report.kind, report.size = vocabulary.digest, vocabulary.kind, len(vocabulary)
-    report.engine, report.encoder = residency.engine, residency.encoder
-    report.residency = ["gpu", "cpu"] if residency.device_bytes else ["cpu"]
-    report.device_bytes = residency.device_bytes
-    report.fallback_reason = residency.fallback_reason
-    test = residency.self_test
-    report.self_test = SelfTestReport(
-        witness=test.witness,
-        num_texts=test.num_texts,
-        num_different=test.num_different,
-        first_difference=test.first_difference,
-    )
-
-
 @router.get("")
 async def list_vocabularies(request: Request) -> VocabularyList:
     """All vocabularies that have a name, loaded or not."""
     service = _service(request)
     known = list(service.registry.known.values())
-    return VocabularyList(vocabularies=[_report(service, each) for each in known])
+    return VocabularyList(vocabularies=[report(service, each) for each in known])
 
 
 @router.get("/{name}", response_model=VocabularyReport)
@@ -151,7 +65,7 @@ async def get_vocabulary(
     """One vocabulary, or its file in another format."""
     service = _service(request)
     if format is None:
-        return _report(service, service.registry.find(name))
+        return report(service, service.registry.find(name))
     if format not in formats.FORMATS:
         known = ", ".join(formats.FORMATS)
         raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
@@ -209,7 +123,7 @@ async def put_vocabulary(
     if before is not None and created:
         _forget_later(service, before.vocabulary.digest)
     response.status_code = 201 if created else 200
-    return _report(service, service.registry.find(name))
+    return report(service, service.registry.find(name))
 
 
 def _special_tokens(text: str) -> dict[str, int]:
@@ -291,7 +205,7 @@ async def load_vocabulary(request: Request, name: str) -> VocabularyReport:
     """Make a vocabulary ready before its first use."""
     service = _service(request)
     await service.registry.loaded(name)
-    return _report(service, service.registry.find(name))
+    return report(service, service.registry.find(name))
 
 
 @router.post("/{name}/unload")
@@ -302,4 +216,4 @@ async def unload_vocabulary(request: Request, name: str) -> VocabularyReport:
     service.registry.unload(name)
     if before is not None:
         _forget_later(service, before.vocabulary.digest)
-    return _report(service, service.registry.find(name))
+    return report(service, service.registry.find(name))

@@ -8,12 +8,14 @@ from functools import partial
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from service.calls import Body, Call, Operation, Render, make_work
 from service.errors import InvalidRequest, RowRefused, TooLarge
 from service.json_pieces import flat_json, head, matrix_json
+from service.positions import convert_spans
 from service.registry import Entry
-from service.schemas import WindowsRequest
+from service.schemas import WindowsRequest, WindowsResponse
 from service.state import Service
 from service.work import Result, Work
 from vocabularies.batch import EncodeOptions
@@ -72,6 +74,8 @@ def _layout(request: WindowsRequest, vocabulary: Vocabulary, max_window_ids: int
     if request.channel is not None and len(request.channel) != num_bases:
         message = f"{len(request.channel)} values for {num_bases} bases"
         raise InvalidRequest(message, "/channel")
+    if request.channel_name in WindowsResponse.model_fields:
+        raise InvalidRequest("is the name of another field of the answer", "/channel_name")
     num_ids = -(-num_bases // request.stride) * request.window
     if num_ids > max_window_ids:
         message = f"up to {num_ids} ids would be written; max_window_ids is {max_window_ids}"
@@ -84,16 +88,32 @@ def _cut(request: WindowsRequest, layout: Layout, result: Result) -> Windows:
     assert encoded is not None
     assert encoded.spans is not None
     begin, end = result.offsets[result.begin], result.offsets[result.begin + 1]
+    positions = convert_spans(encoded.spans[begin:end], request.sequence, "codepoints")[:, 0]
     return make_windows(
         encoded.ids[begin:end],
-        encoded.spans[begin:end, 0],
+        positions,
         window=request.window,
         stride=request.stride,
         circular=layout.circular,
         pad_id=layout.pad_id,
         prefix=layout.prefix,
-        channel=None if request.channel is None else np.array(request.channel, np.float32),
+        channel=_channel(request),
     )
+
+
+def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:
+    """The channel as float32[L].
+
+    Raises:
+        InvalidRequest: a value is not a finite number of that width.
+    """
+    if request.channel is None:
+        return None
+    values = np.array(request.channel, np.float64)
+    wrong = np.flatnonzero(~(np.abs(values) <= np.finfo(np.float32).max))
+    if len(wrong):
+        raise InvalidRequest("must be a finite 32-bit number", f"/channel/{wrong[0]}")
+    return values.astype(np.float32)
 
 
 def _body(entry: Entry, request: WindowsRequest, result: Result, cut: Windows) -> Iterator[bytes]:

@@ -56,6 +56,7 @@ BAD = [
     ("/v1/encode", {"vocabulary": V, "text": "a", "txt": 1}, 422, "invalid_request"),
     ("/v1/encode", {"vocabulary": V, "text": "a", "max_length": "5"}, 422, "invalid_request"),
     ("/v1/encode", {"vocabulary": V, "text": "a", "max_length": -1}, 422, "invalid_request"),
+    ("/v1/encode", {"vocabulary": V, "text": "a", "max_length": 2**63}, 422, "invalid_request"),
     ("/v1/encode", {"vocabulary": V, "text": "a", "dtype": "uint8"}, 422, "invalid_request"),
     ("/v1/encode", {"vocabulary": V, "text": "REFUSE"}, 422, "refused"),
     ("/v1/encode", {"vocabulary": V, "text": "BOOM"}, 500, "engine_failed"),
@@ -196,7 +197,7 @@ def test_a_row_of_a_batch_that_is_refused_leaves_the_others_answered():
     run(scenario)
 
 
-@pytest.mark.parametrize("value", ["0", "x", "-5", "1.5"])
+@pytest.mark.parametrize("value", ["0", "x", "-5", "1.5", "9" * 400, "9" * 5000])
 def test_a_wrong_deadline_header_is_refused(value):
     async def scenario():
         async with serving(FakeEngine()) as (client, _):

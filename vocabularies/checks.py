@@ -83,21 +83,29 @@ def _special_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
 
 
 def _step_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
-    from vocabularies.normalizers import compile_replacement
+    from vocabularies.normalizers import compile_replacement, normalize
     from vocabularies.pretokenizers import pretokenizer
 
+    is_sound = True
     try:
         pretokenizer(vocabulary.pretokenizer)
     except ValueError as error:
         yield "pretokenizer", str(error)
     for i, step in enumerate(vocabulary.normalizers):
         if step.kind == "replace" and not step.pattern:
+            is_sound = False
             yield f"normalizers[{i}]", "an empty pattern would be found everywhere"
         if step.kind == "replace_regex":
             try:
                 compile_replacement(step.pattern)
             except ValueError as error:
+                is_sound = False
                 yield f"normalizers[{i}]", str(error)
+    for i, token in enumerate(vocabulary.special_tokens if is_sound else ()):
+        if token.matched and token.normalized and token.content:
+            # The libraries look for what is left of it, and find nothing everywhere, for ever.
+            if not normalize(token.content, vocabulary.normalizers)[0]:
+                yield f"special_tokens[{i}]", "nothing is left of it after the normalizers"
 
 
 def _bpe_faults(vocabulary: Vocabulary, model: Bpe) -> Iterator[Fault]:

@@ -132,6 +132,9 @@ def compile_replacement(pattern: str) -> ClassPatterns:
     """
     if "$" in pattern or "(?i:" in pattern or "(?!" in pattern:
         raise ValueError(f"{pattern!r}: only characters, sets, groups and quantifiers are possible")
+    if len(re.findall(r"(?<!\\)[*+{]", pattern)) > 1 or re.search(r"\)[*+{?]", pattern):
+        # Python's matcher goes back over nested or neighbouring repetitions without any limit.
+        raise ValueError(f"{pattern!r}: at most one repetition is possible, and none of a group")
     compiled = compile_patterns((pattern,), "onig")
     if compiled.patterns[0].fullmatch(b""):
         raise ValueError(f"{pattern!r}: a pattern that matches nothing would be found everywhere")

@@ -1,0 +1,49 @@
+"""What openapi.json says of refusals: one shape, a sentence for each status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+__all__ = ["Problem", "refusals"]
+
+
+class ProblemFinding(BaseModel):
+    """One of several faults."""
+
+    where: str
+    message: str
+
+
+class Problem(BaseModel):
+    """A refusal (RFC 9457)."""
+
+    type: str = Field(description="A path that names the kind of refusal.")
+    title: str
+    status: int
+    detail: str = Field(description="For people: what was given, what is possible.")
+    code: str = Field(description="For programs.")
+    where: str = Field(description="The place in the request: a JSON pointer, a line, a header.")
+    findings: list[ProblemFinding] = Field(default=[], description="Only when there are several.")
+
+
+REFUSALS = {
+    400: "The body is not JSON.",
+    403: "A built-in vocabulary can be neither replaced nor deleted.",
+    404: "No such vocabulary; near names are suggested.",
+    409: "The name means another vocabulary.",
+    412: "The vocabulary's digest is not the one asked for.",
+    413: "Something is above a limit, which is named.",
+    415: "A content type or format that is not read.",
+    422: "A field, a row or a vocabulary file is wrong; the place is named.",
+    429: "The queue is full; Retry-After says when to come again.",
+    503: "Starting or stopping.",
+    504: "The deadline passed in the queue.",
+}
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What openapi.json says of a call's refusals."""
+    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    return {status: {"description": REFUSALS[status], "content": content} for status in statuses}

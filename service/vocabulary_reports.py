@@ -1,0 +1,112 @@
+"""Vocabularies as the routes show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from service.registry import Entry, Known
+from service.state import Service
+
+__all__ = [
+    "VerifyRequest",
+    "VerifyResponse",
+    "VocabularyList",
+    "VocabularyReport",
+    "report",
+]
+
+DEFAULT_SAMPLES = 200
+
+
+class SelfTestReport(BaseModel):
+    """The comparison with the witness when the vocabulary was loaded."""
+
+    witness: str
+    num_texts: int
+    num_different: int
+    first_difference: str = ""
+
+
+class VocabularyReport(BaseModel):
+    """One vocabulary; what is known only once it is loaded is null before."""
+
+    name: str
+    state: str = Field(description="loaded, unloaded or failed.")
+    builtin: bool
+    source: str
+    licence: str
+    digest: str | None = None
+    kind: str | None = Field(None, description="bpe, kmers, characters or upstream.")
+    size: int | None = Field(None, description="Number of ids.")
+    engine: str | None = Field(None, description="What computes the ids.")
+    encoder: str | None = None
+    residency: list[str] = Field(default=[], description="Where it is held: gpu, cpu.")
+    device_bytes: int = 0
+    self_test: SelfTestReport | None = None
+    fallback_reason: str = Field("", description="Why something slower answers; empty if not.")
+    error: str = Field("", description="Why it cannot be loaded.")
+
+
+class VocabularyList(BaseModel):
+    """All vocabularies that have a name."""
+
+    vocabularies: list[VocabularyReport]
+
+
+class VerifyRequest(BaseModel):
+    """Texts to compare on, or how many to make."""
+
+    texts: list[str] | None = None
+    samples: int = Field(DEFAULT_SAMPLES, ge=1)
+
+
+class VerifyResponse(BaseModel):
+    """The engine's ids beside the reference's."""
+
+    vocabulary: str
+    digest: str
+    witness: str
+    num_texts: int
+    num_different: int
+    num_ids: int
+    num_equal_ids: int
+    first_difference: dict[str, Any] | None = Field(
+        description="The first differing text and both id lists; null when all are equal."
+    )
+
+
+def report(service: Service, known: Known) -> VocabularyReport:
+    """What a service knows of one vocabulary."""
+    made = VocabularyReport(
+        name=known.name,
+        state="unloaded",
+        builtin=known.builtin,
+        source=known.source,
+        licence=known.licence,
+    )
+    entry = service.registry.entries.get(known.name)
+    if entry is None:
+        made.error = service.registry.failures.get(known.name, "")
+        made.state = "failed" if made.error else "unloaded"
+        return made
+    _fill(made, entry)
+    return made
+
+
+def _fill(report: VocabularyReport, entry: Entry) -> None:
+    residency, vocabulary = entry.residency, entry.vocabulary
+    report.state = "loaded"
+    report.digest, report.kind, report.size = vocabulary.digest, vocabulary.kind, len(vocabulary)
+    report.engine, report.encoder = residency.engine, residency.encoder
+    report.residency = ["gpu", "cpu"] if residency.device_bytes else ["cpu"]
+    report.device_bytes = residency.device_bytes
+    report.fallback_reason = residency.fallback_reason
+    test = residency.self_test
+    report.self_test = SelfTestReport(
+        witness=test.witness,
+        num_texts=test.num_texts,
+        num_different=test.num_different,
+        first_difference=test.first_difference,
+    )
