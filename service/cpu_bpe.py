@@ -48,8 +48,9 @@ class TokenizersEncoder:
         self.tokenizers: dict[bool, Tokenizer] = {}
         self.reference = ReferenceEncoder(vocabulary)
         # Symbols are bytes and nothing rewrites the text: a token covers what it spells.
-        self.spelled = _is_spelled(vocabulary)
-        self.may_drop = _may_drop(vocabulary)
+        self.spelled = is_byte_level(vocabulary) and not vocabulary.normalizers
+        # The library's spans are wrong behind a dropped symbol; lengths are, for an unknown byte.
+        self.by_reference = _may_drop(vocabulary) or (self.spelled and _has_unknown(vocabulary))
         self.refused_contents = _stripping_contents(vocabulary)
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
@@ -67,9 +68,9 @@ class TokenizersEncoder:
 
     def _encode(self, batch: Batch, options: EncodeOptions) -> Content:
         plain = options.special == "plain"
+        if options.spans and self.by_reference:
+            return self.reference.encode(batch, options)
         if options.spans and not self.spelled:
-            if self.may_drop:
-                return self.reference.encode(batch, options)
             content = self.library_content(batch, plain, True)
         else:
             content = self.content(batch, plain)
@@ -200,16 +201,8 @@ def _is_odd(text: str) -> bool:
     return "\u180e" in text or "\u017f" in text
 
 
-def _is_spelled(vocabulary: Vocabulary) -> bool:
-    """Whether a token covers just the bytes that it spells, for any text."""
-    strips = any(token.lstrip or token.rstrip for token in vocabulary.special_tokens)
-    return (
-        isinstance(vocabulary.model, Bpe)
-        and vocabulary.model.byte_level
-        and vocabulary.model.unknown_id is None
-        and not vocabulary.normalizers
-        and not strips
-    )
+def _has_unknown(vocabulary: Vocabulary) -> bool:
+    return isinstance(vocabulary.model, Bpe) and vocabulary.model.unknown_id is not None
 
 
 def _stripping_contents(vocabulary: Vocabulary) -> list[str]:
