@@ -41,6 +41,7 @@ __all__ = [
     "strip",
 ]
 
+MAX_OPTIONAL = 8
 Alignment = list[tuple[int, int]]
 Aligned = tuple[str, Alignment]
 # A character and what it did to the number of characters: 1 where it was inserted, 0 where it took
@@ -132,13 +133,23 @@ def compile_replacement(pattern: str) -> ClassPatterns:
     """
     if "$" in pattern or "(?i:" in pattern or "(?!" in pattern:
         raise ValueError(f"{pattern!r}: only characters, sets, groups and quantifiers are possible")
-    if len(re.findall(r"(?<!\\)[*+{]", pattern)) > 1 or re.search(r"\)[*+{?]", pattern):
-        # Python's matcher goes back over nested or neighbouring repetitions without any limit.
-        raise ValueError(f"{pattern!r}: at most one repetition is possible, and none of a group")
+    _refuse_unbounded(pattern)
     compiled = compile_patterns((pattern,), "onig")
     if compiled.patterns[0].fullmatch(b""):
         raise ValueError(f"{pattern!r}: a pattern that matches nothing would be found everywhere")
     return compiled
+
+
+def _refuse_unbounded(pattern: str) -> None:
+    """Refuse what Python's matcher could go back over without any limit, held by a short text.
+
+    That are nested and neighbouring repetitions, alternatives inside one, and many optional parts.
+    """
+    bare = re.sub(r"\\p\{\^?\w+\}|\\.|\[(?:\\.|[^\]])*\]", "x", pattern)
+    bare = re.sub(r"([*+}])\+", r"\1", bare)  # A possessive repetition goes back over nothing.
+    repeated = re.findall(r"(.)(?:[*+]|\{\d)", bare)
+    if len(repeated) > 1 or (")" in repeated and "|" in bare) or bare.count("?") > MAX_OPTIONAL:
+        raise ValueError(f"{pattern!r}: only one repetition is possible, of no alternatives")
 
 
 def _replace(text: str, spans: Iterable[tuple[int, int]], content: str) -> Aligned:
