@@ -10,7 +10,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vocabularies.vocabulary import VocabularyError
 
@@ -19,6 +19,9 @@ __all__ = ["main", "make_parser"]
 USAGE_ERROR = 2
 # A shell says 128 + signal of a command that a signal ended.
 BROKEN_PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT
+MAX_INT64 = 2**63 - 1
+MAX_SAMPLES = 1_000_000
+MAX_DIGITS = 30  # More than any number that is asked for here has.
 VOCABULARY = "a built-in vocabulary's name, or the path of a vocabulary file or folder"
 INPUTS = "files ('-' or none: stdin); FASTA, FASTQ and gzip are found from the first byte"
 
@@ -26,9 +29,13 @@ INPUTS = "files ('-' or none: stdin); FASTA, FASTQ and gzip are found from the f
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     parsed = make_parser().parse_args(arguments)
+    if sys.stderr is None:
+        # Closed by the caller: print would write complaints among the ids on stdout.
+        sys.stderr = open(os.devnull, "w")
     try:
         code = _run(parsed)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # Python flushes stdout once more at exit; that must not fail as well.
@@ -52,6 +59,9 @@ def _run(parsed: argparse.Namespace) -> int:
         from service import serving
 
         return serving.serve(parsed)
+    # Python has None where the caller closed it; a service may be started like that.
+    if sys.stdout is None:
+        raise ValueError("stdout is closed")
     if parsed.command in ("encode", "count"):
         from service import encode_command
 
@@ -120,10 +130,19 @@ def _special_token(argument: str) -> tuple[str, int]:
     return content, int(token_id)
 
 
-def _whole_number(argument: str) -> int:
-    if not argument.isdecimal():
-        raise argparse.ArgumentTypeError(f"{argument!r} is not a number of 0 or more")
-    return int(argument)
+def _number(lowest: int, highest: int) -> Callable[[str], int]:
+    """What reads a number between two bounds out of an argument."""
+
+    def read(argument: str) -> int:
+        # Python itself refuses to read thousands of digits, in words that help nobody.
+        is_number = argument.isdecimal() and len(argument) <= MAX_DIGITS
+        if not is_number or not lowest <= int(argument) <= highest:
+            shown = argument if len(argument) <= MAX_DIGITS else f"{argument[:MAX_DIGITS]}..."
+            problem = f"{shown!r} is not a number from {lowest} to {highest}"
+            raise argparse.ArgumentTypeError(problem)
+        return int(argument)
+
+    return read
 
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -159,7 +178,7 @@ def _add_options(group: argparse._ArgumentGroup) -> None:
         default="match",
         help="what special-token text inside a text is (default: match)",
     )
-    group.add_argument("--max-length", type=_whole_number, metavar="N", help="cut to N ids")
+    group.add_argument("--max-length", type=_number(0, MAX_INT64), metavar="N", help="cut to N ids")
     group.add_argument(
         "--truncation-side", choices=("right", "left"), default="right", help="the side that is cut"
     )
@@ -186,7 +205,7 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
         "list, an object of `encode --json`, or numbers with white space between."
     )
     _add_vocabulary(parser)
-    parser.add_argument("ids", nargs="*", type=_whole_number, metavar="ID", help="an id")
+    parser.add_argument("ids", nargs="*", type=_number(0, MAX_INT64), metavar="ID", help="an id")
     parser.add_argument(
         "--lines", action="store_true", help="each line of stdin is a text, and ends one on stdout"
     )
@@ -199,7 +218,7 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", metavar="FILE", help="compare on each line of a file")
     parser.add_argument(
         "--samples",
-        type=_whole_number,
+        type=_number(1, MAX_SAMPLES),
         default=1000,
         metavar="N",
         help="without --texts: compare on N texts made for the vocabulary (default: 1000)",

@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 
 from service.cpu_engine import CpuEngine
+from service.records import standard_input
 from service.vocabulary_files import open_vocabulary
 from vocabularies import builtin
 from vocabularies.formats import FORMATS, write_vocabulary
@@ -19,6 +20,7 @@ from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["COMMANDS"]
 
+MAX_DIGITS = 30  # More than any id has.
 SHORT_DIGEST = len("sha256:") + 12
 
 
@@ -52,14 +54,18 @@ def decode(arguments: argparse.Namespace) -> int:
 
 
 def _rows(arguments: argparse.Namespace) -> Iterator[tuple[str, list[int]]]:
-    """Lists of ids with the place each came from."""
+    """Lists of ids with the place each came from.
+
+    Raises:
+        ValueError: stdin is closed, or holds no ids.
+    """
     if arguments.ids:
         yield "", arguments.ids
     elif arguments.lines:
-        for number, line in enumerate(sys.stdin.buffer, 1):
+        for number, line in enumerate(standard_input(), 1):
             yield f"line {number}: ", _ids(line, f"line {number}")
     else:
-        yield "", _ids(sys.stdin.buffer.read(), "stdin")
+        yield "", _ids(standard_input().read(), "stdin")
 
 
 def _ids(data: bytes, place: str) -> list[int]:
@@ -72,7 +78,8 @@ def _ids(data: bytes, place: str) -> list[int]:
     text = data.strip()
     if text[:1] not in (b"[", b"{"):
         words = text.split()
-        if not all(word.isdigit() for word in words):
+        # Python itself refuses to read thousands of digits, and names no place.
+        if not all(word.isdigit() and len(word) <= MAX_DIGITS for word in words):
             raise ValueError(wrong)
         return _checked([int(word) for word in words], place)
     try:
@@ -133,21 +140,37 @@ def verify(arguments: argparse.Namespace) -> int:
     if arguments.texts is None:
         texts = sample_texts(vocabulary, arguments.samples)
     else:
-        # Only the line feed ends a text, as `encode --lines` has it.
-        content = Path(arguments.texts).read_bytes().decode()
-        texts = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
+        texts = _lines(Path(arguments.texts))
     engine = CpuEngine()
     result = compare(engine, vocabulary, texts)
     residency = engine.residency(vocabulary.digest)
     encoder = residency.encoder if residency is not None else engine.name
     print(
         f"{result.num_texts - result.num_different} of {result.num_texts} texts and "
-        f"{result.num_equal_ids} of {result.num_ids} ids are equal: {encoder} and {result.witness}"
+        f"{result.num_equal_ids} of {result.num_ids} ids are equal: {encoder}, compared with "
+        f"{result.witness}"
     )
     if result.first_difference is not None:
         for label, value in result.first_difference.items():
             print(f"  {label}: {value!r}")
     return 1 if result.num_different else 0
+
+
+def _lines(path: Path) -> list[str]:
+    """The texts of a file; only the line feed ends one, as `encode --lines` has it.
+
+    Raises:
+        ValueError: one is not UTF-8.
+    """
+    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    texts = []
+    for number, line in enumerate(lines, 1):
+        try:
+            texts.append(line.removesuffix(b"\r").decode())
+        except UnicodeDecodeError as error:
+            place = f"{path}:{number}: byte {error.start}"
+            raise ValueError(f"{place} is not UTF-8: {error.reason}") from error
+    return texts
 
 
 def convert(arguments: argparse.Namespace) -> int:
@@ -164,8 +187,10 @@ def convert(arguments: argparse.Namespace) -> int:
     for path in files:
         if path.exists() and not arguments.force:
             raise ValueError(f"{path} is there already; --force writes over it")
+    if len(files) > 1:
+        # Only the folder that was named: a misspelt path makes none.
+        out.mkdir(exist_ok=True)
     for path, content in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         print(path)
     return 0

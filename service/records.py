@@ -17,11 +17,12 @@ from typing import BinaryIO, Literal, cast
 
 import dnaio
 
-__all__ = ["BadRecords", "Reading", "Record", "batches", "read_records"]
+__all__ = ["BadRecords", "Reading", "Record", "batches", "read_records", "standard_input"]
 
 Reading = Literal["auto", "whole", "lines"]
 GZIP_MAGIC = b"\x1f\x8b"
 FORMATS = {b">": "fasta", b"@": "fastq"}
+TEXT_HINT = "read so because of its first byte; as text with --whole or --lines"
 STDIN = "-"
 
 
@@ -52,7 +53,7 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: stdin is named twice.
+        ValueError: stdin is named twice, or closed.
         BadRecords: a file's content is not what it begins as.
     """
     if list(paths).count(STDIN) > 1:
@@ -60,7 +61,7 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
     for path in paths or (STDIN,):
         with ExitStack() as stack:
             if path == STDIN:
-                file: BufferedReader = cast("BufferedReader", sys.stdin.buffer)
+                file = standard_input()
             else:
                 file = stack.enter_context(open(path, "rb"))
             if file.peek(2)[:2] == GZIP_MAGIC:
@@ -72,9 +73,22 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
             yield from _of_file(file, shown, reading)
 
 
+def standard_input() -> BufferedReader:
+    """The bytes of stdin.
+
+    Raises:
+        ValueError: it is closed, which is not the same as empty.
+    """
+    if sys.stdin is None:
+        raise ValueError("stdin is closed")
+    return cast("BufferedReader", sys.stdin.buffer)
+
+
 def _of_file(file: BufferedReader, name: str, reading: Reading) -> Iterator[Record]:
+    format = None
     try:
-        format = FORMATS.get(file.peek(1)[:1]) if reading == "auto" else None
+        if reading == "auto":
+            format = FORMATS.get(file.peek(1)[:1])
         if format is not None:
             yield from _of_sequences(file, format)
         elif reading == "lines":
@@ -85,7 +99,10 @@ def _of_file(file: BufferedReader, name: str, reading: Reading) -> Iterator[Reco
         else:
             yield Record(name, file.read())
     except (dnaio.FileFormatError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
-        raise BadRecords(f"{name or 'stdin'}: {error}") from error
+        # Damaged gzip is damaged however it is read.
+        is_damaged = isinstance(error, (EOFError, gzip.BadGzipFile, zlib.error))
+        hint = f" ({TEXT_HINT})" if format is not None and not is_damaged else ""
+        raise BadRecords(f"{name or 'stdin'}: {error}{hint}") from error
 
 
 def _of_sequences(file: BinaryIO, format: str) -> Iterator[Record]:

@@ -53,14 +53,17 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    given = {name: getattr(arguments, name) for name in ("host", "port", "engine")}
+    options = {name: getattr(arguments, name) for name in ("host", "port", "engine")}
+    given = {name: value for name, value in options.items() if value is not None}
     try:
-        return read_settings(**{name: value for name, value in given.items() if value is not None})
+        return read_settings(**given)
     except ValidationError as error:
-        faults = [
-            f"{PREFIX}{'.'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()
+        faults = [(str(fault["loc"][0]), fault["msg"]) for fault in error.errors()]
+        named = [
+            f"{f'--{name}' if name in given else PREFIX + name.upper()}: {message}"
+            for name, message in faults
         ]
-        raise ValueError("; ".join(faults)) from error
+        raise ValueError("; ".join(named)) from error
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

@@ -161,7 +161,7 @@ def test_decode_leaves_out_special_tokens_where_asked(capfdbinary: Capture) -> N
 
 
 @pytest.mark.parametrize(
-    "ids", [b"[1, true]", b"[1.5]", b"1 x", b"[1", b"{}", b"[9999999999999999999]"]
+    "ids", [b"[1, true]", b"[1.5]", b"1 x", b"[1", b"{}", b"[9999999999999999999]", b"9" * 5000]
 )
 def test_what_is_no_list_of_ids_is_refused(
     capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, ids: bytes
@@ -221,7 +221,10 @@ def test_a_damaged_file_is_refused_with_its_name(
     path = tmp_path / "damaged"
     path.write_bytes(data)
     assert main(("encode", "-v", "gpt2", str(path))) == 2
-    assert f"warptok: {path}: ".encode() in capfdbinary.readouterr().err
+    message = capfdbinary.readouterr().err
+    assert f"warptok: {path}: ".encode() in message
+    # Damaged gzip is damaged however it is read; the others may be text.
+    assert (b"--whole" in message) == (data[:1] in b">@")
 
 
 @pytest.mark.parametrize(
@@ -255,6 +258,29 @@ def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert raised.value.code == 2
 
 
+@pytest.mark.parametrize("number", ["-1", "1.5", "", "x", str(2**63), "9" * 5000])
+@pytest.mark.parametrize(
+    "arguments",
+    [("encode", "-v", "gpt2", "--text", "a", "--max-length"), ("verify", "gpt2", "--samples")],
+)
+def test_a_number_out_of_bounds_is_refused_with_the_bounds(
+    capfdbinary: Capture, arguments: tuple[str, ...], number: str
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main((*arguments[:-1], f"{arguments[-1]}={number}"))
+    assert raised.value.code == 2
+    message = capfdbinary.readouterr().err.decode().splitlines()[-1]
+    assert f"{arguments[-1]}: " in message and " is not a number from " in message
+    assert len(message) < 200
+
+
+def test_the_largest_number_is_taken(capfdbinary: Capture) -> None:
+    largest = str(2**63 - 1)
+    encode = ("encode", "-v", "gpt2", "--max-length", largest, "--text", "Hello, world!")
+    assert output(capfdbinary, *encode) == "15496 11 995 0\n"
+    assert "ids[0]" in complaint(capfdbinary, "decode", "-v", "gpt2", largest, code=1)
+
+
 def test_a_converted_vocabulary_gives_the_same_ids(capfdbinary: Capture, tmp_path: Path) -> None:
     text = ("--text", "Hello, world!<|endoftext|>")
     expected = output(capfdbinary, "encode", "-v", "gpt2", *text)
@@ -282,6 +308,26 @@ def test_verify_compares_with_the_reference(capfdbinary: Capture, tmp_path: Path
     path = tmp_path / "texts"
     path.write_text("Hello, world!\nfive 12345\n")
     assert output(capfdbinary, "verify", "gpt2", "--texts", str(path)).startswith("2 of 2 texts")
+
+
+def test_verify_names_the_line_that_is_not_utf8(capfdbinary: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "texts"
+    path.write_bytes(b"fine\r\n\nab\xff\n")
+    message = complaint(capfdbinary, "verify", "gpt2", "--texts", str(path))
+    assert message.startswith(f"warptok: {path}:3: byte 2 is not UTF-8: ")
+
+
+def test_convert_makes_the_folder_that_was_named_and_no_other(
+    capfdbinary: Capture, tmp_path: Path
+) -> None:
+    several = ("convert", "gpt2", "--format", "vocab.json")
+    output(capfdbinary, *several, str(tmp_path / "new"))
+    assert {path.name for path in (tmp_path / "new").iterdir()} >= {"vocab.json", "merges.txt"}
+    for out in (tmp_path / "no" / "ranks.tiktoken", tmp_path / "no" / "folder"):
+        format = ("--format", "tiktoken") if out.suffix else ("--format", "vocab.json")
+        message = complaint(capfdbinary, "convert", "gpt2", *format, str(out))
+        assert "o such file" in message
+    assert not (tmp_path / "no").exists()
 
 
 def test_verify_shows_the_first_difference(
@@ -325,6 +371,29 @@ def run(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "service", *arguments]
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
     return subprocess.Popen(command, cwd=ROOT, env=service_environment(), **{**pipes, **options})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "message"),
+    [
+        (("encode", "-v", "evo_bytes"), "stdin", b"warptok: stdin is closed\n"),
+        (("decode", "-v", "evo_bytes"), "stdin", b"warptok: stdin is closed\n"),
+        (("decode", "-v", "evo_bytes", "--lines"), "stdin", b"warptok: stdin is closed\n"),
+        (("encode", "-v", "evo_bytes", "--text", "A"), "stdout", b"warptok: stdout is closed\n"),
+        # The complaint about the missing file belongs to stderr, and never among the ids.
+        (("encode", "-v", "evo_bytes", "no-such-file"), "stderr", b""),
+    ],
+)
+def test_a_closed_stream_is_named_in_one_line(
+    arguments: tuple[str, ...], closed: str, message: bytes
+) -> None:
+    number = ("stdin", "stdout", "stderr").index(closed)
+    command = [sys.executable, "-m", "service", *arguments]
+    closing = ["sh", "-c", f'exec "$@" {number}{"<" if closed == "stdin" else ">"}&-', "sh"]
+    done = subprocess.run(
+        [*closing, *command], cwd=ROOT, env=service_environment(), capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", message)
 
 
 def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> None:
@@ -375,6 +444,15 @@ def test_a_wrong_setting_stops_the_start_in_one_line(settings: dict[str, str], w
     assert done.returncode != 0
     assert words in done.stderr.decode()
     assert b"Traceback" not in done.stderr
+
+
+def test_a_wrong_option_is_named_as_it_was_given() -> None:
+    command = [sys.executable, "-m", "service", "serve", "--port", "70000"]
+    environment = service_environment({"WARPTOK_MAX_TEXTS": "0"})
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60)
+    assert done.returncode == 2
+    [line] = done.stderr.decode().splitlines()
+    assert "--port: " in line and "WARPTOK_MAX_TEXTS: " in line and "WARPTOK_PORT" not in line
 
 
 def test_a_port_that_is_taken_stops_the_start(server: Server) -> None:
