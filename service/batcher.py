@@ -227,6 +227,10 @@ class Batcher:
         num_tokens = results[-1].batch_tokens
         engine = results[-1].engine
         self.metrics.batch(engine, first.operation, num_rows, num_bytes, num_tokens)
+        # The parts of a batch share one dictionary of refusals, or a few: see work.run_works.
+        for errors in {id(part.errors): part.errors for part in results if part.errors}.values():
+            for refusal in errors.values():
+                self.metrics.row_refused(refusal.code)
         self.metrics.stage("queue", first.started - first.submitted)
         self.metrics.stage("encode", seconds)
 

@@ -174,13 +174,13 @@ def _count(engine: Engine, works: list[Work], rows: Sequence[str]) -> list[Resul
 def _decode(engine: Engine, works: list[Work], rows: Sequence[Sequence[int]]) -> list[Result]:
     """Skipping is one value a call, so a batch is split where it changes."""
     results: list[Result | None] = [None] * len(works)
+    num_ids = sum(map(len, rows))
     for skip in {work.skip_special_tokens for work in works}:
         chosen = [i for i, work in enumerate(works) if work.skip_special_tokens == skip]
         part = [works[i] for i in chosen]
         part_rows = rows if len(part) == len(works) else [row for work in part for row in work.rows]
         decoded = decode_isolated(engine, works[0].vocabulary, part_rows, skip)
         offsets = decoded.offsets.tolist()
-        num_ids = sum(map(len, part_rows))
         for i, (b, e) in zip(chosen, _bounds(part), strict=True):
             results[i] = Result(
                 b, e, engine.name, num_ids, decoded.errors, offsets, decoded=decoded

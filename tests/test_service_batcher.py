@@ -168,6 +168,30 @@ def test_a_refused_row_is_named_by_its_number_in_its_own_request():
     run(scenario)
 
 
+@pytest.mark.parametrize("inline", [0, 1_000_000])
+def test_a_refused_row_is_counted_once_however_many_requests_share_its_batch(inline):
+    async def scenario():
+        batcher = make(FakeEngine(), inline_batch_bytes=inline)
+        requests = [work("fine", "REFUSE"), work("fine"), work("REFUSE", "BOOM")]
+        await asyncio.gather(*map(batcher.run, requests))
+        rows_of_ids = [
+            Work("decode", VOCABULARY, [[1], [999]], num_bytes=4, skip_special_tokens=skip)
+            for skip in (False, True, True)
+        ]
+        await asyncio.gather(*map(batcher.run, rows_of_ids))
+        text, _ = batcher.metrics.exposition()
+        prefix = b"warptok_rows_refused_total{"
+        assert sorted(row for row in text.splitlines() if row.startswith(prefix)) == [
+            prefix + b'reason="engine_failed"} 1.0',
+            prefix + b'reason="id_out_of_range"} 3.0',
+            prefix + b'reason="refused"} 2.0',
+        ]
+        assert b'warptok_tokens_total{engine="cpu",operation="decode"} 6.0' in text
+        await batcher.stop(1)
+
+    run(scenario)
+
+
 def test_a_full_queue_refuses_and_accepts_again_when_it_has_room():
     async def scenario():
         engine = FakeEngine()
