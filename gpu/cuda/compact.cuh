@@ -1,0 +1,90 @@
+// Puts the ids of all tiles one after another, and says where each row's begin.
+#pragma once
+#include "look_up.cuh"
+
+constexpr uint32_t SCAN_BLOCK = 1024;
+
+// tile_offsets from tile_counts, by one block of SCAN_BLOCK threads.
+DEVICE void sum_tiles_stage(const Job& job, uint64_t* scratch) {
+    uint32_t tiles = num_tiles(job), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    uint64_t before = 0;
+    for (uint32_t first = 0; first < tiles; first += SCAN_BLOCK) {
+        uint32_t tile = first + threadIdx.x;
+        uint64_t value = tile < tiles ? job.tile_counts[tile] : 0, inclusive = value;
+        for (uint32_t distance = 1; distance < 32; distance *= 2) {
+            uint64_t other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
+            if (lane >= distance) inclusive += other;
+        }
+        if (lane == 31) scratch[warp] = inclusive;
+        __syncthreads();
+        uint64_t sum = scratch[lane];
+        for (uint32_t distance = 1; distance < 32; distance *= 2) {
+            uint64_t other = __shfl_up_sync(0xFFFFFFFF, sum, distance);
+            if (lane >= distance) sum += other;
+        }
+        uint64_t others = __shfl_sync(0xFFFFFFFF, sum, (warp + 31) % 32);
+        if (tile < tiles) job.tile_offsets[tile] = before + (warp ? others : 0) + inclusive - value;
+        before += __shfl_sync(0xFFFFFFFF, sum, 31);
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        job.tile_offsets[tiles] = before;
+        job.status[STATUS_NUM_IDS] = before;
+    }
+}
+
+DEVICE uint32_t count_of(uint32_t record) {
+    return record & MISS ? record >> PLACE_BITS & 0x7FFFF : 1;
+}
+
+struct CompactShared {
+    uint32_t scratch[BLOCK / 32 + 1];
+};
+
+// How many pieces begin in a tile.
+DEVICE uint32_t count_pieces(const Job& job, uint64_t tile_begin, uint32_t* scratch) {
+    uint64_t word = tile_begin / 64 + threadIdx.x, total_words = (job.num_bytes + 63) / 64;
+    bool mine = threadIdx.x < WORDS_A_TILE && word < total_words;
+    uint32_t total;
+    sum_before(mine ? count_bits(job.starts[word]) : 0, scratch, total);
+    return total;
+}
+
+DEVICE void compact_stage(const Job& job, CompactShared& shared, uint32_t block, uint32_t num_blocks) {
+    uint32_t tiles = num_tiles(job);
+    for (uint32_t tile = block; tile < tiles; tile += num_blocks) {
+        uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE, place = job.tile_offsets[tile];
+        uint32_t count = count_pieces(job, tile_begin, shared.scratch);
+        for (uint32_t first = 0; first < count; first += BLOCK) {
+            uint32_t number = first + threadIdx.x;
+            uint32_t record = number < count ? job.records[tile_begin + number] : 0;
+            uint32_t ids = number < count ? count_of(record) : 0, total;
+            int32_t* to = job.ids + place + sum_before(ids, shared.scratch, total);
+            if (!(record & MISS)) {
+                if (ids) *to = record;
+            } else {
+                const uint32_t* from = job.merged_ids + tile_begin + (record & (TILE - 1));
+                for (uint32_t i = 0; i < ids; i++) to[i] = from[i];
+            }
+            place += total;
+        }
+    }
+}
+
+// The number of ids before each row: one warp a row adds up the records before it in its tile.
+DEVICE void row_offsets_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
+    for (uint64_t row = block * (BLOCK / 32) + threadIdx.x / 32; row <= job.num_rows; row += warps) {
+        uint64_t begin = job.row_begins[row], tile_begin = begin / TILE * TILE, word = tile_begin / 64;
+        uint32_t pieces = 0, ids = 0;
+        for (uint64_t i = word + lane; i * 64 < begin; i += 32) {
+            uint64_t bits = job.starts[i];
+            if (i == begin / 64) bits &= (1ull << begin % 64) - 1;
+            pieces += count_bits(bits);
+        }
+        pieces = __reduce_add_sync(0xFFFFFFFF, pieces);
+        for (uint32_t i = lane; i < pieces; i += 32) ids += count_of(job.records[tile_begin + i]);
+        ids = __reduce_add_sync(0xFFFFFFFF, ids);
+        if (lane == 0) job.id_offsets[row] = job.tile_offsets[tile_begin / TILE] + ids;
+    }
+}

@@ -1,0 +1,172 @@
+// Cuts long pieces at borders of their own encoding, so that what is looked up and merged is short.
+//
+// A border of enc(s) may be cut: enc of the two sides, joined, is enc(s) (gpu/README.md, Substrings).
+// Windows of a long piece are encoded apart, each overlapping the next by half. Where both results of
+// an overlap have the same two borders one after the other they are stitched: every two neighbouring
+// tokens of the outcome are neighbours in some window's result, and so the outcome is the encoding
+// (Pairs decide). A piece of which any overlap has no such place goes to the next level as a whole:
+//
+//     level 0   windows of 32 bytes, a thread each
+//     level 1   windows of 1,024 bytes, a warp each; pieces up to that size are always right here
+//     level 2   the whole piece, a block each
+//
+// Example, windows of 8: borders of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have
+// 4 and 7, so the piece is cut at 0 2 4 7 9.
+#pragma once
+#include "block.cuh"
+#include "merge.cuh"
+#include "tokens.cuh"
+
+constexpr uint32_t STRIDE_0 = MAX_PIECE / 2;
+constexpr uint32_t WINDOW_1 = 1024, STRIDE_1 = WINDOW_1 / 2;
+constexpr uint64_t ONE_PIECE = 1ull << 40;   // window_counts: pieces << 40 | windows.
+constexpr int WINDOW_THREADS = 128;
+
+DEVICE uint32_t num_windows(uint32_t length, uint32_t stride) {
+    return length <= stride ? 1 : (length - 1) / stride;
+}
+
+// Adds a piece to a level's list; its windows follow those of the pieces before it.
+DEVICE void add_piece(LongPiece* pieces, uint64_t* count, uint32_t begin, uint32_t end,
+                      uint32_t stride) {
+    uint32_t windows = num_windows(end - begin, stride);
+    uint64_t before = atomic_add(count, ONE_PIECE + windows);
+    LongPiece& piece = pieces[before >> 40];
+    piece.begin = begin;
+    piece.end = end;
+    piece.first_window = static_cast<uint32_t>(before);
+    piece.failed = 0;
+}
+
+// Lists a piece for cutting unless it is short or a token.
+DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
+    uint64_t length = end - begin;
+    if (length <= MAX_PIECE) return;
+    if (length <= job.max_token && find_token(job, job.text + begin, length) != NO_ID) return;
+    add_piece(job.long_pieces, job.window_counts, begin, end, STRIDE_0);
+}
+
+// Where the first piece after a place in front of word `word` begins; the whole warp looks.
+DEVICE uint64_t next_start_by_warp(const Job& job, uint64_t word) {
+    uint64_t total = (job.num_bytes + 63) / 64, lane = threadIdx.x & 31;
+    for (; word < total; word += 32) {
+        uint64_t bits = word + lane < total ? job.starts[word + lane] : 0;
+        uint32_t found = __ballot_sync(0xFFFFFFFF, bits != 0);
+        if (!found) continue;
+        uint32_t first = lowest_bit(found);
+        bits = __shfl_sync(0xFFFFFFFF, bits, first);
+        return (word + first) * 64 + lowest_bit(bits);
+    }
+    return job.num_bytes;
+}
+
+// Finds the pieces longer than MAX_PIECE: a warp for every 32 words of start bits.
+DEVICE void find_long_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t total = (job.num_bytes + 63) / 64, lane = threadIdx.x & 31;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    for (uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) & ~31ull; first < total;
+         first += stride) {
+        uint64_t word = first + lane, bits = word < total ? job.starts[word] : 0;
+        uint32_t filled = __ballot_sync(0xFFFFFFFF, bits != 0);
+        if (!filled) continue;
+        uint32_t last = highest_bit(filled), behind = filled & (0xFFFFFFFEu << lane);
+        uint32_t next_lane = behind ? lowest_bit(behind) : 0;
+        uint64_t next_bits = __shfl_sync(0xFFFFFFFF, bits, next_lane);
+        uint64_t end = (first + next_lane) * 64 + (next_bits ? lowest_bit(next_bits) : 0);
+        uint64_t far = next_start_by_warp(job, first + 32);
+        if (lane == last) end = far;
+        while (bits) {
+            uint64_t begin = word * 64 + lowest_bit(bits);
+            bits &= bits - 1;
+            consider_piece(job, begin, bits ? word * 64 + lowest_bit(bits) : end);
+        }
+    }
+}
+
+// The piece that holds a window: the last one whose first window is not behind it.
+DEVICE uint32_t piece_of(const LongPiece* pieces, uint32_t count, uint32_t window) {
+    uint32_t low = 0, high = count - 1;
+    while (low < high) {
+        uint32_t middle = (low + high + 1) / 2;
+        if (pieces[middle].first_window <= window) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+// Encodes every window of level 0.
+DEVICE void windows_stage(const Job& job, Columns<MAX_PIECE, WINDOW_THREADS>& columns, uint32_t block,
+                          uint32_t num_blocks) {
+    uint64_t counts = job.window_counts[0];
+    uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
+    for (uint32_t window = block * WINDOW_THREADS + threadIdx.x; window < windows;
+         window += num_blocks * WINDOW_THREADS) {
+        LongPiece piece = job.long_pieces[piece_of(job.long_pieces, pieces, window)];
+        uint32_t begin = piece.begin + (window - piece.first_window) * STRIDE_0;
+        uint32_t length = min_of(MAX_PIECE, piece.end - begin);
+        job.window_borders[window] =
+            merge_piece(job, columns, threadIdx.x, job.text + begin, length);
+    }
+}
+
+// Where two results meet, in bytes from the second window's beginning; NO_PLACE where they do not.
+//
+// Bit i of either: a token begins, or the window ends, i bytes from there. Bits 0..16 are asked.
+constexpr uint32_t NO_PLACE = 0xFFFFFFFF;
+DEVICE uint32_t meeting_place(uint32_t left, uint32_t right) {
+    for (uint32_t both = left & right; both; both &= both - 1) {
+        uint32_t behind = 0xFFFFFFFEu << lowest_bit(both);
+        uint32_t next_left = left & behind, next_right = right & behind;
+        if (next_left && next_right && (next_left & -next_left) == (next_right & -next_right))
+            return lowest_bit(both);
+    }
+    return NO_PLACE;
+}
+
+// Where windows `window` and `window + 1` of one piece meet.
+DEVICE uint32_t meeting_of_windows(const Job& job, uint32_t window) {
+    uint32_t left = job.window_borders[window] >> STRIDE_0 | 1u << STRIDE_0;
+    return meeting_place(left, job.window_borders[window + 1] & ((2u << STRIDE_0) - 1));
+}
+
+// Sends a piece to the next level, once.
+DEVICE void fail_piece(LongPiece& piece, LongPiece* next, uint64_t* count, uint32_t stride) {
+    if (atomicAdd(&piece.failed, 1u) == 0) add_piece(next, count, piece.begin, piece.end, stride);
+}
+
+DEVICE void check_windows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t counts = job.window_counts[0];
+    uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
+    for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += num_blocks * BLOCK) {
+        LongPiece& piece = job.long_pieces[piece_of(job.long_pieces, pieces, window)];
+        uint32_t number = window - piece.first_window + 1;
+        if (number == num_windows(piece.end - piece.begin, STRIDE_0)) continue;
+        if (meeting_of_windows(job, window) == NO_PLACE)
+            fail_piece(piece, job.hard_pieces, job.window_counts + 1, STRIDE_1);
+    }
+}
+
+// Sets start bits: bit i of `bits` is the byte `place + i`.
+DEVICE void set_starts(const Job& job, uint64_t place, uint64_t bits) {
+    uint32_t shift = place % 64;
+    if (bits << shift) atomic_or(job.starts + place / 64, bits << shift);
+    if (shift && bits >> (64 - shift)) atomic_or(job.starts + place / 64 + 1, bits >> (64 - shift));
+}
+
+// Cuts the pieces whose windows all met: each window gives its borders between two meeting places.
+DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t counts = job.window_counts[0];
+    uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
+    for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += num_blocks * BLOCK) {
+        LongPiece piece = job.long_pieces[piece_of(job.long_pieces, pieces, window)];
+        if (piece.failed) continue;
+        uint32_t number = window - piece.first_window;
+        uint32_t borders = job.window_borders[window];
+        if (number > 0) borders &= 0xFFFFFFFFu << meeting_of_windows(job, window - 1);
+        if (number + 1 < num_windows(piece.end - piece.begin, STRIDE_0)) {
+            uint32_t meeting = STRIDE_0 + meeting_of_windows(job, window);
+            borders &= meeting >= 32 ? 0xFFFFFFFFu : (1u << meeting) - 1;
+        }
+        set_starts(job, piece.begin + number * STRIDE_0, borders);
+    }
+}

@@ -1,0 +1,91 @@
+// The one argument of every kernel: where a batch, its vocabulary and its workspace lie.
+//
+// Every field has 8 bytes, in the order of gpu/job.py. Numbers of bytes, rows and ids are read from
+// here and never from launch parameters, so that a captured launch serves batches of any size.
+#pragma once
+#include "shim.cuh"
+
+constexpr uint32_t TILE = 4096;            // Bytes of text that one block looks at at a time.
+constexpr uint32_t WORDS_A_TILE = TILE / 64;
+constexpr uint32_t BLOCK = 256;            // Threads of a block, where a kernel does not say.
+constexpr uint32_t NUM_BINS = 7;           // Lists of pieces that are no token, by length.
+constexpr uint32_t MAX_PIECE = 32;         // Bytes that one thread merges.
+
+struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id.
+    uint32_t bytes[3], meta;
+};
+
+struct LongEntry {  // A token of 13..28 bytes: the bytes, zeros behind them, length << 27 | id.
+    uint32_t bytes[7], meta;
+};
+
+struct LongPiece {  // A pretoken that is cut before it is looked up.
+    uint32_t begin, end, first_window, failed;
+};
+
+struct Job {
+    // The batch.
+    const uint8_t* text;           // uint8[num_bytes], 64 readable bytes behind it.
+    uint64_t num_bytes;
+    const int64_t* row_begins;     // int64[num_rows + 1].
+    uint64_t num_rows;
+    const uint8_t* row_flags;      // uint8[num_rows], ROW_* bits.
+    // Bits of places, one a byte of text, in words of 64.
+    uint64_t* hard;                // A text begins here.
+    uint64_t* starts;              // A piece begins here.
+    // Pretokenizer (gpu/automata.py).
+    const uint32_t* entries;       // uint32[128 + num_classes][33], a step of every state and row.
+    const uint16_t* class_pages;   // uint16[0x110000 >> 8].
+    const uint8_t* class_table;    // uint8[pages][256], rows of `entries`.
+    uint64_t num_states;           // Those that are certain.
+    uint64_t num_classes;
+    uint8_t* tile_state;           // uint8[num_tiles], see pretokenize_tiles.cuh.
+    uint8_t* tile_entry;           // uint8[num_tiles].
+    uint32_t* bad_tiles;           // uint32[1], not 0 where there may be bad tiles.
+    uint8_t* tile_function;        // uint8[num_tiles][32] state behind a bad tile, by that before it.
+    uint8_t* tile_pending;         // uint8[num_tiles][32] what becomes of a place pending before it.
+    // Vocabulary (gpu/tables.py).
+    const ShortEntry* short_tokens;
+    uint64_t short_mask;           // Buckets of two entries - 1.
+    const LongEntry* long_tokens;
+    uint64_t long_mask;
+    const uint64_t* pairs;         // left << 43 | right << 22 | rank; ~0 is empty.
+    uint64_t pair_mask;            // Buckets of two entries - 1.
+    const uint32_t* byte_pairs;    // uint32[65536] rank of two bytes' tokens, NO_RANK.
+    const uint32_t* byte_ids;      // uint32[256].
+    const uint32_t* merged;        // uint32[num_merges] id that a rank gives.
+    const uint32_t* token_places;  // Hash table of tokens of more than 28 bytes: ids, NO_ID empty.
+    uint64_t token_mask;
+    const uint8_t* token_bytes;    // All tokens, joined.
+    const uint32_t* token_begins;  // uint32[num_ids + 1].
+    uint64_t num_ids;
+    uint64_t max_token;            // Bytes of the longest token.
+    uint64_t ignore_merges;        // A pretoken that is a token is that token.
+    uint64_t seed;
+    // Workspace.
+    uint32_t* records;             // uint32[num_tiles][TILE], see look_up.cuh.
+    uint32_t* tile_counts;         // uint32[num_tiles] ids of the pieces that begin in a tile.
+    uint64_t* tile_offsets;        // uint64[num_tiles + 1] ids before a tile.
+    uint32_t* merged_ids;          // uint32[num_bytes]: ids of a merged piece, from its first byte on.
+    uint32_t* miss_counts;         // uint32[NUM_BINS].
+    uint64_t* misses[NUM_BINS];
+    uint64_t* window_counts;       // uint64[3] pieces << 40 | windows, of each level.
+    LongPiece* long_pieces;        // Level 0.
+    LongPiece* hard_pieces;        // Level 1: those whose windows did not meet.
+    LongPiece* whole_pieces;       // Level 2.
+    uint32_t* window_borders;      // uint32[num_windows] of level 0.
+    uint64_t* even_borders;        // Bits of places: borders in windows 0, 2, 4 ... of level 1.
+    uint64_t* odd_borders;
+    // Answer.
+    int32_t* ids;                  // int32[num_bytes] at most.
+    int64_t* id_offsets;           // int64[num_rows + 1].
+    uint32_t* row_errors;          // uint32[num_rows] first bad byte in the batch, NO_BYTE.
+    uint64_t* status;              // uint64[8], see STATUS_*.
+};
+
+constexpr uint32_t NO_RANK = 0xFFFFFFFF;
+constexpr uint32_t NO_ID = 0xFFFFFFFF;
+constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
+constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
+
+DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }

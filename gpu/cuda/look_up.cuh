@@ -1,0 +1,117 @@
+// Looks every piece up; those that are no token are listed by length for merging.
+//
+// One block for a tile of text. A tile's pieces (those that begin in it) get one record each, dense
+// from the tile's first record on:
+//
+//     id                          the piece is a token
+//     MISS | count << 12 | place  it becomes `count` ids, written from merged_ids[tile + place] on
+//
+// An entry of a miss list is place in the batch | number in the tile << 32 | length << 44.
+#pragma once
+#include "block.cuh"
+#include "tokens.cuh"
+
+constexpr uint32_t MISS = 1u << 31;
+constexpr uint32_t PLACE_BITS = 12;
+constexpr uint32_t NUM_BIN_LENGTHS = 6;
+
+// The bin of a missed piece's length: 2-4, 5-8, 9-12, 13-16, 17-24, 25-32 and longer ones.
+DEVICE uint32_t bin_of(uint32_t length) {
+    if (length <= 16) return (length - 1) >> 2;
+    if (length <= 32) return length <= 24 ? 4 : 5;
+    return 6;
+}
+
+struct LookUpShared {
+    alignas(16) uint32_t text[TILE / 4 + 8];
+    uint16_t begins[TILE];
+    uint32_t misses[TILE];         // Number in the tile | bin << 12 | place in the bin << 16.
+    uint32_t bin_counts[NUM_BINS], bin_begins[NUM_BINS];
+    uint32_t scratch[BLOCK / 32 + 1];
+    uint32_t num_misses, num_hits, end;
+};
+
+// Where the piece that covers the last byte of a tile ends.
+DEVICE uint64_t next_start(const Job& job, uint64_t place) {
+    uint64_t num_words = (job.num_bytes + 63) / 64;
+    for (uint64_t word = place / 64; word < num_words; word++) {
+        uint64_t bits = job.starts[word];
+        if (bits) return word * 64 + lowest_bit(bits);
+    }
+    return job.num_bytes;
+}
+
+// Lists where the tile's pieces begin; returns how many there are.
+DEVICE uint32_t list_pieces(const Job& job, LookUpShared& shared, uint64_t tile_begin) {
+    uint64_t word = tile_begin / 64 + threadIdx.x / 4;
+    uint64_t bits = word * 64 < job.num_bytes ? job.starts[word] : 0;
+    uint32_t sixteen = static_cast<uint32_t>(bits >> (threadIdx.x % 4 * 16)) & 0xFFFF;
+    uint32_t total, place = sum_before(count_bits(sixteen), shared.scratch, total);
+    for (; sixteen; sixteen &= sixteen - 1)
+        shared.begins[place++] = threadIdx.x * 16 + lowest_bit(sixteen);
+    __syncthreads();
+    return total;
+}
+
+DEVICE void load_text(const Job& job, LookUpShared& shared, uint64_t tile_begin) {
+    const uint4* from = reinterpret_cast<const uint4*>(job.text + tile_begin);
+    uint4* to = reinterpret_cast<uint4*>(shared.text);
+    to[threadIdx.x] = from[threadIdx.x];
+    if (threadIdx.x < 2) to[BLOCK + threadIdx.x] = from[BLOCK + threadIdx.x];
+}
+
+// Writes the record of a piece that is a token, lists the others in shared memory.
+DEVICE void look_up_piece(const Job& job, LookUpShared& shared, uint32_t* records, uint32_t number,
+                          uint32_t begin, uint32_t length, const uint8_t* text) {
+    const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
+    uint32_t id = length <= MAX_LONG ? find_token(job, staged, length)
+                                     : find_any(job, text + begin, length);
+    if (id != NO_ID) {
+        records[number] = id;
+        return;
+    }
+    records[number] = MISS | begin;
+    uint32_t bin = bin_of(length);
+    uint32_t place = atomicAdd(&shared.bin_counts[bin], 1u);
+    shared.misses[atomicAdd(&shared.num_misses, 1u)] = number | bin << 12 | place << 16;
+}
+
+// Copies a tile's list of misses to the lists of all tiles.
+DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t count) {
+    for (uint32_t i = threadIdx.x; i < shared.num_misses; i += BLOCK) {
+        uint32_t miss = shared.misses[i], number = miss & 0xFFF, bin = miss >> 12 & 0xF;
+        uint64_t begin = tile_begin + shared.begins[number];
+        uint64_t end = number + 1 < count ? tile_begin + shared.begins[number + 1]
+                                          : tile_begin + shared.end;
+        job.misses[bin][shared.bin_begins[bin] + (miss >> 16)] =
+            begin | static_cast<uint64_t>(number) << 32 | (end - begin) << 44;
+    }
+}
+
+DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, uint32_t num_blocks) {
+    uint32_t tiles = num_tiles(job);
+    for (uint32_t tile = block; tile < tiles; tile += num_blocks) {
+        uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE;
+        if (threadIdx.x < NUM_BINS) shared.bin_counts[threadIdx.x] = 0;
+        if (threadIdx.x == 0) {
+            shared.num_misses = 0;
+            shared.end = next_start(job, tile_begin + TILE) - tile_begin;
+        }
+        load_text(job, shared, tile_begin);
+        uint32_t count = list_pieces(job, shared, tile_begin);
+        for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
+            uint32_t begin = shared.begins[number];
+            uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
+            look_up_piece(job, shared, job.records + tile_begin, number, begin, end - begin,
+                          job.text + tile_begin);
+        }
+        __syncthreads();
+        if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])
+            shared.bin_begins[threadIdx.x] =
+                atomicAdd(&job.miss_counts[threadIdx.x], shared.bin_counts[threadIdx.x]);
+        if (threadIdx.x == 0) job.tile_counts[tile] = count - shared.num_misses;
+        __syncthreads();
+        write_misses(job, shared, tile_begin, count);
+        __syncthreads();
+    }
+}

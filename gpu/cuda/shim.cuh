@@ -1,0 +1,111 @@
+// What device code needs beside the language, under nvcc and NVRTC (no system headers) and as C++.
+//
+// Functions marked DEVICE that use no cooperation compile with any C++17 compiler. Whole kernels
+// compile as C++ too when WARPTOK_EMULATION names a header that runs a block's threads as fibers.
+#pragma once
+
+#ifdef __CUDACC__
+#ifdef __CUDACC_RTC__
+using uint8_t = unsigned char;
+using uint16_t = unsigned short;
+using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+using int32_t = int;
+using int64_t = long long;
+#else
+#include <cstdint>
+#endif
+#define DEVICE __device__ __forceinline__
+#define DEVICE_METHOD __device__ __forceinline__
+#define KERNEL extern "C" __global__ void
+#define SHARED __shared__
+#else
+#include <cstdint>
+#include <cstring>
+#define DEVICE static inline
+#define DEVICE_METHOD inline
+#ifdef WARPTOK_EMULATION
+#include WARPTOK_EMULATION
+#else
+struct uint4 { uint32_t x, y, z, w; };
+struct ulonglong2 { unsigned long long x, y; };
+template <class T> static inline T __ldg(const T* place) { return *place; }
+#endif
+#endif
+
+// How many bits are set.
+DEVICE uint32_t count_bits(uint32_t bits) {
+#ifdef __CUDACC__
+    return __popc(bits);
+#else
+    return __builtin_popcount(bits);
+#endif
+}
+
+DEVICE uint32_t count_bits(uint64_t bits) {
+#ifdef __CUDACC__
+    return __popcll(bits);
+#else
+    return __builtin_popcountll(bits);
+#endif
+}
+
+// Place of the lowest set bit; bits must not be 0.
+DEVICE uint32_t lowest_bit(uint32_t bits) {
+#ifdef __CUDACC__
+    return __ffs(bits) - 1;
+#else
+    return __builtin_ctz(bits);
+#endif
+}
+
+DEVICE uint32_t lowest_bit(uint64_t bits) {
+#ifdef __CUDACC__
+    return __ffsll(bits) - 1;
+#else
+    return __builtin_ctzll(bits);
+#endif
+}
+
+// Place of the highest set bit; bits must not be 0.
+DEVICE uint32_t highest_bit(uint32_t bits) {
+#ifdef __CUDACC__
+    return 31 - __clz(bits);
+#else
+    return 31 - __builtin_clz(bits);
+#endif
+}
+
+DEVICE uint32_t highest_bit(uint64_t bits) {
+#ifdef __CUDACC__
+    return 63 - __clzll(bits);
+#else
+    return 63 - __builtin_clzll(bits);
+#endif
+}
+
+DEVICE uint32_t min_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+// The lower 32 bits of (high:low) >> shift, shift < 32.
+DEVICE uint32_t shift_right(uint32_t low, uint32_t high, uint32_t shift) {
+#ifdef __CUDACC__
+    return __funnelshift_r(low, high, shift);
+#else
+    return static_cast<uint32_t>(((static_cast<uint64_t>(high) << 32) | low) >> shift);
+#endif
+}
+
+#if defined(__CUDACC__) || defined(WARPTOK_EMULATION)
+// atomicAdd and atomicOr know 64 bits only as unsigned long long, which uint64_t need not be.
+DEVICE uint64_t atomic_add(uint64_t* place, uint64_t value) {
+    return atomicAdd(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(value));
+}
+
+DEVICE void atomic_and(uint64_t* place, uint64_t bits) {
+    atomicAnd(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(bits));
+}
+
+DEVICE void atomic_or(uint64_t* place, uint64_t bits) {
+    atomicOr(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(bits));
+}
+#endif

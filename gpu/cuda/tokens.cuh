@@ -1,0 +1,90 @@
+// Finds the id of a piece's bytes, compared in full.
+//
+// Three tables: tokens of 1..12 bytes (16-byte entries, two a bucket, so that one 32-byte sector
+// answers), of 13..28 (32-byte entries), and longer ones (ids; their bytes are compared in place).
+// What a table holds is what encoding the token's bytes gives: with `ignore_merges` every token,
+// without it only those that merges reach.
+#pragma once
+#include "hash.cuh"
+#include "job.cuh"
+
+constexpr uint32_t MAX_SHORT = 12;
+constexpr uint32_t MAX_LONG = 28;
+
+// The words of `length` bytes at text, zeros behind them; words 4-byte aligned around it are read.
+template <int WORDS>
+DEVICE void read_words(const uint8_t* text, uint32_t length, uint32_t* words) {
+    uint64_t address = reinterpret_cast<uint64_t>(text);
+    const uint32_t* aligned = reinterpret_cast<const uint32_t*>(address & ~3ull);
+    uint32_t shift = (address & 3) * 8;
+    uint32_t low = aligned[0];
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+        uint32_t high = aligned[i + 1];
+        uint32_t word = shift_right(low, high, shift);
+        int rest = static_cast<int>(length) - 4 * i;
+        if (rest < 4) word = rest <= 0 ? 0 : word & (0xFFFFFFFFu >> (32 - 8 * rest));
+        words[i] = word;
+        low = high;
+    }
+}
+
+DEVICE bool same_words(const uint32_t* entry, const uint32_t* words, int count) {
+    uint32_t difference = 0;
+    for (int i = 0; i < count; i++) difference |= entry[i] ^ words[i];
+    return difference == 0;
+}
+
+// length 1..12.
+DEVICE uint32_t find_short(const Job& job, const uint32_t* words, uint32_t length) {
+    uint32_t bucket = hash_words<3>(words, length, job.seed) & job.short_mask;
+    for (;;) {
+        const uint4* entries = reinterpret_cast<const uint4*>(job.short_tokens + 2 * bucket);
+        uint4 first = __ldg(entries), second = __ldg(entries + 1);
+        if (first.x == words[0] && first.y == words[1] && first.z == words[2] && first.w >> 28 == length)
+            return first.w & 0xFFFFFFF;
+        if (second.x == words[0] && second.y == words[1] && second.z == words[2] && second.w >> 28 == length)
+            return second.w & 0xFFFFFFF;
+        if (second.w == 0) return NO_ID;
+        bucket = (bucket + 1) & job.short_mask;
+    }
+}
+
+// length 13..28; words are seven.
+DEVICE uint32_t find_long(const Job& job, const uint32_t* words, uint32_t length) {
+    uint32_t place = hash_words<7>(words, length, job.seed) & job.long_mask;
+    for (;;) {
+        const LongEntry& entry = job.long_tokens[place];
+        if (entry.meta == 0) return NO_ID;
+        if (entry.meta >> 27 == length && same_words(entry.bytes, words, 7))
+            return entry.meta & 0x7FFFFFF;
+        place = (place + 1) & job.long_mask;
+    }
+}
+
+// Any length from 29 on.
+DEVICE uint32_t find_any(const Job& job, const uint8_t* text, uint32_t length) {
+    if (length > job.max_token) return NO_ID;
+    uint32_t hash = job.seed ^ length;
+    for (uint32_t i = 0; i < length; i++) hash = mix(hash, text[i]);
+    for (uint32_t place = hash & job.token_mask;; place = (place + 1) & job.token_mask) {
+        uint32_t id = job.token_places[place];
+        if (id == NO_ID) return NO_ID;
+        uint32_t begin = job.token_begins[id], i = 0;
+        if (job.token_begins[id + 1] - begin != length) continue;
+        while (i < length && job.token_bytes[begin + i] == text[i]) i++;
+        if (i == length) return id;
+    }
+}
+
+// The id of a piece, NO_ID where it is no token.
+DEVICE uint32_t find_token(const Job& job, const uint8_t* text, uint32_t length) {
+    uint32_t words[7];
+    if (length <= MAX_SHORT) {
+        read_words<3>(text, length, words);
+        return find_short(job, words, length);
+    }
+    if (length > MAX_LONG) return find_any(job, text, length);
+    read_words<7>(text, length, words);
+    return find_long(job, words, length);
+}

@@ -1,0 +1,75 @@
+"""Which tokens the merges give for their own bytes, for all tokens of a vocabulary at once.
+
+Each round merges the pair of lowest rank, leftmost first, in every token: the definition, run on
+all tokens side by side. Knows no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RankOf", "reachable_tokens"]
+
+Int64s = NDArray[np.int64]
+RankOf = Callable[[Int64s, Int64s], Int64s]
+"""Ranks int64[n] of pairs of ids, NO_RANK where they do not merge."""
+
+NO_RANK = 1 << 32
+INDEX_BITS = 28
+
+
+def reachable_tokens(
+    tokens: Sequence[bytes], byte_ids: Int64s, rank_of: RankOf, merged: Int64s
+) -> Int64s:
+    """int64[T]: the id that the merges give for each token's bytes; -1 where it is several ids.
+
+    Args:
+        tokens: none empty.
+        byte_ids: int64[256], the id of each byte.
+        rank_of: see RankOf.
+        merged: int64[M], the id each rank gives.
+    """
+    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    symbols = byte_ids[np.frombuffer(b"".join(tokens), np.uint8)]
+    result = np.full(len(tokens), -1, np.int64)
+    owners = np.arange(len(tokens))
+    begins = np.cumsum(lengths) - lengths
+    single = lengths == 1
+    result[single] = symbols[begins[single]]
+    ranks = np.full(len(symbols), NO_RANK, np.int64)
+    ranks[:-1] = rank_of(symbols[:-1], symbols[1:])
+    ranks[begins + lengths - 1] = NO_RANK
+    while len(owners):
+        key = np.minimum.reduceat(ranks << INDEX_BITS | np.arange(len(ranks)), begins)
+        active = key >> INDEX_BITS < NO_RANK
+        kept = np.repeat(active, lengths)
+        place = (np.cumsum(kept) - 1)[key[active] & (1 << INDEX_BITS) - 1]
+        rank = key[active] >> INDEX_BITS
+        symbols, ranks, owners, lengths = symbols[kept], ranks[kept], owners[active], lengths[active]
+        symbols, ranks = _merge(symbols, ranks, place, merged[rank], rank_of, lengths)
+        lengths = lengths - 1
+        begins = np.cumsum(lengths) - lengths
+        done = lengths == 1
+        result[owners[done]] = symbols[begins[done]]
+    return result
+
+
+def _merge(
+    symbols: Int64s, ranks: Int64s, place: Int64s, ids: Int64s, rank_of: RankOf, lengths: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Merge the symbols at `place` with their right neighbours; one in each token."""
+    ends = np.cumsum(lengths)
+    last = place + 2 == ends
+    first = place == ends - lengths
+    symbols[place] = ids
+    ranks[place] = NO_RANK
+    behind = place[~last]
+    ranks[behind] = rank_of(symbols[behind], symbols[behind + 2])
+    before = place[~first]
+    ranks[before - 1] = rank_of(symbols[before - 1], symbols[before])
+    kept = np.ones(len(symbols), np.bool_)
+    kept[place + 1] = False
+    return symbols[kept], ranks[kept]
