@@ -3,6 +3,15 @@
 #include "cut_hard.cuh"
 #include "cut_whole.cuh"
 #include "merge_stage.cuh"
+#include "take_in.cuh"
+
+KERNEL __launch_bounds__(BLOCK) take_in(const Job* job) {
+    take_in_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
+    mark_rows_stage(*job, blockIdx.x, gridDim.x);
+}
 
 KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
     find_long_stage(*job, blockIdx.x, gridDim.x);

@@ -81,6 +81,12 @@ struct Job {
     int64_t* id_offsets;           // int64[num_rows + 1].
     uint32_t* row_errors;          // uint32[num_rows] first bad byte in the batch, NO_BYTE.
     uint64_t* status;              // uint64[8], see STATUS_*.
+    // A batch in pinned host memory (take_in.cuh).
+    const uint8_t* host_text;
+    const int64_t* host_row_begins;
+    uint64_t* device_job;          // Where the other kernels find this.
+    uint64_t* cleared;             // uint64[num_cleared], zeros before the other kernels run.
+    uint64_t num_cleared;
 };
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;

@@ -1,0 +1,227 @@
+"""Is there a GPU, which one, how much of its memory may we use; and how it is asked to work.
+
+The only module of the engine that imports CuPy. Everything else speaks `Device`, so that tests run
+the same engine on an emulation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.kernels import KERNELS, joined_source
+
+__all__ = ["CudaDevice", "Device", "DeviceInfo", "DeviceUnavailable", "OutOfMemory", "Stream"]
+
+Bytes = NDArray[np.uint8]
+
+
+class DeviceUnavailable(RuntimeError):
+    """There is no GPU that can be used; the message says why."""
+
+
+class OutOfMemory(MemoryError):
+    """The device, or the share of it that we may use, has no memory left for this."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What the device is.
+
+    Attributes:
+        name, driver: as the driver says.
+        processors: multiprocessors.
+        total_bytes, free_bytes: of its memory, when asked.
+    """
+
+    name: str
+    driver: str
+    processors: int
+    total_bytes: int
+    free_bytes: int
+
+
+class Stream(Protocol):
+    """Work in order on the device; nothing waits but `synchronize`."""
+
+    def copy_in(self, device: int, host: int, num_bytes: int) -> None:
+        """Copy from host memory, pinned if the copy is to overlap."""
+
+    def copy_out(self, host: int, device: int, num_bytes: int) -> None:
+        """Copy to host memory."""
+
+    def clear(self, device: int, num_bytes: int) -> None:
+        """Fill with zeros."""
+
+    def launch(self, kernel: str, blocks: int, job: int) -> None:
+        """Run a kernel of `kernels.KERNELS` on the Job at an address of the device."""
+
+    def begin_capture(self) -> None:
+        """What follows is recorded and not run."""
+
+    def end_capture(self) -> Any:
+        """The recording, for `replay`."""
+
+    def replay(self, recording: Any) -> None:
+        """Run a recording."""
+
+    def synchronize(self) -> None:
+        """Wait until everything so far is done."""
+
+
+class Device(Protocol):
+    """Memory and streams of one device."""
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What the device is."""
+
+    def allocate(self, num_bytes: int) -> int:
+        """Device memory; its address.
+
+        Raises:
+            OutOfMemory: there is not so much.
+        """
+
+    def free(self, address: int) -> None:
+        """Give device memory back."""
+
+    def allocate_pinned(self, num_bytes: int) -> Bytes:
+        """Host memory that the device reaches under the same address."""
+
+    def free_pinned(self, memory: Bytes) -> None:
+        """Give pinned host memory back."""
+
+    def stream(self) -> Stream:
+        """A new stream."""
+
+
+class CudaDevice:
+    """A CUDA device through CuPy; see Device.
+
+    Raises:
+        DeviceUnavailable: CuPy is not installed, or there is no such device.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        try:
+            import cupy
+        except ImportError as error:
+            raise DeviceUnavailable(f"CuPy is not installed: {error}") from error
+        self._cupy, self._runtime, self.number = cupy, cupy.cuda.runtime, number
+        try:
+            count = self._runtime.getDeviceCount()
+        except self._runtime.CUDARuntimeError as error:
+            raise DeviceUnavailable(f"no CUDA device answers: {error}") from error
+        if number >= count:
+            raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
+        with self._current():
+            self._functions = _compile(cupy)
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        with self._cupy.cuda.Device(self.number):
+            yield
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What the device is."""
+        with self._current():
+            properties = self._runtime.getDeviceProperties(self.number)
+            free, total = self._runtime.memGetInfo()
+            version = self._runtime.driverGetVersion()
+        driver = f"CUDA {version // 1000}.{version % 1000 // 10}"
+        name = properties["name"].decode()
+        return DeviceInfo(name, driver, properties["multiProcessorCount"], total, free)
+
+    def allocate(self, num_bytes: int) -> int:
+        """Device memory; its address.
+
+        Raises:
+            OutOfMemory: there is not so much.
+        """
+        with self._current():
+            try:
+                return int(self._runtime.malloc(num_bytes))
+            except self._runtime.CUDARuntimeError as error:
+                raise OutOfMemory(f"{num_bytes} bytes of device memory: {error}") from error
+
+    def free(self, address: int) -> None:
+        """Give device memory back."""
+        with self._current():
+            self._runtime.free(address)
+
+    def allocate_pinned(self, num_bytes: int) -> Bytes:
+        """Host memory that the device reaches under the same address."""
+        with self._current():
+            try:
+                memory = self._cupy.cuda.alloc_pinned_memory(num_bytes)
+            except self._runtime.CUDARuntimeError as error:
+                raise OutOfMemory(f"{num_bytes} bytes of pinned memory: {error}") from error
+        return np.frombuffer(memory, np.uint8, num_bytes)
+
+    def free_pinned(self, memory: Bytes) -> None:
+        """Give pinned host memory back: CuPy's pool does, when the array is gone."""
+
+    def stream(self) -> Stream:
+        """A new stream."""
+        with self._current():
+            return _CudaStream(self._cupy, self._functions)
+
+
+class _CudaStream:
+    """A CUDA stream; see Stream."""
+
+    def __init__(self, cupy: Any, functions: dict[str, Any]) -> None:
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._runtime, self._pointer, self._functions = cupy.cuda.runtime, self.stream.ptr, functions
+
+    def copy_in(self, device: int, host: int, num_bytes: int) -> None:
+        """Copy from host memory, pinned if the copy is to overlap."""
+        runtime = self._runtime
+        runtime.memcpyAsync(device, host, num_bytes, runtime.memcpyHostToDevice, self._pointer)
+
+    def copy_out(self, host: int, device: int, num_bytes: int) -> None:
+        """Copy to host memory."""
+        runtime = self._runtime
+        runtime.memcpyAsync(host, device, num_bytes, runtime.memcpyDeviceToHost, self._pointer)
+
+    def clear(self, device: int, num_bytes: int) -> None:
+        """Fill with zeros."""
+        self._runtime.memsetAsync(device, 0, num_bytes, self._pointer)
+
+    def launch(self, kernel: str, blocks: int, job: int) -> None:
+        """Run a kernel of `kernels.KERNELS` on the Job at an address of the device."""
+        function, threads = self._functions[kernel]
+        function((blocks, 1, 1), (threads, 1, 1), (job,), stream=self.stream)
+
+    def begin_capture(self) -> None:
+        """What follows is recorded and not run."""
+        self.stream.begin_capture()
+
+    def end_capture(self) -> Any:
+        """The recording, for `replay`."""
+        return self.stream.end_capture()
+
+    def replay(self, recording: Any) -> None:
+        """Run a recording."""
+        recording.launch(self.stream)
+
+    def synchronize(self) -> None:
+        """Wait until everything so far is done."""
+        self.stream.synchronize()
+
+
+@functools.cache
+def _compile(cupy: Any) -> dict[str, Any]:
+    """{kernel: (function, threads of a block)}; CuPy keeps the machine code on disk."""
+    module = cupy.RawModule(code=joined_source(), options=("-std=c++17",), backend="nvrtc")
+    return {
+        name: (module.get_function(name).kernel, kernel.threads) for name, kernel in KERNELS.items()
+    }

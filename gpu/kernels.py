@@ -1,0 +1,90 @@
+"""The kernels: their sources joined into one, their launch shapes, the order in which they run.
+
+Knows no CuPy: `device` compiles the source and launches by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu.job import CUDA, constant
+
+__all__ = ["CUT", "ENCODE", "KERNELS", "Kernel", "joined_source", "num_blocks"]
+
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+SOURCES = ("pretokenize.cu", "encode.cu")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How a kernel is launched; all of them walk over their work in steps of the whole grid.
+
+    Attributes:
+        threads: of a block.
+        bytes_a_block: text that one block takes in one step.
+        blocks_a_processor: blocks at most for each multiprocessor.
+    """
+
+    threads: int
+    bytes_a_block: int
+    blocks_a_processor: int
+
+
+_BLOCK, _TILE = constant("BLOCK"), constant("TILE")
+_CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
+
+KERNELS = {
+    "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
+    "pretokenize": Kernel(_BLOCK, _CHUNKS, 6),
+    "map_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
+    "enter_runs": Kernel(_BLOCK, 8 * _TILE, 4),
+    "redo_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
+    "find_long": Kernel(_BLOCK, _CHUNKS, 8),
+    "windows": Kernel(128, 16 * 128, 7),
+    "check_windows": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "write_borders": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "hard_windows": Kernel(128, 4 * 512, 6),
+    "check_hard": Kernel(_BLOCK, 512 * _BLOCK, 8),
+    "write_hard_borders": Kernel(_BLOCK, 512 * _BLOCK, 8),
+    "whole_pieces": Kernel(_BLOCK, _TILE, 8),
+    "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
+    "merge_32": Kernel(128, 4 * _TILE, 6),
+    "merge_16": Kernel(128, 4 * _TILE, 12),
+    "merge_8": Kernel(128, 4 * _TILE, 16),
+    "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
+    "row_offsets": Kernel(_BLOCK, _TILE, 16),
+    "compact": Kernel(_BLOCK, _TILE, 1 << 20),
+}
+
+PRETOKENIZE = ("mark_rows", "pretokenize", "map_tiles", "enter_runs", "redo_tiles")
+CUT = (
+    *("find_long", "windows", "check_windows", "write_borders"),
+    *("hard_windows", "check_hard", "write_hard_borders", "whole_pieces"),
+)
+MERGE = ("look_up", "merge_32", "merge_16", "merge_8", "sum_tiles", "row_offsets")
+ENCODE = (*PRETOKENIZE, *CUT, *MERGE, "compact")
+"""From text and row_begins on the device to ids and id_offsets."""
+
+
+def num_blocks(name: str, num_bytes: int, processors: int) -> int:
+    """Blocks of a launch for up to `num_bytes` of text on a device of so many multiprocessors."""
+    kernel = KERNELS[name]
+    return max(1, min(-(-num_bytes // kernel.bytes_a_block), kernel.blocks_a_processor * processors))
+
+
+def joined_source() -> str:
+    """All kernels as one source without includes, so that a cache of compiled code sees it all."""
+    done: set[str] = set()
+    return "\n".join(_with_includes(CUDA / name, done) for name in SOURCES)
+
+
+def _with_includes(path: Path, done: set[str]) -> str:
+    done.add(path.name)
+
+    def include(line: re.Match[str]) -> str:
+        return "" if line[1] in done else _with_includes(CUDA / line[1], done)
+
+    return _INCLUDE.sub(include, path.read_text()).replace("#pragma once\n", "")

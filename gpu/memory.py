@@ -1,0 +1,254 @@
+"""Workspaces: the device and pinned host memory that one batch at a time works in.
+
+A workspace is two blocks of memory, cut once for its capacity: total bytes of text and rows, never
+rows x longest row. Nothing is allocated while batches fit. Knows no vocabulary and no kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Condition
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device import Device, OutOfMemory, Stream
+from gpu.job import JOB, constant
+
+__all__ = ["Capacity", "Workspace", "Workspaces", "device_bytes"]
+
+ALIGNMENT = 256
+TEXT_PADDING = 64
+TILE = constant("TILE")
+BIN_LENGTHS = (2, 5, 9, 13, 17, 25, 33)
+"""The shortest piece in each of the bins that look_up.cuh fills."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The largest batch that a workspace holds."""
+
+    num_bytes: int
+    num_rows: int
+
+
+def _cleared(n: int, rows: int) -> dict[str, int]:
+    """Fields that are zero before a batch begins, with their bytes."""
+    return {
+        "status": 64,
+        "miss_counts": 4 * constant("NUM_BINS"),
+        "window_counts": 24,
+        "bad_tiles": 4,
+        "hard": n // 8 + 16,
+    }
+
+
+def _scratch(n: int, rows: int) -> dict[str, int]:
+    """The other fields, for n bytes (whole tiles) of text, with their bytes."""
+    tiles = n // TILE
+    return {
+        "text": n + TEXT_PADDING,
+        "row_begins": 8 * (rows + 1),
+        "row_flags": rows,
+        "starts": n // 8 + 16,
+        "tile_state": tiles,
+        "tile_entry": tiles,
+        "tile_function": 32 * tiles,
+        "tile_pending": 32 * tiles,
+        "records": 4 * n,
+        "tile_counts": 4 * tiles,
+        "tile_offsets": 8 * (tiles + 1),
+        "merged_ids": 4 * n + TEXT_PADDING,
+        "long_pieces": 16 * (n // 33 + 1),
+        "hard_pieces": 16 * (n // 33 + 1),
+        "whole_pieces": 16 * (n // 513 + 1),
+        "window_borders": 4 * (n // 16 + 1),
+        "even_borders": n // 8 + 16,
+        "odd_borders": n // 8 + 16,
+        "ids": 4 * n,
+        "id_offsets": 8 * (rows + 1),
+        "row_errors": 4 * rows,
+    }
+
+
+def _cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
+    """Where each field lies from `begin` on, and the end."""
+    places = {}
+    for name, size in sizes.items():
+        places[name] = begin
+        begin += -(-size // ALIGNMENT) * ALIGNMENT
+    return places, begin
+
+
+def _places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
+    """Where each field lies in the device block; where the cleared ones end; the block's size."""
+    n, rows = -(-max(1, capacity.num_bytes) // TILE) * TILE, capacity.num_rows
+    places, end = _cut(_cleared(n, rows), -(-JOB.itemsize // ALIGNMENT) * ALIGNMENT)
+    scratch, size = _cut(_scratch(n, rows), end)
+    bins = {f"misses{i}": 8 * (n // length + 1) for i, length in enumerate(BIN_LENGTHS)}
+    missed, size = _cut(bins, size)
+    return places | scratch | missed, end, size
+
+
+def device_bytes(capacity: Capacity) -> int:
+    """Device memory of a workspace."""
+    return _places(capacity)[2]
+
+
+class Workspace:
+    """Memory and a stream for one batch at a time.
+
+    Attributes:
+        capacity: the largest batch it holds.
+        job: one JOB record in pinned memory, every workspace field set.
+        text, row_begins: uint8[...], int64[...] in pinned memory, where a batch is packed.
+        ids, id_offsets, status: int32[...], int64[...], uint64[8] in pinned memory, for answers.
+        device_job: address of the job on the device.
+        recordings: recorded launches, by whatever key the engine gives them.
+    """
+
+    def __init__(self, device: Device, capacity: Capacity) -> None:
+        """Raises OutOfMemory where there is not so much of either memory."""
+        self.device, self.capacity = device, capacity
+        places, cleared_end, size = _places(capacity)
+        n, rows = -(-max(1, capacity.num_bytes) // TILE) * TILE, capacity.num_rows
+        host_sizes = {
+            "job": JOB.itemsize,
+            "status": 64,
+            "row_begins": 8 * (rows + 1),
+            "id_offsets": 8 * (rows + 1),
+            "text": n + TEXT_PADDING,
+            "ids": 4 * n,
+        }
+        host, host_size = _cut(host_sizes, 0)
+        self.block = device.allocate(size)
+        try:
+            self.pinned = device.allocate_pinned(host_size)
+        except OutOfMemory:
+            device.free(self.block)
+            raise
+
+        def view(name: str, dtype: type[np.generic]) -> NDArray[np.generic]:
+            part = self.pinned[host[name] : host[name] + host_sizes[name]]
+            return part[: part.nbytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
+
+        self.job = self.pinned[host["job"] : host["job"] + JOB.itemsize].view(JOB)[0:1]
+        self.text, self.ids = view("text", np.uint8), view("ids", np.int32)
+        self.row_begins, self.id_offsets = view("row_begins", np.int64), view("id_offsets", np.int64)
+        self.status = view("status", np.uint64)
+        self.device_job, self.stream = self.block, device.stream()
+        self.size, self.recordings = size, {}
+        self._set_fields(places, cleared_end)
+
+    stream: Stream
+    recordings: dict[object, object]
+
+    def _set_fields(self, places: dict[str, int], cleared_end: int) -> None:
+        job = self.job[0]
+        names = set(JOB.names or ())
+        for name, place in places.items():
+            if name in names:
+                job[name] = self.block + place
+        for i in range(len(BIN_LENGTHS)):
+            job["misses"][i] = self.block + places[f"misses{i}"]
+        self.fields = {name: self.block + place for name, place in places.items()}
+        job["device_job"] = self.device_job
+        job["cleared"] = self.fields["status"]
+        job["num_cleared"] = (self.block + cleared_end - self.fields["status"]) // 8
+        job["host_text"] = self.text.ctypes.data
+        job["host_row_begins"] = self.row_begins.ctypes.data
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.recordings.clear()
+        self.device.free(self.block)
+        self.device.free_pinned(self.pinned)
+
+
+class Workspaces:
+    """Workspaces in a few sizes, lent to one call each, together within a cap.
+
+    Args:
+        device: whose memory.
+        cap_bytes: device memory for all of them.
+        each: how many of one size there are at most.
+    """
+
+    SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28)
+    BYTES_A_ROW = 16
+
+    def __init__(self, device: Device, cap_bytes: int, each: int = 2) -> None:
+        self.device, self.cap_bytes, self.each = device, cap_bytes, each
+        self.used_bytes = self.num_allocations = 0
+        self._free: dict[Capacity, list[Workspace]] = {}
+        self._made: dict[Capacity, int] = {}
+        self._changed = Condition()
+        self.largest = self._largest()
+
+    def _largest(self) -> Capacity:
+        """The largest size of which `each` fit beside one of every smaller one."""
+        best = self._capacity(self.SIZES[0], 0)
+        for size in self.SIZES:
+            capacity = self._capacity(size, 0)
+            if self.each * device_bytes(capacity) <= self.cap_bytes * 3 // 4:
+                best = capacity
+        return best
+
+    def _capacity(self, num_bytes: int, num_rows: int) -> Capacity:
+        """The smallest size for a batch; rows beyond the usual number count as bytes."""
+        wanted = max(num_bytes, num_rows * self.BYTES_A_ROW)
+        size = next((size for size in self.SIZES if size >= wanted), wanted)
+        return Capacity(size, size // self.BYTES_A_ROW)
+
+    @contextmanager
+    def lend(self, num_bytes: int, num_rows: int) -> Iterator[Workspace]:
+        """A workspace for a batch; waits while all of its size are in use.
+
+        Raises:
+            OutOfMemory: no workspace of this size fits under the cap or into memory.
+        """
+        capacity = self._capacity(num_bytes, num_rows)
+        workspace = self._take(capacity)
+        try:
+            yield workspace
+        finally:
+            with self._changed:
+                self._free[capacity].append(workspace)
+                self._changed.notify()
+
+    def _take(self, capacity: Capacity) -> Workspace:
+        with self._changed:
+            while True:
+                free = self._free.setdefault(capacity, [])
+                if free:
+                    return free.pop()
+                if self._made.get(capacity, 0) < self.each:
+                    made = self._make(capacity)
+                    if made is not None:
+                        return made
+                if not self._made.get(capacity, 0):
+                    message = f"a batch of {capacity.num_bytes} bytes needs more than the cap"
+                    raise OutOfMemory(message)
+                self._changed.wait()
+
+    def _make(self, capacity: Capacity) -> Workspace | None:
+        size = device_bytes(capacity)
+        if self.used_bytes + size > self.cap_bytes:
+            return None
+        workspace = Workspace(self.device, capacity)
+        self.used_bytes += size
+        self.num_allocations += 1
+        self._made[capacity] = self._made.get(capacity, 0) + 1
+        return workspace
+
+    def close(self) -> None:
+        """Give all free workspaces back."""
+        with self._changed:
+            for capacity, workspaces in self._free.items():
+                for workspace in workspaces:
+                    workspace.close()
+                    self.used_bytes -= workspace.size
+                    self._made[capacity] -= 1
+            self._free.clear()

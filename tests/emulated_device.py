@@ -1,0 +1,141 @@
+"""A device without a GPU: the kernels compiled as C++, a block's threads as fibers, host memory."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpu.device import Bytes, DeviceInfo, OutOfMemory
+from gpu.job import CUDA
+from gpu.kernels import KERNELS, SOURCES
+
+EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
+MAX_BLOCKS = 3
+FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
+
+
+@functools.cache
+def emulated_kernels() -> ctypes.CDLL:
+    """The kernels as a shared library with `launch(name, blocks, threads, job)`."""
+    names = "".join(f'{{"{name}", {name}}},' for name in KERNELS)
+    source = "\n".join(
+        (
+            f'#define WARPTOK_EMULATION "{EMULATION}"',
+            *(f'#include "{CUDA / name}"' for name in SOURCES),
+            "#include <map>\n#include <string>",
+            'extern "C" uint64_t job_size() { return sizeof(Job); }',
+            'extern "C" int launch(const char* name, uint32_t blocks, uint32_t threads,',
+            "                      const Job* job) {",
+            "  static const std::map<std::string, void (*)(const Job*)> kernels = {" + names + "};",
+            "  auto found = kernels.find(name);",
+            "  if (found == kernels.end()) return 1;",
+            "  emulate(found->second, blocks, threads, job);",
+            "  return 0;",
+            "}",
+        )
+    )
+    folder = Path(tempfile.mkdtemp(prefix="warptok-emulation-"))
+    path, library = folder / "kernels.cpp", folder / "kernels.so"
+    path.write_text(source)
+    flags = ("-std=c++17", "-O2", "-shared", "-fPIC", "-Wno-unknown-pragmas")
+    subprocess.run(["g++", *flags, "-o", str(library), str(path)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    loaded.job_size.restype = ctypes.c_uint64
+    loaded.launch.argtypes = (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
+    return loaded
+
+
+class EmulatedStream:
+    """Does everything at once; see gpu.device.Stream."""
+
+    def __init__(self, device: EmulatedDevice) -> None:
+        self.device = device
+        self.recording: list[tuple[str, tuple[Any, ...]]] | None = None
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        if self.recording is not None:
+            self.recording.append((name, arguments))
+        elif name == "launch":
+            kernel, blocks, job = arguments
+            blocks = min(blocks, MAX_BLOCKS)
+            threads = KERNELS[kernel].threads
+            assert emulated_kernels().launch(kernel.encode(), blocks, threads, job) == 0, kernel
+        elif name == "copy":
+            ctypes.memmove(*arguments)
+        else:
+            ctypes.memset(arguments[0], 0, arguments[1])
+
+    def copy_in(self, device: int, host: int, num_bytes: int) -> None:
+        self._do("copy", device, host, num_bytes)
+
+    def copy_out(self, host: int, device: int, num_bytes: int) -> None:
+        self._do("copy", host, device, num_bytes)
+
+    def clear(self, device: int, num_bytes: int) -> None:
+        self._do("clear", device, num_bytes)
+
+    def launch(self, kernel: str, blocks: int, job: int) -> None:
+        self._do("launch", kernel, blocks, job)
+
+    def begin_capture(self) -> None:
+        self.recording = []
+
+    def end_capture(self) -> Any:
+        recording, self.recording = self.recording, None
+        return recording
+
+    def replay(self, recording: Any) -> None:
+        for name, arguments in recording:
+            self._do(name, *arguments)
+
+    def synchronize(self) -> None:
+        assert self.recording is None
+
+
+class EmulatedDevice:
+    """Host memory that counts as a device's; see gpu.device.Device.
+
+    Args:
+        total_bytes: more than this together cannot be allocated.
+    """
+
+    def __init__(self, total_bytes: int = 1 << 32) -> None:
+        self.total_bytes, self.used_bytes, self.num_allocations = total_bytes, 0, 0
+        self.blocks: dict[int, Bytes] = {}
+
+    @property
+    def info(self) -> DeviceInfo:
+        free = self.total_bytes - self.used_bytes
+        return DeviceInfo("emulation", "none", 2, self.total_bytes, free)
+
+    def _memory(self, num_bytes: int) -> Bytes:
+        memory = np.full(num_bytes + 256, FRESH, np.uint8)
+        begin = -memory.ctypes.data % 256
+        return memory[begin : begin + num_bytes]
+
+    def allocate(self, num_bytes: int) -> int:
+        if self.used_bytes + num_bytes > self.total_bytes:
+            raise OutOfMemory(f"{num_bytes} bytes")
+        memory = self._memory(num_bytes)
+        self.used_bytes += num_bytes
+        self.num_allocations += 1
+        self.blocks[memory.ctypes.data] = memory
+        return int(memory.ctypes.data)
+
+    def free(self, address: int) -> None:
+        self.used_bytes -= len(self.blocks.pop(address))
+
+    def allocate_pinned(self, num_bytes: int) -> Bytes:
+        return self._memory(num_bytes)
+
+    def free_pinned(self, memory: Bytes) -> None:
+        del memory
+
+    def stream(self) -> EmulatedStream:
+        return EmulatedStream(self)
