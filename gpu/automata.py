@@ -86,7 +86,8 @@ class Automaton:
         num_certain: certain states.
         num_states: all states in use, ANYWHERE among them.
         entries: uint32[128 + num_classes, ROW_STRIDE], see ENTRY_*; entries[row, state] is the step
-            of a state on a row: an ASCII character, or ROW_END + class. Unused entries are 0.
+            of a state on a row: an ASCII character, or ROW_END + class. Unused entries are 0, but
+            entries[0, -1]: whether the rule ever MARKs.
         pages: uint16[0x110000 >> 8], the page of `page_rows` of each 256 code points.
         page_rows: uint8[pages, 256], the row of a code point's class (for ASCII, too).
     """
@@ -112,14 +113,15 @@ def automaton(name: str) -> Automaton:
     rule = RULES[name]
     row_of, kinds = _rows(rule)
     entries, num_certain, num_states = _entries(rule, kinds)
-    ascii_rows = entries[row_of[:128] - ROW_END]
+    entries = np.concatenate([entries[row_of[:128] - ROW_END], entries])
+    entries[0, -1] = (entries & ENTRY_MARK).any()
     blocks, pages = np.unique(row_of.reshape(-1, 256), axis=0, return_inverse=True)
     return Automaton(
         name=name,
         num_classes=len(kinds),
         num_certain=num_certain,
         num_states=num_states,
-        entries=_frozen(np.concatenate([ascii_rows, entries])),
+        entries=_frozen(entries),
         pages=_frozen(pages.reshape(-1).astype(np.uint16)),
         page_rows=_frozen(np.ascontiguousarray(blocks)),
     )

@@ -317,14 +317,15 @@ def _deepseek_inside(state: str, kind: str) -> Step:
     return kind, START
 
 
+def _none_step(state: str, kind: str) -> Step:
+    return (FRESH, 0) if kind == END else ("inside", START * (state == FRESH))
+
+
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "gpt2": Rule(_gpt2_classes, _gpt2_step),
         "deepseek_v3": Rule(_deepseek_classes, _deepseek_step),
-        "none": Rule(
-            lambda: {"any": _everything()},
-            lambda state, kind: ("inside" if kind != END else FRESH, START * (state == FRESH)),
-        ),
+        "none": Rule(lambda: {"any": _everything()}, _none_step),
     }
     | {
         name: Rule(family.classes, family.step)

@@ -1,0 +1,89 @@
+// The pretokenizer's passes over all tiles of a batch; job.bad_tiles[0] is 0 before the first one.
+#pragma once
+#include "pretokenize_tiles.cuh"
+
+struct PretokenizeShared {
+    uint32_t entries[MAX_ROWS * ROW_STRIDE];
+};
+
+// A reader of the batch; its automaton is copied to shared memory by the whole block.
+DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
+    uint32_t count = (ROW_END + static_cast<uint32_t>(job.num_classes)) * ROW_STRIDE;
+    for (uint32_t i = threadIdx.x; i < count; i += BLOCK) shared.entries[i] = __ldg(job.entries + i);
+    __syncthreads();
+    return {job.text, job.num_bytes, job.hard, shared.entries, job.class_pages, job.class_table};
+}
+
+// The first pass: a thread a chunk, a warp half a tile. Writes starts, tile_state and tile_entry, and
+// counts the halves that may make a tile bad.
+DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
+                              uint32_t num_blocks) {
+    Reader reader = make_reader(job, shared);
+    uint32_t lane = threadIdx.x & 31, chunks = num_tiles(job) * WORDS_A_TILE;
+    uint32_t first = block * BLOCK + threadIdx.x, stride = num_blocks * BLOCK;
+    bool marks = has_marks(shared.entries);
+    for (uint32_t i = first; i < chunks; i += stride) {
+        Chunk chunk = {0, 0, true};
+        if (i * 64ull < job.num_bytes) {
+            bool last = i % WORDS_A_TILE == WORDS_A_TILE - 1;
+            chunk = pretokenize_chunk(reader, i * 64ull, last, static_cast<uint32_t>(job.num_states));
+            job.starts[i] = chunk.starts;
+        }
+        bool unresolved = __any_sync(0xFFFFFFFF, !chunk.resolved);
+        // The end of the data is near enough to be walked to.
+        bool empty = __all_sync(0xFFFFFFFF, !chunk.starts) && (i + 1) * 64ull <= job.num_bytes;
+        if (lane < 31) continue;
+        uint8_t* half = i % WORDS_A_TILE < 32 ? job.tile_entry : job.tile_state;
+        uint32_t flags = (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
+        half[i / WORDS_A_TILE] = state_of(chunk.entry) | flags;
+        if (unresolved || (empty && marks)) atomicAdd(job.bad_tiles, 1);
+    }
+}
+
+// Maps of the bad tiles: a warp a tile, a lane a state. Marks them in tile_state.
+DEVICE void map_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
+                            uint32_t num_blocks) {
+    if (!job.bad_tiles[0]) return;
+    Reader reader = make_reader(job, shared);
+    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
+    for (uint32_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < num_tiles(job); tile += warps) {
+        bool bad = is_bad(job, shared.entries, tile);
+        __syncwarp();
+        if (!bad) continue;
+        if (lane < job.num_states) map_tile(job, reader, tile, lane);
+        if (lane == 31) job.tile_state[tile] = UNRESOLVED;
+    }
+}
+
+// The state before each bad tile: a warp a run of them, a lane a state.
+DEVICE void enter_runs_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    if (!job.bad_tiles[0]) return;
+    constexpr uint32_t AHEAD = 8;  // Maps that are loaded together.
+    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32), tiles = num_tiles(job), state;
+    for (uint32_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < tiles; tile += warps) {
+        if (!run_begins(job, tile, state)) continue;
+        bool goes_on = true;
+        for (uint32_t first = tile; goes_on; first += AHEAD) {
+            uint32_t map[AHEAD], bad[AHEAD];
+            for (uint32_t i = 0; i < AHEAD; i++) {
+                bad[i] = first + i < tiles && (job.tile_state[first + i] & UNRESOLVED);
+                map[i] = bad[i] ? job.tile_function[(first + i) * 32ull + lane] : 0;
+            }
+            for (uint32_t i = 0; i < AHEAD && goes_on; i++) {
+                goes_on = bad[i];
+                if (goes_on && lane == 0) job.tile_entry[first + i] = state;
+                if (goes_on) state = __shfl_sync(0xFFFFFFFF, map[i], state);
+            }
+        }
+    }
+}
+
+// Starts of the bad tiles, a thread a tile.
+DEVICE void redo_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
+                             uint32_t num_blocks) {
+    if (!job.bad_tiles[0]) return;
+    Reader reader = make_reader(job, shared);
+    uint32_t stride = num_blocks * BLOCK;
+    for (uint32_t tile = block * BLOCK + threadIdx.x; tile < num_tiles(job); tile += stride)
+        if (job.tile_state[tile] & UNRESOLVED) redo_tile(job, reader, tile, job.tile_entry[tile]);
+}
