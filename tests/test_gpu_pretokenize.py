@@ -1,0 +1,230 @@
+"""The pretokenizer's device functions, compiled as C++, against the published patterns."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import random
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.automata import COVERED, automaton
+from gpu.job import CUDA, JOB, constant
+from tests.data_files import DATA, data_bytes
+from tests.test_gpu_automata import representatives
+from tests.texts import RUNS, TEXTS
+from vocabularies.pretokenizers import pretokenize
+
+HERE = Path(__file__).parent
+FILES = sorted(path.name for path in (DATA / "text").glob("*.*")) or ["(no data)"]
+TILE = constant("TILE")
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    if not shutil.which("g++"):
+        pytest.skip("no g++")
+    with tempfile.TemporaryDirectory() as folder:
+        built = f"{folder}/pretokenize.so"
+        warnings = ("-Wall", "-Werror", "-Wno-unknown-pragmas")
+        flags = ("-std=c++17", "-O2", *warnings, "-shared", "-fPIC", f"-I{CUDA}")
+        source = str(HERE / "cuda" / "pretokenize.cpp")
+        subprocess.run(["g++", *flags, source, "-o", built], check=True)
+        return ctypes.CDLL(built)
+
+
+def bits(places: Iterable[int], num_bytes: int) -> np.ndarray:
+    flags = np.zeros((num_bytes // 64 + 2) * 64, np.uint8)
+    flags[list(places)] = 1
+    return np.packbits(flags, bitorder="little").view(np.uint64)
+
+
+class Batch:
+    """Texts joined as the kernels get them, in memory of this process."""
+
+    def __init__(self, name: str, texts: Sequence[bytes]) -> None:
+        tables, data = automaton(name), b"".join(texts)
+        offsets = list(itertools.accumulate(map(len, texts), initial=0))
+        num_tiles = len(data) // TILE + 1
+        # Bytes behind the text that would give themselves away.
+        self.text = np.frombuffer(data + b" 'a\n" * 16, np.uint8).copy()
+        self.hard = bits(offsets, len(data))
+        self.starts = np.full(len(data) // 64 + 2, 0xABABABABABABABAB, np.uint64)
+        self.bad_tiles = np.zeros(1, np.uint32)
+        self.num_bytes = len(data)
+        self.job = np.zeros((), JOB)
+        self.kept = {
+            "text": self.text,
+            "hard": self.hard,
+            "starts": self.starts,
+            "bad_tiles": self.bad_tiles,
+            "entries": tables.entries,
+            "class_pages": tables.pages,
+            "class_table": tables.page_rows,
+            "tile_state": np.full(num_tiles, 0xEE, np.uint8),
+            "tile_entry": np.full(num_tiles, 0xEE, np.uint8),
+            "tile_function": np.full((num_tiles, 32), 0xEE, np.uint8),
+            "tile_pending": np.full((num_tiles, 32), 0xEE, np.uint8),
+        }
+        for field, array in self.kept.items():
+            self.job[field] = array.ctypes.data
+        self.job["num_bytes"] = len(data)
+        self.job["num_states"], self.job["num_classes"] = tables.num_certain, tables.num_classes
+
+    def run(self, slow: bool = False) -> np.ndarray:
+        """Where pretokens begin, in bytes."""
+        library().pretokenize_batch(ctypes.c_void_p(self.job.ctypes.data), int(slow))
+        return self.found()
+
+    def found(self) -> np.ndarray:
+        words = self.starts[: (self.num_bytes + 63) // 64]
+        assert (self.starts[len(words) :] == 0xABABABABABABABAB).all()
+        return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+
+
+def expected_starts(name: str, texts: Sequence[bytes]) -> np.ndarray:
+    found, offset = [np.zeros(0, np.int64)], 0
+    for data in texts:
+        array = np.frombuffer(data, np.uint8)
+        characters = np.flatnonzero(array >> 6 != 2)
+        begins = [begin for begin, _ in pretokenize(name, data.decode())]
+        found.append(characters[begins] + offset if begins else found[0])
+        offset += len(data)
+    return np.concatenate(found)
+
+
+def assert_alike(name: str, texts: Sequence[bytes], found: np.ndarray) -> None:
+    expected, data = expected_starts(name, texts), b"".join(texts)
+    if not np.array_equal(found, expected):
+        first = int(np.setxor1d(found, expected)[0])
+        near = data[max(first - 80, 0) : first + 80]
+        wanted = bool(np.isin(first, expected))
+        raise AssertionError(f"{name}: byte {first} of {len(data)}, expected {wanted}: ...{near!r}")
+
+
+def check(name: str, texts: Iterable[bytes], slow: bool = True) -> None:
+    """The texts joined to one batch, the usual way and the slow way."""
+    rows = list(texts)
+    assert_alike(name, rows, Batch(name, rows).run())
+    if slow:
+        assert_alike(name, rows, Batch(name, rows).run(slow=True))
+
+
+def random_text(name: str, source: random.Random, num_runs: int) -> bytes:
+    text = ""
+    for _ in range(num_runs):
+        letters = source.choice(representatives(name))
+        text += "".join(source.choices(letters, k=source.choice((1, 1, 1, 1, 2, 3, 5, 20))))
+    return text.encode()
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_random_strings_of_classes(name: str) -> None:
+    source = random.Random(name)
+    for num_runs in (1, 3, 10, 30, 100, 300, 1000, 5000):
+        for _ in range(30_000 // (num_runs + 300)):
+            check(name, [random_text(name, source, num_runs)])
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_joined_texts(name: str) -> None:
+    source = random.Random(name)
+    for num_runs in (1, 3, 10, 30, 100):
+        lengths = [source.randint(0, 2 * num_runs) for _ in range(2000 // num_runs)]
+        check(name, [random_text(name, source, length) for length in lengths])
+    check(name, [text.encode() for text in (*TEXTS, *RUNS)])
+    check(name, [])
+    check(name, [b"", b""])
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_runs_of_every_length(name: str) -> None:
+    letters = [two[0] for two in representatives(name)]
+    lengths = [*range(71), *range(126, 131), 200, 300]
+    for before, after in ((b"", b""), (b"x\n", b"a"), (b"'", b"\n "), ("中".encode(), b"A!")):
+        check(name, (before + letter.encode() * n + after for letter in letters for n in lengths))
+        for offset in (1, 62, 63):
+            texts = [b" " * offset, *(before + letter.encode() * 64 + after for letter in letters)]
+            check(name, [b"".join(texts)])
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_long_runs_around_a_tile(name: str) -> None:
+    letters = [two[0].encode() for two in representatives(name)]
+    for letter in letters:
+        for length in (TILE - 1, TILE, TILE + 1, 5 * TILE + 7):
+            for before, after in ((b"", b""), (b"x\n", b"a"), ("中".encode(), b"A\n")):
+                text = before + letter * (length // len(letter)) + after
+                check(name, [text], slow=False)
+                check(
+                    name, [b"ab c\n", text, b"'s", text[1:] if text[0] < 128 else text], slow=False
+                )
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_what_is_pending_over_many_tiles(name: str) -> None:
+    source = random.Random(name)
+    for after in ("", "x", "\n", "\nx", "  x", "1", "!", "中", "A", "a", "'", "'s", "'l", "'lx"):
+        for before in ("\n", "x\n", "中A", "!\n", "a'", ""):
+            for inside in (" ", "A", "\t ", "\u3000"):
+                count = source.choice((300, 4000, 4096, 9000, 17000))
+                text = before + inside * (count // len(inside.encode())) + after
+                check(name, [text.encode(), b"yes \n", text.encode() * 2], slow=False)
+
+
+@pytest.mark.parametrize("name", COVERED)
+@settings(deadline=None, max_examples=100)
+@given(
+    texts=st.lists(
+        st.text(st.sampled_from(" \n\ta1'sSlLrReEvV!/中Aé\u0301"), max_size=200)
+        | st.text(st.characters(exclude_categories=["Cs"]), max_size=100)
+    )
+)
+def test_random_batches(name: str, texts: list[str]) -> None:
+    check(name, [text.encode() for text in texts])
+
+
+@pytest.mark.parametrize("name", COVERED)
+@pytest.mark.parametrize("file", FILES)
+def test_real_files(file: str, name: str) -> None:
+    data = data_bytes(f"text/{file}")
+    text = data[:400_000].decode("utf-8", "ignore").encode()
+    batch = Batch(name, [text])
+    assert_alike(name, [text], batch.run())
+    lines = text.splitlines(keepends=True)[:3000]
+    check(name, lines)
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_every_code_point(name: str) -> None:
+    points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    for context in ("a{}b ", "{}{}'", " {}1"):
+        text = "".join(context.replace("{}", character) for character in points)
+        check(name, [text.encode()], slow=False)
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_bytes_that_are_no_text_lead_nowhere(name: str) -> None:
+    source = random.Random(name)
+    for length in (*range(70), 200, 5000):
+        for _ in range(20 if length < 300 else 2):
+            for alphabet in (range(256), (0x80, 0xBF, 0xF4, 0xFF, 0xE3, 0x20, 0x0A)):
+                Batch(name, [bytes(source.choices(alphabet, k=length)), b"x"]).run(slow=True)
+                Batch(name, [bytes(source.choices(alphabet, k=length)), b"x"]).run()
+
+
+def test_kernels_compile(tmp_path: Path) -> None:
+    if not shutil.which("nvcc"):
+        pytest.skip("no nvcc")
+    flags = ("-arch=sm_90", "-cubin", "-Werror=all-warnings")
+    source = str(CUDA / "pretokenize.cu")
+    subprocess.run(["nvcc", *flags, source, "-o", str(tmp_path / "out.cubin")], check=True)
