@@ -30,15 +30,17 @@ TILE = constant("TILE")
 
 
 @functools.cache
-def library() -> ctypes.CDLL:
+def library(source: str = "pretokenize.cpp") -> ctypes.CDLL:
+    """A file of tests/cuda, built; its `pretokenize_batch` takes a Job and a number."""
     if not shutil.which("g++"):
         pytest.skip("no g++")
     with tempfile.TemporaryDirectory() as folder:
         built = f"{folder}/pretokenize.so"
         warnings = ("-Wall", "-Werror", "-Wno-unknown-pragmas")
-        flags = ("-std=c++17", "-O2", *warnings, "-shared", "-fPIC", f"-I{CUDA}")
-        source = str(HERE / "cuda" / "pretokenize.cpp")
-        subprocess.run(["g++", *flags, source, "-o", built], check=True)
+        includes = (f"-I{CUDA}", f"-I{HERE}/cuda")
+        flags = ("-std=c++17", "-O2", *warnings, "-shared", "-fPIC", *includes)
+        command = ["g++", *flags, str(HERE / "cuda" / source), "-o", built]
+        subprocess.run(command, check=True)
         return ctypes.CDLL(built)
 
 
@@ -83,6 +85,12 @@ class Batch:
     def run(self, slow: bool = False) -> np.ndarray:
         """Where pretokens begin, in bytes."""
         library().pretokenize_batch(ctypes.c_void_p(self.job.ctypes.data), int(slow))
+        return self.found()
+
+    def run_kernels(self, num_blocks: int) -> np.ndarray:
+        """As `run`, by the kernels, their blocks emulated."""
+        emulated = library("pretokenize_kernels.cpp")
+        emulated.pretokenize_batch(ctypes.c_void_p(self.job.ctypes.data), num_blocks)
         return self.found()
 
     def found(self) -> np.ndarray:
@@ -220,6 +228,17 @@ def test_bytes_that_are_no_text_lead_nowhere(name: str) -> None:
             for alphabet in (range(256), (0x80, 0xBF, 0xF4, 0xFF, 0xE3, 0x20, 0x0A)):
                 Batch(name, [bytes(source.choices(alphabet, k=length)), b"x"]).run(slow=True)
                 Batch(name, [bytes(source.choices(alphabet, k=length)), b"x"]).run()
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_kernels_with_emulated_blocks(name: str) -> None:
+    source = random.Random(name)
+    runs = [letters[0] * 9000 for letters in representatives(name)]
+    long_runs = ["\n" + " " * 90_000 + "x", "x" + "1" * 90_000, "中" + "A" * 90_000, *runs]
+    texts = [*(text.encode() for text in long_runs), random_text(name, source, 3000)]
+    for num_blocks in (1, 3):
+        for rows in (texts[::-1], source.sample(texts, len(texts)), [b"a\n "], []):
+            assert_alike(name, rows, Batch(name, rows).run_kernels(num_blocks))
 
 
 def test_kernels_compile(tmp_path: Path) -> None:
