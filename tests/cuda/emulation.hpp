@@ -32,6 +32,7 @@ struct Warp {
 
 struct Block {
     uint32_t threads = 0, arrived = 0, generation = 0, done = 0, current = 0;
+    bool votes[2] = {};
     std::vector<Warp> warps;
     std::vector<void*> stacks;
     std::vector<bool> finished;
@@ -103,7 +104,8 @@ inline Dim thread_index, block_index, grid_size, block_size;
 // Runs one block to its end.
 inline void run_block(uint32_t threads, std::function<void()> body) {
     block.threads = threads;
-    block.arrived = block.done = 0;
+    block.arrived = block.done = block.generation = 0;
+    block.votes[0] = block.votes[1] = false;
     block.warps.assign((threads + WARP - 1) / WARP, Warp());
     block.finished.assign(threads, false);
     block.body = body;
@@ -144,16 +146,21 @@ inline const uint64_t* exchange(uint64_t value) {
 #define gridDim emulation::grid_size
 #define blockDim emulation::block_size
 
-static inline void __syncthreads() {
+static inline int __syncthreads_or(int vote) {
     emulation::Block& block = emulation::block;
     uint32_t old = block.generation;
+    if (vote) block.votes[old & 1] = true;
     if (++block.arrived == block.threads) {
         block.arrived = 0;
+        block.votes[~old & 1] = false;
         block.generation++;
     } else {
         emulation::yield_while(block.generation, old);
     }
+    return block.votes[old & 1];
 }
+
+static inline void __syncthreads() { __syncthreads_or(0); }
 
 static inline void __syncwarp() { emulation::exchange(0); }
 static inline void __threadfence() {}

@@ -1,0 +1,98 @@
+"""Runs the kernels of gpu/cuda without a GPU: compiled as C++ against tests/cuda/emulation.hpp.
+
+Each .cu becomes one shared library, kept in build/ under the digest of everything it is made of.
+Set WARPTOK_EMULATION_FLAGS for others than -O2, such as `-O1 -g -fsanitize=address` (together with
+LD_PRELOAD of libasan and ASAN_OPTIONS=detect_leaks=0).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpu.job import CUDA, JOB
+from tests.data_files import ROOT
+
+HEADER = Path(__file__).parent / "cuda" / "emulation.hpp"
+BUILD = ROOT / "build" / "emulation"
+FLAGS = os.environ.get("WARPTOK_EMULATION_FLAGS", "-O2").split()
+WARNINGS = "-Wall -Wextra -Werror -Wno-unused-function -Wno-unknown-pragmas".split()
+KERNEL = re.compile(
+    r"^KERNEL (?:__launch_bounds__\([^)]*\) )?(\w+)\(const Job\* job\)", re.MULTILINE
+)
+LAUNCHER = """
+extern "C" void launch(void (*kernel)(const Job*), uint32_t blocks, uint32_t threads,
+                       const Job* job) {
+    emulate(kernel, blocks, threads, job);
+}
+"""
+
+
+def launch(name: str, blocks: int, threads: int, job: NDArray[np.void]) -> None:
+    """Run a kernel of any .cu on a record of type JOB."""
+    assert job.dtype == JOB
+    library = _library(_source_of(name))
+    kernel = ctypes.cast(getattr(library, name), ctypes.c_void_p)
+    library.launch(kernel, ctypes.c_uint32(blocks), ctypes.c_uint32(threads), job.ctypes)
+
+
+def make_job(**fields: NDArray[np.generic] | int) -> NDArray[np.void]:
+    """A Job with these fields, zeros elsewhere; the caller keeps the arrays."""
+    job = np.zeros((), JOB)
+    for name, value in fields.items():
+        if isinstance(value, np.ndarray):
+            assert value.flags.c_contiguous, name
+            job[name] = value.ctypes.data
+        else:
+            job[name] = value
+    return job
+
+
+@functools.cache
+def _source_of(kernel: str) -> Path:
+    """The .cu that defines a kernel."""
+    for path in sorted(CUDA.glob("*.cu")):
+        if kernel in KERNEL.findall(path.read_text()):
+            return path
+    raise LookupError(f"no .cu defines {kernel}")
+
+
+@functools.cache
+def _library(source: Path) -> ctypes.CDLL:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ to compile the kernels with")
+    text = f'#include "{source}"\n{LAUNCHER}'
+    used = [text, *FLAGS, HEADER.read_text(), *(p.read_text() for p in sorted(CUDA.glob("*.cu*")))]
+    digest = hashlib.sha256("\0".join(used).encode()).hexdigest()[:16]
+    path = BUILD / f"{source.stem}-{digest}.so"
+    if not path.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        command = [compiler, "-std=c++17", *FLAGS, *WARNINGS, "-shared", "-fPIC"]
+        command += [f'-DWARPTOK_EMULATION="{HEADER}"', "-x", "c++", "-o", str(unfinished), "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        unfinished.rename(path)
+    return ctypes.CDLL(str(path))
+
+
+def compile_for_device(source: str) -> None:
+    """Compile a .cu for a device with nvcc; skips where there is none."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc")
+    command = [nvcc, "-std=c++17", "-arch=sm_90", "-cubin", "-Werror", "all-warnings"]
+    command += ["-o", os.devnull, str(CUDA / source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
