@@ -204,6 +204,9 @@ def test_what_the_kernels_rely_on(name: str) -> None:
             assert not entry & ENTRY_OPEN_PENDING
     for row, state in itertools.product(range(len(table)), states):
         entry = table[row][state]
+        is_open = state < tables.num_certain and openness[state] & ENTRY_OPEN_PENDING
+        if entry & ENTRY_MARK and is_open:
+            assert entry & ENTRY_COMMIT, "a place is marked while another is pending"
         if entry & ENTRY_COMMIT:
             assert openness[state] & ENTRY_OPEN_PENDING
         if entry & ENTRY_START_PREV:

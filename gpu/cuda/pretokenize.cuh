@@ -202,7 +202,7 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
     while (true) {
         if (entry & AMBIGUOUS_BEFORE) doubt |= AMBIGUOUS;
         if (entry & OUT_COMMIT) return starts | marked;
-        if (!marked || ended || (entry & OUT_MARK) || !(entry & OPEN_PENDING)) return starts;
+        if (!marked || !(entry & OPEN_PENDING)) return starts;
         if (place > begin + CHUNK + MAX_RUN_ON) {
             doubt |= AMBIGUOUS;
             return starts;

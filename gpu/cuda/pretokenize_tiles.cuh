@@ -36,29 +36,20 @@ struct Walk {
     uint64_t place;
     uint32_t entry, outcome;
 
-    // What a step does to a place that was pending before the walk.
-    DEVICE_METHOD void settle(bool ended) {
+    // A step, and what it does to a place that was pending before the walk.
+    DEVICE_METHOD void read(const Reader& reader, uint32_t row) {
+        entry = step(reader.entries, row, entry);
         if (outcome != PENDING) return;
         if (entry & OUT_COMMIT) outcome = COMMITTED;
-        else if (ended || (entry & OUT_MARK) || !(entry & OPEN_PENDING)) outcome = DROPPED;
+        else if (!(entry & OPEN_PENDING)) outcome = DROPPED;
     }
 
     DEVICE_METHOD void advance(const Reader& reader) {
-        bool begins = reader.text[place] >> 6 != 2;
-        if (is_hard(reader, place)) {
-            entry = step(reader.entries, ROW_END, entry);
-            settle(true);
-            begins = true;
-        }
-        if (begins) {
-            entry = step(reader.entries, row_at(reader, place), entry);
-            settle(false);
-        }
+        bool border = is_hard(reader, place);
+        if (border) read(reader, ROW_END);
+        if (border || reader.text[place] >> 6 != 2) read(reader, row_at(reader, place));
         place++;
-        if (place == reader.num_bytes) {
-            entry = step(reader.entries, ROW_END, entry);
-            settle(true);
-        }
+        if (place == reader.num_bytes) read(reader, ROW_END);
     }
 };
 
@@ -112,7 +103,6 @@ DEVICE void redo_tile(const Job& job, const Reader& reader, uint32_t tile, uint3
         if (pending != NOWHERE && (bits.commit & before_mark))
             job.starts[pending / 64] |= 1ull << pending % 64;
         if (bits.mark) pending = begin + highest_bit(bits.mark);
-        else if (bits.commit) pending = NOWHERE;
         if (!(entry & OPEN_PENDING)) pending = NOWHERE;
     }
     if (pending != NOWHERE && is_committed(job, reader, tile, entry))
