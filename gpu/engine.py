@@ -25,7 +25,14 @@ from gpu.automata import Automaton, automaton
 from gpu.device import Device
 from gpu.kernels import ENCODE, num_blocks
 from gpu.memory import Workspace, Workspaces
-from gpu.tables import BpeTables, NotCovered, bpe_tables
+from gpu.tables import (
+    PAIRS_A_BUCKET,
+    SHORT_A_BUCKET,
+    BpeTables,
+    NotCovered,
+    bpe_tables,
+    shift_of,
+)
 from vocabularies.batch import Batch
 from vocabularies.vocabulary import Vocabulary
 
@@ -172,10 +179,10 @@ def _device_arrays(vocabulary: Vocabulary, seed: int) -> _DeviceArrays:
 
 def _numbers(tables: BpeTables, rule: Automaton) -> dict[str, int]:
     return {
-        "short_mask": len(tables.short_tokens) // 2 - 1,
-        "long_mask": len(tables.long_tokens) - 1,
-        "pair_mask": len(tables.pairs) // 2 - 1,
-        "token_mask": len(tables.token_places) - 1,
+        "short_shift": shift_of(tables.short_tokens, SHORT_A_BUCKET),
+        "long_shift": shift_of(tables.long_tokens, 1),
+        "pair_shift": shift_of(tables.pairs, PAIRS_A_BUCKET),
+        "token_shift": shift_of(tables.token_places, 1),
         "num_ids": len(tables.token_begins) - 1,
         "max_token": tables.max_token,
         "ignore_merges": tables.ignore_merges,

@@ -43,17 +43,19 @@ KERNELS = {
     "enter_runs": Kernel(_BLOCK, 8 * _TILE, 4),
     "redo_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8),
-    "windows": Kernel(128, 16 * 128, 7),
-    "check_windows": Kernel(_BLOCK, 16 * _BLOCK, 8),
-    "write_borders": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "windows": Kernel(64, 32 * 64, 7),
+    "check_windows": Kernel(_BLOCK, 32 * _BLOCK, 8),
+    "write_borders": Kernel(_BLOCK, 32 * _BLOCK, 8),
     "hard_windows": Kernel(128, 4 * 512, 6),
     "check_hard": Kernel(_BLOCK, 512 * _BLOCK, 8),
     "write_hard_borders": Kernel(_BLOCK, 512 * _BLOCK, 8),
     "whole_pieces": Kernel(_BLOCK, _TILE, 8),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
-    "merge_32": Kernel(128, 4 * _TILE, 6),
-    "merge_16": Kernel(128, 4 * _TILE, 12),
-    "merge_8": Kernel(128, 4 * _TILE, 16),
+    "merge_128": Kernel(32, 32 * 65, 7),
+    "merge_64": Kernel(64, 64 * 33, 7),
+    "merge_32": Kernel(128, 128 * 17, 7),
+    "merge_16": Kernel(128, 128 * 9, 12),
+    "merge_8": Kernel(128, 128 * 2, 16),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
     "compact": Kernel(_BLOCK, _TILE, 1 << 20),
@@ -64,8 +66,9 @@ CUT = (
     *("find_long", "windows", "check_windows", "write_borders"),
     *("hard_windows", "check_hard", "write_hard_borders", "whole_pieces"),
 )
-MERGE = ("look_up", "merge_32", "merge_16", "merge_8", "sum_tiles", "row_offsets")
-ENCODE = (*PRETOKENIZE, *CUT, *MERGE, "compact")
+MERGE = ("look_up", "merge_128", "merge_64", "merge_32", "merge_16", "merge_8")
+SUM = ("sum_tiles", "row_offsets")
+ENCODE = (*PRETOKENIZE, *CUT, *MERGE, *SUM, "compact")
 """From text and row_begins on the device to ids and id_offsets."""
 
 

@@ -22,7 +22,7 @@ __all__ = ["Capacity", "Workspace", "Workspaces", "device_bytes"]
 ALIGNMENT = 256
 TEXT_PADDING = 64
 TILE = constant("TILE")
-BIN_LENGTHS = (2, 5, 9, 13, 17, 25, 33)
+BIN_LENGTHS = (2, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that look_up.cuh fills."""
 
 
@@ -58,13 +58,14 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "tile_function": 32 * tiles,
         "tile_pending": 32 * tiles,
         "records": 4 * n,
+        "tile_pieces": 4 * tiles,
         "tile_counts": 4 * tiles,
         "tile_offsets": 8 * (tiles + 1),
         "merged_ids": 4 * n + TEXT_PADDING,
-        "long_pieces": 16 * (n // 33 + 1),
-        "hard_pieces": 16 * (n // 33 + 1),
+        "long_pieces": 16 * (n // 129 + 1),
+        "hard_pieces": 16 * (n // 129 + 1),
         "whole_pieces": 16 * (n // 513 + 1),
-        "window_borders": 4 * (n // 16 + 1),
+        "window_borders": 8 * (n // 32 + 1),
         "even_borders": n // 8 + 16,
         "odd_borders": n // 8 + 16,
         "ids": 4 * n,

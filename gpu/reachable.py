@@ -11,45 +11,40 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RankOf", "reachable_tokens"]
+__all__ = ["NO_MERGE", "RankOf", "reachable_symbols"]
 
 Int64s = NDArray[np.int64]
 RankOf = Callable[[Int64s, Int64s], Int64s]
-"""Ranks int64[n] of pairs of ids, NO_RANK where they do not merge."""
+"""Ranks int64[n] of pairs of symbols, NO_MERGE where they do not merge."""
 
-NO_RANK = 1 << 32
+NO_MERGE = 1 << 32
+NUM_BYTES = 256
 INDEX_BITS = 28
 
 
-def reachable_tokens(
-    tokens: Sequence[bytes], byte_ids: Int64s, rank_of: RankOf, merged: Int64s
-) -> Int64s:
-    """int64[T]: the id that the merges give for each token's bytes; -1 where it is several ids.
+def reachable_symbols(tokens: Sequence[bytes], rank_of: RankOf) -> Int64s:
+    """int64[T]: the symbol that the merges give for each token's bytes; -1 where it is several.
 
-    Args:
-        tokens: none empty.
-        byte_ids: int64[256], the id of each byte.
-        rank_of: see RankOf.
-        merged: int64[M], the id each rank gives.
+    A symbol is a byte's value, or 256 + the rank of the merge that gives it. No token is empty.
     """
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
-    symbols = byte_ids[np.frombuffer(b"".join(tokens), np.uint8)]
+    symbols = np.frombuffer(b"".join(tokens), np.uint8).astype(np.int64)
     result = np.full(len(tokens), -1, np.int64)
     owners = np.arange(len(tokens))
     begins = np.cumsum(lengths) - lengths
     single = lengths == 1
     result[single] = symbols[begins[single]]
-    ranks = np.full(len(symbols), NO_RANK, np.int64)
+    ranks = np.full(len(symbols), NO_MERGE, np.int64)
     ranks[:-1] = rank_of(symbols[:-1], symbols[1:])
-    ranks[begins + lengths - 1] = NO_RANK
+    ranks[begins + lengths - 1] = NO_MERGE
     while len(owners):
         key = np.minimum.reduceat(ranks << INDEX_BITS | np.arange(len(ranks)), begins)
-        active = key >> INDEX_BITS < NO_RANK
+        active = key >> INDEX_BITS < NO_MERGE
         kept = np.repeat(active, lengths)
         place = (np.cumsum(kept) - 1)[key[active] & (1 << INDEX_BITS) - 1]
         rank = key[active] >> INDEX_BITS
         symbols, ranks, owners, lengths = symbols[kept], ranks[kept], owners[active], lengths[active]
-        symbols, ranks = _merge(symbols, ranks, place, merged[rank], rank_of, lengths)
+        symbols, ranks = _merge(symbols, ranks, place, NUM_BYTES + rank, rank_of, lengths)
         lengths = lengths - 1
         begins = np.cumsum(lengths) - lengths
         done = lengths == 1
@@ -58,14 +53,14 @@ def reachable_tokens(
 
 
 def _merge(
-    symbols: Int64s, ranks: Int64s, place: Int64s, ids: Int64s, rank_of: RankOf, lengths: Int64s
+    symbols: Int64s, ranks: Int64s, place: Int64s, given: Int64s, rank_of: RankOf, lengths: Int64s
 ) -> tuple[Int64s, Int64s]:
     """Merge the symbols at `place` with their right neighbours; one in each token."""
     ends = np.cumsum(lengths)
     last = place + 2 == ends
     first = place == ends - lengths
-    symbols[place] = ids
-    ranks[place] = NO_RANK
+    symbols[place] = given
+    ranks[place] = NO_MERGE
     behind = place[~last]
     ranks[behind] = rank_of(symbols[behind], symbols[behind + 2])
     before = place[~first]

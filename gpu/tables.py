@@ -7,24 +7,27 @@ are those of cuda/hash.cuh, and what a table holds is what encoding a token's by
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.reachable import reachable_tokens
+from gpu.reachable import NO_MERGE, reachable_symbols
 from vocabularies.reference_bpe import bpe_rules
 from vocabularies.vocabulary import Bpe, Vocabulary
 
-__all__ = ["BpeTables", "NotCovered", "bpe_tables"]
+__all__ = ["BpeTables", "NotCovered", "bpe_tables", "shift_of"]
 
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 
 MAX_SHORT, MAX_LONG = 12, 28
 NO_RANK = NO_ID = 0xFFFFFFFF
-MAX_IDS, MAX_MERGES = 1 << 21, 1 << 22
-TOKEN_LOAD, PAIR_LOAD = 0.25, 0.25
+MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 27, 1 << 21, 1 << 22
+TOKEN_LOAD, PAIR_LOAD = 1 / 8, 1 / 8
+SHORT_A_BUCKET, PAIRS_A_BUCKET = 2, 4
+NUM_BYTES = 256
 EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -41,10 +44,10 @@ class BpeTables:
             length << 28 | id; a zero meta word is empty.
         long_tokens: uint32[entries, 8], tokens of 13..28 bytes: seven words and length << 27 | id.
         token_places: uint32[entries], ids of tokens of more than 28 bytes; NO_ID is empty.
-        pairs: uint64[2 * buckets], left << 43 | right << 22 | rank; all ones is empty.
-        byte_pairs: uint32[65536], rank of the tokens of two bytes, first << 8 | second; NO_RANK.
-        byte_ids: uint32[256], the token of each byte.
-        merged: uint32[M], the id that each rank's merge gives.
+        pairs: uint64[4 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
+            empty. A symbol is a byte's value, or 256 + the rank of the merge that gives it.
+        byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first; NO_RANK.
+        symbol_ids: uint32[256 + M], the id of each symbol.
         token_bytes, token_begins: uint8[N] and uint32[V + 1], the bytes of every id.
         max_token: bytes of the longest token.
         ignore_merges: whether a pretoken that is a token is that token.
@@ -56,8 +59,7 @@ class BpeTables:
     token_places: UInt32s
     pairs: UInt64s
     byte_pairs: UInt32s
-    byte_ids: UInt32s
-    merged: UInt32s
+    symbol_ids: UInt32s
     token_bytes: NDArray[np.uint8]
     token_begins: UInt32s
     max_token: int
@@ -80,34 +82,37 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level:
         raise NotCovered("the model is no byte-level BPE")
-    if len(vocabulary) > MAX_IDS or len(model.merges) > MAX_MERGES:
-        raise NotCovered(f"more than {MAX_IDS} ids or {MAX_MERGES} merges")
+    if len(vocabulary) > MAX_IDS or len(model.merges) > MAX_SYMBOLS - NUM_BYTES:
+        raise NotCovered(f"more than {MAX_IDS} ids or {MAX_SYMBOLS - NUM_BYTES} merges")
     rules = bpe_rules(vocabulary)
-    byte_ids = [rules.token_ids.get(bytes([byte])) for byte in range(256)]
+    byte_ids = [rules.token_ids.get(bytes([byte])) for byte in range(NUM_BYTES)]
     if None in byte_ids:
         raise NotCovered(f"the byte {byte_ids.index(None):#04x} has no token")
-    pairs = np.array([*rules.merges], np.uint64).reshape(-1, 2)
     results = np.array([*rules.merges.values()], np.uint32).reshape(-1, 2)
-    ranks = results[:, 0]
-    merged = np.full(len(model.merges), NO_ID, np.uint32)
-    merged[ranks] = results[:, 1]
-    entries = pairs[:, 0] << np.uint64(43) | pairs[:, 1] << np.uint64(22) | ranks
-    lowest = np.array(byte_ids, np.uint32)
-    tokens, ids = _tokens_to_find(vocabulary, rules.token_ids, entries, merged, lowest)
+    symbol_ids = np.full(NUM_BYTES + len(model.merges), NO_ID, np.uint32)
+    symbol_ids[:NUM_BYTES] = byte_ids
+    symbol_ids[NUM_BYTES + results[:, 0]] = results[:, 1]
+    pairs = np.array([*rules.merges], np.uint32).reshape(-1, 2)
+    left, right, ranks = _symbol_pairs(pairs, results[:, 0], symbol_ids)
+    wide = np.uint64
+    entries = left.astype(wide) << wide(43) | right.astype(wide) << wide(22) | ranks.astype(wide)
+    tokens, ids = _tokens_to_find(vocabulary, rules.token_ids, entries, symbol_ids)
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     all_tokens = [token or b"" for token in vocabulary.tokens]
     begins = np.zeros(len(all_tokens) + 1, np.uint32)
     np.cumsum([len(token) for token in all_tokens], out=begins[1:])
     short, rest = lengths <= MAX_SHORT, lengths > MAX_LONG
     long = ~short & ~rest
+    byte_pairs = np.full((NUM_BYTES, NUM_BYTES), NO_RANK, np.uint32)
+    of_bytes = (left < NUM_BYTES) & (right < NUM_BYTES)
+    byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
     return BpeTables(
-        short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, 2, seed),
-        long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, 1, seed),
+        short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, seed),
+        long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, seed),
         token_places=_longest_table(tokens, ids, np.flatnonzero(rest), seed),
-        pairs=_pair_table(pairs, entries, seed),
-        byte_pairs=_byte_pairs(pairs, ranks, lowest),
-        byte_ids=lowest,
-        merged=merged,
+        pairs=_pair_table(left, right, entries, seed),
+        byte_pairs=byte_pairs.reshape(-1),
+        symbol_ids=symbol_ids,
         token_bytes=np.frombuffer(b"".join(all_tokens), np.uint8),
         token_begins=begins,
         max_token=int(lengths.max(initial=1)),
@@ -116,12 +121,31 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     )
 
 
+def _symbol_pairs(
+    pairs: UInt32s, ranks: UInt32s, symbol_ids: UInt32s
+) -> tuple[UInt32s, UInt32s, UInt32s]:
+    """Pairs of ids as pairs of symbols, with their ranks; an id that two merges give is two symbols.
+
+    Raises:
+        NotCovered: ids have so many symbols that their pairs are too many.
+    """
+    order = np.argsort(symbol_ids, kind="stable")
+    in_order = symbol_ids[order]
+    first = [np.searchsorted(in_order, pairs[:, side], "left") for side in (0, 1)]
+    past = [np.searchsorted(in_order, pairs[:, side], "right") for side in (0, 1)]
+    counts = [past[side] - first[side] for side in (0, 1)]
+    each = counts[0] * counts[1]
+    if each.sum() > MAX_RANKS:
+        raise NotCovered("too many merges give the same tokens")
+    number = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+    columns = np.repeat(counts[1], each)
+    left = order[np.repeat(first[0], each) + number // np.maximum(1, columns)]
+    right = order[np.repeat(first[1], each) + number % np.maximum(1, columns)]
+    return left.astype(np.uint32), right.astype(np.uint32), np.repeat(ranks, each)
+
+
 def _tokens_to_find(
-    vocabulary: Vocabulary,
-    token_ids: dict[bytes, int],
-    entries: UInt64s,
-    merged: UInt32s,
-    byte_ids: UInt32s,
+    vocabulary: Vocabulary, token_ids: Mapping[bytes, int], entries: UInt64s, symbol_ids: UInt32s
 ) -> tuple[list[bytes], UInt32s]:
     """The tokens that a look-up may answer with, and the ids it answers."""
     model = vocabulary.model
@@ -129,35 +153,37 @@ def _tokens_to_find(
     tokens = [token for token in token_ids if token]
     if model.ignore_merges:
         return tokens, np.fromiter((token_ids[token] for token in tokens), np.uint32, len(tokens))
-    order = np.sort(entries)
+    order = np.sort(np.append(entries, EMPTY_PAIR))
     keys = (order >> np.uint64(22)).astype(np.int64)
 
     def rank_of(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
         wanted = left << 21 | right
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        ranks = (order[place] & np.uint64(MAX_MERGES - 1)).astype(np.int64)
-        ranks[keys[place] != wanted] = 1 << 32
+        place = np.searchsorted(keys, wanted)
+        ranks = (order[place] & np.uint64(MAX_RANKS - 1)).astype(np.int64)
+        ranks[keys[place] != wanted] = NO_MERGE
         return ranks
 
-    if not len(entries):
-        tokens = [token for token in tokens if len(token) == 1]
-        return tokens, np.array([token_ids[token] for token in tokens], np.uint32)
-    given = reachable_tokens(tokens, byte_ids.astype(np.int64), rank_of, merged.astype(np.int64))
-    found = np.flatnonzero(given >= 0)
-    return [tokens[i] for i in found.tolist()], given[found].astype(np.uint32)
+    symbols = reachable_symbols(tokens, rank_of)
+    found = np.flatnonzero(symbols >= 0)
+    return [tokens[i] for i in found.tolist()], symbol_ids[symbols[found]]
 
 
-def _mix(hashes: UInt32s, words: UInt32s) -> UInt32s:
-    hashes = (hashes ^ words) * np.uint32(0x9E3779B1)
-    return hashes ^ hashes >> np.uint32(15)
+def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:
+    """32 - the bits of a bucket's number, for a table with so many entries in a bucket."""
+    return 32 - int(np.log2(len(table) // per_bucket))
+
+
+def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:
+    mixed = (hashes ^ hashes >> np.uint32(15)) * np.uint32(0x2C1B3C6D)
+    return (mixed >> np.uint32(32 - int(np.log2(num_buckets)))).astype(np.int64)
 
 
 def _fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int64]:
     """int64[n]: the slot of each key, by linear probing over buckets; a bucket fills up in order."""
     slots = np.empty(len(hashes), np.int64)
-    used = np.zeros(num_buckets, np.int64)
+    used = np.zeros(num_buckets, np.int8)
     waiting = np.arange(len(hashes))
-    buckets = (hashes & np.uint32(num_buckets - 1)).astype(np.int64)
+    buckets = _bucket_of(hashes, num_buckets)
     while len(waiting):
         order = np.argsort(buckets[waiting], kind="stable")
         waiting = waiting[order]
@@ -166,7 +192,7 @@ def _fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int6
         number = used[mine] + np.arange(len(mine)) - first
         fits = number < per_bucket
         slots[waiting[fits]] = mine[fits] * per_bucket + number[fits]
-        used += np.bincount(mine[fits], minlength=num_buckets)
+        np.add.at(used, mine[fits], 1)
         waiting = waiting[~fits]
         buckets[waiting] = (buckets[waiting] + 1) % num_buckets
     return slots
@@ -177,6 +203,22 @@ def _num_buckets(num_keys: int, per_bucket: int, load: float) -> int:
     return 1 << max(1, int(np.ceil(np.log2(max(1, num_keys) / load / per_bucket))))
 
 
+_WORD_FACTORS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
+_LONG_FACTORS = (0x165667B1, 0xD3A2646D, 0xFD7046C5)
+
+
+def _hash_words(words: UInt32s, sizes: UInt32s, seed: int) -> UInt32s:
+    """hash_short and hash_long of cuda/hash.cuh."""
+    hashes = (sizes + np.uint32(seed)) * np.uint32(0x27D4EB2F)
+    for column, factor in enumerate(_WORD_FACTORS):
+        hashes = hashes + words[:, column] * np.uint32(factor)
+    if words.shape[1] > len(_WORD_FACTORS):
+        for column, factor in enumerate(_LONG_FACTORS):
+            hashes = hashes + (words[:, 3 + column] ^ words[:, column]) * np.uint32(factor)
+        hashes = hashes + words[:, 6] * np.uint32(0xB55A4F09)
+    return hashes
+
+
 def _token_table(
     tokens: list[bytes],
     ids: UInt32s,
@@ -184,20 +226,16 @@ def _token_table(
     chosen: NDArray[np.int64],
     num_words: int,
     length_shift: int,
-    per_bucket: int,
     seed: int,
 ) -> UInt32s:
     """uint32[slots, num_words + 1]: the words of each chosen token and length << shift | id."""
     padded = b"".join(tokens[i].ljust(4 * num_words, b"\0") for i in chosen.tolist())
     words = np.frombuffer(padded, "<u4").reshape(-1, num_words)
     sizes = lengths[chosen].astype(np.uint32)
-    hashes = np.uint32(seed) ^ sizes
-    for column in range(num_words):
-        hashes = _mix(hashes, words[:, column])
-    hashes = _mix(hashes, sizes)
+    per_bucket = SHORT_A_BUCKET if num_words == len(_WORD_FACTORS) else 1
     num_buckets = _num_buckets(len(chosen), per_bucket, TOKEN_LOAD)
     table = np.zeros((num_buckets * per_bucket, num_words + 1), np.uint32)
-    slots = _fill(hashes, num_buckets, per_bucket)
+    slots = _fill(_hash_words(words, sizes, seed), num_buckets, per_bucket)
     table[slots, :num_words] = words
     table[slots, num_words] = sizes << np.uint32(length_shift) | ids[chosen]
     return table
@@ -220,23 +258,9 @@ def _longest_table(
     return table
 
 
-def _pair_table(pairs: UInt64s, entries: UInt64s, seed: int) -> UInt64s:
-    left, right = (pairs[:, side].astype(np.uint32) for side in (0, 1))
-    hashes = _mix(_mix(np.full(len(left), seed, np.uint32), left), right)
-    num_buckets = _num_buckets(len(entries), 2, PAIR_LOAD)
-    table = np.full(2 * num_buckets, EMPTY_PAIR, np.uint64)
-    table[_fill(hashes, num_buckets, 2)] = entries
+def _pair_table(left: UInt32s, right: UInt32s, entries: UInt64s, seed: int) -> UInt64s:
+    hashes = left * np.uint32(0x9E3779B1) + (right + np.uint32(seed)) * np.uint32(0x85EBCA77)
+    num_buckets = _num_buckets(len(entries), PAIRS_A_BUCKET, PAIR_LOAD)
+    table = np.full(PAIRS_A_BUCKET * num_buckets, EMPTY_PAIR, np.uint64)
+    table[_fill(hashes, num_buckets, PAIRS_A_BUCKET)] = entries
     return table
-
-
-def _byte_pairs(pairs: UInt64s, ranks: UInt32s, byte_ids: UInt32s) -> UInt32s:
-    """uint32[65536]: the rank of two bytes' tokens; several bytes may have the same token."""
-    table = np.full((256, 256), NO_RANK, np.uint32)
-    bytes_of: dict[int, list[int]] = {}
-    for byte, token_id in enumerate(byte_ids.tolist()):
-        bytes_of.setdefault(token_id, []).append(byte)
-    known = np.isin(pairs, byte_ids).all(axis=1)
-    for (left, right), rank in zip(pairs[known].tolist(), ranks[known].tolist(), strict=True):
-        for first in bytes_of[left]:
-            table[first, bytes_of[right]] = rank
-    return table.reshape(-1)

@@ -4,13 +4,19 @@
 
 constexpr uint32_t SCAN_BLOCK = 1024;
 
-// tile_offsets from tile_counts, by one block of SCAN_BLOCK threads.
+// tile_offsets from tile_counts, by one block of SCAN_BLOCK threads; a thread takes eight tiles.
 DEVICE void sum_tiles_stage(const Job& job, uint64_t* scratch) {
+    constexpr uint32_t EACH = 8;
     uint32_t tiles = num_tiles(job), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     uint64_t before = 0;
-    for (uint32_t first = 0; first < tiles; first += SCAN_BLOCK) {
-        uint32_t tile = first + threadIdx.x;
-        uint64_t value = tile < tiles ? job.tile_counts[tile] : 0, inclusive = value;
+    for (uint32_t first = 0; first < tiles; first += EACH * SCAN_BLOCK) {
+        uint32_t tile = first + EACH * threadIdx.x, counts[EACH], value = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < EACH; i++) {
+            counts[i] = tile + i < tiles ? job.tile_counts[tile + i] : 0;
+            value += counts[i];
+        }
+        uint64_t inclusive = value;
         for (uint32_t distance = 1; distance < 32; distance *= 2) {
             uint64_t other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
             if (lane >= distance) inclusive += other;
@@ -23,7 +29,12 @@ DEVICE void sum_tiles_stage(const Job& job, uint64_t* scratch) {
             if (lane >= distance) sum += other;
         }
         uint64_t others = __shfl_sync(0xFFFFFFFF, sum, (warp + 31) % 32);
-        if (tile < tiles) job.tile_offsets[tile] = before + (warp ? others : 0) + inclusive - value;
+        uint64_t offset = before + (warp ? others : 0) + inclusive - value;
+#pragma unroll
+        for (uint32_t i = 0; i < EACH; i++) {
+            if (tile + i < tiles) job.tile_offsets[tile + i] = offset;
+            offset += counts[i];
+        }
         before += __shfl_sync(0xFFFFFFFF, sum, 31);
         __syncthreads();
     }
@@ -41,30 +52,37 @@ struct CompactShared {
     uint32_t scratch[BLOCK / 32 + 1];
 };
 
-// How many pieces begin in a tile.
-DEVICE uint32_t count_pieces(const Job& job, uint64_t tile_begin, uint32_t* scratch) {
-    uint64_t word = tile_begin / 64 + threadIdx.x, total_words = (job.num_bytes + 63) / 64;
-    bool mine = threadIdx.x < WORDS_A_TILE && word < total_words;
-    uint32_t total;
-    sum_before(mine ? count_bits(job.starts[word]) : 0, scratch, total);
-    return total;
+// Writes the ids of one record.
+DEVICE void write_ids(const Job& job, uint32_t record, uint64_t tile_begin, int32_t* to) {
+    if (!(record & MISS)) {
+        *to = record;
+        return;
+    }
+    const uint32_t* from = job.merged_ids + tile_begin + (record & (TILE - 1));
+    for (uint32_t i = 0, ids = count_of(record); i < ids; i++) to[i] = from[i];
 }
 
+// A thread takes four records at a time.
 DEVICE void compact_stage(const Job& job, CompactShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t tiles = num_tiles(job);
     for (uint32_t tile = block; tile < tiles; tile += num_blocks) {
         uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE, place = job.tile_offsets[tile];
-        uint32_t count = count_pieces(job, tile_begin, shared.scratch);
-        for (uint32_t first = 0; first < count; first += BLOCK) {
-            uint32_t number = first + threadIdx.x;
-            uint32_t record = number < count ? job.records[tile_begin + number] : 0;
-            uint32_t ids = number < count ? count_of(record) : 0, total;
+        uint32_t count = job.tile_pieces[tile];
+        for (uint32_t first = 0; first < count; first += 4 * BLOCK) {
+            uint32_t number = first + 4 * threadIdx.x, ids = 0, total;
+            uint4 four = {0, 0, 0, 0};
+            if (number < count)
+                four = *reinterpret_cast<const uint4*>(job.records + tile_begin + number);
+            uint32_t records[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                if (number + i < count) ids += count_of(records[i]);
             int32_t* to = job.ids + place + sum_before(ids, shared.scratch, total);
-            if (!(record & MISS)) {
-                if (ids) *to = record;
-            } else {
-                const uint32_t* from = job.merged_ids + tile_begin + (record & (TILE - 1));
-                for (uint32_t i = 0; i < ids; i++) to[i] = from[i];
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                if (number + i >= count) break;
+                write_ids(job, records[i], tile_begin, to);
+                to += count_of(records[i]);
             }
             place += total;
         }

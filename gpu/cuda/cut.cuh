@@ -6,7 +6,7 @@
 // tokens of the outcome are neighbours in some window's result, and so the outcome is the encoding
 // (Pairs decide). A piece of which any overlap has no such place goes to the next level as a whole:
 //
-//     level 0   windows of 32 bytes, a thread each
+//     level 0   windows of 64 bytes, a thread each
 //     level 1   windows of 1,024 bytes, a warp each; pieces up to that size are always right here
 //     level 2   the whole piece, a block each
 //
@@ -17,10 +17,10 @@
 #include "merge.cuh"
 #include "tokens.cuh"
 
-constexpr uint32_t STRIDE_0 = MAX_PIECE / 2;
+constexpr uint32_t WINDOW_0 = 64, STRIDE_0 = WINDOW_0 / 2;
 constexpr uint32_t WINDOW_1 = 1024, STRIDE_1 = WINDOW_1 / 2;
 constexpr uint64_t ONE_PIECE = 1ull << 40;   // window_counts: pieces << 40 | windows.
-constexpr int WINDOW_THREADS = 128;
+constexpr int WINDOW_THREADS = 64;
 
 DEVICE uint32_t num_windows(uint32_t length, uint32_t stride) {
     return length <= stride ? 1 : (length - 1) / stride;
@@ -46,7 +46,7 @@ DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
     add_piece(job.long_pieces, job.window_counts, begin, end, STRIDE_0);
 }
 
-// Where the first piece after a place in front of word `word` begins; the whole warp looks.
+// Where the first piece from word `word` on begins; the whole warp looks.
 DEVICE uint64_t next_start_by_warp(const Job& job, uint64_t word) {
     uint64_t total = (job.num_bytes + 63) / 64, lane = threadIdx.x & 31;
     for (; word < total; word += 32) {
@@ -60,7 +60,8 @@ DEVICE uint64_t next_start_by_warp(const Job& job, uint64_t word) {
     return job.num_bytes;
 }
 
-// Finds the pieces longer than MAX_PIECE: a warp for every 32 words of start bits.
+// Finds the pieces longer than MAX_PIECE: a warp for every 32 words of start bits. Only the last
+// piece that begins in a word can be so long.
 DEVICE void find_long_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t total = (job.num_bytes + 63) / 64, lane = threadIdx.x & 31;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
@@ -69,17 +70,13 @@ DEVICE void find_long_stage(const Job& job, uint32_t block, uint32_t num_blocks)
         uint64_t word = first + lane, bits = word < total ? job.starts[word] : 0;
         uint32_t filled = __ballot_sync(0xFFFFFFFF, bits != 0);
         if (!filled) continue;
-        uint32_t last = highest_bit(filled), behind = filled & (0xFFFFFFFEu << lane);
+        uint32_t behind = filled & (0xFFFFFFFEu << lane);
         uint32_t next_lane = behind ? lowest_bit(behind) : 0;
         uint64_t next_bits = __shfl_sync(0xFFFFFFFF, bits, next_lane);
         uint64_t end = (first + next_lane) * 64 + (next_bits ? lowest_bit(next_bits) : 0);
         uint64_t far = next_start_by_warp(job, first + 32);
-        if (lane == last) end = far;
-        while (bits) {
-            uint64_t begin = word * 64 + lowest_bit(bits);
-            bits &= bits - 1;
-            consider_piece(job, begin, bits ? word * 64 + lowest_bit(bits) : end);
-        }
+        if (!behind) end = far;
+        if (bits) consider_piece(job, word * 64 + highest_bit(bits), end);
     }
 }
 
@@ -95,7 +92,7 @@ DEVICE uint32_t piece_of(const LongPiece* pieces, uint32_t count, uint32_t windo
 }
 
 // Encodes every window of level 0.
-DEVICE void windows_stage(const Job& job, Columns<MAX_PIECE, WINDOW_THREADS>& columns, uint32_t block,
+DEVICE void windows_stage(const Job& job, Columns<WINDOW_0, WINDOW_THREADS>& columns, uint32_t block,
                           uint32_t num_blocks) {
     uint64_t counts = job.window_counts[0];
     uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
@@ -103,20 +100,20 @@ DEVICE void windows_stage(const Job& job, Columns<MAX_PIECE, WINDOW_THREADS>& co
          window += num_blocks * WINDOW_THREADS) {
         LongPiece piece = job.long_pieces[piece_of(job.long_pieces, pieces, window)];
         uint32_t begin = piece.begin + (window - piece.first_window) * STRIDE_0;
-        uint32_t length = min_of(MAX_PIECE, piece.end - begin);
+        uint32_t length = min_of(WINDOW_0, piece.end - begin);
         job.window_borders[window] =
-            merge_piece(job, columns, threadIdx.x, job.text + begin, length);
+            merge_piece(job, columns, threadIdx.x, job.text + begin, length).bits[0];
     }
 }
 
 // Where two results meet, in bytes from the second window's beginning; NO_PLACE where they do not.
 //
-// Bit i of either: a token begins, or the window ends, i bytes from there. Bits 0..16 are asked.
+// Bit i of either: a token begins, or the window ends, i bytes from there. Bits 0..STRIDE_0 count.
 constexpr uint32_t NO_PLACE = 0xFFFFFFFF;
-DEVICE uint32_t meeting_place(uint32_t left, uint32_t right) {
-    for (uint32_t both = left & right; both; both &= both - 1) {
-        uint32_t behind = 0xFFFFFFFEu << lowest_bit(both);
-        uint32_t next_left = left & behind, next_right = right & behind;
+DEVICE uint32_t meeting_place(uint64_t left, uint64_t right) {
+    for (uint64_t both = left & right; both; both &= both - 1) {
+        uint64_t behind = ~1ull << lowest_bit(both);
+        uint64_t next_left = left & behind, next_right = right & behind;
         if (next_left && next_right && (next_left & -next_left) == (next_right & -next_right))
             return lowest_bit(both);
     }
@@ -125,8 +122,8 @@ DEVICE uint32_t meeting_place(uint32_t left, uint32_t right) {
 
 // Where windows `window` and `window + 1` of one piece meet.
 DEVICE uint32_t meeting_of_windows(const Job& job, uint32_t window) {
-    uint32_t left = job.window_borders[window] >> STRIDE_0 | 1u << STRIDE_0;
-    return meeting_place(left, job.window_borders[window + 1] & ((2u << STRIDE_0) - 1));
+    uint64_t left = job.window_borders[window] >> STRIDE_0 | 1ull << STRIDE_0;
+    return meeting_place(left, job.window_borders[window + 1] & ((2ull << STRIDE_0) - 1));
 }
 
 // Sends a piece to the next level, once.
@@ -161,11 +158,11 @@ DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blo
         LongPiece piece = job.long_pieces[piece_of(job.long_pieces, pieces, window)];
         if (piece.failed) continue;
         uint32_t number = window - piece.first_window;
-        uint32_t borders = job.window_borders[window];
-        if (number > 0) borders &= 0xFFFFFFFFu << meeting_of_windows(job, window - 1);
+        uint64_t borders = job.window_borders[window];
+        if (number > 0) borders &= ~0ull << meeting_of_windows(job, window - 1);
         if (number + 1 < num_windows(piece.end - piece.begin, STRIDE_0)) {
             uint32_t meeting = STRIDE_0 + meeting_of_windows(job, window);
-            borders &= meeting >= 32 ? 0xFFFFFFFFu : (1u << meeting) - 1;
+            borders &= meeting >= 64 ? ~0ull : (1ull << meeting) - 1;
         }
         set_starts(job, piece.begin + number * STRIDE_0, borders);
     }

@@ -7,7 +7,7 @@ constexpr int WARPS_1 = 4;  // Warps of a block of level 1.
 // The state of one warp's window; lane i keeps the bits and the lowest key of places 32 i .. 32 i + 31.
 struct WarpColumns {
     uint32_t keys[WINDOW_1];  // rank << 10 | place.
-    uint32_t ids[WINDOW_1];
+    uint32_t symbols[WINDOW_1];
 };
 
 DEVICE uint32_t long_key(uint32_t rank, uint32_t place) {
@@ -49,30 +49,30 @@ DEVICE uint32_t merge_window(const Job& job, WarpColumns& columns, const uint8_t
     uint32_t lane = threadIdx.x & 31, lowest = NO_KEY;
     uint32_t mine = length > 32 * lane ? min_of(32, length - 32 * lane) : 0;
     uint32_t alive = mine == 32 ? 0xFFFFFFFFu : (1u << mine) - 1;
-    for (uint32_t place = lane; place < WINDOW_1; place += 32) {
+    for (uint32_t place = lane; place < (length + 31) / 32 * 32; place += 32) {
         uint32_t rank = NO_RANK;
-        if (place < length) columns.ids[place] = job.byte_ids[text[place]];
-        if (place + 1 < length) rank = job.byte_pairs[text[place] << 8 | text[place + 1]];
+        if (place < length) columns.symbols[place] = text[place];
+        if (place + 1 < length) rank = job.byte_pairs[text[place + 1] << 8 | text[place]];
         columns.keys[place] = long_key(rank, place);
     }
     __syncwarp();
-    for (uint32_t group = 0; group < 32; group++) refresh_group(columns, group * 32, lowest);
+    for (uint32_t place = 0; place < length; place += 32) refresh_group(columns, place, lowest);
     for (;;) {
         uint32_t best = __reduce_min_sync(0xFFFFFFFF, lowest);
         if (best == NO_KEY) return alive;
-        uint32_t place = best & (WINDOW_1 - 1), id = job.merged[best >> 10];
+        uint32_t place = best & (WINDOW_1 - 1), symbol = FIRST_MERGED + (best >> 10);
         uint32_t second = next_place(alive, place);
         uint32_t third = next_place(alive, second), last = last_place(alive, place);
         if (lane == second >> 5) alive &= ~(1u << (second & 31));
         bool ahead = lane == 0;
         uint32_t other = ahead ? third : last, rank = NO_RANK;
         if (lane < 2 && other < WINDOW_1) {
-            uint32_t other_id = columns.ids[other];
-            rank = rank_of(job, ahead ? id : other_id, ahead ? other_id : id);
+            uint32_t neighbour = columns.symbols[other];
+            rank = rank_of(job, ahead ? symbol : neighbour, ahead ? neighbour : symbol);
         }
         __syncwarp();
         if (lane == 0) {
-            columns.ids[place] = id;
+            columns.symbols[place] = symbol;
             columns.keys[place] = long_key(rank, place);
             columns.keys[second] = NO_KEY;
         }

@@ -2,7 +2,7 @@
 //
 // A round merges every pair of the lowest rank at once, leftmost first where two overlap ("aaa"),
 // which is what merging them one after the other gives. Only text that repeats itself comes here,
-// and that has few different ranks. The symbols lie in `records` (ids) and `merged_ids` (places),
+// and that has few different ranks. The symbols lie in `records` (their numbers) and `merged_ids` (places),
 // which are not in use yet, from the piece's first byte on.
 #pragma once
 #include "cut.cuh"
@@ -13,12 +13,12 @@ struct WholeShared {
 };
 
 // The lowest rank of all neighbours.
-DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t* ids, uint32_t count) {
+DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count) {
     if (threadIdx.x == 0) shared.lowest = NO_RANK;
     __syncthreads();
     uint32_t lowest = NO_RANK;
     for (uint32_t i = threadIdx.x; i + 1 < count; i += BLOCK)
-        lowest = min_of(lowest, rank_of(job, ids[i], ids[i + 1]));
+        lowest = min_of(lowest, rank_of(job, symbols[i], symbols[i + 1]));
     lowest = __reduce_min_sync(0xFFFFFFFF, lowest);
     if ((threadIdx.x & 31) == 0) atomicMin(&shared.lowest, lowest);
     __syncthreads();
@@ -43,14 +43,14 @@ DEVICE uint32_t candidates_before(const WholeShared& shared, uint32_t carried) {
 }
 
 // Merges all pairs of one rank; returns how many symbols are left.
-DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* ids, uint32_t* places,
+DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbols, uint32_t* places,
                             uint32_t count, uint32_t rank) {
-    uint32_t merged = job.merged[rank], written = 0, carried = 0;
+    uint32_t merged = FIRST_MERGED + rank, written = 0, carried = 0;
     for (uint32_t first = 0; first < count; first += BLOCK) {
         uint32_t i = first + threadIdx.x;
         bool here = i < count, pair = i + 1 < count;
-        uint32_t id = here ? ids[i] : 0, place = here ? places[i] : 0;
-        bool candidate = pair && rank_of(job, id, ids[i + 1]) == rank;
+        uint32_t symbol = here ? symbols[i] : 0, place = here ? places[i] : 0;
+        bool candidate = pair && rank_of(job, symbol, symbols[i + 1]) == rank;
         uint32_t votes = __ballot_sync(0xFFFFFFFF, candidate);
         if ((threadIdx.x & 31) == 0) shared.candidates[threadIdx.x >> 5] = votes;
         __syncthreads();
@@ -59,7 +59,7 @@ DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* ids, 
         bool kept = here && !taken;
         uint32_t total, to = written + sum_before(kept, shared.scratch, total);
         if (kept) {
-            ids[to] = candidate ? merged : id;
+            symbols[to] = candidate ? merged : symbol;
             places[to] = place;
         }
         written += total;
@@ -75,18 +75,18 @@ DEVICE void whole_pieces_stage(const Job& job, WholeShared& shared, uint32_t blo
     uint32_t pieces = job.window_counts[2] >> 40;
     for (uint32_t number = block; number < pieces; number += num_blocks) {
         LongPiece piece = job.whole_pieces[number];
-        uint32_t* ids = job.records + piece.begin;
+        uint32_t* symbols = job.records + piece.begin;
         uint32_t* places = job.merged_ids + piece.begin;
         uint32_t count = piece.end - piece.begin;
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
-            ids[i] = job.byte_ids[job.text[piece.begin + i]];
+            symbols[i] = job.text[piece.begin + i];
             places[i] = piece.begin + i;
         }
         __syncthreads();
         for (;;) {
-            uint32_t rank = lowest_rank(job, shared, ids, count);
+            uint32_t rank = lowest_rank(job, shared, symbols, count);
             if (rank == NO_RANK) break;
-            count = merge_round(job, shared, ids, places, count, rank);
+            count = merge_round(job, shared, symbols, places, count, rank);
         }
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK) set_starts(job, places[i], 1);
         __syncthreads();

@@ -18,7 +18,7 @@ KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
 }
 
 KERNEL __launch_bounds__(WINDOW_THREADS) windows(const Job* job) {
-    SHARED Columns<MAX_PIECE, WINDOW_THREADS> columns;
+    SHARED Columns<WINDOW_0, WINDOW_THREADS> columns;
     windows_stage(*job, columns, blockIdx.x, gridDim.x);
 }
 
@@ -48,7 +48,7 @@ KERNEL __launch_bounds__(BLOCK) whole_pieces(const Job* job) {
     whole_pieces_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) look_up(const Job* job) {
+KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     SHARED LookUpShared shared;
     look_up_stage(*job, shared, blockIdx.x, gridDim.x);
 }
@@ -66,6 +66,16 @@ KERNEL __launch_bounds__(MERGE_THREADS) merge_16(const Job* job) {
 KERNEL __launch_bounds__(MERGE_THREADS) merge_32(const Job* job) {
     SHARED Columns<32, MERGE_THREADS> columns;
     merge_stage(*job, columns, 4, 5, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(LONG_MERGE_THREADS) merge_64(const Job* job) {
+    SHARED Columns<64, LONG_MERGE_THREADS> columns;
+    merge_stage(*job, columns, 6, 6, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(LONG_MERGE_THREADS / 2) merge_128(const Job* job) {
+    SHARED Columns<128, LONG_MERGE_THREADS / 2> columns;
+    merge_stage(*job, columns, 7, 7, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {

@@ -1,23 +1,31 @@
-// Hash functions of the vocabulary's tables; gpu/tables.py builds with the same.
-//
-// Keyed: without the seed, which is new in every process, nobody can make texts that collide.
+// Hash functions of the vocabulary's tables; gpu/tables.py builds with the same and tries other seeds
+// where too many keys meet. A bucket is the upper bits: those of a product depend on all of its factor.
 #pragma once
 #include "shim.cuh"
 
-DEVICE uint32_t mix(uint32_t hash, uint32_t word) {
-    hash = (hash ^ word) * 0x9E3779B1u;
-    return hash ^ (hash >> 15);
+DEVICE uint32_t bucket_of(uint32_t hash, uint32_t shift) {
+    return ((hash ^ hash >> 15) * 0x2C1B3C6Du) >> shift;
 }
 
-// Of a piece's words, zeros behind its bytes, and its length.
-template <int WORDS>
-DEVICE uint32_t hash_words(const uint32_t* words, uint32_t length, uint32_t seed) {
-    uint32_t hash = seed ^ length;
-    for (int i = 0; i < WORDS; i++) hash = mix(hash, words[i]);
-    return mix(hash, length);
+// Of the words of a piece, zeros behind its bytes, and its length.
+DEVICE uint32_t hash_short(const uint32_t* words, uint32_t length, uint32_t seed) {
+    return words[0] * 0x9E3779B1u + words[1] * 0x85EBCA77u + words[2] * 0xC2B2AE3Du +
+           (length + seed) * 0x27D4EB2Fu;
 }
 
-// Of a pair of ids.
+DEVICE uint32_t hash_long(const uint32_t* words, uint32_t length, uint32_t seed) {
+    return hash_short(words, length, seed) + (words[3] ^ words[0]) * 0x165667B1u +
+           (words[4] ^ words[1]) * 0xD3A2646Du + (words[5] ^ words[2]) * 0xFD7046C5u +
+           words[6] * 0xB55A4F09u;
+}
+
+// Of a pair of symbols.
 DEVICE uint32_t hash_pair(uint32_t left, uint32_t right, uint32_t seed) {
-    return mix(mix(seed, left), right) ;
+    return left * 0x9E3779B1u + (right + seed) * 0x85EBCA77u;
+}
+
+// Of any bytes, one more.
+DEVICE uint32_t hash_next(uint32_t hash, uint32_t byte) {
+    hash = (hash ^ byte) * 0x9E3779B1u;
+    return hash ^ hash >> 15;
 }

@@ -8,8 +8,8 @@
 constexpr uint32_t TILE = 4096;            // Bytes of text that one block looks at at a time.
 constexpr uint32_t WORDS_A_TILE = TILE / 64;
 constexpr uint32_t BLOCK = 256;            // Threads of a block, where a kernel does not say.
-constexpr uint32_t NUM_BINS = 7;           // Lists of pieces that are no token, by length.
-constexpr uint32_t MAX_PIECE = 32;         // Bytes that one thread merges.
+constexpr uint32_t NUM_BINS = 8;           // Lists of pieces that are no token, by length.
+constexpr uint32_t MAX_PIECE = 128;        // Bytes that one thread merges.
 
 struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id.
     uint32_t bytes[3], meta;
@@ -46,16 +46,15 @@ struct Job {
     uint8_t* tile_pending;         // uint8[num_tiles][32] what becomes of a place pending before it.
     // Vocabulary (gpu/tables.py).
     const ShortEntry* short_tokens;
-    uint64_t short_mask;           // Buckets of two entries - 1.
+    uint64_t short_shift;          // 32 - bits of a bucket's number.
     const LongEntry* long_tokens;
-    uint64_t long_mask;
-    const uint64_t* pairs;         // left << 43 | right << 22 | rank; ~0 is empty.
-    uint64_t pair_mask;            // Buckets of two entries - 1.
-    const uint32_t* byte_pairs;    // uint32[65536] rank of two bytes' tokens, NO_RANK.
-    const uint32_t* byte_ids;      // uint32[256].
-    const uint32_t* merged;        // uint32[num_merges] id that a rank gives.
+    uint64_t long_shift;
+    const uint64_t* pairs;         // [buckets][4]: left << 43 | right << 22 | rank; ~0 is empty.
+    uint64_t pair_shift;
+    const uint32_t* byte_pairs;    // uint32[65536] rank of two bytes, second << 8 | first; NO_RANK.
+    const uint32_t* symbol_ids;    // uint32[256 + num_merges] ids of symbols, see merge.cuh.
     const uint32_t* token_places;  // Hash table of tokens of more than 28 bytes: ids, NO_ID empty.
-    uint64_t token_mask;
+    uint64_t token_shift;
     const uint8_t* token_bytes;    // All tokens, joined.
     const uint32_t* token_begins;  // uint32[num_ids + 1].
     uint64_t num_ids;
@@ -64,7 +63,8 @@ struct Job {
     uint64_t seed;
     // Workspace.
     uint32_t* records;             // uint32[num_tiles][TILE], see look_up.cuh.
-    uint32_t* tile_counts;         // uint32[num_tiles] ids of the pieces that begin in a tile.
+    uint32_t* tile_pieces;         // uint32[num_tiles] pieces that begin in a tile.
+    uint32_t* tile_counts;         // uint32[num_tiles] ids of these pieces.
     uint64_t* tile_offsets;        // uint64[num_tiles + 1] ids before a tile.
     uint32_t* merged_ids;          // uint32[num_bytes]: ids of a merged piece, from its first byte on.
     uint32_t* miss_counts;         // uint32[NUM_BINS].
@@ -73,7 +73,7 @@ struct Job {
     LongPiece* long_pieces;        // Level 0.
     LongPiece* hard_pieces;        // Level 1: those whose windows did not meet.
     LongPiece* whole_pieces;       // Level 2.
-    uint32_t* window_borders;      // uint32[num_windows] of level 0.
+    uint64_t* window_borders;      // uint64[num_windows] of level 0.
     uint64_t* even_borders;        // Bits of places: borders in windows 0, 2, 4 ... of level 1.
     uint64_t* odd_borders;
     // Answer.
@@ -87,10 +87,23 @@ struct Job {
     uint64_t* device_job;          // Where the other kernels find this.
     uint64_t* cleared;             // uint64[num_cleared], zeros before the other kernels run.
     uint64_t num_cleared;
+    // Special tokens (gpu/special.py, special.cuh).
+    const uint64_t* special_edges; // Hash table of a trie: node << 40 | byte << 32 | child; 0 is empty.
+    uint64_t special_mask;
+    const uint32_t* special_nodes; // uint32[nodes] id of the token that ends there | ORDINARY, NO_ID.
+    const uint32_t* special_first; // uint32[2][8] bits of the bytes that tokens of a round begin with.
+    uint64_t* special;             // Bits of places: a special token begins here. Zeros before.
+    uint32_t* special_counts;      // uint32[8], see COUNT_*. Zeros before.
+    uint32_t* special_list;        // uint32[num_tiles] tiles that may hold one.
+    uint16_t* special_exits;       // uint16[num_tiles] bytes that a tile's last one takes behind it.
+    uint8_t* special_function;     // uint8[num_tiles][256] the same by what the tile before takes of it.
+    uint32_t* row_refused;         // uint32[num_rows] first refused one in the batch, NO_BYTE.
+    uint32_t* row_stretch;         // uint32[num_rows] where the stretch in front of it begins, NO_BYTE.
 };
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;
 constexpr uint32_t NO_ID = 0xFFFFFFFF;
+constexpr uint32_t NO_BYTE = 0xFFFFFFFF;   // Of a row without a fault.
 constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
 constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
 

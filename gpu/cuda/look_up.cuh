@@ -7,28 +7,29 @@
 //     MISS | count << 12 | place  it becomes `count` ids, written from merged_ids[tile + place] on
 //
 // An entry of a miss list is place in the batch | number in the tile << 32 | length << 44.
+// Those of more than MAX_PIECE bytes were cut before and are tokens.
 #pragma once
 #include "block.cuh"
 #include "tokens.cuh"
 
 constexpr uint32_t MISS = 1u << 31;
 constexpr uint32_t PLACE_BITS = 12;
-constexpr uint32_t NUM_BIN_LENGTHS = 6;
 
-// The bin of a missed piece's length: 2-4, 5-8, 9-12, 13-16, 17-24, 25-32 and longer ones.
+// The bin of a missed piece's length: 2-4, 5-8, 9-12, 13-16, 17-24, 25-32, 33-64, 65-128.
 DEVICE uint32_t bin_of(uint32_t length) {
     if (length <= 16) return (length - 1) >> 2;
     if (length <= 32) return length <= 24 ? 4 : 5;
-    return 6;
+    return length <= 64 ? 6 : 7;
 }
 
 struct LookUpShared {
     alignas(16) uint32_t text[TILE / 4 + 8];
     uint16_t begins[TILE];
-    uint32_t misses[TILE];         // Number in the tile | bin << 12 | place in the bin << 16.
+    uint16_t later[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes.
+    uint32_t misses[TILE / 2 + 1];  // Number in the tile | bin << 12 | place in the bin << 16.
     uint32_t bin_counts[NUM_BINS], bin_begins[NUM_BINS];
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t num_misses, num_hits, end;
+    uint32_t num_misses, num_later, end;
 };
 
 // Where the piece that covers the last byte of a tile ends.
@@ -60,20 +61,32 @@ DEVICE void load_text(const Job& job, LookUpShared& shared, uint64_t tile_begin)
     if (threadIdx.x < 2) to[BLOCK + threadIdx.x] = from[BLOCK + threadIdx.x];
 }
 
-// Writes the record of a piece that is a token, lists the others in shared memory.
-DEVICE void look_up_piece(const Job& job, LookUpShared& shared, uint32_t* records, uint32_t number,
-                          uint32_t begin, uint32_t length, const uint8_t* text) {
-    const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
-    uint32_t id = length <= MAX_LONG ? find_token(job, staged, length)
-                                     : find_any(job, text + begin, length);
-    if (id != NO_ID) {
-        records[number] = id;
-        return;
-    }
-    records[number] = MISS | begin;
+// Notes a piece that is no token.
+DEVICE void list_miss(LookUpShared& shared, uint32_t number, uint32_t length) {
     uint32_t bin = bin_of(length);
     uint32_t place = atomicAdd(&shared.bin_counts[bin], 1u);
     shared.misses[atomicAdd(&shared.num_misses, 1u)] = number | bin << 12 | place << 16;
+}
+
+DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint32_t* records, uint32_t number,
+                          uint32_t begin, uint32_t length) {
+    uint32_t words[3];
+    read_words<3>(reinterpret_cast<const uint8_t*>(shared.text) + begin, length, words);
+    uint32_t id = find_short(job, words, length);
+    records[number] = id == NO_ID ? MISS | begin : id;
+    if (id == NO_ID) list_miss(shared, number, length);
+}
+
+// Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
+DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint32_t* records, uint32_t number,
+                           uint32_t begin, uint32_t length, const uint8_t* text) {
+    const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
+    uint32_t id = length <= MAX_LONG ? find_token(job, staged, length)
+                                     : find_any(job, text + begin, length);
+    records[number] = id == NO_ID ? MISS | begin : id;
+    if (id != NO_ID) return;
+    if (length <= MAX_PIECE) list_miss(shared, number, length);
+    else job.status[STATUS_FAULT] = 1;  // The cut left no such piece.
 }
 
 // Copies a tile's list of misses to the lists of all tiles.
@@ -94,22 +107,35 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE;
         if (threadIdx.x < NUM_BINS) shared.bin_counts[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
-            shared.num_misses = 0;
+            shared.num_misses = shared.num_later = 0;
             shared.end = next_start(job, tile_begin + TILE) - tile_begin;
         }
         load_text(job, shared, tile_begin);
         uint32_t count = list_pieces(job, shared, tile_begin);
+        uint32_t* records = job.records + tile_begin;
         for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
             uint32_t begin = shared.begins[number];
             uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
-            look_up_piece(job, shared, job.records + tile_begin, number, begin, end - begin,
-                          job.text + tile_begin);
+            if (end - begin <= MAX_SHORT) {
+                look_up_short(job, shared, records, number, begin, end - begin);
+            } else {
+                shared.later[atomicAdd(&shared.num_later, 1u)] = number;
+            }
+        }
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < shared.num_later; i += BLOCK) {
+            uint32_t number = shared.later[i], begin = shared.begins[number];
+            uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
+            look_up_longer(job, shared, records, number, begin, end - begin, job.text + tile_begin);
         }
         __syncthreads();
         if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])
             shared.bin_begins[threadIdx.x] =
                 atomicAdd(&job.miss_counts[threadIdx.x], shared.bin_counts[threadIdx.x]);
-        if (threadIdx.x == 0) job.tile_counts[tile] = count - shared.num_misses;
+        if (threadIdx.x == 0) {
+            job.tile_pieces[tile] = count;
+            job.tile_counts[tile] = count - shared.num_misses;
+        }
         __syncthreads();
         write_misses(job, shared, tile_begin, count);
         __syncthreads();

@@ -1,72 +1,160 @@
 // Byte-pair encoding of one piece by one thread.
 //
 // The lowest rank is merged first, the leftmost of equal ones first, until no pair has a rank: the
-// definition itself. What is clever is only where things lie: a thread's state is two columns of
-// shared memory, `keys` (rank << 5 | place of each pair, in groups of four so that four are read at
-// once) and `ids` (of each symbol, at the place of its first byte), and one register of bits for the
-// places that are still a symbol's first byte.
+// definition itself. Symbols are numbered so that a rank is also what it gives: a byte is its value,
+// what the merge of rank r gives is 256 + r, and `symbol_ids` knows their ids in the end. A thread's
+// state is two columns of shared memory, `keys` (rank << PLACE_BITS | place of each pair, in groups
+// of four, read together) and `symbols` (at the place of their first byte), and one bit in registers
+// for every place that is still a symbol's first byte.
 //
 //     a b a b c      alive 11111   keys ab ba ab bc
-//     ab . ab . c    alive 10101   ids  ab  - ab  - c
+//     ab . ab . c    alive 10101   symbols ab . ab . c
 #pragma once
 #include "hash.cuh"
 #include "job.cuh"
 
 constexpr uint32_t NO_KEY = 0xFFFFFFFF;
+constexpr uint32_t FIRST_MERGED = 256;
+
+DEVICE bool is_pair(uint64_t entry, uint64_t key) { return entry >> 22 == key; }
 
 // Rank of two neighbouring symbols, NO_RANK where they do not merge.
 DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
     uint64_t key = static_cast<uint64_t>(left) << 21 | right;
-    uint32_t bucket = hash_pair(left, right, job.seed) & job.pair_mask;
+    uint32_t bucket = bucket_of(hash_pair(left, right, job.seed), job.pair_shift);
     for (;;) {
-        const ulonglong2 entries = __ldg(reinterpret_cast<const ulonglong2*>(job.pairs) + bucket);
-        if (entries.x >> 22 == key) return entries.x & 0x3FFFFF;
-        if (entries.y >> 22 == key) return entries.y & 0x3FFFFF;
-        if (entries.y == ~0ull) return NO_RANK;
-        bucket = (bucket + 1) & job.pair_mask;
+        const ulonglong2* entries = reinterpret_cast<const ulonglong2*>(job.pairs) + 2 * bucket;
+        const ulonglong2 low = __ldg(entries), high = __ldg(entries + 1);
+        uint64_t found = ~0ull;
+        if (is_pair(low.x, key)) found = low.x;
+        if (is_pair(low.y, key)) found = low.y;
+        if (is_pair(high.x, key)) found = high.x;
+        if (is_pair(high.y, key)) found = high.y;
+        if (found != ~0ull) return static_cast<uint32_t>(found) & 0x3FFFFF;
+        if (high.y == ~0ull) return NO_RANK;
+        bucket = (bucket + 1) & (0xFFFFFFFFu >> job.pair_shift);
     }
 }
 
+// A set of places 0 .. N - 1.
+template <int N> struct Places {
+    uint64_t bits[(N + 63) / 64];
+
+    DEVICE_METHOD void fill(uint32_t count) {
+        bits[0] = count >= 64 ? ~0ull : (1ull << count) - 1;
+        if (N > 64) bits[N > 64] = count <= 64 ? 0 : count >= 128 ? ~0ull : (1ull << (count - 64)) - 1;
+    }
+    DEVICE_METHOD void remove(uint32_t place) {
+        if (N > 64 && place >= 64) bits[N > 64] &= ~(1ull << (place - 64));
+        else bits[0] &= ~(1ull << place);
+    }
+    // The first member behind `place`, N where there is none.
+    DEVICE_METHOD uint32_t next(uint32_t place) const {
+        if (N > 64 && place >= 63) {
+            uint64_t behind = place == 63 ? bits[N > 64] : bits[N > 64] & (~1ull << (place - 64));
+            return behind ? 64 + lowest_bit(behind) : N;
+        }
+        uint64_t behind = bits[0] & (~1ull << place);
+        if (behind) return lowest_bit(behind);
+        return N > 64 && bits[N > 64] ? 64 + lowest_bit(bits[N > 64]) : N;
+    }
+    // The last member before `place`, N where there is none.
+    DEVICE_METHOD uint32_t last(uint32_t place) const {
+        if (N > 64 && place > 64) {
+            uint64_t before = bits[N > 64] & ((1ull << (place - 64)) - 1);
+            if (before) return 64 + highest_bit(before);
+        }
+        uint64_t before = place >= 64 ? bits[0] : bits[0] & ((1ull << place) - 1);
+        return before ? highest_bit(before) : N;
+    }
+    DEVICE_METHOD uint32_t count() const {
+        return count_bits(bits[0]) + (N > 64 ? count_bits(bits[N > 64]) : 0);
+    }
+};
+
+template <> struct Places<32> {
+    uint32_t bits;
+
+    DEVICE_METHOD void fill(uint32_t count) { bits = count >= 32 ? 0xFFFFFFFFu : (1u << count) - 1; }
+    DEVICE_METHOD void remove(uint32_t place) { bits &= ~(1u << place); }
+    DEVICE_METHOD uint32_t next(uint32_t place) const {
+        uint32_t behind = bits & (0xFFFFFFFEu << place);
+        return behind ? lowest_bit(behind) : 32;
+    }
+    DEVICE_METHOD uint32_t last(uint32_t place) const {
+        uint32_t before = bits & ((1u << place) - 1);
+        return before ? highest_bit(before) : 32;
+    }
+    DEVICE_METHOD uint32_t count() const { return count_bits(bits); }
+};
+
 // A thread's columns in shared memory: N places for each of THREADS threads.
 template <int N, int THREADS> struct Columns {
-    uint32_t keys[N * THREADS];
-    uint32_t ids[N * THREADS];
+    static constexpr uint32_t NONE = N < 32 ? 32 : N;  // What Places answers where there is none.
+    static constexpr uint32_t PLACE_BITS = N <= 32 ? 5 : 7;
+    alignas(16) uint32_t keys[N * THREADS];
+    uint32_t symbols[N * THREADS];
+    using Alive = Places<NONE>;
 
     DEVICE_METHOD uint32_t& key(uint32_t place, uint32_t thread) {
         return keys[(place >> 2) * (4 * THREADS) + 4 * thread + (place & 3)];
     }
-    DEVICE_METHOD uint32_t& id(uint32_t place, uint32_t thread) { return ids[place * THREADS + thread]; }
-    DEVICE_METHOD uint4 four_keys(uint32_t group, uint32_t thread) const {
-        return *reinterpret_cast<const uint4*>(keys + group * (4 * THREADS) + 4 * thread);
+    DEVICE_METHOD uint4& four_keys(uint32_t group, uint32_t thread) {
+        return *reinterpret_cast<uint4*>(keys + group * (4 * THREADS) + 4 * thread);
+    }
+    DEVICE_METHOD uint32_t& symbol(uint32_t place, uint32_t thread) {
+        return symbols[place * THREADS + thread];
+    }
+    // A rank as a key.
+    DEVICE_METHOD static uint32_t key_of(uint32_t rank, uint32_t place) {
+        return rank == NO_RANK ? NO_KEY : rank << PLACE_BITS | place;
     }
 };
 
-// Writes a rank as a key; the last place of a piece has none.
-DEVICE uint32_t key_of(uint32_t rank, uint32_t place) {
-    return rank == NO_RANK ? NO_KEY : rank << 5 | place;
+// The key of two bytes, first in the lower 8 bits, the later of which is place `place + 1`.
+template <class C>
+DEVICE uint32_t byte_key(const Job& job, uint32_t bytes, uint32_t place, uint32_t length) {
+    if (place + 1 >= length) return NO_KEY;
+    return C::key_of(__ldg(job.byte_pairs + (bytes & 0xFFFF)), place);
 }
 
-// Fills the columns for `length` bytes (2..N).
+// Fills the columns for `length` bytes (2..N), four places at a time.
 template <int N, int THREADS>
 DEVICE void begin_piece(const Job& job, Columns<N, THREADS>& columns, uint32_t thread,
                         const uint8_t* text, uint32_t length) {
-    uint32_t byte = text[0];
-    for (uint32_t place = 0; place < length; place++) {
-        columns.id(place, thread) = __ldg(job.byte_ids + byte);
-        uint32_t next = text[place + 1];
-        uint32_t rank = place + 1 < length ? __ldg(job.byte_pairs + (byte << 8 | next)) : NO_RANK;
-        columns.key(place, thread) = key_of(rank, place);
-        byte = next;
+    using C = Columns<N, THREADS>;
+    uint64_t address = reinterpret_cast<uint64_t>(text);
+    const uint32_t* aligned = reinterpret_cast<const uint32_t*>(address & ~3ull);
+    uint32_t shift = (address & 3) * 8, low = aligned[0];
+#pragma unroll 4
+    for (uint32_t group = 0; group < N / 4; group++) {
+        uint32_t place = 4 * group;
+        if (place >= length) break;
+        uint32_t high = aligned[group + 1];
+        uint32_t bytes = shift_right(low, high, shift), fifth = high >> shift << 8;
+        low = high;
+        uint4 keys;
+        keys.x = byte_key<C>(job, bytes, place, length);
+        keys.y = byte_key<C>(job, bytes >> 8, place + 1, length);
+        keys.z = byte_key<C>(job, bytes >> 16, place + 2, length);
+        keys.w = byte_key<C>(job, bytes >> 24 | (fifth & 0xFF00), place + 3, length);
+        columns.four_keys(group, thread) = keys;
+        columns.symbol(place, thread) = bytes & 0xFF;
+        columns.symbol(place + 1, thread) = bytes >> 8 & 0xFF;
+        columns.symbol(place + 2, thread) = bytes >> 16 & 0xFF;
+        columns.symbol(place + 3, thread) = bytes >> 24;
     }
-    for (uint32_t place = length; place & 3; place++) columns.key(place, thread) = NO_KEY;
 }
 
-// Encodes `length` bytes (2..N): returns the places where a token begins; `columns.id` there is it.
+// Encodes `length` bytes (2..N): the places where a token begins; `columns.symbol` there is it.
 template <int N, int THREADS>
-DEVICE uint32_t merge_piece(const Job& job, Columns<N, THREADS>& columns, uint32_t thread,
-                            const uint8_t* text, uint32_t length) {
+DEVICE typename Columns<N, THREADS>::Alive merge_piece(const Job& job, Columns<N, THREADS>& columns,
+                                                       uint32_t thread, const uint8_t* text,
+                                                       uint32_t length) {
+    using C = Columns<N, THREADS>;
     begin_piece(job, columns, thread, text, length);
-    uint32_t alive = length == 32 ? 0xFFFFFFFFu : (1u << length) - 1;
+    typename C::Alive alive;
+    alive.fill(length);
     uint32_t groups = (length + 3) / 4;
     for (;;) {
         uint32_t best = NO_KEY;
@@ -75,21 +163,16 @@ DEVICE uint32_t merge_piece(const Job& job, Columns<N, THREADS>& columns, uint32
             best = min_of(best, min_of(min_of(four.x, four.y), min_of(four.z, four.w)));
         }
         if (best == NO_KEY) return alive;
-        uint32_t place = best & 31, id = __ldg(job.merged + (best >> 5));
-        uint32_t behind = alive & (0xFFFFFFFEu << place);
-        uint32_t second = lowest_bit(behind);
-        behind &= behind - 1;
-        uint32_t before = alive & ((1u << place) - 1);
-        alive &= ~(1u << second);
+        uint32_t place = best & ((1u << C::PLACE_BITS) - 1);
+        uint32_t symbol = FIRST_MERGED + (best >> C::PLACE_BITS);
+        uint32_t second = alive.next(place), third = alive.next(second), last = alive.last(place);
+        alive.remove(second);
         columns.key(second, thread) = NO_KEY;
-        columns.id(place, thread) = id;
-        uint32_t next_rank = NO_RANK, last_rank = NO_RANK, last = 0;
-        if (behind) next_rank = rank_of(job, id, columns.id(lowest_bit(behind), thread));
-        if (before) {
-            last = highest_bit(before);
-            last_rank = rank_of(job, columns.id(last, thread), id);
-        }
-        columns.key(place, thread) = key_of(next_rank, place);
-        if (before) columns.key(last, thread) = key_of(last_rank, last);
+        columns.symbol(place, thread) = symbol;
+        uint32_t next_rank = NO_RANK, last_rank = NO_RANK;
+        if (third != C::NONE) next_rank = rank_of(job, symbol, columns.symbol(third, thread));
+        if (last != C::NONE) last_rank = rank_of(job, columns.symbol(last, thread), symbol);
+        columns.key(place, thread) = C::key_of(next_rank, place);
+        if (last != C::NONE) columns.key(last, thread) = C::key_of(last_rank, last);
     }
 }

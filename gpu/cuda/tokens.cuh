@@ -31,13 +31,14 @@ DEVICE void read_words(const uint8_t* text, uint32_t length, uint32_t* words) {
 
 DEVICE bool same_words(const uint32_t* entry, const uint32_t* words, int count) {
     uint32_t difference = 0;
+#pragma unroll
     for (int i = 0; i < count; i++) difference |= entry[i] ^ words[i];
     return difference == 0;
 }
 
 // length 1..12.
 DEVICE uint32_t find_short(const Job& job, const uint32_t* words, uint32_t length) {
-    uint32_t bucket = hash_words<3>(words, length, job.seed) & job.short_mask;
+    uint32_t bucket = bucket_of(hash_short(words, length, job.seed), job.short_shift);
     for (;;) {
         const uint4* entries = reinterpret_cast<const uint4*>(job.short_tokens + 2 * bucket);
         uint4 first = __ldg(entries), second = __ldg(entries + 1);
@@ -46,19 +47,19 @@ DEVICE uint32_t find_short(const Job& job, const uint32_t* words, uint32_t lengt
         if (second.x == words[0] && second.y == words[1] && second.z == words[2] && second.w >> 28 == length)
             return second.w & 0xFFFFFFF;
         if (second.w == 0) return NO_ID;
-        bucket = (bucket + 1) & job.short_mask;
+        bucket = (bucket + 1) & (0xFFFFFFFFu >> job.short_shift);
     }
 }
 
 // length 13..28; words are seven.
 DEVICE uint32_t find_long(const Job& job, const uint32_t* words, uint32_t length) {
-    uint32_t place = hash_words<7>(words, length, job.seed) & job.long_mask;
+    uint32_t place = bucket_of(hash_long(words, length, job.seed), job.long_shift);
     for (;;) {
         const LongEntry& entry = job.long_tokens[place];
         if (entry.meta == 0) return NO_ID;
         if (entry.meta >> 27 == length && same_words(entry.bytes, words, 7))
             return entry.meta & 0x7FFFFFF;
-        place = (place + 1) & job.long_mask;
+        place = (place + 1) & (0xFFFFFFFFu >> job.long_shift);
     }
 }
 
@@ -66,8 +67,9 @@ DEVICE uint32_t find_long(const Job& job, const uint32_t* words, uint32_t length
 DEVICE uint32_t find_any(const Job& job, const uint8_t* text, uint32_t length) {
     if (length > job.max_token) return NO_ID;
     uint32_t hash = job.seed ^ length;
-    for (uint32_t i = 0; i < length; i++) hash = mix(hash, text[i]);
-    for (uint32_t place = hash & job.token_mask;; place = (place + 1) & job.token_mask) {
+    for (uint32_t i = 0; i < length; i++) hash = hash_next(hash, text[i]);
+    uint32_t mask = 0xFFFFFFFFu >> job.token_shift;
+    for (uint32_t place = bucket_of(hash, job.token_shift);; place = (place + 1) & mask) {
         uint32_t id = job.token_places[place];
         if (id == NO_ID) return NO_ID;
         uint32_t begin = job.token_begins[id], i = 0;
