@@ -79,48 +79,57 @@ DEVICE uint32_t inner_bytes(uint32_t word) {
     return ((word >> 7 & ~word >> 6 & 0x01010101) * 0x01020408) >> 24 & 0xF;
 }
 
-// Reads eight bytes character by character. The four bytes of the answer are one output each.
-DEVICE uint32_t read_characters(const Reader& reader, uint64_t place, uint32_t low, uint32_t high,
-                                uint32_t hard, uint32_t& entry, uint32_t& doubt, uint32_t& inner) {
-    uint32_t outputs = 0, begins;
-    inner = inner_bytes(low) | inner_bytes(high) << 4;
-    begins = (~inner & 0xFF) | hard;
-    if (place + 8 > reader.num_bytes)
-        begins &= place < reader.num_bytes ? (1 << (reader.num_bytes - place)) - 1 : 0;
+struct Eight {  // Bytes of text, the first `count` of them inside it, and the borders among them.
+    uint64_t place;
+    uint32_t low, high, count, hard;
+};
+
+// Reads up to eight bytes character by character. The bytes of the answer are one output each.
+DEVICE uint32_t read_characters(const Reader& reader, const Eight& eight, uint32_t& entry,
+                                uint32_t& doubt, uint32_t& inner) {
+    uint32_t outputs = 0;
+    inner = inner_bytes(eight.low) | inner_bytes(eight.high) << 4;
+    uint32_t begins = (~inner | eight.hard) & ((1 << eight.count) - 1);
     for (; begins; begins &= begins - 1) {
         uint32_t i = lowest_bit(begins);
-        if (hard >> i & 1) {
+        if (eight.hard >> i & 1) {
             entry = step(reader.entries, ROW_END, entry);
             doubt |= entry;
             outputs |= (entry & OUTPUTS) >> (7 - i);
         }
-        entry = step(reader.entries, row_at(reader, place + i), entry);
+        entry = step(reader.entries, row_at(reader, eight.place + i), entry);
         doubt |= entry;
         outputs |= (entry & OUTPUTS) >> (7 - i);
     }
     return outputs;
 }
 
-// As read_characters, for ASCII without a border.
-DEVICE uint32_t read_ascii(const Reader& reader, uint32_t low, uint32_t high, uint32_t& entry,
-                           uint32_t& doubt) {
+DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
+#ifdef __CUDACC__
+    return __byte_perm(word, 0, 0x4440 + i);
+#else
+    return word >> 8 * i & 0xFF;
+#endif
+}
+
+// As read_characters, for eight ASCII characters without a border.
+DEVICE uint32_t read_ascii(const Reader& reader, const Eight& eight, uint32_t& entry, uint32_t& doubt) {
     uint32_t outputs = 0;
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++) {
-        uint32_t byte = (i < 4 ? low : high) >> (i % 4 * 8) & 0xFF;
-        entry = step(reader.entries, byte, entry);
+        entry = step(reader.entries, byte_of(i < 4 ? eight.low : eight.high, i % 4), entry);
         doubt |= entry;
-        outputs = outputs >> 1 | (entry & OUTPUTS);
+        outputs = (outputs >> 1) + (entry & OUTPUTS);
     }
     return outputs;
 }
 
-DEVICE uint32_t read_eight(const Reader& reader, uint64_t place, uint32_t low, uint32_t high,
-                           uint32_t hard, uint32_t& entry, uint32_t& doubt, uint32_t& inner) {
+DEVICE uint32_t read_eight(const Reader& reader, const Eight& eight, uint32_t& entry, uint32_t& doubt,
+                           uint32_t& inner) {
     inner = 0;
-    bool plain = !((low | high) & 0x80808080) && !hard && place + 8 <= reader.num_bytes;
-    if (plain) return read_ascii(reader, low, high, entry, doubt);
-    return read_characters(reader, place, low, high, hard, entry, doubt, inner);
+    bool plain = !((eight.low | eight.high) & 0x80808080) && !eight.hard && eight.count == 8;
+    if (plain) return read_ascii(reader, eight, entry, doubt);
+    return read_characters(reader, eight, entry, doubt, inner);
 }
 
 // The state before a chunk, as an entry, from the bytes before it.
@@ -129,31 +138,56 @@ DEVICE uint32_t look_back(const Reader& reader, uint64_t begin, uint32_t distanc
     uint32_t entry = place ? ANYWHERE << STATE_SHIFT : 0, doubt = 0, inner;
     for (; place < begin; place += 8) {
         const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text + place);
-        read_eight(reader, place, words[0], words[1], hard_byte(reader, place), entry, doubt, inner);
+        Eight eight = {place, words[0], words[1], 8, hard_byte(reader, place)};
+        read_eight(reader, eight, entry, doubt, inner);
     }
     return entry;
 }
 
-// Puts eight more bits behind those of a chunk: the last eight are the top ones.
-DEVICE void append(uint64_t& bits, uint32_t eight) {
-    bits = bits >> 8 | static_cast<uint64_t>(eight) << 56;
+// Puts byte i of `outputs` behind the bits of a chunk: the last eight are the top ones.
+DEVICE void append(uint64_t& bits, uint32_t outputs, uint32_t i) {
+#ifdef __CUDACC__
+    uint32_t low = static_cast<uint32_t>(bits), high = static_cast<uint32_t>(bits >> 32);
+    low = shift_right(low, high, 8);
+    bits = static_cast<uint64_t>(__byte_perm(high, outputs, 0x4321 + (i << 12))) << 32 | low;
+#else
+    bits = bits >> 8 | static_cast<uint64_t>(outputs >> 8 * i & 0xFF) << 56;
+#endif
+}
+
+DEVICE void append(Outputs& bits, uint32_t outputs, uint32_t inner) {
+    append(bits.start, outputs, 0);
+    append(bits.prev, outputs, 1);
+    append(bits.mark, outputs, 2);
+    append(bits.commit, outputs, 3);
+    append(bits.inner, inner, 0);
 }
 
 // Reads a chunk from a state on; `entry` is then its last one.
 DEVICE Outputs read_chunk(const Reader& reader, uint64_t begin, uint32_t& entry, uint32_t& doubt) {
     Outputs bits;
     const uint4* vectors = reinterpret_cast<const uint4*>(reader.text + begin);
-    uint64_t hard = reader.hard[begin / CHUNK];
-    for (uint32_t i = 0; i < 8; i++, hard >>= 8) {
-        uint4 vector = vectors[i / 2];
-        uint32_t low = i % 2 ? vector.z : vector.x, high = i % 2 ? vector.w : vector.y, inner;
-        uint32_t outputs = read_eight(reader, begin + i * 8, low, high,
-                                      static_cast<uint32_t>(hard) & 0xFF, entry, doubt, inner);
-        append(bits.start, outputs & 0xFF);
-        append(bits.prev, outputs >> 8 & 0xFF);
-        append(bits.mark, outputs >> 16 & 0xFF);
-        append(bits.commit, outputs >> 24);
-        append(bits.inner, inner);
+    uint64_t hard = reader.hard[begin / CHUNK], rest = reader.num_bytes - begin;
+    bool whole = rest >= CHUNK;
+#pragma unroll 1
+    for (uint32_t i = 0; i < CHUNK; i += 16, hard >>= 16) {
+        uint4 vector = vectors[i / 16];
+        Eight eights[2] = {{begin + i, vector.x, vector.y, 8, static_cast<uint32_t>(hard) & 0xFF},
+                           {begin + i + 8, vector.z, vector.w, 8, static_cast<uint32_t>(hard) >> 8 & 0xFF}};
+        bool ascii = !((vector.x | vector.y | vector.z | vector.w) & 0x80808080);
+        if (ascii && whole && !(hard & 0xFFFF)) {
+            append(bits, read_ascii(reader, eights[0], entry, doubt), 0);
+            append(bits, read_ascii(reader, eights[1], entry, doubt), 0);
+            continue;
+        }
+#pragma unroll 1
+        for (uint32_t half = 0; half < 2; half++) {
+            Eight eight = half ? eights[1] : eights[0];
+            uint32_t first = i + half * 8, inner;
+            if (!whole) eight.count = rest < first ? 0 : min_of(static_cast<uint32_t>(rest) - first, 8);
+            uint32_t outputs = read_eight(reader, eight, entry, doubt, inner);
+            append(bits, outputs, inner);
+        }
     }
     return bits;
 }
