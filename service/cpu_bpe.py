@@ -1,4 +1,4 @@
-"""BPE by the libraries: fastokens for byte-level vocabularies, tokenizers for all others.
+"""BPE by Hugging Face's tokenizers; what fastokens computes faster is `cpu_fastokens`.
 
 Knows the reference only for what the libraries cannot tell: which special token a row is refused
 for, and the spans of rows whose tokens do not spell the row.
@@ -10,7 +10,6 @@ import threading
 from importlib.metadata import version
 from itertools import chain
 
-import fastokens
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
@@ -23,7 +22,7 @@ from vocabularies.reference_stretches import cut_text
 from vocabularies.tables import TokenTable
 from vocabularies.vocabulary import Bpe, Vocabulary
 
-__all__ = ["FastokensEncoder", "TokenizersEncoder", "is_byte_level"]
+__all__ = ["TokenizersEncoder", "is_byte_level"]
 
 Int64s = NDArray[np.int64]
 
@@ -143,47 +142,6 @@ class TokenizersEncoder:
         return join_rows([(others, take_rows(content, others)), (rows, right)], len(batch))
 
 
-class FastokensEncoder(TokenizersEncoder):
-    """Encodes batches with fastokens; spans of rewritten texts come from tokenizers.
-
-    Raises:
-        ValueError: fastokens cannot read this vocabulary.
-    """
-
-    name = f"fastokens {version('fastokens')}"
-
-    def __init__(self, vocabulary: Vocabulary, table: TokenTable) -> None:
-        super().__init__(vocabulary, table)
-        self.fast = fastokens.Tokenizer.from_json_str(tokenizer_json(vocabulary))
-
-    def content(self, batch: Batch, plain: bool) -> Content:
-        """The ids alone; `plain` leaves special tokens as text."""
-        texts, _ = batch.texts()
-        odd = [row for row, text in enumerate(texts) if not text.isascii() and _is_odd(text)]
-        if not odd:
-            return self._fast_content(batch, plain)
-        rest = sorted(set(range(len(texts))) - set(odd))
-        options = EncodeOptions()
-        return join_rows(
-            [
-                (np.array(odd), self.library_content(batch.select(odd, options), plain, False)),
-                (np.array(rest, np.int64), self._fast_content(batch.select(rest, options), plain)),
-            ],
-            len(texts),
-        )
-
-    def _fast_content(self, batch: Batch, plain: bool) -> Content:
-        texts, errors = batch.texts()
-        ids, offsets = self.fast.encode_batch_flat(texts, False, plain)
-        # Copied: the library's buffers are read-only, and the arrays belong to the caller.
-        return Content(
-            np.frombuffer(ids, np.int32).copy(),
-            np.frombuffer(offsets, np.int64).copy(),
-            None,
-            errors,
-        )
-
-
 def _may_drop(vocabulary: Vocabulary) -> bool:
     """Whether symbols may be left out, behind which the offsets of `tokenizers` are wrong."""
     model = vocabulary.model
@@ -191,14 +149,6 @@ def _may_drop(vocabulary: Vocabulary) -> bool:
         return False
     known = set(vocabulary.tokens)
     return not (model.byte_level and all(bytes([byte]) in known for byte in range(256)))
-
-
-def _is_odd(text: str) -> bool:
-    """Whether fastokens 0.3.5 may give other ids: for it U+180E is white space, 'ſ no contraction.
-
-    Both were found by comparing all code points and random texts with tiktoken and tokenizers.
-    """
-    return "\u180e" in text or "\u017f" in text
 
 
 def _has_unknown(vocabulary: Vocabulary) -> bool:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from service.cpu_bpe import FastokensEncoder, TokenizersEncoder, is_byte_level
+from service.cpu_bpe import TokenizersEncoder, is_byte_level
 from service.cpu_characters import CharacterEncoder
+from service.cpu_fastokens import FastokensEncoder
 from service.cpu_kmers import KmerEncoder
 from service.encoders import Encoder, ReferenceEncoder
 from service.engines import SelfTest

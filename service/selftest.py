@@ -25,6 +25,7 @@ TEXTS = (
     *("ACGé中T", "TTTxyzTTTTTTTTT", "N" * 9 + "ACGT", "N" * 10 + "ACGT", "-ACGT--N-."),
     "Engines differ where nobody looks: 3 spaces   , 1234567890 and it's they'LL've I'M",
     "  two before\n\n\n  and after  \t\r\n \n",
+    "white space at the end with a break inside!\n \r\n \u3000",
     "def f(x):\n\treturn {'a': [x**2, 0.5e-3]}  # what?!\n\n",
     "Größe café e\u0301 ﬁ ½ ΑΣΣ ΣΑΣ ıİ \u017f '\u017f K \u1e9b\u0323 \u0344",
     "Привет, мир; שלום עולם, नमस्ते दुनिया, 한국어 문장, 漢字かなカナ混じり",
@@ -60,6 +61,7 @@ def _special_texts(vocabulary: Vocabulary) -> Iterator[str]:
     for content in dict.fromkeys(contents):
         yield f"ACGTAC{content}ACGTAC"
         yield f"x {content} y{content}{content[:-1]}"
+        yield f"a \n\t{content}\n {content} \r "
 
 
 def compare(encoder: Encoder, witness: Encoder, texts: Sequence[str]) -> SelfTest:

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service import cpu_encoders
-from service.cpu_bpe import FastokensEncoder, TokenizersEncoder
+from service.cpu_bpe import TokenizersEncoder
 from service.cpu_characters import CharacterEncoder
 from service.cpu_engine import CpuEngine
+from service.cpu_fastokens import FastokensEncoder
 from service.cpu_kmers import BLOCK, KmerEncoder
 from service.encoders import ReferenceEncoder
 from service.selftest import TEXTS, compare, texts_for
