@@ -24,7 +24,7 @@ def constant(name: str) -> int:
     for path in sorted(CUDA.glob("*.cuh")):
         found = re.search(rf"constexpr \w+ {name} = ([^;]+);", path.read_text())
         if found:
-            words = re.sub(r"[A-Z]\w+", lambda word: str(constant(word[0])), found[1])
+            words = re.sub(r"\b[A-Z]\w+", lambda word: str(constant(word[0])), found[1])
             return int(eval(words.rstrip("u"), {"__builtins__": {}}))  # noqa: S307
     raise LookupError(f"no constant is called {name} in cuda/*.cuh")
 

@@ -60,8 +60,8 @@ def make_job(**fields: NDArray[np.generic] | int) -> NDArray[np.void]:
 
 @functools.cache
 def _source_of(kernel: str) -> Path:
-    """The .cu that defines a kernel."""
-    for path in sorted(CUDA.glob("*.cu")):
+    """The .cu that defines a kernel; tests/cuda has some that only tests launch."""
+    for path in sorted([*CUDA.glob("*.cu"), *HEADER.parent.glob("*.cu")]):
         if kernel in KERNEL.findall(path.read_text()):
             return path
     raise LookupError(f"no .cu defines {kernel}")
@@ -73,14 +73,16 @@ def _library(source: Path) -> ctypes.CDLL:
     if compiler is None:
         pytest.skip("no g++ to compile the kernels with")
     text = f'#include "{source}"\n{LAUNCHER}'
-    used = [text, *FLAGS, HEADER.read_text(), *(p.read_text() for p in sorted(CUDA.glob("*.cu*")))]
+    used = [text, *FLAGS, HEADER.read_text(), source.read_text()]
+    used += [path.read_text() for path in sorted(CUDA.glob("*.cu*"))]
     digest = hashlib.sha256("\0".join(used).encode()).hexdigest()[:16]
     path = BUILD / f"{source.stem}-{digest}.so"
     if not path.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}")
         command = [compiler, "-std=c++17", *FLAGS, *WARNINGS, "-shared", "-fPIC"]
-        command += [f'-DWARPTOK_EMULATION="{HEADER}"', "-x", "c++", "-o", str(unfinished), "-"]
+        command += [f'-DWARPTOK_EMULATION="{HEADER}"', f"-I{CUDA}", "-x", "c++"]
+        command += ["-o", str(unfinished), "-"]
         done = subprocess.run(command, input=text, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         unfinished.rename(path)

@@ -1,0 +1,117 @@
+// The special tokens that count: borders of the text, refusals, one piece each. Steps two and three
+// of special.cuh, and the last one behind the pretokenizer.
+#pragma once
+#include "special.cuh"
+
+// Follows the tables of a run of tiles from the bytes that the tile before it takes: a warp, of
+// which lane i holds the entries 8 i .. 8 i + 7 of each table.
+DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t taken) {
+    constexpr uint32_t AHEAD = 8;          // Tables that are loaded together.
+    uint32_t lane = threadIdx.x & 31, tiles = num_tiles(job);
+    for (bool goes_on = true; goes_on; tile += AHEAD) {
+        uint64_t tables[AHEAD];
+        bool varies[AHEAD];
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            varies[i] = tile + i < tiles && (job.special_exits[tile + i] & VARIES);
+            const uint64_t* table = reinterpret_cast<const uint64_t*>(job.special_function);
+            tables[i] = varies[i] ? table[(tile + i) * 32ull + lane] : 0;
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            goes_on = goes_on && varies[i];
+            if (!goes_on) continue;
+            uint64_t eight = __shfl_sync(0xFFFFFFFF, tables[i], taken / 8);
+            taken = eight >> (taken % 8 * 8) & 0xFF;
+            if (lane == 0) job.special_exits[tile + i] = VARIES | taken;
+        }
+    }
+}
+
+// Where the stretch between accepted tokens begins in which a row's first refused one was found.
+DEVICE uint32_t stretch_begin(const Job& job, uint32_t place) {
+    uint64_t word = place / 64, bits = job.hard[word] & (~0ull >> (63 - place % 64));
+    while (!bits) bits = job.hard[--word];  // A row begins with a border.
+    return word * 64 + highest_bit(bits);
+}
+
+template <uint32_t ROUND>
+DEVICE void enter_special_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t first = block * BLOCK + threadIdx.x, stride = num_blocks * BLOCK;
+    for (uint64_t row = first; ROUND && row < job.num_rows; row += stride) {
+        uint32_t place = job.row_refused[row];
+        job.row_stretch[row] = place == NO_BYTE ? NO_BYTE : stretch_begin(job, place);
+    }
+    if (!job.special_counts[COUNT_VARYING + ROUND]) return;
+    for (uint32_t tile = first / 32; tile < num_tiles(job); tile += stride / 32) {
+        if (!(job.special_exits[tile] & VARIES)) continue;
+        uint32_t before = tile ? job.special_exits[tile - 1] : 0;
+        if (!(before & VARIES)) follow_tables(job, tile, before);
+    }
+}
+
+// Whether a special token counts in its row. In a row that refuses it the library looks through a
+// stretch for tokens of the second round only once that has ended without a refusal.
+template <uint32_t ROUND>
+DEVICE bool counts_in_row(const Job& job, uint32_t place) {
+    if (!job.row_flags) return true;
+    uint64_t row = row_of(job, place);
+    uint32_t flags = job.row_flags[row];
+    if (!(flags & ROW_REFUSE_SPECIAL)) return flags & ROW_MATCH_SPECIAL;
+    if (!ROUND || place < job.row_stretch[row]) note_fault(job.row_refused, row, place);
+    return false;
+}
+
+DEVICE void set_bit(uint64_t* words, uint64_t place) {
+    atomic_or(words + place / 64, 1ull << place % 64);
+}
+
+template <uint32_t ROUND>
+DEVICE void accept_match(const Job& job, uint64_t tile_begin, uint32_t match) {
+    uint64_t begin = tile_begin + place_of(match), end = tile_begin + end_of(match);
+    if (!(match & ORDINARY) && !counts_in_row<ROUND>(job, begin)) return;
+    set_bit(job.special, begin);
+    set_bit(job.hard, begin);
+    if (end < job.num_bytes) set_bit(job.hard, end);
+    job.special_counts[COUNT_ACCEPTED] = 1;
+}
+
+template <uint32_t ROUND>
+DEVICE void accept_special_stage(const Job& job, SpecialShared& shared, uint32_t block,
+                                 uint32_t num_blocks) {
+    uint32_t tiles = job.special_counts[COUNT_FOUND + ROUND];
+    load_first_bytes<ROUND>(job, shared);
+    for (uint32_t i = block; i < tiles; i += num_blocks) {
+        uint32_t tile = job.special_list[i];
+        uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE;
+        uint32_t taken = tile ? job.special_exits[tile - 1] & 0xFF : 0;
+        uint32_t count = list_candidates<ROUND>(job, shared, tile_begin);
+        uint32_t entry = candidate_from(shared, taken);
+        if (threadIdx.x == 0 && entry < count) shared.matches[entry] |= ON_ORBIT;
+        __syncthreads();
+        follow_orbits(shared, count);
+        for (uint32_t number = threadIdx.x; number < count; number += BLOCK)
+            if (shared.matches[number] & ON_ORBIT)
+                accept_match<ROUND>(job, tile_begin, shared.matches[number]);
+        __syncthreads();
+    }
+}
+
+// Takes the pretokenizer's starts inside of accepted tokens away: each is one piece.
+DEVICE void clear_special_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    if (!job.special_counts[COUNT_ACCEPTED]) return;
+    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    for (uint64_t word = first; word < words; word += stride) {
+        for (uint64_t bits = job.special[word]; bits; bits &= bits - 1) {
+            uint64_t begin = word * 64 + lowest_bit(bits), at = begin + 1;
+            uint64_t end = begin + border_behind(job, begin, special_limit(job, begin));
+            set_bit(job.starts, begin);
+            for (; at < end; at = (at / 64 + 1) * 64) {
+                uint64_t inside = ~0ull << at % 64;
+                if (end < (at / 64 + 1) * 64) inside &= (1ull << end % 64) - 1;
+                atomic_and(job.starts + at / 64, ~inside);
+            }
+        }
+    }
+}
