@@ -198,8 +198,8 @@ class _CudaStream:
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
         """Run a kernel of `kernels.KERNELS` on the Job at an address of the device."""
-        function, threads = self._functions[kernel]
-        function((blocks, 1, 1), (threads, 1, 1), (job,), stream=self.stream)
+        function, threads, shared = self._functions[kernel]
+        function((blocks, 1, 1), (threads, 1, 1), (job,), shared, self.stream)
 
     def begin_capture(self) -> None:
         """What follows is recorded and not run."""
@@ -220,8 +220,12 @@ class _CudaStream:
 
 @functools.cache
 def _compile(cupy: Any) -> dict[str, Any]:
-    """{kernel: (function, threads of a block)}; CuPy keeps the machine code on disk."""
+    """{kernel: (function, threads, shared bytes)}; CuPy keeps the machine code on disk."""
     module = cupy.RawModule(code=joined_source(), options=("-std=c++17",), backend="nvrtc")
-    return {
-        name: (module.get_function(name).kernel, kernel.threads) for name, kernel in KERNELS.items()
-    }
+    functions = {}
+    for name, kernel in KERNELS.items():
+        function = module.get_function(name)
+        if kernel.shared_bytes:
+            function.max_dynamic_shared_size_bytes = kernel.shared_bytes
+        functions[name] = function.kernel, kernel.threads, kernel.shared_bytes
+    return functions

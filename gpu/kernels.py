@@ -25,14 +25,17 @@ class Kernel:
         threads: of a block.
         bytes_a_block: text that one block takes in one step.
         blocks_a_processor: blocks at most for each multiprocessor.
+        shared_bytes: of shared memory that the launch asks for, beside what the kernel declares.
     """
 
     threads: int
     bytes_a_block: int
     blocks_a_processor: int
+    shared_bytes: int = 0
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
+_CACHE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS")  # PairCache of merge.cuh.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 
 KERNELS = {
@@ -43,7 +46,7 @@ KERNELS = {
     "enter_runs": Kernel(_BLOCK, 8 * _TILE, 4),
     "redo_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8),
-    "windows": Kernel(64, 32 * 64, 7),
+    "windows": Kernel(256, 32 * 256, 1, _CACHE + 8 * 64 * 256),
     "check_windows": Kernel(_BLOCK, 32 * _BLOCK, 8),
     "write_borders": Kernel(_BLOCK, 32 * _BLOCK, 8),
     "hard_windows": Kernel(128, 4 * 512, 6),
@@ -51,14 +54,13 @@ KERNELS = {
     "write_hard_borders": Kernel(_BLOCK, 512 * _BLOCK, 8),
     "whole_pieces": Kernel(_BLOCK, _TILE, 8),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
-    "merge_128": Kernel(32, 32 * 65, 7),
-    "merge_64": Kernel(64, 64 * 33, 7),
-    "merge_32": Kernel(128, 128 * 17, 7),
-    "merge_16": Kernel(128, 128 * 9, 12),
-    "merge_8": Kernel(128, 128 * 2, 16),
-    "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
+    "merge_128": Kernel(128, 65 * 128, 1, _CACHE + 8 * 128 * 128),
+    "merge_64": Kernel(256, 33 * 256, 1, _CACHE + 8 * 64 * 256),
+    "merge_32": Kernel(512, 17 * 512, 1, _CACHE + 8 * 32 * 512),
+    "merge_16": Kernel(1024, 9 * 1024, 1, _CACHE + 8 * 16 * 1024),
+    "merge_8": Kernel(1024, 2 * 1024, 1, _CACHE + 8 * 8 * 1024),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
-    "compact": Kernel(_BLOCK, _TILE, 1 << 20),
+    "compact": Kernel(_BLOCK, _TILE, 8),
 }
 
 PRETOKENIZE = ("mark_rows", "pretokenize", "map_tiles", "enter_runs", "redo_tiles")
@@ -67,8 +69,7 @@ CUT = (
     *("hard_windows", "check_hard", "write_hard_borders", "whole_pieces"),
 )
 MERGE = ("look_up", "merge_128", "merge_64", "merge_32", "merge_16", "merge_8")
-SUM = ("sum_tiles", "row_offsets")
-ENCODE = (*PRETOKENIZE, *CUT, *MERGE, *SUM, "compact")
+ENCODE = (*PRETOKENIZE, *CUT, *MERGE, "compact", "row_offsets")
 """From text and row_begins on the device to ids and id_offsets."""
 
 

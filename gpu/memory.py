@@ -41,6 +41,8 @@ def _cleared(n: int, rows: int) -> dict[str, int]:
         "miss_counts": 4 * constant("NUM_BINS"),
         "window_counts": 24,
         "bad_tiles": 4,
+        "next_tile": 4,
+        "tile_offsets": 8 * (n // TILE + 1),
         "hard": n // 8 + 16,
     }
 
@@ -59,9 +61,7 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "tile_pending": 32 * tiles,
         "records": 4 * n,
         "tile_pieces": 4 * tiles,
-        "tile_counts": 4 * tiles,
-        "tile_offsets": 8 * (tiles + 1),
-        "merged_ids": 4 * n + TEXT_PADDING,
+        "merged_ids": 8 * n + 512,
         "long_pieces": 16 * (n // 129 + 1),
         "hard_pieces": 16 * (n // 129 + 1),
         "whole_pieces": 16 * (n // 513 + 1),
@@ -89,6 +89,7 @@ def _places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
     places, end = _cut(_cleared(n, rows), -(-JOB.itemsize // ALIGNMENT) * ALIGNMENT)
     scratch, size = _cut(_scratch(n, rows), end)
     bins = {f"misses{i}": 8 * (n // length + 1) for i, length in enumerate(BIN_LENGTHS)}
+    bins |= {f"merged_counts{i}": n // length + 1 for i, length in enumerate(BIN_LENGTHS)}
     missed, size = _cut(bins, size)
     return places | scratch | missed, end, size
 
@@ -153,7 +154,8 @@ class Workspace:
             if name in names:
                 job[name] = self.block + place
         for i in range(len(BIN_LENGTHS)):
-            job["misses"][i] = self.block + places[f"misses{i}"]
+            for name in ("misses", "merged_counts"):
+                job[name][i] = self.block + places[f"{name}{i}"]
         self.fields = {name: self.block + place for name, place in places.items()}
         job["device_job"] = self.device_job
         job["cleared"] = self.fields["status"]

@@ -26,7 +26,9 @@ MAX_SHORT, MAX_LONG = 12, 28
 NO_RANK = NO_ID = 0xFFFFFFFF
 MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 27, 1 << 21, 1 << 22
 TOKEN_LOAD, PAIR_LOAD = 1 / 8, 1 / 8
-SHORT_A_BUCKET, PAIRS_A_BUCKET = 2, 4
+SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
+FILTER_BITS, NUM_ASCII = 19, 128
+ASK_AGAIN, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
 NUM_BYTES = 256
 EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -40,13 +42,16 @@ class BpeTables:
     """What the kernels read; see cuda/job.cuh and cuda/tokens.cuh.
 
     Attributes:
-        short_tokens: uint32[2 * buckets, 4], tokens of 1..12 bytes: three words of bytes and
+        short_tokens: uint32[entries, 4], tokens of 1..12 bytes: three words of bytes and
             length << 28 | id; a zero meta word is empty.
         long_tokens: uint32[entries, 8], tokens of 13..28 bytes: seven words and length << 27 | id.
         token_places: uint32[entries], ids of tokens of more than 28 bytes; NO_ID is empty.
-        pairs: uint64[4 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
+        pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
             empty. A symbol is a byte's value, or 256 + the rank of the merge that gives it.
         byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first; NO_RANK.
+        ascii_pairs: uint16[128 * 128], the same for ASCII, first << 7 | second; ASK_AGAIN where it
+            is too large, NO_ASCII_PAIR where there is none.
+        pair_filter: uint32[2**19 / 32], a bit for the upper 19 bits of each pair's hash.
         symbol_ids: uint32[256 + M], the id of each symbol.
         token_bytes, token_begins: uint8[N] and uint32[V + 1], the bytes of every id.
         max_token: bytes of the longest token.
@@ -59,6 +64,8 @@ class BpeTables:
     token_places: UInt32s
     pairs: UInt64s
     byte_pairs: UInt32s
+    ascii_pairs: NDArray[np.uint16]
+    pair_filter: UInt32s
     symbol_ids: UInt32s
     token_bytes: NDArray[np.uint8]
     token_begins: UInt32s
@@ -106,12 +113,16 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     byte_pairs = np.full((NUM_BYTES, NUM_BYTES), NO_RANK, np.uint32)
     of_bytes = (left < NUM_BYTES) & (right < NUM_BYTES)
     byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
+    ascii_pairs = byte_pairs[:NUM_ASCII, :NUM_ASCII].T
+    ascii_pairs = np.where(ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, ASK_AGAIN))
     return BpeTables(
         short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, seed),
         long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, seed),
         token_places=_longest_table(tokens, ids, np.flatnonzero(rest), seed),
         pairs=_pair_table(left, right, entries, seed),
         byte_pairs=byte_pairs.reshape(-1),
+        ascii_pairs=ascii_pairs.astype(np.uint16).reshape(-1),
+        pair_filter=_pair_filter(left, right, seed),
         symbol_ids=symbol_ids,
         token_bytes=np.frombuffer(b"".join(all_tokens), np.uint8),
         token_begins=begins,
@@ -173,9 +184,12 @@ def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:
     return 32 - int(np.log2(len(table) // per_bucket))
 
 
+def _mixed(hashes: UInt32s) -> UInt32s:
+    return (hashes ^ hashes >> np.uint32(15)) * np.uint32(0x2C1B3C6D)
+
+
 def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:
-    mixed = (hashes ^ hashes >> np.uint32(15)) * np.uint32(0x2C1B3C6D)
-    return (mixed >> np.uint32(32 - int(np.log2(num_buckets)))).astype(np.int64)
+    return (_mixed(hashes) >> np.uint32(32 - int(np.log2(num_buckets)))).astype(np.int64)
 
 
 def _fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int64]:
@@ -258,8 +272,18 @@ def _longest_table(
     return table
 
 
+def _hash_pairs(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
+    return left * np.uint32(0x9E3779B1) + (right + np.uint32(seed)) * np.uint32(0x85EBCA77)
+
+
+def _pair_filter(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
+    bits = np.zeros(1 << FILTER_BITS, np.uint8)
+    bits[_mixed(_hash_pairs(left, right, seed)) >> np.uint32(32 - FILTER_BITS)] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
 def _pair_table(left: UInt32s, right: UInt32s, entries: UInt64s, seed: int) -> UInt64s:
-    hashes = left * np.uint32(0x9E3779B1) + (right + np.uint32(seed)) * np.uint32(0x85EBCA77)
+    hashes = _hash_pairs(left, right, seed)
     num_buckets = _num_buckets(len(entries), PAIRS_A_BUCKET, PAIR_LOAD)
     table = np.full(PAIRS_A_BUCKET * num_buckets, EMPTY_PAIR, np.uint64)
     table[_fill(hashes, num_buckets, PAIRS_A_BUCKET)] = entries

@@ -17,6 +17,7 @@ from gpu.kernels import KERNELS, SOURCES
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
+SHARED_BYTES = 227 << 10  # Of a multiprocessor.
 FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 
 
@@ -28,6 +29,7 @@ def emulated_kernels() -> ctypes.CDLL:
         (
             f'#define WARPTOK_EMULATION "{EMULATION}"',
             *(f'#include "{CUDA / name}"' for name in SOURCES),
+            f"alignas(256) uint8_t memory[{SHARED_BYTES}];",
             "#include <map>\n#include <string>",
             'extern "C" uint64_t job_size() { return sizeof(Job); }',
             'extern "C" int launch(const char* name, uint32_t blocks, uint32_t threads,',

@@ -1,91 +1,107 @@
 // Puts the ids of all tiles one after another, and says where each row's begin.
+//
+// One pass: a block takes the next tile, adds up its ids, publishes the sum, finds the sum of all
+// tiles before it (decoupled look-back), and writes. A tile is taken only when all before it are, so
+// waiting for them ends.
 #pragma once
-#include "look_up.cuh"
+#include "merge_stage.cuh"
 
-constexpr uint32_t SCAN_BLOCK = 1024;
-
-// tile_offsets from tile_counts, by one block of SCAN_BLOCK threads; a thread takes eight tiles.
-DEVICE void sum_tiles_stage(const Job& job, uint64_t* scratch) {
-    constexpr uint32_t EACH = 8;
-    uint32_t tiles = num_tiles(job), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    uint64_t before = 0;
-    for (uint32_t first = 0; first < tiles; first += EACH * SCAN_BLOCK) {
-        uint32_t tile = first + EACH * threadIdx.x, counts[EACH], value = 0;
-#pragma unroll
-        for (uint32_t i = 0; i < EACH; i++) {
-            counts[i] = tile + i < tiles ? job.tile_counts[tile + i] : 0;
-            value += counts[i];
-        }
-        uint64_t inclusive = value;
-        for (uint32_t distance = 1; distance < 32; distance *= 2) {
-            uint64_t other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
-            if (lane >= distance) inclusive += other;
-        }
-        if (lane == 31) scratch[warp] = inclusive;
-        __syncthreads();
-        uint64_t sum = scratch[lane];
-        for (uint32_t distance = 1; distance < 32; distance *= 2) {
-            uint64_t other = __shfl_up_sync(0xFFFFFFFF, sum, distance);
-            if (lane >= distance) sum += other;
-        }
-        uint64_t others = __shfl_sync(0xFFFFFFFF, sum, (warp + 31) % 32);
-        uint64_t offset = before + (warp ? others : 0) + inclusive - value;
-#pragma unroll
-        for (uint32_t i = 0; i < EACH; i++) {
-            if (tile + i < tiles) job.tile_offsets[tile + i] = offset;
-            offset += counts[i];
-        }
-        before += __shfl_sync(0xFFFFFFFF, sum, 31);
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) {
-        job.tile_offsets[tiles] = before;
-        job.status[STATUS_NUM_IDS] = before;
-    }
-}
-
-DEVICE uint32_t count_of(uint32_t record) {
-    return record & MISS ? record >> PLACE_BITS & 0x7FFFF : 1;
-}
+constexpr uint64_t IS_SUM = 1ull << 62;    // tile_offsets holds the ids of one tile ...
+constexpr uint64_t IS_TOTAL = 1ull << 63;  // ... or of all tiles up to it, in the lower bits.
+constexpr uint64_t OFFSET = IS_SUM - 1;
 
 struct CompactShared {
     uint32_t scratch[BLOCK / 32 + 1];
+    uint32_t tile;
+    uint64_t before, bin_begins[NUM_BINS];
+    uint32_t bin_counts[NUM_BINS];
+    uint32_t ids[TILE];
 };
 
-// Writes the ids of one record.
-DEVICE void write_ids(const Job& job, uint32_t record, uint64_t tile_begin, int32_t* to) {
+DEVICE uint32_t count_of(const Job& job, uint32_t record) {
+    if (!(record & MISS)) return 1;
+    return job.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
+}
+
+// Puts the ids of one record at `to`.
+DEVICE void copy_ids(const Job& job, const CompactShared& shared, uint32_t record, uint32_t count,
+                     uint32_t* to) {
     if (!(record & MISS)) {
         *to = record;
         return;
     }
-    const uint32_t* from = job.merged_ids + tile_begin + (record & (TILE - 1));
-    for (uint32_t i = 0, ids = count_of(record); i < ids; i++) to[i] = from[i];
+    uint32_t bin = record >> BIN_SHIFT & 7, stride = shared.bin_counts[bin];
+    const uint32_t* from = job.merged_ids + shared.bin_begins[bin] + (record & MISS_NUMBER);
+    for (uint32_t i = 0; i < count; i++, from += stride) to[i] = *from;
 }
 
-// A thread takes four records at a time.
-DEVICE void compact_stage(const Job& job, CompactShared& shared, uint32_t block, uint32_t num_blocks) {
+// The ids of all tiles before one: a warp adds up what the tiles before it have published.
+DEVICE uint64_t ids_before(const Job& job, uint32_t tile) {
+    uint32_t lane = threadIdx.x & 31;
+    uint64_t before = 0;
+    for (int64_t last = static_cast<int64_t>(tile) - 1; last >= 0; last -= 32) {
+        int64_t mine = last - lane;
+        uint64_t word = mine < 0 ? IS_TOTAL : 0;
+        while (!word) word = load_volatile(job.tile_offsets + mine);
+        __syncwarp();
+        uint32_t totals = __ballot_sync(0xFFFFFFFF, (word & IS_TOTAL) != 0);
+        bool counts = !totals || lane <= lowest_bit(totals);
+        uint64_t sum = counts ? word & OFFSET : 0;
+        for (uint32_t distance = 16; distance; distance /= 2)
+            sum += __shfl_xor_sync(0xFFFFFFFF, sum, distance);
+        before += sum;
+        if (totals) break;
+    }
+    return before;
+}
+
+// Ids of up to 4 * BLOCK records of a tile, put into shared memory from `written` on.
+DEVICE uint32_t gather_ids(const Job& job, CompactShared& shared, uint64_t tile_begin, uint32_t first,
+                           uint32_t count, uint32_t written) {
+    uint32_t number = first + 4 * threadIdx.x, ids[4] = {0, 0, 0, 0}, total;
+    uint4 four = {0, 0, 0, 0};
+    if (number < count) four = *reinterpret_cast<const uint4*>(job.records + tile_begin + number);
+    uint32_t records[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++)
+        if (number + i < count) ids[i] = count_of(job, records[i]);
+    uint32_t to = written + sum_before(ids[0] + ids[1] + ids[2] + ids[3], shared.scratch, total);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        if (ids[i]) copy_ids(job, shared, records[i], ids[i], shared.ids + to);
+        to += ids[i];
+    }
+    return total;
+}
+
+DEVICE void compact_stage(const Job& job, CompactShared& shared) {
     uint32_t tiles = num_tiles(job);
-    for (uint32_t tile = block; tile < tiles; tile += num_blocks) {
-        uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE, place = job.tile_offsets[tile];
+    if (threadIdx.x < NUM_BINS) {
+        shared.bin_begins[threadIdx.x] = merged_begin(job, threadIdx.x);
+        shared.bin_counts[threadIdx.x] = job.miss_counts[threadIdx.x];
+    }
+    for (;;) {
+        if (threadIdx.x == 0) shared.tile = atomicAdd(job.next_tile, 1u);
+        __syncthreads();
+        uint32_t tile = shared.tile, written = 0;
+        if (tile >= tiles) return;
+        uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE;
         uint32_t count = job.tile_pieces[tile];
-        for (uint32_t first = 0; first < count; first += 4 * BLOCK) {
-            uint32_t number = first + 4 * threadIdx.x, ids = 0, total;
-            uint4 four = {0, 0, 0, 0};
-            if (number < count)
-                four = *reinterpret_cast<const uint4*>(job.records + tile_begin + number);
-            uint32_t records[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++)
-                if (number + i < count) ids += count_of(records[i]);
-            int32_t* to = job.ids + place + sum_before(ids, shared.scratch, total);
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++) {
-                if (number + i >= count) break;
-                write_ids(job, records[i], tile_begin, to);
-                to += count_of(records[i]);
+        for (uint32_t first = 0; first < count; first += 4 * BLOCK)
+            written += gather_ids(job, shared, tile_begin, first, count, written);
+        if (threadIdx.x == 0) store_volatile(job.tile_offsets + tile, IS_SUM | written);
+        if (threadIdx.x < 32) {
+            uint64_t before = ids_before(job, tile);
+            if (threadIdx.x == 0) {
+                shared.before = before;
+                store_volatile(job.tile_offsets + tile, IS_TOTAL | (before + written));
+                if (tile + 1 == tiles) job.status[STATUS_NUM_IDS] = before + written;
             }
-            place += total;
         }
+        __syncthreads();
+        int32_t* to = job.ids + shared.before;
+        for (uint32_t i = threadIdx.x; i < written; i += BLOCK) to[i] = shared.ids[i];
+        __syncthreads();
     }
 }
 
@@ -93,16 +109,16 @@ DEVICE void compact_stage(const Job& job, CompactShared& shared, uint32_t block,
 DEVICE void row_offsets_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
     for (uint64_t row = block * (BLOCK / 32) + threadIdx.x / 32; row <= job.num_rows; row += warps) {
-        uint64_t begin = job.row_begins[row], tile_begin = begin / TILE * TILE, word = tile_begin / 64;
+        uint64_t begin = job.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
         uint32_t pieces = 0, ids = 0;
-        for (uint64_t i = word + lane; i * 64 < begin; i += 32) {
+        for (uint64_t i = tile_begin / 64 + lane; i * 64 < begin; i += 32) {
             uint64_t bits = job.starts[i];
             if (i == begin / 64) bits &= (1ull << begin % 64) - 1;
             pieces += count_bits(bits);
         }
         pieces = __reduce_add_sync(0xFFFFFFFF, pieces);
-        for (uint32_t i = lane; i < pieces; i += 32) ids += count_of(job.records[tile_begin + i]);
+        for (uint32_t i = lane; i < pieces; i += 32) ids += count_of(job, job.records[tile_begin + i]);
         ids = __reduce_add_sync(0xFFFFFFFF, ids);
-        if (lane == 0) job.id_offsets[row] = job.tile_offsets[tile_begin / TILE] + ids;
+        if (lane == 0) job.id_offsets[row] = (tile ? job.tile_offsets[tile - 1] & OFFSET : 0) + ids;
     }
 }

@@ -20,7 +20,7 @@
 constexpr uint32_t WINDOW_0 = 64, STRIDE_0 = WINDOW_0 / 2;
 constexpr uint32_t WINDOW_1 = 1024, STRIDE_1 = WINDOW_1 / 2;
 constexpr uint64_t ONE_PIECE = 1ull << 40;   // window_counts: pieces << 40 | windows.
-constexpr int WINDOW_THREADS = 64;
+constexpr int WINDOW_THREADS = 256;
 
 DEVICE uint32_t num_windows(uint32_t length, uint32_t stride) {
     return length <= stride ? 1 : (length - 1) / stride;
@@ -91,10 +91,16 @@ DEVICE uint32_t piece_of(const LongPiece* pieces, uint32_t count, uint32_t windo
     return low;
 }
 
+struct WindowsShared {
+    PairCache cache;
+    Columns<WINDOW_0, WINDOW_THREADS> columns;
+};
+
 // Encodes every window of level 0.
-DEVICE void windows_stage(const Job& job, Columns<WINDOW_0, WINDOW_THREADS>& columns, uint32_t block,
-                          uint32_t num_blocks) {
+DEVICE void windows_stage(const Job& job, WindowsShared& shared, uint32_t block, uint32_t num_blocks) {
     uint64_t counts = job.window_counts[0];
+    if (!counts) return;
+    load_cache(job, shared.cache);
     uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
     for (uint32_t window = block * WINDOW_THREADS + threadIdx.x; window < windows;
          window += num_blocks * WINDOW_THREADS) {
@@ -102,7 +108,7 @@ DEVICE void windows_stage(const Job& job, Columns<WINDOW_0, WINDOW_THREADS>& col
         uint32_t begin = piece.begin + (window - piece.first_window) * STRIDE_0;
         uint32_t length = min_of(WINDOW_0, piece.end - begin);
         job.window_borders[window] =
-            merge_piece(job, columns, threadIdx.x, job.text + begin, length).bits[0];
+            merge_piece(job, shared.cache, shared.columns, threadIdx.x, job.text + begin, length).bits[0];
     }
 }
 

@@ -5,6 +5,9 @@
 #include "merge_stage.cuh"
 #include "take_in.cuh"
 
+// Shared memory whose size the launch says.
+DYNAMIC_SHARED uint8_t memory[];
+
 KERNEL __launch_bounds__(BLOCK) take_in(const Job* job) {
     take_in_stage(*job, blockIdx.x, gridDim.x);
 }
@@ -18,8 +21,7 @@ KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
 }
 
 KERNEL __launch_bounds__(WINDOW_THREADS) windows(const Job* job) {
-    SHARED Columns<WINDOW_0, WINDOW_THREADS> columns;
-    windows_stage(*job, columns, blockIdx.x, gridDim.x);
+    windows_stage(*job, *reinterpret_cast<WindowsShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
@@ -53,41 +55,36 @@ KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     look_up_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(MERGE_THREADS) merge_8(const Job* job) {
-    SHARED Columns<8, MERGE_THREADS> columns;
-    merge_stage(*job, columns, 0, 1, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(1024) merge_8(const Job* job) {
+    auto& shared = *reinterpret_cast<MergeShared<8, 1024>*>(memory);
+    merge_stage(*job, shared, 0, 1, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(MERGE_THREADS) merge_16(const Job* job) {
-    SHARED Columns<16, MERGE_THREADS> columns;
-    merge_stage(*job, columns, 2, 3, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(1024) merge_16(const Job* job) {
+    auto& shared = *reinterpret_cast<MergeShared<16, 1024>*>(memory);
+    merge_stage(*job, shared, 2, 3, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(MERGE_THREADS) merge_32(const Job* job) {
-    SHARED Columns<32, MERGE_THREADS> columns;
-    merge_stage(*job, columns, 4, 5, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(512) merge_32(const Job* job) {
+    auto& shared = *reinterpret_cast<MergeShared<32, 512>*>(memory);
+    merge_stage(*job, shared, 4, 5, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(LONG_MERGE_THREADS) merge_64(const Job* job) {
-    SHARED Columns<64, LONG_MERGE_THREADS> columns;
-    merge_stage(*job, columns, 6, 6, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(256) merge_64(const Job* job) {
+    auto& shared = *reinterpret_cast<MergeShared<64, 256>*>(memory);
+    merge_stage(*job, shared, 6, 6, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(LONG_MERGE_THREADS / 2) merge_128(const Job* job) {
-    SHARED Columns<128, LONG_MERGE_THREADS / 2> columns;
-    merge_stage(*job, columns, 7, 7, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
-    SHARED uint64_t scratch[32];
-    sum_tiles_stage(*job, scratch);
-}
-
-KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
-    row_offsets_stage(*job, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(128) merge_128(const Job* job) {
+    auto& shared = *reinterpret_cast<MergeShared<128, 128>*>(memory);
+    merge_stage(*job, shared, 7, 7, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) compact(const Job* job) {
     SHARED CompactShared shared;
-    compact_stage(*job, shared, blockIdx.x, gridDim.x);
+    compact_stage(*job, shared);
+}
+
+KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
+    row_offsets_stage(*job, blockIdx.x, gridDim.x);
 }

@@ -3,9 +3,9 @@
 #pragma once
 #include "shim.cuh"
 
-DEVICE uint32_t bucket_of(uint32_t hash, uint32_t shift) {
-    return ((hash ^ hash >> 15) * 0x2C1B3C6Du) >> shift;
-}
+DEVICE uint32_t mixed(uint32_t hash) { return (hash ^ hash >> 15) * 0x2C1B3C6Du; }
+
+DEVICE uint32_t bucket_of(uint32_t hash, uint32_t shift) { return mixed(hash) >> shift; }
 
 // Of the words of a piece, zeros behind its bytes, and its length.
 DEVICE uint32_t hash_short(const uint32_t* words, uint32_t length, uint32_t seed) {

@@ -49,9 +49,11 @@ struct Job {
     uint64_t short_shift;          // 32 - bits of a bucket's number.
     const LongEntry* long_tokens;
     uint64_t long_shift;
-    const uint64_t* pairs;         // [buckets][4]: left << 43 | right << 22 | rank; ~0 is empty.
+    const uint64_t* pairs;         // [buckets][2]: left << 43 | right << 22 | rank; ~0 is empty.
     uint64_t pair_shift;
     const uint32_t* byte_pairs;    // uint32[65536] rank of two bytes, second << 8 | first; NO_RANK.
+    const uint16_t* ascii_pairs;   // uint16[128][128] the same, first << 7 | second; ASK_AGAIN.
+    const uint32_t* pair_filter;   // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* symbol_ids;    // uint32[256 + num_merges] ids of symbols, see merge.cuh.
     const uint32_t* token_places;  // Hash table of tokens of more than 28 bytes: ids, NO_ID empty.
     uint64_t token_shift;
@@ -64,11 +66,12 @@ struct Job {
     // Workspace.
     uint32_t* records;             // uint32[num_tiles][TILE], see look_up.cuh.
     uint32_t* tile_pieces;         // uint32[num_tiles] pieces that begin in a tile.
-    uint32_t* tile_counts;         // uint32[num_tiles] ids of these pieces.
-    uint64_t* tile_offsets;        // uint64[num_tiles + 1] ids before a tile.
-    uint32_t* merged_ids;          // uint32[num_bytes]: ids of a merged piece, from its first byte on.
+    uint64_t* tile_offsets;        // uint64[num_tiles + 1] ids before a tile, IS_TOTAL once known.
+    uint32_t* next_tile;           // The tile that the next block compacts.
     uint32_t* miss_counts;         // uint32[NUM_BINS].
-    uint64_t* misses[NUM_BINS];
+    uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
+    uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
+    uint32_t* merged_ids;          // Ids of missed pieces, see merged_begin.
     uint64_t* window_counts;       // uint64[3] pieces << 40 | windows, of each level.
     LongPiece* long_pieces;        // Level 0.
     LongPiece* hard_pieces;        // Level 1: those whose windows did not meet.

@@ -3,17 +3,16 @@
 // One block for a tile of text. A tile's pieces (those that begin in it) get one record each, dense
 // from the tile's first record on:
 //
-//     id                          the piece is a token
-//     MISS | count << 12 | place  it becomes `count` ids, written from merged_ids[tile + place] on
+//     id                         the piece is a token
+//     MISS | bin << 28 | number  it is this one in the list of misses of a bin
 //
-// An entry of a miss list is place in the batch | number in the tile << 32 | length << 44.
-// Those of more than MAX_PIECE bytes were cut before and are tokens.
+// Pieces of more than MAX_PIECE bytes were cut before and are tokens.
 #pragma once
 #include "block.cuh"
 #include "tokens.cuh"
 
 constexpr uint32_t MISS = 1u << 31;
-constexpr uint32_t PLACE_BITS = 12;
+constexpr uint32_t BIN_SHIFT = 28, MISS_NUMBER = (1u << BIN_SHIFT) - 1;
 
 // The bin of a missed piece's length: 2-4, 5-8, 9-12, 13-16, 17-24, 25-32, 33-64, 65-128.
 DEVICE uint32_t bin_of(uint32_t length) {
@@ -73,8 +72,8 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint32_t* record
     uint32_t words[3];
     read_words<3>(reinterpret_cast<const uint8_t*>(shared.text) + begin, length, words);
     uint32_t id = find_short(job, words, length);
-    records[number] = id == NO_ID ? MISS | begin : id;
     if (id == NO_ID) list_miss(shared, number, length);
+    else records[number] = id;
 }
 
 // Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
@@ -83,9 +82,8 @@ DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint32_t* recor
     const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
     uint32_t id = length <= MAX_LONG ? find_token(job, staged, length)
                                      : find_any(job, text + begin, length);
-    records[number] = id == NO_ID ? MISS | begin : id;
-    if (id != NO_ID) return;
-    if (length <= MAX_PIECE) list_miss(shared, number, length);
+    if (id != NO_ID) records[number] = id;
+    else if (length <= MAX_PIECE) list_miss(shared, number, length);
     else job.status[STATUS_FAULT] = 1;  // The cut left no such piece.
 }
 
@@ -93,11 +91,11 @@ DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint32_t* recor
 DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t count) {
     for (uint32_t i = threadIdx.x; i < shared.num_misses; i += BLOCK) {
         uint32_t miss = shared.misses[i], number = miss & 0xFFF, bin = miss >> 12 & 0xF;
-        uint64_t begin = tile_begin + shared.begins[number];
-        uint64_t end = number + 1 < count ? tile_begin + shared.begins[number + 1]
-                                          : tile_begin + shared.end;
-        job.misses[bin][shared.bin_begins[bin] + (miss >> 16)] =
-            begin | static_cast<uint64_t>(number) << 32 | (end - begin) << 44;
+        uint32_t begin = shared.begins[number];
+        uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
+        uint32_t place = shared.bin_begins[bin] + (miss >> 16);
+        job.misses[bin][place] = tile_begin + begin | static_cast<uint64_t>(end - begin) << 32;
+        job.records[tile_begin + number] = MISS | bin << BIN_SHIFT | place;
     }
 }
 
@@ -132,10 +130,7 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])
             shared.bin_begins[threadIdx.x] =
                 atomicAdd(&job.miss_counts[threadIdx.x], shared.bin_counts[threadIdx.x]);
-        if (threadIdx.x == 0) {
-            job.tile_pieces[tile] = count;
-            job.tile_counts[tile] = count - shared.num_misses;
-        }
+        if (threadIdx.x == 0) job.tile_pieces[tile] = count;
         __syncthreads();
         write_misses(job, shared, tile_begin, count);
         __syncthreads();

@@ -16,24 +16,62 @@
 constexpr uint32_t NO_KEY = 0xFFFFFFFF;
 constexpr uint32_t FIRST_MERGED = 256;
 
-DEVICE bool is_pair(uint64_t entry, uint64_t key) { return entry >> 22 == key; }
-
 // Rank of two neighbouring symbols, NO_RANK where they do not merge.
-DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
+DEVICE uint32_t rank_in_table(const Job& job, uint32_t left, uint32_t right, uint32_t bucket) {
     uint64_t key = static_cast<uint64_t>(left) << 21 | right;
-    uint32_t bucket = bucket_of(hash_pair(left, right, job.seed), job.pair_shift);
     for (;;) {
-        const ulonglong2* entries = reinterpret_cast<const ulonglong2*>(job.pairs) + 2 * bucket;
-        const ulonglong2 low = __ldg(entries), high = __ldg(entries + 1);
-        uint64_t found = ~0ull;
-        if (is_pair(low.x, key)) found = low.x;
-        if (is_pair(low.y, key)) found = low.y;
-        if (is_pair(high.x, key)) found = high.x;
-        if (is_pair(high.y, key)) found = high.y;
-        if (found != ~0ull) return static_cast<uint32_t>(found) & 0x3FFFFF;
-        if (high.y == ~0ull) return NO_RANK;
+        const ulonglong2 two = __ldg(reinterpret_cast<const ulonglong2*>(job.pairs) + bucket);
+        if (two.x >> 22 == key) return static_cast<uint32_t>(two.x) & 0x3FFFFF;
+        if (two.y >> 22 == key) return static_cast<uint32_t>(two.y) & 0x3FFFFF;
+        if (two.y == ~0ull) return NO_RANK;
         bucket = (bucket + 1) & (0xFFFFFFFFu >> job.pair_shift);
     }
+}
+
+DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
+    uint32_t hash = mixed(hash_pair(left, right, job.seed));
+    return rank_in_table(job, left, right, hash >> job.pair_shift);
+}
+
+constexpr uint32_t FILTER_BITS = 19;
+constexpr uint32_t FILTER_WORDS = 1 << (FILTER_BITS - 5);
+constexpr uint32_t NUM_ASCII = 128;
+constexpr uint32_t ASK_AGAIN = 0xFFFE, NO_ASCII_PAIR = 0xFFFF;
+
+// What all threads of a merging block look up in shared memory before they ask the tables: a gather
+// from global memory costs a warp a cycle for each lane, one from shared memory only a few.
+struct PairCache {
+    uint16_t ascii[NUM_ASCII * NUM_ASCII];
+    uint32_t filter[FILTER_WORDS];
+};
+
+// Fills the cache; every thread of the block calls it.
+DEVICE void load_cache(const Job& job, PairCache& cache) {
+    constexpr uint32_t NUM_ASCII_WORDS = NUM_ASCII * NUM_ASCII / 8;
+    const uint4* ascii = reinterpret_cast<const uint4*>(job.ascii_pairs);
+    const uint4* filter = reinterpret_cast<const uint4*>(job.pair_filter);
+    for (uint32_t i = threadIdx.x; i < NUM_ASCII_WORDS; i += blockDim.x)
+        reinterpret_cast<uint4*>(cache.ascii)[i] = ascii[i];
+    for (uint32_t i = threadIdx.x; i < FILTER_WORDS / 4; i += blockDim.x)
+        reinterpret_cast<uint4*>(cache.filter)[i] = filter[i];
+    __syncthreads();
+}
+
+// The same as rank_of; most pairs that do not merge are known from the filter.
+DEVICE uint32_t rank_of(const Job& job, const PairCache& cache, uint32_t left, uint32_t right) {
+    uint32_t hash = mixed(hash_pair(left, right, job.seed)), bit = hash >> (32 - FILTER_BITS);
+    if (!(cache.filter[bit >> 5] >> (bit & 31) & 1)) return NO_RANK;
+    return rank_in_table(job, left, right, hash >> job.pair_shift);
+}
+
+// Rank of two bytes, the first in the lower 8 bits.
+DEVICE uint32_t rank_of_bytes(const Job& job, const PairCache& cache, uint32_t bytes) {
+    if (!(bytes & 0x8080)) {
+        uint32_t rank = cache.ascii[(bytes & 0x7F) << 7 | bytes >> 8];
+        if (rank < ASK_AGAIN) return rank;
+        if (rank == NO_ASCII_PAIR) return NO_RANK;
+    }
+    return __ldg(job.byte_pairs + bytes);
 }
 
 // A set of places 0 .. N - 1.
@@ -113,15 +151,16 @@ template <int N, int THREADS> struct Columns {
 
 // The key of two bytes, first in the lower 8 bits, the later of which is place `place + 1`.
 template <class C>
-DEVICE uint32_t byte_key(const Job& job, uint32_t bytes, uint32_t place, uint32_t length) {
+DEVICE uint32_t byte_key(const Job& job, const PairCache& cache, uint32_t bytes, uint32_t place,
+                         uint32_t length) {
     if (place + 1 >= length) return NO_KEY;
-    return C::key_of(__ldg(job.byte_pairs + (bytes & 0xFFFF)), place);
+    return C::key_of(rank_of_bytes(job, cache, bytes & 0xFFFF), place);
 }
 
 // Fills the columns for `length` bytes (2..N), four places at a time.
 template <int N, int THREADS>
-DEVICE void begin_piece(const Job& job, Columns<N, THREADS>& columns, uint32_t thread,
-                        const uint8_t* text, uint32_t length) {
+DEVICE void begin_piece(const Job& job, const PairCache& cache, Columns<N, THREADS>& columns,
+                        uint32_t thread, const uint8_t* text, uint32_t length) {
     using C = Columns<N, THREADS>;
     uint64_t address = reinterpret_cast<uint64_t>(text);
     const uint32_t* aligned = reinterpret_cast<const uint32_t*>(address & ~3ull);
@@ -134,10 +173,10 @@ DEVICE void begin_piece(const Job& job, Columns<N, THREADS>& columns, uint32_t t
         uint32_t bytes = shift_right(low, high, shift), fifth = high >> shift << 8;
         low = high;
         uint4 keys;
-        keys.x = byte_key<C>(job, bytes, place, length);
-        keys.y = byte_key<C>(job, bytes >> 8, place + 1, length);
-        keys.z = byte_key<C>(job, bytes >> 16, place + 2, length);
-        keys.w = byte_key<C>(job, bytes >> 24 | (fifth & 0xFF00), place + 3, length);
+        keys.x = byte_key<C>(job, cache, bytes, place, length);
+        keys.y = byte_key<C>(job, cache, bytes >> 8, place + 1, length);
+        keys.z = byte_key<C>(job, cache, bytes >> 16, place + 2, length);
+        keys.w = byte_key<C>(job, cache, bytes >> 24 | (fifth & 0xFF00), place + 3, length);
         columns.four_keys(group, thread) = keys;
         columns.symbol(place, thread) = bytes & 0xFF;
         columns.symbol(place + 1, thread) = bytes >> 8 & 0xFF;
@@ -148,16 +187,17 @@ DEVICE void begin_piece(const Job& job, Columns<N, THREADS>& columns, uint32_t t
 
 // Encodes `length` bytes (2..N): the places where a token begins; `columns.symbol` there is it.
 template <int N, int THREADS>
-DEVICE typename Columns<N, THREADS>::Alive merge_piece(const Job& job, Columns<N, THREADS>& columns,
-                                                       uint32_t thread, const uint8_t* text,
-                                                       uint32_t length) {
+DEVICE typename Columns<N, THREADS>::Alive merge_piece(const Job& job, const PairCache& cache,
+                                                       Columns<N, THREADS>& columns, uint32_t thread,
+                                                       const uint8_t* text, uint32_t length) {
     using C = Columns<N, THREADS>;
-    begin_piece(job, columns, thread, text, length);
+    begin_piece(job, cache, columns, thread, text, length);
     typename C::Alive alive;
     alive.fill(length);
     uint32_t groups = (length + 3) / 4;
     for (;;) {
         uint32_t best = NO_KEY;
+#pragma unroll 4
         for (uint32_t group = 0; group < groups; group++) {
             uint4 four = columns.four_keys(group, thread);
             best = min_of(best, min_of(min_of(four.x, four.y), min_of(four.z, four.w)));
@@ -170,8 +210,8 @@ DEVICE typename Columns<N, THREADS>::Alive merge_piece(const Job& job, Columns<N
         columns.key(second, thread) = NO_KEY;
         columns.symbol(place, thread) = symbol;
         uint32_t next_rank = NO_RANK, last_rank = NO_RANK;
-        if (third != C::NONE) next_rank = rank_of(job, symbol, columns.symbol(third, thread));
-        if (last != C::NONE) last_rank = rank_of(job, columns.symbol(last, thread), symbol);
+        if (third != C::NONE) next_rank = rank_of(job, cache, symbol, columns.symbol(third, thread));
+        if (last != C::NONE) last_rank = rank_of(job, cache, columns.symbol(last, thread), symbol);
         columns.key(place, thread) = C::key_of(next_rank, place);
         if (last != C::NONE) columns.key(last, thread) = C::key_of(last_rank, last);
     }

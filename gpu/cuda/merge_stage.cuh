@@ -3,34 +3,44 @@
 #include "look_up.cuh"
 #include "merge.cuh"
 
-constexpr int MERGE_THREADS = 128;
-constexpr int LONG_MERGE_THREADS = 64;  // For pieces of more than 32 bytes.
-
-// Writes the ids of a merged piece and its record.
-template <int N, int THREADS>
-DEVICE void write_merged(const Job& job, Columns<N, THREADS>& columns, uint64_t entry,
-                         const typename Columns<N, THREADS>::Alive& alive) {
-    uint32_t begin = static_cast<uint32_t>(entry), tile = begin / TILE;
-    uint32_t number = entry >> 32 & 0xFFF, count = alive.count();
-    uint32_t* ids = job.merged_ids + begin;
-    for (uint32_t place = 0; place != columns.NONE; place = alive.next(place))
-        *ids++ = __ldg(job.symbol_ids + columns.symbol(place, threadIdx.x));
-    job.records[static_cast<uint64_t>(tile) * TILE + number] =
-        MISS | count << PLACE_BITS | begin % TILE;
-    atomicAdd(&job.tile_counts[tile], count);
+// Most ids of a piece in a bin.
+DEVICE uint32_t longest_in_bin(uint32_t bin) {
+    return bin < 4 ? 4 * bin + 4 : bin < 6 ? 8 * bin - 8 : 64 << (bin - 6);
 }
+
+// Where the ids of a bin's pieces begin in merged_ids: first the first id of every piece, then the
+// second of every piece and so on, so that a warp writes neighbours.
+DEVICE uint64_t merged_begin(const Job& job, uint32_t bin) {
+    uint64_t begin = 0;
+    for (uint32_t before = 0; before < bin; before++)
+        begin += static_cast<uint64_t>(job.miss_counts[before]) * longest_in_bin(before);
+    return begin;
+}
+
+template <int N, int THREADS> struct MergeShared {
+    PairCache cache;
+    Columns<N, THREADS> columns;
+};
 
 // Merges the pieces of bins first_bin..last_bin, none longer than N bytes; long ones first.
 template <int N, int THREADS>
-DEVICE void merge_stage(const Job& job, Columns<N, THREADS>& columns, uint32_t first_bin,
+DEVICE void merge_stage(const Job& job, MergeShared<N, THREADS>& shared, uint32_t first_bin,
                         uint32_t last_bin, uint32_t block, uint32_t num_blocks) {
+    if (!job.miss_counts[first_bin] && !job.miss_counts[last_bin]) return;
+    load_cache(job, shared.cache);
     for (uint32_t bin = last_bin + 1; bin-- > first_bin;) {
         uint32_t count = job.miss_counts[bin], stride = num_blocks * THREADS;
+        uint32_t* bin_ids = job.merged_ids + merged_begin(job, bin);
         for (uint32_t i = block * THREADS + threadIdx.x; i < count; i += stride) {
             uint64_t entry = job.misses[bin][i];
             const uint8_t* text = job.text + static_cast<uint32_t>(entry);
-            auto alive = merge_piece(job, columns, threadIdx.x, text, entry >> 44);
-            write_merged(job, columns, entry, alive);
+            auto alive = merge_piece(job, shared.cache, shared.columns, threadIdx.x, text, entry >> 32);
+            job.merged_counts[bin][i] = alive.count();
+            uint32_t* to = bin_ids + i;
+            for (uint32_t place = 0; place != shared.columns.NONE; place = alive.next(place)) {
+                *to = __ldg(job.symbol_ids + shared.columns.symbol(place, threadIdx.x));
+                to += count;
+            }
         }
     }
 }

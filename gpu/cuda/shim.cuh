@@ -19,6 +19,7 @@ using int64_t = long long;
 #define DEVICE_METHOD __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
+#define DYNAMIC_SHARED extern __shared__
 #else
 #include <cstdint>
 #include <cstring>
@@ -103,6 +104,15 @@ DEVICE uint64_t atomic_add(uint64_t* place, uint64_t value) {
 
 DEVICE void atomic_and(uint64_t* place, uint64_t bits) {
     atomicAnd(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(bits));
+}
+
+// Loads and stores that other blocks see while this one runs.
+DEVICE uint64_t load_volatile(const uint64_t* place) {
+    return *reinterpret_cast<const volatile uint64_t*>(place);
+}
+
+DEVICE void store_volatile(uint64_t* place, uint64_t value) {
+    *reinterpret_cast<volatile uint64_t*>(place) = value;
 }
 
 DEVICE void atomic_or(uint64_t* place, uint64_t bits) {

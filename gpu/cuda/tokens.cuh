@@ -1,7 +1,6 @@
 // Finds the id of a piece's bytes, compared in full.
 //
-// Three tables: tokens of 1..12 bytes (16-byte entries, two a bucket, so that one 32-byte sector
-// answers), of 13..28 (32-byte entries), and longer ones (ids; their bytes are compared in place).
+// Three tables: tokens of 1..12 bytes (16-byte entries, read by one load), of 13..28 (32-byte entries), and longer ones (ids; their bytes are compared in place).
 // What a table holds is what encoding the token's bytes gives: with `ignore_merges` every token,
 // without it only those that merges reach.
 #pragma once
@@ -38,16 +37,13 @@ DEVICE bool same_words(const uint32_t* entry, const uint32_t* words, int count) 
 
 // length 1..12.
 DEVICE uint32_t find_short(const Job& job, const uint32_t* words, uint32_t length) {
-    uint32_t bucket = bucket_of(hash_short(words, length, job.seed), job.short_shift);
+    uint32_t place = bucket_of(hash_short(words, length, job.seed), job.short_shift);
     for (;;) {
-        const uint4* entries = reinterpret_cast<const uint4*>(job.short_tokens + 2 * bucket);
-        uint4 first = __ldg(entries), second = __ldg(entries + 1);
-        if (first.x == words[0] && first.y == words[1] && first.z == words[2] && first.w >> 28 == length)
-            return first.w & 0xFFFFFFF;
-        if (second.x == words[0] && second.y == words[1] && second.z == words[2] && second.w >> 28 == length)
-            return second.w & 0xFFFFFFF;
-        if (second.w == 0) return NO_ID;
-        bucket = (bucket + 1) & (0xFFFFFFFFu >> job.short_shift);
+        uint4 entry = __ldg(reinterpret_cast<const uint4*>(job.short_tokens + place));
+        if (entry.x == words[0] && entry.y == words[1] && entry.z == words[2] && entry.w >> 28 == length)
+            return entry.w & 0xFFFFFFF;
+        if (entry.w == 0) return NO_ID;
+        place = (place + 1) & (0xFFFFFFFFu >> job.short_shift);
     }
 }
 

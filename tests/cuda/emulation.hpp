@@ -12,6 +12,7 @@
 
 #define KERNEL extern "C" void
 #define SHARED static
+#define DYNAMIC_SHARED extern
 #define __launch_bounds__(...)
 #define __restrict__
 
