@@ -72,6 +72,14 @@ def test_a_character_that_is_cut_off_by_its_rows_end(character: str) -> None:
             check([b"a" * length + spelled[:cut], spelled[cut:] + b"b", b"", character.encode()])
 
 
+@pytest.mark.parametrize("lead", [b"\xc3", b"\xe4", b"\xf0"])
+def test_a_lead_does_not_reach_into_the_next_row(lead: bytes) -> None:
+    for length in (0, 14, 15, 62, 63):
+        rows = [b"a" * length + lead, b"\x80", lead, b"A\x80", lead, b"AB\x80", lead, b"ABC\x80"]
+        check(rows)
+        check([lead, b"A", b"B", b"\x80", lead, b"", b"A", b"\x80"])
+
+
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 4095, 4096, 4097])
 def test_a_row_of_bytes_that_are_all_bad(length: int) -> None:
     for byte in (0x80, 0xC3, 0xFF):
