@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
 
 import pytest
 
@@ -11,6 +13,7 @@ from service.errors import UnknownVocabulary
 from service.settings import Settings
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
+from vocabularies.vocabulary import VocabularyError
 
 
 def run(scenario) -> None:
@@ -36,6 +39,32 @@ def test_readiness_waits_for_the_vocabularies_and_ends_with_draining():
             assert (response.status_code, response.json()["reasons"]) == (503, ["draining"])
             assert (await client.get("/livez")).json() == {"live": True}
         assert engine.closed
+
+    run(scenario)
+
+
+def test_the_default_vocabulary_is_loaded_first_and_alone_and_a_failing_one_stops_nothing():
+    async def scenario():
+        engine, events = FakeEngine(), []
+        load = engine.load
+
+        def slow_load(vocabulary):
+            events.append(("begins", vocabulary.kind))
+            time.sleep(0.05)
+            events.append(("ends", vocabulary.kind))
+            if vocabulary.kind == "kmers":
+                raise VocabularyError.at("tokens", "told to fail")
+            return load(vocabulary)
+
+        engine.load = slow_load
+        names = "mtdna6,hyenadna,caduceus,gpn"
+        settings = {"preload": names, "default_vocabulary": "gpn"}
+        async with serving(engine, **settings) as (client, service):
+            await ready(client)
+            assert events[:2] == [("begins", "bpe"), ("ends", "bpe")]
+            assert [event for event, _ in events[2:4]] == ["begins", "begins"]
+            assert set(service.registry.entries) == {"hyenadna", "caduceus", "gpn"}
+            assert gc.isenabled()
 
     run(scenario)
 
