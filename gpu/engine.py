@@ -33,7 +33,6 @@ from gpu.tables import (
     bpe_tables,
     shift_of,
 )
-from vocabularies.batch import Batch
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["GpuEngine", "NotCovered"]
@@ -116,6 +115,7 @@ class GpuEngine:
             job = workspace.job[0]
             _set(job, resident.fields)
             job["num_bytes"], job["num_rows"] = num_bytes, num_rows
+            job["cuts"] = workspace.fields["cuts"] if job["has_whole_only"] else 0
             workspace.text[:num_bytes] = data
             workspace.row_begins[: num_rows + 1] = offsets
             self._run(workspace)
@@ -186,6 +186,7 @@ def _numbers(tables: BpeTables, rule: Automaton) -> dict[str, int]:
         "num_ids": len(tables.token_begins) - 1,
         "max_token": tables.max_token,
         "ignore_merges": tables.ignore_merges,
+        "has_whole_only": tables.has_whole_only,
         "seed": tables.seed,
         "num_states": rule.num_certain,
         "num_classes": rule.num_classes,

@@ -44,6 +44,7 @@ def _cleared(n: int, rows: int) -> dict[str, int]:
         "next_tile": 4,
         "tile_offsets": 8 * (n // TILE + 1),
         "hard": n // 8 + 16,
+        "cuts": n // 8 + 16,
     }
 
 

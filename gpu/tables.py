@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.borders import border_filters
+from gpu.hashes import hash_bytes, hash_pairs, hash_words, mixed
 from gpu.reachable import NO_MERGE, reachable_symbols
 from vocabularies.reference_bpe import bpe_rules
 from vocabularies.vocabulary import Bpe, Vocabulary
@@ -24,7 +26,8 @@ UInt64s = NDArray[np.uint64]
 
 MAX_SHORT, MAX_LONG = 12, 28
 NO_RANK = NO_ID = 0xFFFFFFFF
-MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 27, 1 << 21, 1 << 22
+MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 26, 1 << 21, 1 << 22
+ONLY_WHOLE = 1 << 26
 TOKEN_LOAD, PAIR_LOAD = 1 / 8, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
 FILTER_BITS, NUM_ASCII = 19, 128
@@ -53,8 +56,11 @@ class BpeTables:
             is too large, NO_ASCII_PAIR where there is none.
         pair_filter: uint32[2**19 / 32], a bit for the upper 19 bits of each pair's hash.
         symbol_ids: uint32[256 + M], the id of each symbol.
+        borders, byte_borders: see gpu.borders.
         token_bytes, token_begins: uint8[N] and uint32[V + 1], the bytes of every id.
         max_token: bytes of the longest token.
+        has_whole_only: whether an id in a table has the bit ONLY_WHOLE: it counts for a whole
+            pretoken and not for a part of one.
         ignore_merges: whether a pretoken that is a token is that token.
         seed: key of the hash functions.
     """
@@ -67,9 +73,12 @@ class BpeTables:
     ascii_pairs: NDArray[np.uint16]
     pair_filter: UInt32s
     symbol_ids: UInt32s
+    borders: UInt32s
+    byte_borders: UInt32s
     token_bytes: NDArray[np.uint8]
     token_begins: UInt32s
     max_token: int
+    has_whole_only: bool
     ignore_merges: bool
     seed: int
 
@@ -115,6 +124,8 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
     ascii_pairs = byte_pairs[:NUM_ASCII, :NUM_ASCII].T
     ascii_pairs = np.where(ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, ASK_AGAIN))
+    token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
+    filters = border_filters(token_bytes, begins, seed)
     return BpeTables(
         short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, seed),
         long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, seed),
@@ -124,9 +135,12 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         ascii_pairs=ascii_pairs.astype(np.uint16).reshape(-1),
         pair_filter=_pair_filter(left, right, seed),
         symbol_ids=symbol_ids,
-        token_bytes=np.frombuffer(b"".join(all_tokens), np.uint8),
+        borders=filters.borders,
+        byte_borders=filters.byte_borders,
+        token_bytes=token_bytes,
         token_begins=begins,
         max_token=int(lengths.max(initial=1)),
+        has_whole_only=bool((ids & ONLY_WHOLE).any()),
         ignore_merges=model.ignore_merges,
         seed=seed,
     )
@@ -162,8 +176,6 @@ def _tokens_to_find(
     model = vocabulary.model
     assert isinstance(model, Bpe)
     tokens = [token for token in token_ids if token]
-    if model.ignore_merges:
-        return tokens, np.fromiter((token_ids[token] for token in tokens), np.uint32, len(tokens))
     order = np.sort(np.append(entries, EMPTY_PAIR))
     keys = (order >> np.uint64(22)).astype(np.int64)
 
@@ -175,8 +187,12 @@ def _tokens_to_find(
         return ranks
 
     symbols = reachable_symbols(tokens, rank_of)
-    found = np.flatnonzero(symbols >= 0)
-    return [tokens[i] for i in found.tolist()], symbol_ids[symbols[found]]
+    ids = symbol_ids[symbols]
+    found = symbols >= 0
+    if model.ignore_merges:
+        own = np.fromiter((token_ids[token] for token in tokens), np.uint32, len(tokens))
+        return tokens, np.where(found & (ids == own), own, own | np.uint32(ONLY_WHOLE))
+    return [tokens[i] for i in np.flatnonzero(found).tolist()], ids[found]
 
 
 def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:
@@ -184,12 +200,8 @@ def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:
     return 32 - int(np.log2(len(table) // per_bucket))
 
 
-def _mixed(hashes: UInt32s) -> UInt32s:
-    return (hashes ^ hashes >> np.uint32(15)) * np.uint32(0x2C1B3C6D)
-
-
 def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:
-    return (_mixed(hashes) >> np.uint32(32 - int(np.log2(num_buckets)))).astype(np.int64)
+    return (mixed(hashes) >> np.uint32(32 - int(np.log2(num_buckets)))).astype(np.int64)
 
 
 def _fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int64]:
@@ -217,22 +229,6 @@ def _num_buckets(num_keys: int, per_bucket: int, load: float) -> int:
     return 1 << max(1, int(np.ceil(np.log2(max(1, num_keys) / load / per_bucket))))
 
 
-_WORD_FACTORS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
-_LONG_FACTORS = (0x165667B1, 0xD3A2646D, 0xFD7046C5)
-
-
-def _hash_words(words: UInt32s, sizes: UInt32s, seed: int) -> UInt32s:
-    """hash_short and hash_long of cuda/hash.cuh."""
-    hashes = (sizes + np.uint32(seed)) * np.uint32(0x27D4EB2F)
-    for column, factor in enumerate(_WORD_FACTORS):
-        hashes = hashes + words[:, column] * np.uint32(factor)
-    if words.shape[1] > len(_WORD_FACTORS):
-        for column, factor in enumerate(_LONG_FACTORS):
-            hashes = hashes + (words[:, 3 + column] ^ words[:, column]) * np.uint32(factor)
-        hashes = hashes + words[:, 6] * np.uint32(0xB55A4F09)
-    return hashes
-
-
 def _token_table(
     tokens: list[bytes],
     ids: UInt32s,
@@ -246,10 +242,10 @@ def _token_table(
     padded = b"".join(tokens[i].ljust(4 * num_words, b"\0") for i in chosen.tolist())
     words = np.frombuffer(padded, "<u4").reshape(-1, num_words)
     sizes = lengths[chosen].astype(np.uint32)
-    per_bucket = SHORT_A_BUCKET if num_words == len(_WORD_FACTORS) else 1
+    per_bucket = SHORT_A_BUCKET if num_words == 3 else 1
     num_buckets = _num_buckets(len(chosen), per_bucket, TOKEN_LOAD)
     table = np.zeros((num_buckets * per_bucket, num_words + 1), np.uint32)
-    slots = _fill(_hash_words(words, sizes, seed), num_buckets, per_bucket)
+    slots = _fill(hash_words(words, sizes, seed), num_buckets, per_bucket)
     table[slots, :num_words] = words
     table[slots, num_words] = sizes << np.uint32(length_shift) | ids[chosen]
     return table
@@ -259,31 +255,21 @@ def _longest_table(
     tokens: list[bytes], ids: UInt32s, chosen: NDArray[np.int64], seed: int
 ) -> UInt32s:
     """uint32[slots]: ids of the tokens that are too long for the other tables."""
-    hashes = np.empty(len(chosen), np.uint32)
-    for row, i in enumerate(chosen.tolist()):
-        value = seed ^ len(tokens[i])
-        for byte in tokens[i]:
-            value = (value ^ byte) * 0x9E3779B1 & 0xFFFFFFFF
-            value ^= value >> 15
-        hashes[row] = value
+    hashes = np.array([hash_bytes(tokens[i], seed) for i in chosen.tolist()], np.uint32)
     num_buckets = _num_buckets(len(chosen), 1, TOKEN_LOAD)
     table = np.full(num_buckets, NO_ID, np.uint32)
     table[_fill(hashes, num_buckets, 1)] = ids[chosen]
     return table
 
 
-def _hash_pairs(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
-    return left * np.uint32(0x9E3779B1) + (right + np.uint32(seed)) * np.uint32(0x85EBCA77)
-
-
 def _pair_filter(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
     bits = np.zeros(1 << FILTER_BITS, np.uint8)
-    bits[_mixed(_hash_pairs(left, right, seed)) >> np.uint32(32 - FILTER_BITS)] = 1
+    bits[mixed(hash_pairs(left, right, seed)) >> np.uint32(32 - FILTER_BITS)] = 1
     return np.packbits(bits, bitorder="little").view(np.uint32)
 
 
 def _pair_table(left: UInt32s, right: UInt32s, entries: UInt64s, seed: int) -> UInt64s:
-    hashes = _hash_pairs(left, right, seed)
+    hashes = hash_pairs(left, right, seed)
     num_buckets = _num_buckets(len(entries), PAIRS_A_BUCKET, PAIR_LOAD)
     table = np.full(PAIRS_A_BUCKET * num_buckets, EMPTY_PAIR, np.uint64)
     table[_fill(hashes, num_buckets, PAIRS_A_BUCKET)] = entries

@@ -13,9 +13,8 @@
 // Example, windows of 8: borders of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have
 // 4 and 7, so the piece is cut at 0 2 4 7 9.
 #pragma once
-#include "block.cuh"
 #include "merge.cuh"
-#include "tokens.cuh"
+#include "look_up.cuh"
 
 constexpr uint32_t WINDOW_0 = 64, STRIDE_0 = WINDOW_0 / 2;
 constexpr uint32_t WINDOW_1 = 1024, STRIDE_1 = WINDOW_1 / 2;
@@ -42,7 +41,10 @@ DEVICE void add_piece(LongPiece* pieces, uint64_t* count, uint32_t begin, uint32
 DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
     uint64_t length = end - begin;
     if (length <= MAX_PIECE) return;
-    if (length <= job.max_token && find_token(job, job.text + begin, length) != NO_ID) return;
+    if (length <= job.max_token) {
+        uint32_t id = find_token(job, job.text + begin, length);
+        if (checked_id(job, id, begin, end) != NO_ID) return;
+    }
     add_piece(job.long_pieces, job.window_counts, begin, end, STRIDE_0);
 }
 

@@ -1,4 +1,5 @@
 // The kernels of byte-level BPE, in the order in which they run; see gpu/README.md.
+#include "certain.cuh"
 #include "compact.cuh"
 #include "cut_hard.cuh"
 #include "cut_whole.cuh"
@@ -14,6 +15,10 @@ KERNEL __launch_bounds__(BLOCK) take_in(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
     mark_rows_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) cut_certain(const Job* job) {
+    cut_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {

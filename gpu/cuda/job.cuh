@@ -33,6 +33,7 @@ struct Job {
     // Bits of places, one a byte of text, in words of 64.
     uint64_t* hard;                // A text begins here.
     uint64_t* starts;              // A piece begins here.
+    uint64_t* cuts;                // A piece begins here and no pretoken; 0 where nobody asks.
     // Pretokenizer (gpu/automata.py).
     const uint32_t* entries;       // uint32[128 + num_classes][33], a step of every state and row.
     const uint16_t* class_pages;   // uint16[0x110000 >> 8].
@@ -55,6 +56,9 @@ struct Job {
     const uint16_t* ascii_pairs;   // uint16[128][128] the same, first << 7 | second; ASK_AGAIN.
     const uint32_t* pair_filter;   // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* symbol_ids;    // uint32[256 + num_merges] ids of symbols, see merge.cuh.
+    const uint32_t* borders;       // See certain.cuh.
+    const uint32_t* byte_borders;
+    uint64_t has_whole_only;       // Some ids have the bit ONLY_WHOLE, see look_up.cuh.
     const uint32_t* token_places;  // Hash table of tokens of more than 28 bytes: ids, NO_ID empty.
     uint64_t token_shift;
     const uint8_t* token_bytes;    // All tokens, joined.

@@ -14,6 +14,20 @@
 constexpr uint32_t MISS = 1u << 31;
 constexpr uint32_t BIN_SHIFT = 28, MISS_NUMBER = (1u << BIN_SHIFT) - 1;
 
+constexpr uint32_t ONLY_WHOLE = 1u << 26;  // An id that only a whole pretoken has, never a part of one.
+
+// Whether a piece is a whole pretoken: neither of its borders was made by cutting.
+DEVICE bool is_whole(const Job& job, uint64_t begin, uint64_t end) {
+    bool cut_before = job.cuts[begin / 64] >> begin % 64 & 1;
+    return !cut_before && (end >= job.num_bytes || !(job.cuts[end / 64] >> end % 64 & 1));
+}
+
+// The id that a table gave, NO_ID where it does not count for this piece.
+DEVICE uint32_t checked_id(const Job& job, uint32_t id, uint64_t begin, uint64_t end) {
+    if (!job.has_whole_only || id == NO_ID || !(id & ONLY_WHOLE)) return id;
+    return is_whole(job, begin, end) ? id & ~ONLY_WHOLE : NO_ID;
+}
+
 // The bin of a missed piece's length: 2-4, 5-8, 9-12, 13-16, 17-24, 25-32, 33-64, 65-128.
 DEVICE uint32_t bin_of(uint32_t length) {
     if (length <= 16) return (length - 1) >> 2;
@@ -67,22 +81,25 @@ DEVICE void list_miss(LookUpShared& shared, uint32_t number, uint32_t length) {
     shared.misses[atomicAdd(&shared.num_misses, 1u)] = number | bin << 12 | place << 16;
 }
 
-DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint32_t* records, uint32_t number,
+DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t number,
                           uint32_t begin, uint32_t length) {
     uint32_t words[3];
     read_words<3>(reinterpret_cast<const uint8_t*>(shared.text) + begin, length, words);
-    uint32_t id = find_short(job, words, length);
+    uint64_t place = tile_begin + begin;
+    uint32_t id = checked_id(job, find_short(job, words, length), place, place + length);
     if (id == NO_ID) list_miss(shared, number, length);
-    else records[number] = id;
+    else job.records[tile_begin + number] = id;
 }
 
 // Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
-DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint32_t* records, uint32_t number,
-                           uint32_t begin, uint32_t length, const uint8_t* text) {
+DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t number,
+                           uint32_t begin, uint32_t length) {
     const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
+    uint64_t place = tile_begin + begin;
     uint32_t id = length <= MAX_LONG ? find_token(job, staged, length)
-                                     : find_any(job, text + begin, length);
-    if (id != NO_ID) records[number] = id;
+                                     : find_any(job, job.text + place, length);
+    id = checked_id(job, id, place, place + length);
+    if (id != NO_ID) job.records[tile_begin + number] = id;
     else if (length <= MAX_PIECE) list_miss(shared, number, length);
     else job.status[STATUS_FAULT] = 1;  // The cut left no such piece.
 }
@@ -110,12 +127,11 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         }
         load_text(job, shared, tile_begin);
         uint32_t count = list_pieces(job, shared, tile_begin);
-        uint32_t* records = job.records + tile_begin;
         for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
             uint32_t begin = shared.begins[number];
             uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
             if (end - begin <= MAX_SHORT) {
-                look_up_short(job, shared, records, number, begin, end - begin);
+                look_up_short(job, shared, tile_begin, number, begin, end - begin);
             } else {
                 shared.later[atomicAdd(&shared.num_later, 1u)] = number;
             }
@@ -124,7 +140,7 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         for (uint32_t i = threadIdx.x; i < shared.num_later; i += BLOCK) {
             uint32_t number = shared.later[i], begin = shared.begins[number];
             uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
-            look_up_longer(job, shared, records, number, begin, end - begin, job.text + tile_begin);
+            look_up_longer(job, shared, tile_begin, number, begin, end - begin);
         }
         __syncthreads();
         if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])

@@ -9,8 +9,13 @@
 //     reads      d the  end\n    x           from before it to where "\n    " is decided
 //     starts            ^^    ^ ^
 //
-// A byte 10xxxxxx is no character, but where a text begins. Bytes that are no UTF-8 are read as some
-// character; none leads outside of the text and its padding.
+// To read, bytes become rows of the automaton's table: an ASCII character is its own row, another
+// one's first byte becomes the row of its class, and the others ROW_INNER, which changes nothing:
+//
+//     bytes   'a'  E4 B8 AD  ' '
+//     rows    97  137 129 129  32
+//
+// Bytes that are no UTF-8 become some rows; none leads outside of the text and its padding.
 #pragma once
 #include "job.cuh"
 
@@ -19,7 +24,8 @@ constexpr uint32_t MAX_RUN_ON = 256;       // Bytes that it reads behind them.
 constexpr uint32_t FIRST_LOOKBACK = 8;     // Bytes that it reads before them; then 16 times as many.
 constexpr uint32_t MAX_LOOKBACK = 2048;
 
-constexpr uint32_t ROW_END = 128, ROW_STRIDE = 33, MAX_ROWS = ROW_END + 32, ANYWHERE = 31;
+constexpr uint32_t ROW_END = 128, ROW_INNER = 129, ONE_ROW = 1 << 15, ROW_STRIDE = 33;
+constexpr uint32_t MAX_ROWS = ROW_END + 32, ANYWHERE = 31;
 constexpr uint32_t OPEN_PREV = 1, OPEN_PENDING = 2, STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;
 constexpr uint32_t AMBIGUOUS = 1 << 8, AMBIGUOUS_BEFORE = 1 << 9;
 constexpr uint32_t OUT_START = 1 << 7, OUT_START_PREV = 1 << 15, OUT_MARK = 1 << 23;
@@ -31,7 +37,7 @@ struct Reader {  // What every thread reads from.
     uint64_t num_bytes;
     const uint64_t* hard;
     const uint32_t* entries;     // uint32[128 + classes][ROW_STRIDE], a copy in shared memory.
-    const uint16_t* pages;
+    const uint16_t* pages;       // See gpu/automata.py.
     const uint8_t* page_rows;
 };
 
@@ -61,47 +67,43 @@ DEVICE bool is_hard(const Reader& reader, uint64_t place) {
     return hard_byte(reader, place) >> (place % 8) & 1;
 }
 
-// The row of the character that begins at a place before num_bytes.
-DEVICE uint32_t row_at(const Reader& reader, uint64_t place) {
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text) + place / 4;
-    uint32_t bytes = shift_right(words[0], words[1], place % 4 * 8), first = bytes & 0xFF;
+// The row of the character whose bytes a word begins with, the first lowest.
+DEVICE uint32_t row_of(const Reader& reader, uint32_t bytes) {
+    uint32_t first = bytes & 0xFF, second = bytes >> 8 & 0x3F, third = bytes >> 16 & 0x3F;
     if (first < 0x80) return first;
-    uint32_t second = bytes >> 8 & 0x3F, third = bytes >> 16 & 0x3F, fourth = bytes >> 24 & 0x3F;
     uint32_t code_point = (first & 0x1F) << 6 | second;
     if (first >= 0xE0) code_point = (first & 0xF) << 12 | second << 6 | third;
-    if (first >= 0xF0) code_point = (first & 0x7) << 18 | second << 12 | third << 6 | fourth;
-    code_point = min_of(code_point, 0x10FFFF);
-    return __ldg(reader.page_rows + (__ldg(reader.pages + (code_point >> 8)) << 8 | (code_point & 0xFF)));
+    if (first >= 0xF0)
+        code_point = min_of((first & 0x7) << 18 | second << 12 | third << 6 | (bytes >> 24 & 0x3F), 0x10FFFF);
+    uint32_t page = __ldg(reader.pages + (code_point >> 8));
+    return page & ONE_ROW ? page & 0xFF : __ldg(reader.page_rows + (page << 8 | (code_point & 0xFF)));
 }
 
-// Bits of the bytes of a word that are 10xxxxxx.
-DEVICE uint32_t inner_bytes(uint32_t word) {
-    return ((word >> 7 & ~word >> 6 & 0x01010101) * 0x01020408) >> 24 & 0xF;
+DEVICE uint32_t row_at(const Reader& reader, uint64_t place) {
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text) + place / 4;
+    return row_of(reader, shift_right(words[0], words[1], place % 4 * 8));
 }
 
-struct Eight {  // Bytes of text, the first `count` of them inside it, and the borders among them.
-    uint64_t place;
-    uint32_t low, high, count, hard;
-};
-
-// Reads up to eight bytes character by character. The bytes of the answer are one output each.
-DEVICE uint32_t read_characters(const Reader& reader, const Eight& eight, uint32_t& entry,
-                                uint32_t& doubt, uint32_t& inner) {
-    uint32_t outputs = 0;
-    inner = inner_bytes(eight.low) | inner_bytes(eight.high) << 4;
-    uint32_t begins = (~inner | eight.hard) & ((1 << eight.count) - 1);
-    for (; begins; begins &= begins - 1) {
-        uint32_t i = lowest_bit(begins);
-        if (eight.hard >> i & 1) {
-            entry = step(reader.entries, ROW_END, entry);
-            doubt |= entry;
-            outputs |= (entry & OUTPUTS) >> (7 - i);
-        }
-        entry = step(reader.entries, row_at(reader, eight.place + i), entry);
-        doubt |= entry;
-        outputs |= (entry & OUTPUTS) >> (7 - i);
+// Four bytes of text as rows; `next` are the four behind them.
+DEVICE uint32_t to_rows(const Reader& reader, uint32_t word, uint32_t next) {
+    uint32_t high = word & 0x80808080, firsts = high & word << 1;
+    uint32_t inner = (high >> 7) * ROW_INNER, rows = (word & ~((high >> 7) * 0xFF)) | inner;
+    for (; firsts; firsts &= firsts - 1) {
+        uint32_t shift = lowest_bit(firsts) - 7;
+        uint32_t row = row_of(reader, shift_right(word, next, shift));
+        rows ^= (row ^ ROW_INNER) << shift;
     }
-    return outputs;
+    return rows;
+}
+
+// A mask of the first `count` bytes of a word.
+DEVICE uint32_t first_bytes(uint32_t count) { return count < 4 ? (1u << count * 8) - 1 : 0xFFFFFFFF; }
+
+// The bits of the bytes of a word of rows that are ROW_INNER.
+DEVICE uint32_t inner_bytes(uint32_t rows) {
+    uint32_t other = rows ^ ROW_INNER * 0x01010101;
+    uint32_t equal = ~(((other & 0x7F7F7F7F) + 0x7F7F7F7F) | other) & 0x80808080;
+    return (equal >> 7) * 0x01020408 >> 24 & 0xF;
 }
 
 DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
@@ -112,36 +114,56 @@ DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
 #endif
 }
 
-// As read_characters, for eight ASCII characters without a border.
-DEVICE uint32_t read_ascii(const Reader& reader, const Eight& eight, uint32_t& entry, uint32_t& doubt) {
-    uint32_t outputs = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < 8; i++) {
-        entry = step(reader.entries, byte_of(i < 4 ? eight.low : eight.high, i % 4), entry);
+// What reading leaves: the last entry, all that was in doubt, and the outputs of at most eight rows,
+// one output a byte: the top bit is that of the last row, the bits below it those of the rows before.
+struct Trail {
+    uint32_t entry, doubt, outputs;
+
+    DEVICE_METHOD void read(const uint32_t* entries, uint32_t row) {
+        entry = step(entries, row, entry);
         doubt |= entry;
         outputs = (outputs >> 1) + (entry & OUTPUTS);
     }
-    return outputs;
-}
 
-DEVICE uint32_t read_eight(const Reader& reader, const Eight& eight, uint32_t& entry, uint32_t& doubt,
-                           uint32_t& inner) {
-    inner = 0;
-    bool plain = !((eight.low | eight.high) & 0x80808080) && !eight.hard && eight.count == 8;
-    if (plain) return read_ascii(reader, eight, entry, doubt);
-    return read_characters(reader, eight, entry, doubt, inner);
-}
-
-// The state before a chunk, as an entry, from the bytes before it.
-DEVICE uint32_t look_back(const Reader& reader, uint64_t begin, uint32_t distance) {
-    uint64_t place = begin > distance ? begin - distance : 0;
-    uint32_t entry = place ? ANYWHERE << STATE_SHIFT : 0, doubt = 0, inner;
-    for (; place < begin; place += 8) {
-        const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text + place);
-        Eight eight = {place, words[0], words[1], 8, hard_byte(reader, place)};
-        read_eight(reader, eight, entry, doubt, inner);
+    DEVICE_METHOD void read_four(const uint32_t* entries, uint32_t rows) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) read(entries, byte_of(rows, i));
     }
-    return entry;
+
+    // As read_four, with a text's end before the bytes that have a bit in `hard`.
+    DEVICE_METHOD void read_borders(const uint32_t* entries, uint32_t rows, uint32_t hard) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t ended = 0;
+            if (hard >> i & 1) ended = entry = step(entries, ROW_END, entry);
+            read(entries, byte_of(rows, i));
+            doubt |= ended;
+            outputs |= ended & OUTPUTS;
+        }
+    }
+};
+
+// The state before a place, a multiple of 8, as an entry, from at most `distance` bytes before it.
+DEVICE uint32_t look_back(const Reader& reader, uint64_t end, uint32_t distance) {
+    uint64_t place = end > distance ? end - distance : 0;
+    Trail trail = {place ? ANYWHERE << STATE_SHIFT : 0, 0, 0};
+#pragma unroll 1
+    for (; place < end; place += 8) {
+        const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text + place);
+        uint32_t low = words[0], high = words[1], hard = hard_byte(reader, place);
+        if ((low | high) & 0x80808080) {
+            low = to_rows(reader, low, high);
+            high = to_rows(reader, high, words[2]);
+        }
+        if (hard) {
+            trail.read_borders(reader.entries, low, hard);
+            trail.read_borders(reader.entries, high, hard >> 4);
+        } else {
+            trail.read_four(reader.entries, low);
+            trail.read_four(reader.entries, high);
+        }
+    }
+    return trail.entry;
 }
 
 // Puts byte i of `outputs` behind the bits of a chunk: the last eight are the top ones.
@@ -163,32 +185,55 @@ DEVICE void append(Outputs& bits, uint32_t outputs, uint32_t inner) {
     append(bits.inner, inner, 0);
 }
 
+// A chunk's words of 16 bytes as rows; bytes behind `length` are ROW_INNER. `next` follows them.
+DEVICE uint4 to_rows(const Reader& reader, uint4 words, uint32_t next, uint32_t length) {
+#pragma unroll 1
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t rows = to_rows(reader, words.x, i < 3 ? words.y : next), inside = first_bytes(length);
+        rows = (rows & inside) | (ROW_INNER * 0x01010101 & ~inside);
+        words = {words.y, words.z, words.w, rows};
+        length = length < 4 ? 0 : length - 4;
+    }
+    return words;
+}
+
 // Reads a chunk from a state on; `entry` is then its last one.
 DEVICE Outputs read_chunk(const Reader& reader, uint64_t begin, uint32_t& entry, uint32_t& doubt) {
     Outputs bits;
+    Trail trail = {entry, doubt, 0};
     const uint4* vectors = reinterpret_cast<const uint4*>(reader.text + begin);
     uint64_t hard = reader.hard[begin / CHUNK], rest = reader.num_bytes - begin;
-    bool whole = rest >= CHUNK;
 #pragma unroll 1
     for (uint32_t i = 0; i < CHUNK; i += 16, hard >>= 16) {
-        uint4 vector = vectors[i / 16];
-        Eight eights[2] = {{begin + i, vector.x, vector.y, 8, static_cast<uint32_t>(hard) & 0xFF},
-                           {begin + i + 8, vector.z, vector.w, 8, static_cast<uint32_t>(hard) >> 8 & 0xFF}};
-        bool ascii = !((vector.x | vector.y | vector.z | vector.w) & 0x80808080);
-        if (ascii && whole && !(hard & 0xFFFF)) {
-            append(bits, read_ascii(reader, eights[0], entry, doubt), 0);
-            append(bits, read_ascii(reader, eights[1], entry, doubt), 0);
-            continue;
+        uint4 rows = vectors[i / 16];
+        uint32_t inner = 0, borders = static_cast<uint32_t>(hard) & 0xFFFF, first;
+        if (((rows.x | rows.y | rows.z | rows.w) & 0x80808080) || rest < CHUNK) {
+            uint32_t next = i + 16 < CHUNK || rest > CHUNK ? vectors[i / 16 + 1].x : 0;
+            rows = to_rows(reader, rows, next, rest < i ? 0 : min_of(rest - i, 16));
+            inner = inner_bytes(rows.x) | inner_bytes(rows.y) << 4 | inner_bytes(rows.z) << 8 |
+                    inner_bytes(rows.w) << 12;
         }
-#pragma unroll 1
-        for (uint32_t half = 0; half < 2; half++) {
-            Eight eight = half ? eights[1] : eights[0];
-            uint32_t first = i + half * 8, inner;
-            if (!whole) eight.count = rest < first ? 0 : min_of(static_cast<uint32_t>(rest) - first, 8);
-            uint32_t outputs = read_eight(reader, eight, entry, doubt, inner);
-            append(bits, outputs, inner);
+        trail.outputs = 0;
+        if (borders) {
+            trail.read_borders(reader.entries, rows.x, borders);
+            trail.read_borders(reader.entries, rows.y, borders >> 4);
+            first = trail.outputs;
+            trail.outputs = 0;
+            trail.read_borders(reader.entries, rows.z, borders >> 8);
+            trail.read_borders(reader.entries, rows.w, borders >> 12);
+        } else {
+            trail.read_four(reader.entries, rows.x);
+            trail.read_four(reader.entries, rows.y);
+            first = trail.outputs;
+            trail.outputs = 0;
+            trail.read_four(reader.entries, rows.z);
+            trail.read_four(reader.entries, rows.w);
         }
+        append(bits, first, inner);
+        append(bits, trail.outputs, inner >> 8);
     }
+    entry = trail.entry;
+    doubt = trail.doubt;
     return bits;
 }
 
@@ -217,11 +262,9 @@ DEVICE uint32_t read_next(const Reader& reader, uint64_t& place, uint32_t entry,
     return entry;
 }
 
-// The place of a chunk's last character.
-DEVICE uint64_t last_character(const Reader& reader, uint64_t begin, const Outputs& bits) {
-    uint64_t length = reader.num_bytes - begin, characters = ~bits.inner;
-    if (length < CHUNK) characters &= (1ull << length) - 1;
-    return characters ? 1ull << highest_bit(characters) : 0;
+// The bit of a chunk's last character.
+DEVICE uint64_t last_character(const Outputs& bits) {
+    return ~bits.inner ? 1ull << highest_bit(~bits.inner) : 0;
 }
 
 // Reads on behind a chunk while that may still tell starts inside; returns these.
@@ -232,7 +275,7 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
     uint64_t marked = bits.mark && (entry & OPEN_PENDING) ? 1ull << highest_bit(bits.mark) : 0;
     bool ended;
     entry = read_next(reader, place, entry, ended);
-    if (entry & OUT_START_PREV) starts = last_character(reader, begin, bits);
+    if (entry & OUT_START_PREV) starts = last_character(bits);
     while (true) {
         if (entry & AMBIGUOUS_BEFORE) doubt |= AMBIGUOUS;
         if (entry & OUT_COMMIT) return starts | marked;
@@ -245,10 +288,8 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
     }
 }
 
-// The starts of a chunk that begins at `begin`, a multiple of 64 before num_bytes. It is not resolved
-// either where the state behind it is not certain but asked for, as one below `num_certain`.
-DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin, bool ask_state,
-                               uint32_t num_certain) {
+// The starts of a chunk that begins at `begin`, a multiple of 64 before num_bytes.
+DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin) {
     Chunk chunk;
     bool text_begins = hard_byte(reader, begin) & 1;
     for (uint32_t distance = FIRST_LOOKBACK;; distance *= 16) {
@@ -256,8 +297,7 @@ DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin, bool ask_st
         chunk.entry = text_begins ? 0 : look_back(reader, begin, distance);
         Outputs bits = read_chunk(reader, begin, chunk.entry, doubt);
         chunk.starts = starts_inside(bits) | run_on(reader, begin, bits, chunk.entry, doubt);
-        bool certain = !ask_state || (chunk.entry & STATE_BITS) >> STATE_SHIFT < num_certain;
-        chunk.resolved = !(doubt & AMBIGUOUS) && certain;
+        chunk.resolved = !(doubt & AMBIGUOUS);
         if (chunk.resolved || distance == MAX_LOOKBACK || text_begins || distance >= begin) return chunk;
     }
 }

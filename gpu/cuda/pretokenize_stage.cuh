@@ -25,8 +25,7 @@ DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_
     for (uint32_t i = first; i < chunks; i += stride) {
         Chunk chunk = {0, 0, true};
         if (i * 64ull < job.num_bytes) {
-            bool last = i % WORDS_A_TILE == WORDS_A_TILE - 1;
-            chunk = pretokenize_chunk(reader, i * 64ull, last, static_cast<uint32_t>(job.num_states));
+            chunk = pretokenize_chunk(reader, i * 64ull);
             job.starts[i] = chunk.starts;
         }
         bool unresolved = __any_sync(0xFFFFFFFF, !chunk.resolved);
@@ -40,18 +39,17 @@ DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_
     }
 }
 
-// Maps of the bad tiles: a warp a tile, a lane a state. Marks them in tile_state.
+// Maps of the bad tiles: a warp a tile, a lane a state. Says in tile_state which they are.
 DEVICE void map_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
                             uint32_t num_blocks) {
     if (!job.bad_tiles[0]) return;
     Reader reader = make_reader(job, shared);
     uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
     for (uint32_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < num_tiles(job); tile += warps) {
-        bool bad = is_bad(job, shared.entries, tile);
+        uint32_t state = settled_state(job, reader, tile);
+        if (state == UNRESOLVED && lane < job.num_states) map_tile(job, reader, tile, lane);
         __syncwarp();
-        if (!bad) continue;
-        if (lane < job.num_states) map_tile(job, reader, tile, lane);
-        if (lane == 31) job.tile_state[tile] = UNRESOLVED;
+        if (lane == 0) job.tile_state[tile] = state;
     }
 }
 
@@ -66,7 +64,7 @@ DEVICE void enter_runs_stage(const Job& job, uint32_t block, uint32_t num_blocks
         for (uint32_t first = tile; goes_on; first += AHEAD) {
             uint32_t map[AHEAD], bad[AHEAD];
             for (uint32_t i = 0; i < AHEAD; i++) {
-                bad[i] = first + i < tiles && (job.tile_state[first + i] & UNRESOLVED);
+                bad[i] = first + i < tiles && job.tile_state[first + i] == UNRESOLVED;
                 map[i] = bad[i] ? job.tile_function[(first + i) * 32ull + lane] : 0;
             }
             for (uint32_t i = 0; i < AHEAD && goes_on; i++) {
@@ -85,5 +83,5 @@ DEVICE void redo_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t
     Reader reader = make_reader(job, shared);
     uint32_t stride = num_blocks * BLOCK;
     for (uint32_t tile = block * BLOCK + threadIdx.x; tile < num_tiles(job); tile += stride)
-        if (job.tile_state[tile] & UNRESOLVED) redo_tile(job, reader, tile, job.tile_entry[tile]);
+        if (job.tile_state[tile] == UNRESOLVED) redo_tile(job, reader, tile, job.tile_entry[tile]);
 }

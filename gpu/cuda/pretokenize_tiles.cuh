@@ -1,7 +1,7 @@
 // The slow way of pretokenizing: tiles of text whose starts depend on far-away characters.
 //
-// A tile is *bad* when a chunk of it was not resolved, when the state behind it is not certain, or
-// when nothing begins in it. Three steps, each without cooperation and linear in the text:
+// A tile is *bad* when a chunk of it was not resolved, when nothing begins in it, or when the state
+// behind it is not known. Three steps, each without cooperation and linear in the text:
 //
 //     map_tile    from every certain state before a bad tile: the state behind it, and whether a
 //                 pending place from before is committed, dropped or still pending there
@@ -14,8 +14,9 @@
 #pragma once
 #include "pretokenize.cuh"
 
-// tile_state and tile_entry of the first pass: the state behind the second half of a tile and the
-// first, with these flags. Of a bad tile, tile_state is then UNRESOLVED and tile_entry its state.
+// tile_state and tile_entry after the first pass: the state behind the second half of a tile and the
+// first, with these flags. Then tile_state is the state behind a good tile, or UNRESOLVED, and
+// tile_entry the state before a bad one.
 constexpr uint32_t UNRESOLVED = 0x80, NO_STARTS = 0x40, STATE_MASK = 31;
 constexpr uint32_t DROPPED = 0, COMMITTED = 1, PENDING = 2;
 constexpr uint64_t NOWHERE = ~0ull;
@@ -25,13 +26,23 @@ DEVICE uint32_t state_of(uint32_t entry) { return (entry & STATE_BITS) >> STATE_
 // Whether the rule has pending places at all; kept in an entry that no state uses.
 DEVICE bool has_marks(const uint32_t* entries) { return entries[ROW_STRIDE - 1] != 0; }
 
-DEVICE bool is_bad(const Job& job, const uint32_t* entries, uint32_t tile) {
+// The tile_state of a tile after map_tile: where the state behind it was not certain, a longer way
+// back may tell it. The first pass need not, since it matters to a bad tile alone.
+DEVICE uint32_t settled_state(const Job& job, const Reader& reader, uint32_t tile) {
+    uint32_t either = job.tile_state[tile] | job.tile_entry[tile];
     uint32_t both = job.tile_state[tile] & job.tile_entry[tile];
-    if ((job.tile_state[tile] | job.tile_entry[tile]) & UNRESOLVED) return true;
-    return (both & NO_STARTS) && has_marks(entries);
+    if ((either & UNRESOLVED) || ((both & NO_STARTS) && has_marks(reader.entries))) return UNRESOLVED;
+    uint32_t state = job.tile_state[tile] & STATE_MASK;
+    for (uint32_t distance = FIRST_LOOKBACK * 16; state >= job.num_states; distance *= 16) {
+        if (distance > MAX_LOOKBACK) return UNRESOLVED;
+        uint64_t end = (tile + 1ull) * TILE;
+        if (end < reader.num_bytes) state = state_of(look_back(reader, end, distance));
+        else return 0;  // No tile follows.
+    }
+    return state;
 }
 
-// Reads one character of a tile, or a text's end and the character behind it.
+// A way through the text, four bytes a time, from a place that is a multiple of four.
 struct Walk {
     uint64_t place;
     uint32_t entry, outcome;
@@ -45,11 +56,16 @@ struct Walk {
     }
 
     DEVICE_METHOD void advance(const Reader& reader) {
-        bool border = is_hard(reader, place);
-        if (border) read(reader, ROW_END);
-        if (border || reader.text[place] >> 6 != 2) read(reader, row_at(reader, place));
-        place++;
-        if (place == reader.num_bytes) read(reader, ROW_END);
+        const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text + place);
+        uint32_t rows = words[0], hard = hard_byte(reader, place) >> (place & 4) & 0xF;
+        uint64_t rest = reader.num_bytes - place;
+        if (rows & 0x80808080) rows = to_rows(reader, rows, words[1]);
+        for (uint32_t i = 0; i < 4 && i < rest; i++) {
+            if (hard >> i & 1) read(reader, ROW_END);
+            read(reader, byte_of(rows, i));
+        }
+        if (rest <= 4) read(reader, ROW_END);
+        place += 4;
     }
 };
 
@@ -64,24 +80,38 @@ DEVICE void map_tile(const Job& job, const Reader& reader, uint32_t tile, uint32
 
 // Whether a run of bad tiles begins with a tile; `entry` is then the state before it.
 DEVICE bool run_begins(const Job& job, uint32_t tile, uint32_t& state) {
-    if (!(job.tile_state[tile] & UNRESOLVED)) return false;
-    if (tile && (job.tile_state[tile - 1] & UNRESOLVED)) return false;
-    state = tile ? job.tile_state[tile - 1] & STATE_MASK : 0;
+    if (job.tile_state[tile] != UNRESOLVED) return false;
+    if (tile && job.tile_state[tile - 1] == UNRESOLVED) return false;
+    state = tile ? job.tile_state[tile - 1] : 0;
+    return true;
+}
+
+// Passes tiles that leave a state and a pending place as they are, several at once.
+DEVICE bool pass_tiles(const Job& job, const Reader& reader, Walk& walk) {
+    constexpr uint32_t AHEAD = 16;
+    uint64_t tile = walk.place / TILE;
+    uint32_t state = state_of(walk.entry), tiles = num_tiles(job), different = 0;
+    if (tile + AHEAD > tiles) return false;
+#pragma unroll
+    for (uint32_t i = 0; i < AHEAD; i++) {
+        uint64_t way = (tile + i) * 32 + state;
+        different |= (job.tile_state[tile + i] ^ UNRESOLVED) | (job.tile_function[way] ^ state) |
+                     (job.tile_pending[way] ^ PENDING);
+    }
+    if (different) return false;
+    walk.place += AHEAD * TILE;
     return true;
 }
 
 // Where a place pending behind a tile is decided: whether a pretoken begins there.
 DEVICE bool is_committed(const Job& job, const Reader& reader, uint32_t tile, uint32_t entry) {
     Walk walk = {(tile + 1ull) * TILE, entry, PENDING};
-    if (walk.place >= reader.num_bytes) return step(reader.entries, ROW_END, entry) & OUT_COMMIT;
+    if (walk.place >= reader.num_bytes) walk.read(reader, ROW_END);
     while (walk.outcome == PENDING && walk.place < reader.num_bytes) {
-        uint64_t next = walk.place / TILE;
-        if (walk.place % TILE == 0 && (job.tile_state[next] & UNRESOLVED)) {
-            uint64_t way = next * 32 + state_of(walk.entry);
+        uint64_t next = walk.place / TILE, way = next * 32 + state_of(walk.entry);
+        if (walk.place % TILE || job.tile_state[next] != UNRESOLVED) walk.advance(reader);
+        else if (!pass_tiles(job, reader, walk))
             walk = {walk.place + TILE, uint32_t(job.tile_function[way]) << STATE_SHIFT, job.tile_pending[way]};
-        } else {
-            walk.advance(reader);
-        }
     }
     return walk.outcome == COMMITTED;
 }
@@ -96,7 +126,7 @@ DEVICE void redo_tile(const Job& job, const Reader& reader, uint32_t tile, uint3
         if (entry & OPEN_PREV) {
             bool ended;
             if (read_next(reader, place, entry, ended) & OUT_START_PREV)
-                starts |= last_character(reader, begin, bits);
+                starts |= last_character(bits);
         }
         job.starts[begin / 64] = starts;
         uint64_t before_mark = bits.mark ? (bits.mark & -bits.mark) * 2 - 1 : ~0ull;

@@ -68,8 +68,8 @@ DEVICE uint32_t find_any(const Job& job, const uint8_t* text, uint32_t length) {
     for (uint32_t place = bucket_of(hash, job.token_shift);; place = (place + 1) & mask) {
         uint32_t id = job.token_places[place];
         if (id == NO_ID) return NO_ID;
-        uint32_t begin = job.token_begins[id], i = 0;
-        if (job.token_begins[id + 1] - begin != length) continue;
+        uint32_t own = id & ((1u << 26) - 1), begin = job.token_begins[own], i = 0;
+        if (job.token_begins[own + 1] - begin != length) continue;
         while (i < length && job.token_bytes[begin + i] == text[i]) i++;
         if (i == length) return id;
     }
