@@ -38,7 +38,9 @@ __all__ = [
     "ENTRY_START",
     "ENTRY_START_PREV",
     "MAX_STATES",
+    "ONE_ROW",
     "ROW_END",
+    "ROW_INNER",
     "ROW_STRIDE",
     "Automaton",
     "automaton",
@@ -47,7 +49,9 @@ __all__ = [
 COVERED = tuple(RULES)
 MAX_STATES = 32
 ANYWHERE = MAX_STATES - 1  # The state of a reader that knows nothing.
-ROW_END = 128  # Rows before it are ASCII characters, rows behind it classes.
+ROW_END = 128  # Rows before it are ASCII characters; it stands for the end of a text.
+ROW_INNER = 129  # A byte inside a character: changes nothing. Rows behind it are classes.
+ONE_ROW = 1 << 15  # In `pages`: all code points of the page are in the row of the low byte.
 ROW_STRIDE = 33  # Entries from row to row: odd, so that threads in one state use all 32 banks.
 
 # Bits of an entry. The four outputs are the top bits of its four bytes: eight entries, each shifted
@@ -82,13 +86,14 @@ class Automaton:
 
     Attributes:
         name: the rule's name.
-        num_classes: classes of characters; class 0 stands for the end of a text.
+        num_classes: rows behind the ASCII ones: ROW_END, ROW_INNER, then classes of characters.
         num_certain: certain states.
         num_states: all states in use, ANYWHERE among them.
         entries: uint32[128 + num_classes, ROW_STRIDE], see ENTRY_*; entries[row, state] is the step
             of a state on a row: an ASCII character, or ROW_END + class. Unused entries are 0, but
             entries[0, -1]: whether the rule ever MARKs.
-        pages: uint16[0x110000 >> 8], the page of `page_rows` of each 256 code points.
+        pages: uint16[0x110000 >> 8], the page of `page_rows` of each 256 code points, or
+            ONE_ROW + row.
         page_rows: uint8[pages, 256], the row of a code point's class (for ASCII, too).
     """
 
@@ -115,15 +120,15 @@ def automaton(name: str) -> Automaton:
     entries, num_certain, num_states = _entries(rule, kinds)
     entries = np.concatenate([entries[row_of[:128] - ROW_END], entries])
     entries[0, -1] = (entries & ENTRY_MARK).any()
-    blocks, pages = np.unique(row_of.reshape(-1, 256), axis=0, return_inverse=True)
+    pages, page_rows = _pages(row_of)
     return Automaton(
         name=name,
-        num_classes=len(kinds),
+        num_classes=len(entries) - ROW_END,
         num_certain=num_certain,
         num_states=num_states,
         entries=_frozen(entries),
-        pages=_frozen(pages.reshape(-1).astype(np.uint16)),
-        page_rows=_frozen(np.ascontiguousarray(blocks)),
+        pages=_frozen(pages),
+        page_rows=_frozen(page_rows),
     )
 
 
@@ -139,9 +144,19 @@ def _rows(rule: Rule) -> tuple[NDArray[np.uint8], list[str]]:
     """uint8[NUM_CODE_POINTS], the row of each code point; and the classes, END first."""
     masks = rule.classes()
     rows = np.zeros(NUM_CODE_POINTS, np.uint8)
-    for number, mask in reversed(list(enumerate(masks.values(), ROW_END + 1))):
+    for number, mask in reversed(list(enumerate(masks.values(), ROW_INNER + 1))):
         rows[mask] = number
     return rows, [END, *masks]
+
+
+def _pages(row_of: NDArray[np.uint8]) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+    """`Automaton.pages` and `Automaton.page_rows`."""
+    blocks = row_of.reshape(-1, 256)
+    even = (blocks == blocks[:, :1]).all(axis=1)
+    page_rows, numbers = np.unique(blocks[~even], axis=0, return_inverse=True)
+    pages = blocks[:, 0].astype(np.uint16) + np.uint16(ONE_ROW)
+    pages[~even] = numbers.reshape(-1)
+    return pages, np.ascontiguousarray(page_rows)
 
 
 def _reachable(states: Iterable[_State], kinds: Sequence[str], step: _Step[_State]) -> list[_State]:
@@ -188,18 +203,26 @@ def _set_step(rule: Rule, same: dict[str, str], state: _Set, kind: str) -> tuple
 def _widened(first: dict[_Set, _Set], kinds: Sequence[str], step: _Step[_Set]) -> tuple[_Set, _Set]:
     """A set and a larger one to use in its place, which is always sound.
 
-    Sets that a run of one class stays in are kept if possible: they are where a thread may be in a
-    long word.
+    The larger one may keep a thread from ever knowing where it is, in a run of one class: of all
+    replacements the one where this makes outputs of the fewest classes ambiguous, then of the
+    fewest states, then the least larger one.
     """
     sets = [state for state in dict.fromkeys(first.values()) if len(state[0]) > 1]
     assert not any(own for _, own in sets), "a larger set would not know its pending place"
-    return min(
-        ((small, large) for small in sets for large in sets if small[0] < large[0]),
-        key=lambda two: (
-            any(first[step(two[0], kind)[0]] == two[0] for kind in kinds),
-            len(two[1][0]) - len(two[0][0]),
-        ),
-    )
+
+    def harm(small: _Set, large: _Set) -> tuple[int, int, int]:
+        ambiguous = unsure = 0
+        for kind in kinds:
+            state, outputs = large, 0
+            for _ in range(MAX_STATES):
+                after, outputs = step(state, kind)
+                state = large if first[after] == small else first[after]
+            ambiguous += bool(outputs & _AMBIGUOUS)
+            unsure += len(state[0]) > 1
+        return ambiguous, unsure, len(large[0]) - len(small[0])
+
+    pairs = [(small, large) for small in sets for large in sets if small[0] < large[0]]
+    return min(pairs, key=lambda pair: harm(*pair))
 
 
 def _states_and_step(rule: Rule, kinds: Sequence[str]) -> tuple[list[_Set], int, _Step[_Set]]:
@@ -235,13 +258,15 @@ def _states_and_step(rule: Rule, kinds: Sequence[str]) -> tuple[list[_Set], int,
 
 
 def _entries(rule: Rule, kinds: Sequence[str]) -> tuple[NDArray[np.uint32], int, int]:
-    """uint32[num_classes, ROW_STRIDE], how many states are certain, how many there are."""
+    """Entries from ROW_END on, how many states are certain, how many there are."""
     states, num_certain, step = _states_and_step(rule, kinds)
     number = {state: index for index, state in enumerate(states)} | {states[-1]: ANYWHERE}
     open_bits = _open_bits(states, kinds, step)
-    entries = np.zeros((len(kinds), ROW_STRIDE), np.uint32)
-    for row, kind in enumerate(kinds):
-        for state in states:
+    entries = np.zeros((len(kinds) + 1, ROW_STRIDE), np.uint32)
+    for state in states:
+        inner = number[state] << ENTRY_STATE_SHIFT | open_bits[state]
+        entries[ROW_INNER - ROW_END, number[state]] = inner
+        for kind, row in zip(kinds, (0, *range(2, len(kinds) + 1)), strict=True):
             after, outputs = step(state, kind)
             entry = number[after] << ENTRY_STATE_SHIFT | open_bits[after]
             if outputs & _AMBIGUOUS:

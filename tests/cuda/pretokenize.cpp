@@ -15,7 +15,7 @@ static void first_pass(const Job& job, const Reader& reader, bool slow) {
                 uint64_t begin = tile * uint64_t(TILE) + i * CHUNK;
                 if (begin + CHUNK > job.num_bytes) flags &= ~NO_STARTS;
                 if (begin >= job.num_bytes) continue;
-                Chunk chunk = pretokenize_chunk(reader, begin, i == 63, job.num_states);
+                Chunk chunk = pretokenize_chunk(reader, begin);
                 job.starts[begin / 64] = chunk.starts;
                 if (!chunk.resolved) flags |= UNRESOLVED;
                 if (chunk.starts) flags &= ~NO_STARTS;
@@ -23,7 +23,7 @@ static void first_pass(const Job& job, const Reader& reader, bool slow) {
             }
             (half ? job.tile_state : job.tile_entry)[tile] = flags | state;
         }
-        job.bad_tiles[0] += is_bad(job, reader.entries, tile);
+        job.bad_tiles[0] += settled_state(job, reader, tile) == UNRESOLVED;
     }
 }
 
@@ -33,17 +33,17 @@ extern "C" void pretokenize_batch(const Job* pointer, uint32_t slow) {
     first_pass(job, reader, slow);
     uint32_t tiles = num_tiles(job), state = 0;
     for (uint32_t tile = 0; tile < tiles; tile++) {
-        if (!is_bad(job, reader.entries, tile)) continue;
+        job.tile_state[tile] = settled_state(job, reader, tile);
+        if (job.tile_state[tile] != UNRESOLVED) continue;
         for (uint32_t from = 0; from < job.num_states; from++) map_tile(job, reader, tile, from);
-        job.tile_state[tile] = UNRESOLVED;
     }
     for (uint32_t first = 0; first < tiles; first++) {
         if (!run_begins(job, first, state)) continue;
-        for (uint32_t tile = first; tile < tiles && (job.tile_state[tile] & UNRESOLVED); tile++) {
+        for (uint32_t tile = first; tile < tiles && job.tile_state[tile] == UNRESOLVED; tile++) {
             job.tile_entry[tile] = state;
             state = job.tile_function[tile * 32ull + state];
         }
     }
     for (uint32_t tile = 0; tile < tiles; tile++)
-        if (job.tile_state[tile] & UNRESOLVED) redo_tile(job, reader, tile, job.tile_entry[tile]);
+        if (job.tile_state[tile] == UNRESOLVED) redo_tile(job, reader, tile, job.tile_entry[tile]);
 }
