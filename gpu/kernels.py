@@ -45,7 +45,7 @@ KERNELS = {
     "map_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
     "enter_runs": Kernel(_BLOCK, 8 * _TILE, 4),
     "redo_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
-    "cut_certain": Kernel(_BLOCK, _CHUNKS, 3, 4 * (1 << 14) + 65536 // 8),
+    "cut_certain": Kernel(1024, 64 * 1024, 2, 4 * (1 << 14) + 65536 // 8),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8),
     "windows": Kernel(256, 32 * 256, 1, _CACHE + 8 * 64 * 256),
     "check_windows": Kernel(_BLOCK, 32 * _BLOCK, 8),

@@ -15,6 +15,7 @@
 constexpr uint32_t BORDER_BITS = 19;
 constexpr uint32_t BORDER_WORDS = 1 << (BORDER_BITS - 5);
 constexpr uint32_t BYTE_BORDER_WORDS = 65536 / 32;
+constexpr uint32_t CERTAIN_BLOCK = 1024;
 constexpr uint32_t ANY_CHARACTER = 0xFFFFFFFF;
 
 struct CertainShared {
@@ -81,12 +82,12 @@ DEVICE void bytes_around(const uint8_t* text, uint64_t place, uint32_t& before, 
 // A thread takes 64 bytes and so owns their word of start bits.
 DEVICE void cut_certain_stage(const Job& job, CertainShared& shared, uint32_t block,
                               uint32_t num_blocks) {
-    for (uint32_t i = threadIdx.x; i < BORDER_WORDS; i += BLOCK) shared.borders[i] = job.borders[i];
-    for (uint32_t i = threadIdx.x; i < BYTE_BORDER_WORDS; i += BLOCK)
+    for (uint32_t i = threadIdx.x; i < BORDER_WORDS; i += CERTAIN_BLOCK) shared.borders[i] = job.borders[i];
+    for (uint32_t i = threadIdx.x; i < BYTE_BORDER_WORDS; i += CERTAIN_BLOCK)
         shared.byte_borders[i] = job.byte_borders[i];
     __syncthreads();
-    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word < words; word += stride) {
+    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * CERTAIN_BLOCK;
+    for (uint64_t word = static_cast<uint64_t>(block) * CERTAIN_BLOCK + threadIdx.x; word < words; word += stride) {
         const uint4* text = reinterpret_cast<const uint4*>(job.text) + 4 * word;
         uint64_t high = 0, continued = 0;
 #pragma unroll

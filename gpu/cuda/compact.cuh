@@ -14,7 +14,9 @@ struct CompactShared {
     uint32_t scratch[BLOCK / 32 + 1];
     uint32_t tile;
     uint64_t before, bin_begins[NUM_BINS];
-    uint32_t bin_counts[NUM_BINS];
+    uint32_t bin_counts[NUM_BINS], num_misses;
+    uint32_t misses[4 * BLOCK];      // Records of missed pieces,
+    uint32_t miss_places[4 * BLOCK];  // and place in `ids` | count << 16 of each.
     uint32_t ids[TILE + MAX_PIECE];  // The last piece may end behind the tile.
 };
 
@@ -23,14 +25,12 @@ DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     return job.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
 }
 
-// Puts the ids of each lane's record at `to`, the whole warp together: with counts 2 0 3 the first
-// five lanes copy, and each finds its record by the running sums 2 2 5.
-DEVICE void copy_ids(const Job& job, CompactShared& shared, uint32_t record, uint32_t count,
-                     uint32_t to) {
-    bool miss = count && (record & MISS);
-    if (count && !miss) shared.ids[to] = record;
-    if (!__any_sync(0xFFFFFFFF, miss)) return;
-    uint32_t lane = threadIdx.x & 31, sums = miss ? count : 0;
+// Copies the ids of 32 missed pieces, a lane each, the whole warp together: with counts 2 0 3 the
+// first five lanes copy, and each finds its piece by the running sums 2 2 5.
+DEVICE void copy_merged(const Job& job, CompactShared& shared, uint32_t miss) {
+    bool here = miss < shared.num_misses;
+    uint32_t record = here ? shared.misses[miss] : 0, place = here ? shared.miss_places[miss] : 0;
+    uint32_t lane = threadIdx.x & 31, sums = place >> 16;
     for (uint32_t distance = 1; distance < 32; distance *= 2) {
         uint32_t other = __shfl_up_sync(0xFFFFFFFF, sums, distance);
         if (lane >= distance) sums += other;
@@ -41,10 +41,10 @@ DEVICE void copy_ids(const Job& job, CompactShared& shared, uint32_t record, uin
         for (uint32_t step = 16; step; step /= 2)
             if (__shfl_sync(0xFFFFFFFF, sums, owner + step - 1) <= wanted) owner += step;
         owner &= 31;
-        uint32_t sum_before = __shfl_sync(0xFFFFFFFF, sums, (owner + 31) & 31);
-        uint32_t number = wanted - (owner ? sum_before : 0);
+        uint32_t ids_before = __shfl_sync(0xFFFFFFFF, sums, (owner + 31) & 31);
+        uint32_t number = wanted - (owner ? ids_before : 0);
         uint32_t its_record = __shfl_sync(0xFFFFFFFF, record, owner);
-        uint32_t its_place = __shfl_sync(0xFFFFFFFF, to, owner);
+        uint32_t its_place = __shfl_sync(0xFFFFFFFF, place, owner) & 0xFFFF;
         if (wanted >= total) continue;
         uint32_t bin = its_record >> BIN_SHIFT & 7;
         const uint32_t* from = job.merged_ids + shared.bin_begins[bin] + (its_record & MISS_NUMBER);
@@ -72,7 +72,7 @@ DEVICE uint64_t ids_before(const Job& job, uint32_t tile) {
     return before;
 }
 
-// Ids of up to 4 * BLOCK records of a tile, put into shared memory from `written` on.
+// Ids of up to 4 * BLOCK records of a tile (four a thread), put into shared memory from `written` on.
 DEVICE uint32_t gather_ids(const Job& job, CompactShared& shared, uint64_t tile_begin, uint32_t first,
                            uint32_t count, uint32_t written) {
     uint32_t number = first + 4 * threadIdx.x, ids[4] = {0, 0, 0, 0}, total;
@@ -82,12 +82,23 @@ DEVICE uint32_t gather_ids(const Job& job, CompactShared& shared, uint64_t tile_
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
         if (number + i < count) ids[i] = count_of(job, records[i]);
+    if (threadIdx.x == 0) shared.num_misses = 0;
     uint32_t to = written + sum_before(ids[0] + ids[1] + ids[2] + ids[3], shared.scratch, total);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
-        copy_ids(job, shared, records[i], ids[i], to);
+        if (ids[i] && !(records[i] & MISS)) shared.ids[to] = records[i];
+        if (ids[i] && (records[i] & MISS)) {
+            uint32_t miss = atomicAdd(&shared.num_misses, 1u);
+            shared.misses[miss] = records[i];
+            shared.miss_places[miss] = to | ids[i] << 16;
+        }
         to += ids[i];
     }
+    __syncthreads();
+    uint32_t lane = threadIdx.x & 31;
+    for (uint32_t miss = threadIdx.x - lane; miss < shared.num_misses; miss += BLOCK)
+        copy_merged(job, shared, miss + lane);
+    __syncthreads();
     return total;
 }
 

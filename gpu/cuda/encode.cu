@@ -17,7 +17,7 @@ KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
     mark_rows_stage(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) cut_certain(const Job* job) {
+KERNEL __launch_bounds__(CERTAIN_BLOCK) cut_certain(const Job* job) {
     cut_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
 }
 

@@ -106,6 +106,34 @@ struct Job {
     uint8_t* special_function;     // uint8[num_tiles][256] the same by what the tile before takes of it.
     uint32_t* row_refused;         // uint32[num_rows] first refused one in the batch, NO_BYTE.
     uint32_t* row_stretch;         // uint32[num_rows] where the stretch in front of it begins, NO_BYTE.
+    // Decoding (gpu/decode.py, decode.cuh).
+    const uint32_t* token_table;   // uint32[num_ids][4], see decode.cuh.
+    const void* decode_ids;        // int32 or int64[num_decode_ids].
+    uint64_t decode_wide;          // Not 0: they are int64.
+    uint64_t num_decode_ids;
+    const int64_t* decode_offsets; // int64[num_rows + 1].
+    uint64_t skip_special;
+    uint64_t* decode_states;       // uint64[2][scan_states(num_decode_ids)]. Zeros before.
+    uint32_t* decode_faults;       // uint32[1] not 0 where an id has no bytes. Zeros before.
+    uint64_t* decode_begins;       // uint64[num_decode_ids / DECODE_TILE + 2] bytes before a tile.
+    uint32_t* decode_rows;         // uint32[the same] first row that begins there or behind it.
+    uint8_t* decoded;              // uint8[decoded_capacity], aligned to 16 bytes.
+    uint64_t decoded_capacity;     // Nothing is written where the bytes are more.
+    int64_t* decoded_offsets;      // int64[num_rows + 1].
+    // Framing (frame.cuh).
+    const int32_t* prefix;         // int32[num_prefix] begin tokens.
+    uint64_t num_prefix;
+    const int32_t* suffix;         // int32[num_suffix] end tokens.
+    uint64_t num_suffix;
+    const uint32_t* row_max_length;  // uint32[num_rows], NO_LIMIT; a null pointer: none has one.
+    uint64_t* frame_states;        // uint64[scan_states(num_rows)]. Zeros before.
+    int32_t* framed_ids;
+    int64_t* framed_offsets;       // int64[num_rows + 1].
+    int64_t* num_tokens;           // int64[num_rows] ids before truncation.
+    int64_t* kept;                 // int64[num_rows][2] begin and end of the kept ids of a row.
+    uint64_t* span_states;         // uint64[scan_states(ids)]. Zeros before.
+    uint32_t* span_begins;         // uint32[ids + 1] bytes that the ids before one spell.
+    int64_t* spans;                // int64[framed ids][2].
 };
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;

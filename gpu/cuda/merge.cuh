@@ -185,6 +185,39 @@ DEVICE void begin_piece(const Job& job, const PairCache& cache, Columns<N, THREA
     }
 }
 
+// The lowest key, NO_KEY where nothing merges.
+template <int N, int THREADS>
+DEVICE uint32_t lowest_key(Columns<N, THREADS>& columns, uint32_t thread, uint32_t groups) {
+    uint32_t best = NO_KEY;
+#pragma unroll 4
+    for (uint32_t group = 0; group < groups; group++) {
+        uint4 four = columns.four_keys(group, thread);
+        best = min_of(best, min_of(min_of(four.x, four.y), min_of(four.z, four.w)));
+    }
+    return best;
+}
+
+// The next key of the same rank in the eight places from `place` on or the group behind them; NO_KEY
+// where there is none. In runs ("------") it is the next to be merged: nothing before it has so low a
+// rank, and the whole column need not be read again.
+template <int N, int THREADS>
+DEVICE uint32_t near_key(Columns<N, THREADS>& columns, uint32_t thread, uint32_t rank, uint32_t place,
+                         uint32_t groups) {
+    using C = Columns<N, THREADS>;
+    uint32_t low = rank << C::PLACE_BITS | place, high = (rank + 1) << C::PLACE_BITS, best = NO_KEY;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t group = place / 4 + i;
+        if (group >= groups) break;
+        uint4 four = columns.four_keys(group, thread);
+        const uint32_t keys[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++)
+            if (keys[j] >= low && keys[j] < high) best = min_of(best, keys[j]);
+    }
+    return best;
+}
+
 // Encodes `length` bytes (2..N): the places where a token begins; `columns.symbol` there is it.
 template <int N, int THREADS>
 DEVICE typename Columns<N, THREADS>::Alive merge_piece(const Job& job, const PairCache& cache,
@@ -194,17 +227,10 @@ DEVICE typename Columns<N, THREADS>::Alive merge_piece(const Job& job, const Pai
     begin_piece(job, cache, columns, thread, text, length);
     typename C::Alive alive;
     alive.fill(length);
-    uint32_t groups = (length + 3) / 4;
-    for (;;) {
-        uint32_t best = NO_KEY;
-#pragma unroll 4
-        for (uint32_t group = 0; group < groups; group++) {
-            uint4 four = columns.four_keys(group, thread);
-            best = min_of(best, min_of(min_of(four.x, four.y), min_of(four.z, four.w)));
-        }
-        if (best == NO_KEY) return alive;
-        uint32_t place = best & ((1u << C::PLACE_BITS) - 1);
-        uint32_t symbol = FIRST_MERGED + (best >> C::PLACE_BITS);
+    uint32_t groups = (length + 3) / 4, best = lowest_key(columns, thread, groups);
+    while (best != NO_KEY) {
+        uint32_t place = best & ((1u << C::PLACE_BITS) - 1), rank = best >> C::PLACE_BITS;
+        uint32_t symbol = FIRST_MERGED + rank;
         uint32_t second = alive.next(place), third = alive.next(second), last = alive.last(place);
         alive.remove(second);
         columns.key(second, thread) = NO_KEY;
@@ -214,5 +240,10 @@ DEVICE typename Columns<N, THREADS>::Alive merge_piece(const Job& job, const Pai
         if (last != C::NONE) last_rank = rank_of(job, cache, columns.symbol(last, thread), symbol);
         columns.key(place, thread) = C::key_of(next_rank, place);
         if (last != C::NONE) columns.key(last, thread) = C::key_of(last_rank, last);
+        best = NO_KEY;
+        if (N > 16 && next_rank > rank && last_rank > rank)
+            best = near_key(columns, thread, rank, second + 1, groups);
+        if (best == NO_KEY) best = lowest_key(columns, thread, groups);
     }
+    return alive;
 }

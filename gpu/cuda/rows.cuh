@@ -3,7 +3,8 @@
 #include "job.cuh"
 
 // Bits of row_flags. A row with neither of the first two asks for plain text: only tokens that do
-// not count as special are looked for. Without row_flags (a null pointer) every row matches them.
+// not count as special are looked for. Without row_flags (a null pointer) all rows match special
+// tokens and add them.
 constexpr uint32_t ROW_MATCH_SPECIAL = 1;
 constexpr uint32_t ROW_REFUSE_SPECIAL = 2;
 constexpr uint32_t ROW_ADD_SPECIAL = 4;    // Begin and end tokens are put around the ids.
@@ -18,6 +19,18 @@ DEVICE uint64_t last_not_behind(const int64_t* values, uint64_t count, uint64_t 
         uint64_t middle = (low + high + 1) / 2;
         if (static_cast<uint64_t>(values[middle]) <= place) low = middle;
         else high = middle - 1;
+    }
+    return low;
+}
+
+// The number of the first of `count` ascending values that is not before a place; `count` where all
+// are before it.
+DEVICE uint64_t first_not_before(const int64_t* values, uint64_t count, uint64_t place) {
+    uint64_t low = 0, high = count;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (static_cast<uint64_t>(values[middle]) < place) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
