@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     preload: str = Field(
         "all",
         description="Built-in vocabularies loaded before the service is ready: all, none, or names "
-        "with commas; the others are loaded on first use, which then takes up to a second.",
+        "with commas; the others are loaded on first use, which then takes up to three seconds.",
     )
     store_dir: Path | None = Field(
         None,
