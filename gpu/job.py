@@ -1,9 +1,12 @@
-"""The one argument of every kernel as NumPy knows it, read from cuda/job.cuh, its only definition."""
+"""The one argument of every kernel as NumPy knows it; cuda/job.cuh is its only definition."""
 
 from __future__ import annotations
 
+import ast
 import functools
+import operator
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,13 @@ __all__ = ["CUDA", "JOB", "constant"]
 
 CUDA = Path(__file__).parent / "cuda"
 _FIELD = re.compile(r"^ {4}(?:const )?\w+[ *]+(\w+)(?:\[(\w+)\])?;", re.MULTILINE)
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.LShift: operator.lshift,
+}
 
 
 @functools.cache
@@ -24,9 +34,20 @@ def constant(name: str) -> int:
     for path in sorted(CUDA.glob("*.cuh")):
         found = re.search(rf"constexpr \w+ {name} = ([^;]+);", path.read_text())
         if found:
-            words = re.sub(r"\b[A-Z]\w+", lambda word: str(constant(word[0])), found[1])
-            return int(eval(words.rstrip("u"), {"__builtins__": {}}))  # noqa: S307
+            return _value(ast.parse(re.sub(r"\b(\w+?)u(ll)?\b", r"\1", found[1]), mode="eval").body)
     raise LookupError(f"no constant is called {name} in cuda/*.cuh")
+
+
+def _value(term: ast.expr) -> int:
+    """The value of numbers and other constants with + - * / and <<."""
+    match term:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            return constant(name)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATIONS[type(op)](_value(left), _value(right))
+    raise ValueError(f"a constant is {ast.dump(term)}")
 
 
 def _fields() -> np.dtype[np.void]:

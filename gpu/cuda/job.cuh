@@ -61,7 +61,7 @@ struct Job {
     uint64_t has_whole_only;       // Some ids have the bit ONLY_WHOLE, see look_up.cuh.
     const uint32_t* token_places;  // Hash table of tokens of more than 28 bytes: ids, NO_ID empty.
     uint64_t token_shift;
-    const uint8_t* token_bytes;    // All tokens, joined.
+    const uint8_t* token_bytes;    // All tokens, joined; 16 readable bytes behind them.
     const uint32_t* token_begins;  // uint32[num_ids + 1].
     uint64_t num_ids;
     uint64_t max_token;            // Bytes of the longest token.
@@ -70,8 +70,8 @@ struct Job {
     // Workspace.
     uint32_t* records;             // uint32[num_tiles][TILE], see look_up.cuh.
     uint32_t* tile_pieces;         // uint32[num_tiles] pieces that begin in a tile.
-    uint64_t* tile_offsets;        // uint64[num_tiles + 1] ids before a tile, IS_TOTAL once known.
-    uint32_t* next_tile;           // The tile that the next block compacts.
+    uint32_t* tile_counts;         // uint32[num_tiles] ids of these pieces.
+    uint64_t* tile_offsets;        // uint64[num_tiles + 1] ids before a tile.
     uint32_t* miss_counts;         // uint32[NUM_BINS].
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.

@@ -14,7 +14,7 @@
 // nothing but tokens takes no longer than its logarithm.
 #pragma once
 #include "block.cuh"
-#include "rows.cuh"
+#include "row_places.cuh"
 #include "special_match.cuh"
 
 constexpr uint32_t COUNT_FOUND = 0;        // special_counts[2]: tiles with candidates, by round.

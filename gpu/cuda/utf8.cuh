@@ -7,7 +7,7 @@
 //     E4 B8 AD | E4 B8 | 41 80      a character, one that its row's end cuts off, A, a stray byte
 //                ^            ^
 #pragma once
-#include "rows.cuh"
+#include "row_places.cuh"
 
 // Bit i: the place `begin + i` is where a row begins or the batch ends; 32 of them. The hard bits
 // that special tokens set do no harm: no character that is whole crosses one.

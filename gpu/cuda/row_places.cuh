@@ -1,0 +1,56 @@
+// Rows: what each asks for, which one a place lies in, which one is at fault.
+#pragma once
+#include "job.cuh"
+
+// Bits of row_flags. A row with neither of the first two asks for plain text: only tokens that do
+// not count as special are looked for. Without row_flags (a null pointer) all rows match special
+// tokens and add them.
+constexpr uint32_t ROW_MATCH_SPECIAL = 1;
+constexpr uint32_t ROW_REFUSE_SPECIAL = 2;
+constexpr uint32_t ROW_ADD_SPECIAL = 4;    // Begin and end tokens are put around the ids.
+constexpr uint32_t ROW_CUT_LEFT = 8;       // max_length cuts at the left side.
+
+// The last of `count` values, ascending from `first` <= place on, that is not behind a place.
+//
+// Example: of 0 4 4 9 the last that is not behind 4 is number 2: row 1 is empty.
+DEVICE uint64_t last_not_behind(const int64_t* values, uint64_t count, uint64_t place) {
+    uint64_t low = 0, high = count - 1;
+    while (low < high) {
+        uint64_t middle = (low + high + 1) / 2;
+        if (static_cast<uint64_t>(values[middle]) <= place) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+// The number of the first of `count` ascending values that is not before a place; `count` where all
+// are before it.
+DEVICE uint64_t first_not_before(const int64_t* values, uint64_t count, uint64_t place) {
+    uint64_t low = 0, high = count;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (static_cast<uint64_t>(values[middle]) < place) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// The row of a place of the text before num_bytes.
+DEVICE uint64_t row_of(const Job& job, uint64_t place) {
+    return last_not_behind(job.row_begins, job.num_rows, place);
+}
+
+// Notes a fault of a row; the first one counts. Most are behind it, and cost a read only.
+DEVICE void note_fault(uint32_t* faults, uint64_t row, uint32_t place) {
+    if (faults[row] > place) atomicMin(faults + row, place);
+}
+
+// No row is at fault. Before the kernels that find faults.
+DEVICE void clear_faults_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    for (uint64_t row = block * static_cast<uint64_t>(BLOCK) + threadIdx.x; row < job.num_rows;
+         row += stride) {
+        job.row_errors[row] = NO_BYTE;
+        if (job.row_refused) job.row_refused[row] = NO_BYTE;
+    }
+}

@@ -1,0 +1,97 @@
+// Running sums over any number of values, in one pass by any number of blocks.
+//
+// Decoupled look-back (Merrill and Garland, 2016): a block takes the next tile of values, publishes
+// their sum, adds up what the tiles before it have published, and publishes the sum of all up to
+// its end. Tiles are taken in order, so that whoever is waited for runs.
+//
+//     values 3 1 | 4 1 | 5      sums before 0 3 | 4 8 | 9, and 14 at the end
+#pragma once
+#include "block.cuh"
+
+constexpr uint32_t SCAN_ITEMS = 8;         // Values a thread.
+constexpr uint32_t SCAN_TILE = SCAN_ITEMS * BLOCK;
+constexpr uint64_t TILE_SUM = 1ull << 62;  // A state holds the sum of one tile ...
+constexpr uint64_t SUM_TO_END = 1ull << 63;  // ... or of all tiles up to its end, below these bits.
+constexpr uint64_t SUM_BITS = TILE_SUM - 1;
+
+struct ScanShared {
+    uint64_t warp_sums[BLOCK / 32];
+    uint64_t before;
+    uint32_t tile;
+};
+
+// The tiles of a scan of `count` values; the end counts as one more value.
+DEVICE uint64_t scan_tiles(uint64_t count) { return count / SCAN_TILE + 1; }
+
+// The sum over a warp, for all its threads.
+DEVICE uint64_t sum_of_warp(uint64_t value) {
+    for (uint32_t distance = 16; distance; distance /= 2)
+        value += __shfl_xor_sync(0xFFFFFFFF, value, distance);
+    return value;
+}
+
+// The sum of all tiles before one; a whole warp calls it.
+DEVICE uint64_t sum_of_tiles_before(const uint64_t* states, uint64_t tile) {
+    uint64_t lane = threadIdx.x & 31, before = 0;
+    for (uint64_t end = tile; end; end -= end < 32 ? end : 32) {
+        uint64_t state = lane < end ? 0 : SUM_TO_END;
+        while (!state) state = load_volatile(states + end - 1 - lane);
+        __syncwarp();
+        uint32_t ends = __ballot_sync(0xFFFFFFFF, (state & SUM_TO_END) != 0);
+        bool counts = !ends || lane <= lowest_bit(ends);
+        before += sum_of_warp(counts ? state & SUM_BITS : 0);
+        if (ends) break;
+    }
+    return before;
+}
+
+// The sum of the values of all threads of the block before this one, and of all tiles before it.
+// Publishes the tile.
+DEVICE uint64_t sum_before_in_scan(uint64_t* states, ScanShared& shared, uint64_t value) {
+    uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    uint64_t inclusive = value;
+    for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        uint64_t other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
+        if (lane >= distance) inclusive += other;
+    }
+    if (lane == 31) shared.warp_sums[warp] = inclusive;
+    __syncthreads();
+    uint64_t sum = 0, total = 0;
+    for (uint32_t i = 0; i < BLOCK / 32; i++) {
+        if (i == warp) sum = total;
+        total += shared.warp_sums[i];
+    }
+    if (warp == 0) {
+        if (lane == 0) store_volatile(states + shared.tile, TILE_SUM | total);
+        uint64_t before = sum_of_tiles_before(states, shared.tile);
+        if (lane == 0) {
+            shared.before = before;
+            store_volatile(states + shared.tile, SUM_TO_END | (before + total));
+        }
+    }
+    __syncthreads();
+    return shared.before + sum + inclusive - value;
+}
+
+// Calls write(i, sum of value(0) .. value(i - 1)) for i = 0 .. count. The whole block calls it.
+//
+// `states` is uint64[scan_tiles(count) + 1], zeros before; the first one counts the tiles taken.
+template <class Value, class Write>
+DEVICE void scan(uint64_t* states, uint64_t count, ScanShared& shared, Value value, Write write) {
+    for (;;) {
+        if (threadIdx.x == 0) shared.tile = static_cast<uint32_t>(atomic_add(states, 1));
+        __syncthreads();
+        if (shared.tile >= scan_tiles(count)) return;
+        uint64_t first = static_cast<uint64_t>(shared.tile) * SCAN_TILE + threadIdx.x * SCAN_ITEMS;
+        uint64_t values[SCAN_ITEMS], sum = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < SCAN_ITEMS; i++)
+            sum += values[i] = first + i < count ? value(first + i) : 0;
+        uint64_t before = sum_before_in_scan(states + 1, shared, sum);
+#pragma unroll
+        for (uint32_t i = 0; i < SCAN_ITEMS; i++) {
+            if (first + i <= count) write(first + i, before);
+            before += values[i];
+        }
+    }
+}
