@@ -221,13 +221,22 @@ def test_every_code_point(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COVERED)
-def test_bytes_that_are_no_text_lead_nowhere(name: str) -> None:
+def test_bytes_that_are_no_text_do_not_change_the_texts_beside_them(name: str) -> None:
     source = random.Random(name)
-    for length in (*range(70), 200, 5000):
-        for _ in range(20 if length < 300 else 2):
-            for alphabet in (range(256), (0x80, 0xBF, 0xF4, 0xFF, 0xE3, 0x20, 0x0A)):
-                Batch(name, [bytes(source.choices(alphabet, k=length)), b"x"]).run(slow=True)
-                Batch(name, [bytes(source.choices(alphabet, k=length)), b"x"]).run()
+    for length in (*range(1, 70), 200, 5000):
+        for alphabet in (range(256), (0x80, 0xBF, 0xF4, 0xFF, 0xE3, 0x20, 0x0A)):
+            valid = [random_text(name, source, 1 + length // 20) for _ in range(3)]
+            wrong = [bytes(source.choices(alphabet, k=length)) for _ in range(2)]
+            rows = [valid[0], wrong[0], valid[1], wrong[1], valid[2]]
+            batch = Batch(name, rows)
+            for slow in (False, True):
+                found, begin = batch.run(slow=slow), 0
+                for row in rows:
+                    here = found[(found >= begin) & (found < begin + len(row))] - begin
+                    assert not len(row) or here[0] == 0
+                    if row in valid:
+                        assert_alike(name, [row], here)
+                    begin += len(row)
 
 
 @pytest.mark.parametrize("name", COVERED)

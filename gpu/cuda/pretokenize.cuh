@@ -8,38 +8,21 @@
 //     chunk          [he  end\n  ]           begins inside a word, ends inside white space
 //     reads      d the  end\n    x           from before it to where "\n    " is decided
 //     starts            ^^    ^ ^
-//
-// To read, bytes become rows of the automaton's table: an ASCII character is its own row, another
-// one's first byte becomes the row of its class, and the others ROW_INNER, which changes nothing:
-//
-//     bytes   'a'  E4 B8 AD  ' '
-//     rows    97  137 129 129  32
-//
-// Bytes that are no UTF-8 become some rows; none leads outside of the text and its padding.
 #pragma once
-#include "job.cuh"
+#include "table_rows.cuh"
 
 constexpr uint32_t CHUNK = 64;             // Bytes of text a thread.
 constexpr uint32_t MAX_RUN_ON = 256;       // Bytes that it reads behind them.
 constexpr uint32_t FIRST_LOOKBACK = 8;     // Bytes that it reads before them; then 16 times as many.
 constexpr uint32_t MAX_LOOKBACK = 2048;
 
-constexpr uint32_t ROW_END = 128, ROW_INNER = 129, ONE_ROW = 1 << 15, ROW_STRIDE = 33;
-constexpr uint32_t MAX_ROWS = ROW_END + 32, ANYWHERE = 31;
+constexpr uint32_t ROW_STRIDE = 33, ANYWHERE = 31;
 constexpr uint32_t OPEN_PREV = 1, OPEN_PENDING = 2, STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;
 constexpr uint32_t AMBIGUOUS = 1 << 8, AMBIGUOUS_BEFORE = 1 << 9;
+constexpr uint32_t TOO_FAR = 1 << 10;      // In no entry: what decides is further than MAX_RUN_ON.
 constexpr uint32_t OUT_START = 1 << 7, OUT_START_PREV = 1 << 15, OUT_MARK = 1 << 23;
 constexpr uint32_t OUT_COMMIT = 1u << 31;
 constexpr uint32_t OUTPUTS = OUT_START | OUT_START_PREV | OUT_MARK | OUT_COMMIT;
-
-struct Reader {  // What every thread reads from.
-    const uint8_t* text;
-    uint64_t num_bytes;
-    const uint64_t* hard;
-    const uint32_t* entries;     // uint32[128 + classes][ROW_STRIDE], a copy in shared memory.
-    const uint16_t* pages;       // See gpu/automata.py.
-    const uint8_t* page_rows;
-};
 
 struct Outputs {  // One bit a byte of a chunk.
     uint64_t start = 0, prev = 0, mark = 0, commit = 0;
@@ -56,62 +39,6 @@ struct Chunk {
 DEVICE uint32_t step(const uint32_t* entries, uint32_t row, uint32_t entry) {
     const char* begin = reinterpret_cast<const char*>(entries);
     return *reinterpret_cast<const uint32_t*>(begin + row * (ROW_STRIDE * 4) + (entry & STATE_BITS));
-}
-
-// The eight bits of a text's borders from `place` on, a multiple of 8.
-DEVICE uint32_t hard_byte(const Reader& reader, uint64_t place) {
-    return reinterpret_cast<const uint8_t*>(reader.hard)[place / 8];
-}
-
-DEVICE bool is_hard(const Reader& reader, uint64_t place) {
-    return hard_byte(reader, place) >> (place % 8) & 1;
-}
-
-// The row of the character whose bytes a word begins with, the first lowest.
-DEVICE uint32_t row_of(const Reader& reader, uint32_t bytes) {
-    uint32_t first = bytes & 0xFF, second = bytes >> 8 & 0x3F, third = bytes >> 16 & 0x3F;
-    if (first < 0x80) return first;
-    uint32_t code_point = (first & 0x1F) << 6 | second;
-    if (first >= 0xE0) code_point = (first & 0xF) << 12 | second << 6 | third;
-    if (first >= 0xF0)
-        code_point = min_of((first & 0x7) << 18 | second << 12 | third << 6 | (bytes >> 24 & 0x3F), 0x10FFFF);
-    uint32_t page = __ldg(reader.pages + (code_point >> 8));
-    return page & ONE_ROW ? page & 0xFF : __ldg(reader.page_rows + (page << 8 | (code_point & 0xFF)));
-}
-
-DEVICE uint32_t row_at(const Reader& reader, uint64_t place) {
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text) + place / 4;
-    return row_of(reader, shift_right(words[0], words[1], place % 4 * 8));
-}
-
-// Four bytes of text as rows; `next` are the four behind them.
-DEVICE uint32_t to_rows(const Reader& reader, uint32_t word, uint32_t next) {
-    uint32_t high = word & 0x80808080, firsts = high & word << 1;
-    uint32_t inner = (high >> 7) * ROW_INNER, rows = (word & ~((high >> 7) * 0xFF)) | inner;
-    for (; firsts; firsts &= firsts - 1) {
-        uint32_t shift = lowest_bit(firsts) - 7;
-        uint32_t row = row_of(reader, shift_right(word, next, shift));
-        rows ^= (row ^ ROW_INNER) << shift;
-    }
-    return rows;
-}
-
-// A mask of the first `count` bytes of a word.
-DEVICE uint32_t first_bytes(uint32_t count) { return count < 4 ? (1u << count * 8) - 1 : 0xFFFFFFFF; }
-
-// The bits of the bytes of a word of rows that are ROW_INNER.
-DEVICE uint32_t inner_bytes(uint32_t rows) {
-    uint32_t other = rows ^ ROW_INNER * 0x01010101;
-    uint32_t equal = ~(((other & 0x7F7F7F7F) + 0x7F7F7F7F) | other) & 0x80808080;
-    return (equal >> 7) * 0x01020408 >> 24 & 0xF;
-}
-
-DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
-#ifdef __CUDACC__
-    return __byte_perm(word, 0, 0x4440 + i);
-#else
-    return word >> 8 * i & 0xFF;
-#endif
 }
 
 // What reading leaves: the last entry, all that was in doubt, and the outputs of at most eight rows,
@@ -185,34 +112,20 @@ DEVICE void append(Outputs& bits, uint32_t outputs, uint32_t inner) {
     append(bits.inner, inner, 0);
 }
 
-// A chunk's words of 16 bytes as rows; bytes behind `length` are ROW_INNER. `next` follows them.
-DEVICE uint4 to_rows(const Reader& reader, uint4 words, uint32_t next, uint32_t length) {
-#pragma unroll 1
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t rows = to_rows(reader, words.x, i < 3 ? words.y : next), inside = first_bytes(length);
-        rows = (rows & inside) | (ROW_INNER * 0x01010101 & ~inside);
-        words = {words.y, words.z, words.w, rows};
-        length = length < 4 ? 0 : length - 4;
-    }
-    return words;
-}
-
 // Reads a chunk from a state on; `entry` is then its last one.
 DEVICE Outputs read_chunk(const Reader& reader, uint64_t begin, uint32_t& entry, uint32_t& doubt) {
     Outputs bits;
     Trail trail = {entry, doubt, 0};
-    const uint4* vectors = reinterpret_cast<const uint4*>(reader.text + begin);
     uint64_t hard = reader.hard[begin / CHUNK], rest = reader.num_bytes - begin;
 #pragma unroll 1
     for (uint32_t i = 0; i < CHUNK; i += 16, hard >>= 16) {
-        uint4 rows = vectors[i / 16];
+        uint32_t length = 16;
+        if (rest < CHUNK) length = rest < i ? 0 : min_of(static_cast<uint32_t>(rest) - i, 16);
+        uint4 rows = rows_at(reader, begin + i, length);
         uint32_t inner = 0, borders = static_cast<uint32_t>(hard) & 0xFFFF, first;
-        if (((rows.x | rows.y | rows.z | rows.w) & 0x80808080) || rest < CHUNK) {
-            uint32_t next = i + 16 < CHUNK || rest > CHUNK ? vectors[i / 16 + 1].x : 0;
-            rows = to_rows(reader, rows, next, rest < i ? 0 : min_of(rest - i, 16));
+        if ((rows.x | rows.y | rows.z | rows.w) & 0x80808080)
             inner = inner_bytes(rows.x) | inner_bytes(rows.y) << 4 | inner_bytes(rows.z) << 8 |
                     inner_bytes(rows.w) << 12;
-        }
         trail.outputs = 0;
         if (borders) {
             trail.read_borders(reader.entries, rows.x, borders);
@@ -237,6 +150,12 @@ DEVICE Outputs read_chunk(const Reader& reader, uint64_t begin, uint32_t& entry,
     return bits;
 }
 
+// Where texts begin in a chunk: pretokens begin there even if the text is none.
+DEVICE uint64_t text_begins(const Reader& reader, uint64_t begin) {
+    uint64_t hard = reader.hard[begin / CHUNK], rest = reader.num_bytes - begin;
+    return rest < CHUNK ? hard & ((1ull << rest) - 1) : hard;
+}
+
 // The starts that a chunk's own outputs tell.
 DEVICE uint64_t starts_inside(const Outputs& bits) {
     uint64_t prev = bits.prev >> 1;
@@ -257,7 +176,7 @@ DEVICE uint64_t starts_inside(const Outputs& bits) {
 DEVICE uint32_t read_next(const Reader& reader, uint64_t& place, uint32_t entry, bool& ended) {
     while (place < reader.num_bytes && reader.text[place] >> 6 == 2 && !is_hard(reader, place)) place++;
     ended = place >= reader.num_bytes || is_hard(reader, place);
-    entry = step(reader.entries, ended ? ROW_END : row_at(reader, place), entry);
+    entry = step(reader.entries, ended ? ROW_END : table_row_at(reader, place), entry);
     place++;
     return entry;
 }
@@ -281,7 +200,7 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
         if (entry & OUT_COMMIT) return starts | marked;
         if (!marked || !(entry & OPEN_PENDING)) return starts;
         if (place > begin + CHUNK + MAX_RUN_ON) {
-            doubt |= AMBIGUOUS;
+            doubt |= TOO_FAR;
             return starts;
         }
         entry = read_next(reader, place, entry, ended);
@@ -291,13 +210,14 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
 // The starts of a chunk that begins at `begin`, a multiple of 64 before num_bytes.
 DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin) {
     Chunk chunk;
-    bool text_begins = hard_byte(reader, begin) & 1;
+    uint64_t borders = text_begins(reader, begin);
     for (uint32_t distance = FIRST_LOOKBACK;; distance *= 16) {
         uint32_t doubt = 0;
-        chunk.entry = text_begins ? 0 : look_back(reader, begin, distance);
+        chunk.entry = borders & 1 ? 0 : look_back(reader, begin, distance);
         Outputs bits = read_chunk(reader, begin, chunk.entry, doubt);
-        chunk.starts = starts_inside(bits) | run_on(reader, begin, bits, chunk.entry, doubt);
-        chunk.resolved = !(doubt & AMBIGUOUS);
-        if (chunk.resolved || distance == MAX_LOOKBACK || text_begins || distance >= begin) return chunk;
+        chunk.starts = borders | starts_inside(bits) | run_on(reader, begin, bits, chunk.entry, doubt);
+        chunk.resolved = !(doubt & (AMBIGUOUS | TOO_FAR));
+        bool known = (borders & 1) || distance >= begin || distance == MAX_LOOKBACK;
+        if (known || !(doubt & AMBIGUOUS)) return chunk;
     }
 }

@@ -42,7 +42,7 @@ DEVICE uint32_t settled_state(const Job& job, const Reader& reader, uint32_t til
     return state;
 }
 
-// A way through the text, four bytes a time, from a place that is a multiple of four.
+// A way through the text, sixteen bytes a time, from a place that is a multiple of sixteen.
 struct Walk {
     uint64_t place;
     uint32_t entry, outcome;
@@ -55,24 +55,37 @@ struct Walk {
         else if (!(entry & OPEN_PENDING)) outcome = DROPPED;
     }
 
-    DEVICE_METHOD void advance(const Reader& reader) {
-        const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text + place);
-        uint32_t rows = words[0], hard = hard_byte(reader, place) >> (place & 4) & 0xF;
-        uint64_t rest = reader.num_bytes - place;
-        if (rows & 0x80808080) rows = to_rows(reader, rows, words[1]);
-        for (uint32_t i = 0; i < 4 && i < rest; i++) {
+    DEVICE_METHOD void read_four(const Reader& reader, uint32_t rows, uint32_t hard) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
             if (hard >> i & 1) read(reader, ROW_END);
             read(reader, byte_of(rows, i));
         }
-        if (rest <= 4) read(reader, ROW_END);
-        place += 4;
+    }
+
+    DEVICE_METHOD void advance(const Reader& reader) {
+        uint64_t rest = reader.num_bytes - place;
+        uint32_t hard = hard_byte(reader, place) | hard_byte(reader, place + 8) << 8;
+        uint4 rows = rows_at(reader, place, rest < 16 ? static_cast<uint32_t>(rest) : 16);
+        read_four(reader, rows.x, hard);
+        read_four(reader, rows.y, hard >> 4);
+        read_four(reader, rows.z, hard >> 8);
+        read_four(reader, rows.w, hard >> 12);
+        if (rest <= 16) read(reader, ROW_END);
+        place += 16;
     }
 };
 
-// Fills tile_function and tile_pending of one tile and one state.
+// Fills tile_function and tile_pending of one tile and one state. Once the pending place is decided,
+// the bytes at the tile's end mostly tell the state behind it.
 DEVICE void map_tile(const Job& job, const Reader& reader, uint32_t tile, uint32_t state) {
     Walk walk = {static_cast<uint64_t>(tile) * TILE, state << STATE_SHIFT, PENDING};
     uint64_t end = walk.place + TILE < reader.num_bytes ? walk.place + TILE : reader.num_bytes;
+    while (walk.place < end && walk.outcome == PENDING) walk.advance(reader);
+    if (walk.place < end && end % TILE == 0) {
+        uint32_t entry = look_back(reader, end, FIRST_LOOKBACK * 16);
+        if (state_of(entry) < job.num_states) walk = {end, entry, walk.outcome};
+    }
     while (walk.place < end) walk.advance(reader);
     job.tile_function[tile * 32ull + state] = state_of(walk.entry);
     job.tile_pending[tile * 32ull + state] = walk.outcome;
@@ -87,7 +100,7 @@ DEVICE bool run_begins(const Job& job, uint32_t tile, uint32_t& state) {
 }
 
 // Passes tiles that leave a state and a pending place as they are, several at once.
-DEVICE bool pass_tiles(const Job& job, const Reader& reader, Walk& walk) {
+DEVICE bool pass_tiles(const Job& job, Walk& walk) {
     constexpr uint32_t AHEAD = 16;
     uint64_t tile = walk.place / TILE;
     uint32_t state = state_of(walk.entry), tiles = num_tiles(job), different = 0;
@@ -109,9 +122,12 @@ DEVICE bool is_committed(const Job& job, const Reader& reader, uint32_t tile, ui
     if (walk.place >= reader.num_bytes) walk.read(reader, ROW_END);
     while (walk.outcome == PENDING && walk.place < reader.num_bytes) {
         uint64_t next = walk.place / TILE, way = next * 32 + state_of(walk.entry);
-        if (walk.place % TILE || job.tile_state[next] != UNRESOLVED) walk.advance(reader);
-        else if (!pass_tiles(job, reader, walk))
-            walk = {walk.place + TILE, uint32_t(job.tile_function[way]) << STATE_SHIFT, job.tile_pending[way]};
+        if (walk.place % TILE || job.tile_state[next] != UNRESOLVED) {
+            walk.advance(reader);
+        } else if (!pass_tiles(job, walk)) {
+            uint32_t after = job.tile_function[way];
+            walk = {walk.place + TILE, after << STATE_SHIFT, job.tile_pending[way]};
+        }
     }
     return walk.outcome == COMMITTED;
 }
@@ -122,7 +138,7 @@ DEVICE void redo_tile(const Job& job, const Reader& reader, uint32_t tile, uint3
     uint32_t entry = state << STATE_SHIFT, doubt = 0;
     for (uint32_t i = 0; i < WORDS_A_TILE && begin < reader.num_bytes; i++, begin += CHUNK) {
         Outputs bits = read_chunk(reader, begin, entry, doubt);
-        uint64_t starts = starts_inside(bits), place = begin + CHUNK;
+        uint64_t starts = starts_inside(bits) | text_begins(reader, begin), place = begin + CHUNK;
         if (entry & OPEN_PREV) {
             bool ended;
             if (read_next(reader, place, entry, ended) & OUT_START_PREV)
