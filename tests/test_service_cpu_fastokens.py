@@ -148,7 +148,7 @@ def test_bytes_that_are_not_utf8_are_refused_beside_tails():
     assert content.errors[1].where == "byte 0"
 
 
-LONG = "x \u180e y\n" * 3000
+LONG = "x \u180e y\n" * (cpu_fastokens.MAX_REFERENCE_BYTES // 7)
 
 
 def test_a_long_text_of_the_rare_kind_is_left_to_a_library_that_was_compared():
