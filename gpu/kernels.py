@@ -61,7 +61,9 @@ KERNELS = {
     "merge_16": Kernel(1024, 9 * 1024, 1, _CACHE + 8 * 16 * 1024),
     "merge_8": Kernel(1024, 2 * 1024, 1, _CACHE + 8 * 8 * 1024),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
-    "compact": Kernel(_BLOCK, _TILE, 8),
+    "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32),
+    "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
+    "compact": Kernel(_BLOCK, 8 * _TILE, 32),
 }
 
 PRETOKENIZE = ("mark_rows", "pretokenize", "map_tiles", "enter_runs", "redo_tiles")
@@ -71,7 +73,7 @@ CUT = (
     *("hard_windows", "check_hard", "write_hard_borders", "whole_pieces"),
 )
 MERGE = ("look_up", "merge_128", "merge_64", "merge_32", "merge_16", "merge_8")
-ENCODE = (*PRETOKENIZE, *CUT, *MERGE, "compact", "row_offsets")
+ENCODE = (*PRETOKENIZE, *CUT, *MERGE, "count_tiles", "sum_tiles", "compact", "row_offsets")
 """From text and row_begins on the device to ids and id_offsets."""
 
 

@@ -41,8 +41,6 @@ def _cleared(n: int, rows: int) -> dict[str, int]:
         "miss_counts": 4 * constant("NUM_BINS"),
         "window_counts": 24,
         "bad_tiles": 4,
-        "next_tile": 4,
-        "tile_offsets": 8 * (n // TILE + 1),
         "hard": n // 8 + 16,
         "cuts": n // 8 + 16,
     }
@@ -62,6 +60,8 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "tile_pending": 32 * tiles,
         "records": 4 * n,
         "tile_pieces": 4 * tiles,
+        "tile_counts": 4 * tiles + 32,
+        "group_offsets": tiles + 8,
         "merged_ids": 8 * n + 512,
         "long_pieces": 16 * (n // 129 + 1),
         "hard_pieces": 16 * (n // 129 + 1),

@@ -85,9 +85,18 @@ KERNEL __launch_bounds__(128) merge_128(const Job* job) {
     merge_stage(*job, shared, 7, 7, blockIdx.x, gridDim.x);
 }
 
+KERNEL __launch_bounds__(BLOCK) count_tiles(const Job* job) {
+    count_tiles_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
+    SHARED uint32_t scratch[32];
+    sum_tiles_stage(*job, scratch);
+}
+
 KERNEL __launch_bounds__(BLOCK) compact(const Job* job) {
     SHARED CompactShared shared;
-    compact_stage(*job, shared);
+    compact_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {

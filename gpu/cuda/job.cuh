@@ -71,7 +71,7 @@ struct Job {
     uint32_t* records;             // uint32[num_tiles][TILE], see look_up.cuh.
     uint32_t* tile_pieces;         // uint32[num_tiles] pieces that begin in a tile.
     uint32_t* tile_counts;         // uint32[num_tiles] ids of these pieces.
-    uint64_t* tile_offsets;        // uint64[num_tiles + 1] ids before a tile.
+    uint64_t* group_offsets;       // uint64[...] ids before every eight tiles.
     uint32_t* miss_counts;         // uint32[NUM_BINS].
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
@@ -141,5 +141,7 @@ constexpr uint32_t NO_ID = 0xFFFFFFFF;
 constexpr uint32_t NO_BYTE = 0xFFFFFFFF;   // Of a row without a fault.
 constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
 constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
+constexpr uint32_t STATUS_CUT = 2;         // Not 0: max_length cut a row.
+constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
 
 DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }
