@@ -1,0 +1,21 @@
+// The kernels of framing, behind those that write ids and id_offsets; the last two where spans are
+// asked for. Launch: BLOCK threads, any number of blocks.
+#include "frame.cuh"
+
+KERNEL __launch_bounds__(BLOCK) frame_rows(const Job* job) {
+    SHARED ScanShared shared;
+    frame_rows_stage(*job, shared);
+}
+
+KERNEL __launch_bounds__(BLOCK) frame_ids(const Job* job) {
+    frame_ids_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) span_begins(const Job* job) {
+    SHARED ScanShared shared;
+    span_begins_stage(*job, shared);
+}
+
+KERNEL __launch_bounds__(BLOCK) frame_spans(const Job* job) {
+    frame_spans_stage(*job, blockIdx.x, gridDim.x);
+}
