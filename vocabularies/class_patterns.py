@@ -194,14 +194,21 @@ def _partition(masks: list[Mask]) -> tuple[NDArray[np.uint8], dict[int, list[int
         raise ValueError(
             f"{len(distinct)} different character sets; at most {MAX_SETS} are possible"
         )
-    signature = np.zeros(NUM_CODE_POINTS, np.int64)
+    # Neighbours that no mask tells apart are one run: a few thousand instead of a million.
+    differs = np.zeros(NUM_CODE_POINTS, np.bool_)
+    differs[0] = True
+    for mask in distinct.values():
+        differs[1:] |= mask[1:] != mask[:-1]
+    begins = np.flatnonzero(differs)
+    signature = np.zeros(len(begins), np.int64)
     for bit, mask in enumerate(distinct.values()):
-        signature |= mask.astype(np.int64) << bit
-    _, cells = np.unique(signature, return_inverse=True)
-    if int(cells.max()) >= MAX_CELLS:
+        signature |= mask[begins].astype(np.int64) << bit
+    kinds, cells = np.unique(signature, return_inverse=True)
+    if len(kinds) > MAX_CELLS:
         raise ValueError(f"more than {MAX_CELLS} cells; they would not fit in a byte")
-    members = {key: np.unique(cells[mask]).tolist() for key, mask in distinct.items()}
-    return cells.astype(np.uint8), members
+    members = {key: np.flatnonzero(kinds >> bit & 1).tolist() for bit, key in enumerate(distinct)}
+    lengths = np.diff(np.append(begins, NUM_CODE_POINTS))
+    return np.repeat(cells.astype(np.uint8), lengths), members
 
 
 def _cell_set(cells: list[int]) -> str:
