@@ -243,7 +243,7 @@ def test_bytes_that_are_no_text_do_not_change_the_texts_beside_them(name: str) -
 def test_kernels_with_emulated_blocks(name: str) -> None:
     source = random.Random(name)
     runs = [letters[0] * 9000 for letters in representatives(name)]
-    long_runs = ["\n" + " " * 90_000 + "x", "x" + "1" * 90_000, "中" + "A" * 90_000, *runs]
+    long_runs = ["\n" + " " * 150_000 + "x", "x" + "1" * 150_000, "中" + "A" * 90_000, *runs]
     texts = [*(text.encode() for text in long_runs), random_text(name, source, 3000)]
     for num_blocks in (1, 3):
         for rows in (texts[::-1], source.sample(texts, len(texts)), [b"a\n "], []):

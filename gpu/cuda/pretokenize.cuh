@@ -117,11 +117,10 @@ DEVICE Outputs read_chunk(const Reader& reader, uint64_t begin, uint32_t& entry,
     Outputs bits;
     Trail trail = {entry, doubt, 0};
     uint64_t hard = reader.hard[begin / CHUNK], rest = reader.num_bytes - begin;
+    uint32_t length = rest < CHUNK ? static_cast<uint32_t>(rest) : CHUNK;
 #pragma unroll 1
     for (uint32_t i = 0; i < CHUNK; i += 16, hard >>= 16) {
-        uint32_t length = 16;
-        if (rest < CHUNK) length = rest < i ? 0 : min_of(static_cast<uint32_t>(rest) - i, 16);
-        uint4 rows = rows_at(reader, begin + i, length);
+        uint4 rows = rows_at(reader, begin + i, length < i ? 0 : min_of(length - i, 16));
         uint32_t inner = 0, borders = static_cast<uint32_t>(hard) & 0xFFFF, first;
         if ((rows.x | rows.y | rows.z | rows.w) & 0x80808080)
             inner = inner_bytes(rows.x) | inner_bytes(rows.y) << 4 | inner_bytes(rows.z) << 8 |

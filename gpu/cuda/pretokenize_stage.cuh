@@ -56,22 +56,26 @@ DEVICE void map_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t 
 // The state before each bad tile: a warp a run of them, a lane a state.
 DEVICE void enter_runs_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     if (!job.bad_tiles[0]) return;
-    constexpr uint32_t AHEAD = 8;  // Maps that are loaded together.
+    constexpr uint32_t AHEAD = 32;  // Maps that are loaded together.
     uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32), tiles = num_tiles(job), state;
     for (uint32_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < tiles; tile += warps) {
         if (!run_begins(job, tile, state)) continue;
         bool goes_on = true;
         for (uint32_t first = tile; goes_on; first += AHEAD) {
-            uint32_t map[AHEAD], bad[AHEAD];
+            uint32_t mine = first + lane < tiles ? job.tile_state[first + lane] : 0;
+            uint32_t map[AHEAD], entered = 0;
+#pragma unroll
+            for (uint32_t i = 0; i < AHEAD; i++)
+                map[i] = first + i < tiles ? job.tile_function[(first + i) * 32ull + lane] : 0;
+            uint32_t bad = __ballot_sync(0xFFFFFFFF, mine == UNRESOLVED);
+            uint32_t count = ~bad ? lowest_bit(~bad) : AHEAD;  // Tiles that the run goes on for.
+#pragma unroll
             for (uint32_t i = 0; i < AHEAD; i++) {
-                bad[i] = first + i < tiles && job.tile_state[first + i] == UNRESOLVED;
-                map[i] = bad[i] ? job.tile_function[(first + i) * 32ull + lane] : 0;
+                if (lane == i) entered = state;
+                if (i < count) state = __shfl_sync(0xFFFFFFFF, map[i], state);
             }
-            for (uint32_t i = 0; i < AHEAD && goes_on; i++) {
-                goes_on = bad[i];
-                if (goes_on && lane == 0) job.tile_entry[first + i] = state;
-                if (goes_on) state = __shfl_sync(0xFFFFFFFF, map[i], state);
-            }
+            if (lane < count) job.tile_entry[first + lane] = entered;
+            goes_on = count == AHEAD;
         }
     }
 }
