@@ -23,7 +23,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.automaton_rules import COMMIT, END, FRESH, MARK, RULES, START, START_PREV, Rule
+from gpu.automaton_rule import COMMIT, END, FRESH, MARK, START, START_PREV, Rule
+from gpu.automaton_rules import RULES
 from vocabularies.unicode_classes import NUM_CODE_POINTS
 
 __all__ = [

@@ -1,79 +1,39 @@
-r"""Each pretokenizer rule as a machine that reads one character class after another.
+"""Each pretokenizer rule as a machine over character classes.
 
-A rule is a partition of the code points into classes and a step (state, class) -> (next state,
-outputs). It says the same as the rule's published pattern; tests hold both together. Knows nothing
-about tables, bytes or devices; `automata` makes tables of it.
-
-Outputs, for the character that begins at place i, the one before it at place p:
-
-    START        a pretoken begins at i
-    START_PREV   a pretoken begins at p: the last space of "  a", which `\s+(?!\S)` leaves alone
-    COMMIT       a pretoken begins at the pending place, which is then forgotten
-    MARK         i becomes the pending place, after any COMMIT of the same step
-
-MARK and COMMIT serve what only later characters decide: "\n  a" is "\n", " ", " a", but "\n  \na"
-is "\n  \n", "a". A state may forget the pending place: it then commits nothing before it marks.
-
-    reads   a      \n     blank          blank          a
-    does    START  START  MARK                          COMMIT, START_PREV
-    state   word   line   pending blank  pending blank  word
+They say the same as the rules' published patterns; tests hold both together. Knows nothing about
+tables, bytes or devices; `automata` makes tables of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
-from vocabularies.unicode_classes import NUM_CODE_POINTS, Mask, class_mask, folded
+from gpu.automaton_rule import (
+    COMMIT,
+    END,
+    FRESH,
+    MARK,
+    START,
+    START_PREV,
+    Rule,
+    Step,
+    any_of,
+    everything,
+    of,
+    then,
+)
+from vocabularies.unicode_classes import NUM_CODE_POINTS, Mask, folded
 
-__all__ = ["COMMIT", "END", "FRESH", "MARK", "RULES", "START", "START_PREV", "Rule"]
+__all__ = ["RULES"]
 
-START, START_PREV, MARK, COMMIT = 1, 2, 4, 8
-END = "end"  # The class that stands for the end of a text.
-FRESH = "fresh"  # The state where a pretoken begins whatever comes: a text's beginning is one.
-
-Step = tuple[str, int]
 WORDS = ("word", "upper", "lower", "both", "mark")  # Classes of letters; "lower:s" is one, too.
 SPACES = ("blank", "space")  # U+0020, and white space that is neither that nor a line break.
 SIGNS = ("sign", "slash", "quote")
 CONTRACTIONS = {"s": "sdmt", "l": "l", "v": "vr", "e": "e"}  # 's 'd 'm 't 'll 've 're.
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A pretokenizer as classes and steps.
-
-    Attributes:
-        classes: makes {class: bool[NUM_CODE_POINTS]}; a code point is in the first that has it,
-            and the last has them all.
-        step: (state, class or END) -> (next state, outputs).
-    """
-
-    classes: Callable[[], dict[str, Mask]]
-    step: Callable[[str, str], Step]
-
-
-def _of(characters: str) -> Mask:
-    mask = np.zeros(NUM_CODE_POINTS, np.bool_)
-    mask[[ord(character) for character in characters]] = True
-    return mask
-
-
-def _any_of(*names: str) -> Mask:
-    mask: Mask = np.logical_or.reduce([class_mask(name, "rust") for name in names])
-    return mask
-
-
-def _everything() -> Mask:
-    return np.ones(NUM_CODE_POINTS, np.bool_)
-
-
-def _then(outputs: int, step: Step) -> Step:
-    """A step that outputs more."""
-    return step[0], step[1] | outputs
 
 
 def _contraction(state: str, kind: str) -> str | None:
@@ -92,9 +52,9 @@ def _contraction(state: str, kind: str) -> str | None:
 
 
 def _gpt2_classes() -> dict[str, Mask]:
-    classes = {f"word:{name}": _of(letters) for name, letters in CONTRACTIONS.items()}
-    classes |= {"word": _any_of("L"), "digit": _any_of("N"), "blank": _of(" ")}
-    return classes | {"space": _any_of("s"), "quote": _of("'"), "sign": _everything()}
+    classes = {f"word:{name}": of(letters) for name, letters in CONTRACTIONS.items()}
+    classes |= {"word": any_of("L"), "digit": any_of("N"), "blank": of(" ")}
+    return classes | {"space": any_of("s"), "quote": of("'"), "sign": everything()}
 
 
 def _gpt2_step(state: str, kind: str) -> Step:
@@ -105,7 +65,7 @@ def _gpt2_step(state: str, kind: str) -> Step:
         if contraction is not None:
             return contraction, 0
         if state != "quote":  # "'l" and no second l: a sign, and a word that began at the l.
-            return _then(START_PREV, _gpt2_step("word", kind))
+            return then(START_PREV, _gpt2_step("word", kind))
         state = "sign"
     if kind == END:
         return FRESH, 0
@@ -137,18 +97,18 @@ class _Family:
 
     def classes(self) -> dict[str, Mask]:
         """See `Rule.classes`."""
-        cases, others = {"word": _any_of("L")}, {}
+        cases, others = {"word": any_of("L")}, {}
         if self.cased:
-            cases = {"upper": _any_of("Lu", "Lt"), "lower": _any_of("Ll")}
-            others = {"both": _any_of("Lm", "Lo"), "mark": _any_of("M"), "slash": _of("/")}
+            cases = {"upper": any_of("Lu", "Lt"), "lower": any_of("Ll")}
+            others = {"both": any_of("Lm", "Lo"), "mark": any_of("M"), "slash": of("/")}
         letters = {
-            name: _of("".join(c for member in members for c in folded(member, "rust")))
+            name: of("".join(c for member in members for c in folded(member, "rust")))
             for name, members in CONTRACTIONS.items()
             if self.contractions != "none"
         }
         classes = {f"{case}:{n}": letters[n] & cases[case] for n in letters for case in cases}
-        classes |= cases | others | {"digit": _any_of("N"), "blank": _of(" "), "line": _of("\r\n")}
-        return classes | {"space": _any_of("s"), "quote": _of("'"), "sign": _everything()}
+        classes |= cases | others | {"digit": any_of("N"), "blank": of(" "), "line": of("\r\n")}
+        return classes | {"space": any_of("s"), "quote": of("'"), "sign": everything()}
 
     def begin(self, kind: str) -> str:
         """The state behind the first character of a pretoken."""
@@ -210,7 +170,7 @@ class _Family:
             return "line", 0
         if kind == END:
             return FRESH, 0 if self.keeps_end else COMMIT
-        return _then(COMMIT, self._space(state, kind))
+        return then(COMMIT, self._space(state, kind))
 
     def _word(self, state: str, case: str) -> Step:
         """Behind a letter: "upper" and "both" while capitals may follow, then "lower"."""
@@ -230,7 +190,7 @@ class _Family:
             return {"upper": "both upper", "lower": "lower"}[case], 0
         if case in ("both", "mark"):
             return "both", 0
-        return _then(COMMIT, self.step("upper", kind))
+        return then(COMMIT, self.step("upper", kind))
 
     def _contraction(self, state: str, kind: str) -> Step:
         """Behind a quote that may begin a contraction, and letters of it."""
@@ -240,7 +200,7 @@ class _Family:
         first, _, letter = state.partition(":")
         back = self.step(letter.partition(":")[0] or "sign", kind)
         # The quote behind a word is marked: without a contraction a pretoken begins there.
-        return back if first == "quote" else _then(COMMIT, back)
+        return back if first == "quote" else then(COMMIT, back)
 
 
 # deepseek_v3: three patterns, each inside what the one before left; their borders are text ends.
@@ -252,12 +212,12 @@ def _deepseek_classes() -> dict[str, Mask]:
         (points >= 0x3040) & (points <= ord("ヿ"))
     )
     ascii_only = points < 0x80
-    words, signs = _any_of("L", "M"), _any_of("P", "S")
-    classes = {"digit": _any_of("N"), "chinese word": words & chinese}
+    words, signs = any_of("L", "M"), any_of("P", "S")
+    classes = {"digit": any_of("N"), "chinese word": words & chinese}
     classes |= {"chinese signs": signs & chinese, "chinese other": chinese}
     classes |= {"latin": words & ascii_only, "word": words, "sign": signs & ascii_only}
-    classes |= {"signs": signs, "blank": _of(" "), "line": _of("\r\n"), "space": _any_of("s")}
-    return classes | {"other": _everything()}
+    classes |= {"signs": signs, "blank": of(" "), "line": of("\r\n"), "space": any_of("s")}
+    return classes | {"other": everything()}
 
 
 _DEEPSEEK_SPACES = _Family(contractions="none")
@@ -270,7 +230,7 @@ def _deepseek_step(state: str, kind: str) -> Step:
         count = int(state[-1]) + 1
         return (f"digit {count}", 0) if kind == "digit" and count <= 3 else _deepseek_begin(kind)
     if kind == "digit" or kind.startswith("chinese") != state.startswith("chinese"):
-        return _then(_deepseek_step(state, END)[1], _deepseek_begin(kind))
+        return then(_deepseek_step(state, END)[1], _deepseek_begin(kind))
     if state.startswith("chinese"):
         chinese, state, kind = "chinese ", state[8:], kind[8:]
         after, outputs = _deepseek_inside(state, kind)
@@ -288,7 +248,7 @@ def _deepseek_inside(state: str, kind: str) -> Step:
     if state.startswith("pending") and (kind in SPACES or kind == "line"):
         return _DEEPSEEK_SPACES.step(state, kind)
     if state.startswith("pending"):
-        return _then(COMMIT, _deepseek_inside(state.split()[1], kind))
+        return then(COMMIT, _deepseek_inside(state.split()[1], kind))
     match state:
         case "word" | "latin" if letter:
             return "word", 0
@@ -325,7 +285,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "gpt2": Rule(_gpt2_classes, _gpt2_step),
         "deepseek_v3": Rule(_deepseek_classes, _deepseek_step),
-        "none": Rule(lambda: {"any": _everything()}, _none_step),
+        "none": Rule(lambda: {"any": everything()}, _none_step),
     }
     | {
         name: Rule(family.classes, family.step)
