@@ -46,7 +46,7 @@ DEVICE uint32_t border_behind(const Job& job, uint64_t place, uint32_t limit) {
     return limit;
 }
 
-DEVICE bool is_special(const Job& job, uint64_t place) {
+DEVICE bool begins_special(const Job& job, uint64_t place) {
     return job.special[place / 64] >> place % 64 & 1;
 }
 
@@ -62,7 +62,7 @@ DEVICE uint32_t special_limit(const Job& job, uint64_t place) {
 // and one that is not is passed over whatever its length.
 template <uint32_t ROUND>
 DEVICE SpecialMatch match_special(const Job& job, uint64_t place) {
-    uint32_t root = ROUND && !is_special(job, place) ? 1 : 0;
+    uint32_t root = ROUND && !begins_special(job, place) ? 1 : 0;
     SpecialMatch found = longest_special(job, root, place, special_limit(job, place));
     if (found.length < 2) return found;
     uint32_t limit = border_behind(job, place, found.length);
