@@ -1,12 +1,14 @@
-"""The GPU engine: vocabularies on the device, a batch through the stages, all on one screen.
+"""The GPU engine: a batch through the stages, all on one screen.
 
-    pack          texts joined into pinned host memory
-    take in       to the device, hard bits where texts begin
+    pack          texts joined in pinned host memory, with what each row asks for
+    take in       to the device, hard bits where texts begin, rows that are not UTF-8 noted
+    special       hard bits around special tokens
     pretokenize   a start bit for every pretoken
-    cut           start bits inside long pretokens, at borders of their own encoding
+    cut           start bits inside pretokens, at borders of their own encoding
     look up       the id of every piece that is a token; lists of the others
     merge         the ids of the others
     compact       ids one after another, and where each row's begin
+    frame         begin and end tokens, truncation, spans
     answer        to host memory
 
 Computes ids and nothing else: self-tests, fallbacks and routing are the service's.
@@ -14,61 +16,58 @@ Computes ids and nothing else: self-tests, fallbacks and routing are the service
 
 from __future__ import annotations
 
-import secrets
-import threading
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.automata import Automaton, automaton
+from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
 from gpu.device import Device
-from gpu.kernels import ENCODE, num_blocks
+from gpu.job import constant
+from gpu.kernels import DECODE, encode_kernels, frame_kernels, num_blocks
 from gpu.memory import Workspace, Workspaces
-from gpu.tables import (
-    PAIRS_A_BUCKET,
-    SHORT_A_BUCKET,
-    BpeTables,
-    NotCovered,
-    bpe_tables,
-    shift_of,
-)
+from gpu.residents import Resident, Residents
+from gpu.tables import NotCovered
+from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.framing import offsets_of, ragged
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["GpuEngine", "NotCovered"]
+__all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
 
+Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
+STATUS = {name: constant(f"STATUS_{name}") for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED")}
+TAKE_IN_BYTES = 1 << 18  # Up to here a kernel fetches a batch; above, the copy engine does.
+
+
+class DeviceFault(RuntimeError):
+    """A kernel met what cannot be; no id of the batch may be used."""
 
 
 @dataclass(slots=True, eq=False)
-class _Resident:
-    """A vocabulary on the device.
+class _Answer:
+    """A batch's ids while they are still on the device: which fields hold them."""
 
-    Attributes:
-        fields: Job fields and what they hold.
-        address: of its one block of device memory.
-        num_bytes: of that block.
-    """
-
-    fields: dict[str, int]
-    address: int
-    num_bytes: int
+    ids: str
+    offsets: str
+    num_ids: int
 
 
 class GpuEngine:
-    """Encodes batches on one device.
+    """Encodes and decodes batches on one device; every method may be called from several threads.
 
     Args:
         device: the device.
         workspace_bytes: device memory for batches in flight.
+        vocabulary_bytes: device memory for vocabularies.
     """
 
-    def __init__(self, device: Device, workspace_bytes: int) -> None:
+    def __init__(
+        self, device: Device, workspace_bytes: int, vocabulary_bytes: int | None = None
+    ) -> None:
         self.device, self.processors = device, device.info.processors
         self.workspaces = Workspaces(device, workspace_bytes)
-        self.seed = secrets.randbits(32)
-        self._residents: dict[str, _Resident] = {}
-        self._lock = threading.Lock()
+        self.residents = Residents(device, vocabulary_bytes or workspace_bytes)
 
     def load(self, vocabulary: Vocabulary) -> int:
         """Put a vocabulary on the device; returns its bytes there.
@@ -77,122 +76,262 @@ class GpuEngine:
             NotCovered: the kernels cannot compute it.
             OutOfMemory: it does not fit.
         """
-        with self._lock:
-            resident = self._residents.get(vocabulary.digest)
-            if resident is None:
-                resident = self._residents[vocabulary.digest] = self._upload(vocabulary)
-        return resident.num_bytes
-
-    def _upload(self, vocabulary: Vocabulary) -> _Resident:
-        arrays = _device_arrays(vocabulary, self.seed)
-        places, size = {}, 0
-        for name, array in arrays.arrays.items():
-            places[name] = size
-            size += -(-array.nbytes // 256) * 256 + 256
-        address = self.device.allocate(size)
-        stream = self.device.stream()
-        for name, array in arrays.arrays.items():
-            stream.copy_in(address + places[name], array.ctypes.data, array.nbytes)
-        stream.synchronize()
-        fields = arrays.numbers | {name: address + place for name, place in places.items()}
-        return _Resident(fields, address, size)
+        return self.residents.load(vocabulary)
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary."""
-        with self._lock:
-            resident = self._residents.pop(digest, None)
-        if resident is not None:
-            self.device.free(resident.address)
+        """Forget a vocabulary; calls that are running finish on it."""
+        self.residents.unload(digest)
 
-    def encode_ids(
-        self, vocabulary: Vocabulary, data: NDArray[np.uint8], offsets: Int64s
-    ) -> tuple[NDArray[np.int32], Int64s]:
-        """The ids of rows, without begin and end tokens: int32[T] and offsets int64[B + 1]."""
-        self.load(vocabulary)
-        resident = self._residents[vocabulary.digest]
-        num_bytes, num_rows = len(data), len(offsets) - 1
-        with self.workspaces.lend(num_bytes, num_rows) as workspace:
-            job = workspace.job[0]
-            _set(job, resident.fields)
-            job["num_bytes"], job["num_rows"] = num_bytes, num_rows
-            job["cuts"] = workspace.fields["cuts"] if job["has_whole_only"] else 0
-            workspace.text[:num_bytes] = data
-            workspace.row_begins[: num_rows + 1] = offsets
-            self._run(workspace)
-            total = int(workspace.status[0])
-            return workspace.ids[:total].copy(), workspace.id_offsets[: num_rows + 1].copy()
-
-    def _run(self, workspace: Workspace) -> None:
-        """All stages of the batch that is packed in a workspace, the answer in pinned memory."""
-        stream, job, capacity = workspace.stream, workspace.job[0], workspace.capacity
-        blocks = num_blocks("take_in", capacity.num_bytes, self.processors)
-        stream.launch("take_in", blocks, workspace.job.ctypes.data)
-        self.launch_encode(workspace, int(job["num_bytes"]))
-        status = workspace.fields["status"]
-        stream.copy_out(workspace.status.ctypes.data, status, 64)
-        stream.synchronize()
-        total, rows = int(workspace.status[0]), int(job["num_rows"])
-        stream.copy_out(workspace.ids.ctypes.data, workspace.fields["ids"], 4 * total)
-        stream.copy_out(
-            workspace.id_offsets.ctypes.data, workspace.fields["id_offsets"], 8 * (rows + 1)
-        )
-        stream.synchronize()
-
-    def launch_encode(self, workspace: Workspace, num_bytes: int) -> None:
-        """The kernels from text on the device to ids on the device."""
-        for name in ENCODE:
-            blocks = num_blocks(name, num_bytes, self.processors)
-            workspace.stream.launch(name, blocks, workspace.device_job)
+    def is_resident(self, digest: str) -> bool:
+        """Whether a vocabulary is on the device now."""
+        return digest in self.residents
 
     def close(self) -> None:
         """Give all memory back."""
-        for digest in list(self._residents):
-            self.unload(digest)
+        self.residents.close()
         self.workspaces.close()
 
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """The ids of each row; a row that cannot be encoded is refused alone.
 
-@dataclass(slots=True, eq=False)
-class _DeviceArrays:
-    """What a vocabulary has on the device: arrays and numbers by the Job field they are for."""
+        Raises:
+            NotCovered: the kernels cannot compute this vocabulary, or what a row asks for.
+            OutOfMemory: the batch does not fit.
+            DeviceFault: a kernel found itself wrong.
+        """
+        options = row_options(vocabulary, batch)
+        with (
+            self.residents.using(vocabulary) as resident,
+            self.workspaces.lend(len(batch.data), len(batch)) as workspace,
+        ):
+            self._pack(workspace, resident, batch, options)
+            framed = options.framed or options.spans is not None
+            self._launch(workspace, self._encode_kernels(resident, batch))
+            if options.spans is not None:
+                workspace.reserve_spans(self._most_ids(workspace, resident))
+            if framed:
+                self._launch(workspace, frame_kernels(spans=options.spans is not None))
+            return self._answer(vocabulary, workspace, batch, options, framed)
 
-    arrays: dict[str, NDArray[np.generic]]
-    numbers: dict[str, int]
+    def count(
+        self, vocabulary: Vocabulary, batch: Batch
+    ) -> tuple[Int64s, dict[int, RowError]]:
+        """int64[B]: how many ids `encode` would give each row; and the refused rows."""
+        options = row_options(vocabulary, batch)
+        with (
+            self.residents.using(vocabulary) as resident,
+            self.workspaces.lend(len(batch.data), len(batch)) as workspace,
+        ):
+            self._pack(workspace, resident, batch, options)
+            self._launch(workspace, self._encode_kernels(resident, batch, count_only=True))
+            self._launch(workspace, frame_kernels(spans=False, count_only=True))
+            self._status(workspace)
+            offsets = self._fetch(workspace, "framed_offsets", np.int64, len(batch) + 1)
+            return np.diff(offsets), self._errors(vocabulary, workspace, batch, options)
+
+    def encode_ids(
+        self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s
+    ) -> tuple[NDArray[np.int32], Int64s]:
+        """int32[T] and int64[B + 1]: ids of UTF-8 rows, special tokens matched, nothing added.
+
+        What `encode` does without options and errors, for bulk: the bytes are taken as they are.
+        """
+        with (
+            self.residents.using(vocabulary) as resident,
+            self.workspaces.lend(len(data), len(offsets) - 1) as workspace,
+        ):
+            self._pack_rows(workspace, resident, data, offsets)
+            self._launch(workspace, encode_kernels(num_rounds=resident.num_rounds))
+            status = self._status(workspace)
+            ids = self._fetch(workspace, "ids", np.int32, int(status[STATUS["NUM_IDS"]]))
+            return ids, self._fetch(workspace, "id_offsets", np.int64, len(offsets))
+
+    def decode(
+        self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool
+    ) -> tuple[Bytes, Int64s, dict[int, RowError]]:
+        """The bytes of ids int64[T] in rows offsets int64[B + 1]: uint8[N], int64[B + 1], errors."""
+        rows, capacity = len(offsets) - 1, 2 * len(ids)
+        with self.residents.using(vocabulary) as resident:
+            while True:
+                with self.workspaces.lend(capacity, rows) as workspace:
+                    total = self._decode(workspace, resident, ids, offsets, skip_special_tokens)
+                    room = 4 * workspace.capacity.num_bytes
+                    if total <= room:
+                        data = self._fetch(workspace, "decoded", np.uint8, total)
+                        ends = self._fetch(workspace, "decoded_offsets", np.int64, rows + 1)
+                        places = self._fetch(workspace, "row_errors", np.uint32, rows)
+                        return data, ends, _id_errors(vocabulary, ids, offsets, places)
+                capacity = -(-total // 4)
+
+    def _decode(
+        self, workspace: Workspace, resident: Resident, ids: Int64s, offsets: Int64s, skip: bool
+    ) -> int:
+        """All stages of decoding; returns how many bytes the ids stand for."""
+        job, stream, rows = workspace.job[0], workspace.stream, len(offsets) - 1
+        _set(job, resident.fields)
+        job["num_bytes"], job["num_rows"], job["num_decode_ids"] = 0, rows, len(ids)
+        job["decode_wide"], job["skip_special"] = 1, skip
+        job["decoded_capacity"] = 4 * workspace.capacity.num_bytes
+        job["row_refused"] = 0
+        stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
+        stream.clear(workspace.fields["status"], 8 * int(job["num_cleared"]))
+        wide, begins = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(offsets, np.int64)
+        stream.copy_in(workspace.fields["decode_ids"], wide.ctypes.data, wide.nbytes)
+        stream.copy_in(workspace.fields["decode_offsets"], begins.ctypes.data, begins.nbytes)
+        size = max(4 * len(ids), 64 * rows)
+        for name in ("clear_faults", *DECODE):
+            blocks = num_blocks(name, size, self.processors)
+            stream.launch(name, blocks, workspace.device_job)
+        return int(self._fetch(workspace, "decoded_offsets", np.int64, rows + 1)[-1])
+
+    def _encode_kernels(
+        self, resident: Resident, batch: Batch, *, count_only: bool = False
+    ) -> tuple[str, ...]:
+        return encode_kernels(
+            num_rounds=resident.num_rounds, validate=not batch.has_texts, count_only=count_only
+        )
+
+    def _pack(
+        self, workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions
+    ) -> None:
+        """A batch and its options to the device."""
+        rows, job = len(batch), workspace.job[0]
+        workspace.row_flags[:rows] = options.flags
+        workspace.stream.copy_in(workspace.fields["row_flags"], workspace.row_flags.ctypes.data, rows)
+        job["row_flags"], job["row_max_length"] = workspace.fields["row_flags"], 0
+        if options.max_length is not None:
+            workspace.row_max_length[:rows] = options.max_length
+            job["row_max_length"] = place = workspace.fields["row_max_length"]
+            workspace.stream.copy_in(place, workspace.row_max_length.ctypes.data, 4 * rows)
+        self._pack_rows(workspace, resident, batch.data, batch.offsets, keep_options=True)
+
+    def _pack_rows(
+        self,
+        workspace: Workspace,
+        resident: Resident,
+        data: Bytes,
+        offsets: Int64s,
+        *,
+        keep_options: bool = False,
+    ) -> None:
+        """Rows to the device, and what the kernels count in set to zero."""
+        job, stream, num_bytes, rows = workspace.job[0], workspace.stream, len(data), len(offsets) - 1
+        _set(job, resident.fields)
+        job["num_bytes"], job["num_rows"] = num_bytes, rows
+        job["cuts"] = workspace.fields["cuts"] if resident.has_whole_only else 0
+        job["row_refused"] = workspace.fields["row_refused"]
+        if not keep_options:
+            job["row_flags"] = job["row_max_length"] = 0
+        workspace.text[:num_bytes] = data
+        workspace.row_begins[: rows + 1] = offsets
+        if num_bytes <= TAKE_IN_BYTES:
+            blocks = num_blocks("take_in", max(num_bytes, 8 * rows), self.processors)
+            stream.launch("take_in", blocks, workspace.job.ctypes.data)
+            return
+        fields = workspace.fields
+        stream.clear(fields["status"], 8 * int(job["num_cleared"]))
+        stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
+        stream.copy_in(fields["row_begins"], workspace.row_begins.ctypes.data, 8 * (rows + 1))
+        stream.copy_in(fields["text"], workspace.text.ctypes.data, num_bytes)
+
+    def _launch(self, workspace: Workspace, kernels: tuple[str, ...]) -> None:
+        job = workspace.job[0]
+        size = max(int(job["num_bytes"]), 64 * int(job["num_rows"]))
+        for name in kernels:
+            workspace.stream.launch(
+                name, num_blocks(name, size, self.processors), workspace.device_job
+            )
+
+    def _most_ids(self, workspace: Workspace, resident: Resident) -> int:
+        """Ids of the answer at most, begin and end tokens included; waits for the count."""
+        added = int(resident.fields["num_prefix"]) + int(resident.fields["num_suffix"])
+        num_ids = int(self._status(workspace)[STATUS["NUM_IDS"]])
+        return num_ids + added * int(workspace.job[0]["num_rows"])
+
+    def _status(self, workspace: Workspace) -> NDArray[np.uint64]:
+        """What the kernels report, once all before is done.
+
+        Raises:
+            DeviceFault: a kernel found itself wrong.
+        """
+        stream = workspace.stream
+        stream.copy_out(workspace.status.ctypes.data, workspace.fields["status"], 64)
+        stream.synchronize()
+        if workspace.status[STATUS["FAULT"]]:
+            raise DeviceFault("a piece was neither short nor a token; please report the text")
+        return workspace.status
+
+    def _fetch(
+        self, workspace: Workspace, field: str, dtype: type[np.generic], count: int
+    ) -> NDArray[np.generic]:
+        """A field of the device in an array of the caller's."""
+        array = np.empty(count, dtype)
+        workspace.stream.copy_out(array.ctypes.data, workspace.fields[field], array.nbytes)
+        workspace.stream.synchronize()
+        return array
+
+    def _answer(
+        self,
+        vocabulary: Vocabulary,
+        workspace: Workspace,
+        batch: Batch,
+        options: RowOptions,
+        framed: bool,
+    ) -> Encoded:
+        """The answer in host memory, refused rows without ids."""
+        status, rows = self._status(workspace), len(batch)
+        total = int(status[STATUS["NUM_FRAMED" if framed else "NUM_IDS"]])
+        was_cut = bool(status[STATUS["CUT"]])
+        ids = self._fetch(workspace, "framed_ids" if framed else "ids", np.int32, total)
+        name = "framed_offsets" if framed else "id_offsets"
+        encoded = Encoded(ids, self._fetch(workspace, name, np.int64, rows + 1), engine="gpu")
+        if options.spans is not None:
+            encoded.spans = self._fetch(workspace, "spans", np.int64, 2 * total).reshape(-1, 2)
+            if not options.spans.all():
+                encoded.spans[np.repeat(~options.spans, np.diff(encoded.offsets))] = 0
+        if was_cut:
+            encoded.num_tokens = self._fetch(workspace, "num_tokens", np.int64, rows)
+            encoded.kept = self._fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
+        encoded.errors = self._errors(vocabulary, workspace, batch, options)
+        if encoded.errors and not framed:
+            _drop_rows(encoded)
+        return encoded
+
+    def _errors(
+        self, vocabulary: Vocabulary, workspace: Workspace, batch: Batch, options: RowOptions
+    ) -> dict[int, RowError]:
+        """The refused rows; asks the device only where a row could have been refused."""
+        rows = len(batch)
+        none = np.full(rows, NO_BYTE, np.uint32)
+        bad, refused = none, none
+        if not batch.has_texts:
+            bad = self._fetch(workspace, "row_errors", np.uint32, rows)
+        if options.refuses:
+            refused = self._fetch(workspace, "row_refused", np.uint32, rows)
+        return row_errors(vocabulary, batch, options, bad, refused)
 
 
-def _device_arrays(vocabulary: Vocabulary, seed: int) -> _DeviceArrays:
-    if vocabulary.normalizers:
-        raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
-    try:
-        rule = automaton(vocabulary.pretokenizer)
-    except ValueError as error:
-        raise NotCovered(str(error)) from error
-    tables = bpe_tables(vocabulary, seed)
-    arrays: dict[str, NDArray[np.generic]] = {
-        name: value
-        for name in tables.__slots__
-        if isinstance(value := getattr(tables, name), np.ndarray)
-    }
-    arrays["entries"] = rule.entries
-    arrays["class_pages"], arrays["class_table"] = rule.pages, rule.page_rows
-    return _DeviceArrays(arrays, _numbers(tables, rule))
-
-
-def _numbers(tables: BpeTables, rule: Automaton) -> dict[str, int]:
-    return {
-        "short_shift": shift_of(tables.short_tokens, SHORT_A_BUCKET),
-        "long_shift": shift_of(tables.long_tokens, 1),
-        "pair_shift": shift_of(tables.pairs, PAIRS_A_BUCKET),
-        "token_shift": shift_of(tables.token_places, 1),
-        "num_ids": len(tables.token_begins) - 1,
-        "max_token": tables.max_token,
-        "ignore_merges": tables.ignore_merges,
-        "has_whole_only": tables.has_whole_only,
-        "seed": tables.seed,
-        "num_states": rule.num_certain,
-        "num_classes": rule.num_classes,
-    }
-
-
-def _set(job: np.void, fields: dict[str, int]) -> None:
-    for name, value in fields.items():
+def _set(job: np.void, fields: object) -> None:
+    for name, value in fields.items():  # type: ignore[attr-defined]
         job[name] = value
+
+
+def _drop_rows(encoded: Encoded) -> None:
+    """Take the ids of refused rows out of an answer."""
+    sizes = np.diff(encoded.offsets)
+    begins = encoded.offsets[:-1].copy()
+    sizes[list(encoded.errors)] = 0
+    encoded.ids = encoded.ids[ragged(begins, sizes)]
+    encoded.offsets = offsets_of(sizes)
+
+
+def _id_errors(
+    vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, places: NDArray[np.uint32]
+) -> dict[int, RowError]:
+    """Rows with an id that means nothing; `places` holds the first one's place in the batch."""
+    errors = {}
+    for row in np.flatnonzero(places != NO_BYTE).tolist():
+        place, size = int(places[row]), len(vocabulary)
+        message = f"id {ids[place]} means nothing in a vocabulary of {size} ids"
+        errors[row] = RowError("id_out_of_range", message, f"ids[{place - int(offsets[row])}]")
+    return errors

@@ -11,10 +11,19 @@ from pathlib import Path
 
 from gpu.job import CUDA, constant
 
-__all__ = ["CUT", "ENCODE", "KERNELS", "Kernel", "joined_source", "num_blocks"]
+__all__ = [
+    "DECODE",
+    "KERNELS",
+    "SOURCES",
+    "Kernel",
+    "encode_kernels",
+    "frame_kernels",
+    "joined_source",
+    "num_blocks",
+]
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
-SOURCES = ("pretokenize.cu", "encode.cu")
+SOURCES = ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,16 @@ _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 KERNELS = {
     "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8),
     "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
-    "pretokenize": Kernel(_BLOCK, _CHUNKS, 6),
+    "clear_faults": Kernel(_BLOCK, _CHUNKS, 8),
+    "validate": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "find_special": Kernel(_BLOCK, _TILE, 4),
+    "enter_special": Kernel(_BLOCK, 8 * _TILE, 8),
+    "accept_special": Kernel(_BLOCK, _TILE, 4),
+    "find_special_again": Kernel(_BLOCK, _TILE, 4),
+    "enter_special_again": Kernel(_BLOCK, 8 * _TILE, 8),
+    "accept_special_again": Kernel(_BLOCK, _TILE, 4),
+    "clear_special": Kernel(_BLOCK, _CHUNKS, 8),
+    "pretokenize": Kernel(_BLOCK, _CHUNKS, 16),
     "map_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
     "enter_runs": Kernel(_BLOCK, 8 * _TILE, 4),
     "redo_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
@@ -64,17 +82,61 @@ KERNELS = {
     "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
     "compact": Kernel(_BLOCK, 8 * _TILE, 32),
+    "frame_rows": Kernel(_BLOCK, _TILE, 8),
+    "frame_ids": Kernel(_BLOCK, _TILE, 8),
+    "span_begins": Kernel(_BLOCK, _TILE, 8),
+    "frame_spans": Kernel(_BLOCK, _TILE, 8),
+    "decode_size": Kernel(_BLOCK, _TILE, 8),
+    "decode_resize": Kernel(_BLOCK, _TILE, 8),
+    "decode_spell": Kernel(_BLOCK, _TILE, 8),
 }
 
-PRETOKENIZE = ("mark_rows", "pretokenize", "map_tiles", "enter_runs", "redo_tiles")
+SPECIAL = (
+    ("find_special", "enter_special", "accept_special"),
+    ("find_special_again", "enter_special_again", "accept_special_again"),
+)
+"""By round: special tokens in the text, and in what these leave of it."""
+
+PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
 CUT = (
     "cut_certain",
     *("find_long", "windows", "check_windows", "write_borders"),
     *("hard_windows", "check_hard", "write_hard_borders", "whole_pieces"),
 )
 MERGE = ("look_up", "merge_128", "merge_64", "merge_32", "merge_16", "merge_8")
-ENCODE = (*PRETOKENIZE, *CUT, *MERGE, "count_tiles", "sum_tiles", "compact", "row_offsets")
-"""From text and row_begins on the device to ids and id_offsets."""
+COUNT = ("count_tiles", "sum_tiles", "row_offsets")
+DECODE = ("decode_size", "decode_resize", "decode_spell")
+
+
+def encode_kernels(
+    *, num_rounds: int = 0, validate: bool = False, count_only: bool = False
+) -> tuple[str, ...]:
+    """From text and row_begins on the device to ids and id_offsets.
+
+    Args:
+        num_rounds: rounds of special tokens, see special.py.
+        validate: whether rows may not be UTF-8.
+        count_only: id_offsets without ids.
+    """
+    special = sum(SPECIAL[:num_rounds], ())
+    return (
+        *("mark_rows", "clear_faults"),
+        *(("validate",) if validate else ()),
+        *special,
+        *PRETOKENIZE,
+        *(("clear_special",) if special else ()),
+        *CUT,
+        *MERGE,
+        *COUNT,
+        *(() if count_only else ("compact",)),
+    )
+
+
+def frame_kernels(*, spans: bool, count_only: bool = False) -> tuple[str, ...]:
+    """Begin and end tokens and truncation, behind encode_kernels."""
+    if count_only:
+        return ("frame_rows",)
+    return ("frame_rows", "frame_ids", *(("span_begins", "frame_spans") if spans else ()))
 
 
 def num_blocks(name: str, num_bytes: int, processors: int) -> int:

@@ -21,7 +21,16 @@ __all__ = ["Capacity", "Workspace", "Workspaces", "device_bytes"]
 
 ALIGNMENT = 256
 TEXT_PADDING = 64
-TILE = constant("TILE")
+TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
+DECODE_TILE = constant("DECODE_TILE")
+SHARED_PLACES = {
+    "framed_ids": "merged_ids",
+    "span_begins": "records",
+    "decode_ids": "merged_ids",
+    "decode_offsets": "row_begins",
+    "decoded": "ids",
+}
+"""Fields that lie where others do which nobody reads any more."""
 BIN_LENGTHS = (2, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that look_up.cuh fills."""
 
@@ -43,6 +52,12 @@ def _cleared(n: int, rows: int) -> dict[str, int]:
         "bad_tiles": 4,
         "hard": n // 8 + 16,
         "cuts": n // 8 + 16,
+        "special": n // 8 + 16,
+        "special_counts": 32,
+        "decode_faults": 4,
+        "decode_states": 16 * (n // SCAN_TILE + 2),
+        "frame_states": 8 * (rows // SCAN_TILE + 2),
+        "span_states": 8 * (n // SCAN_TILE + 2),
     }
 
 
@@ -58,7 +73,7 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "tile_entry": tiles,
         "tile_function": 32 * tiles,
         "tile_pending": 32 * tiles,
-        "records": 4 * n,
+        "records": 4 * n + TEXT_PADDING,
         "tile_pieces": 4 * tiles,
         "tile_counts": 4 * tiles + 32,
         "group_offsets": tiles + 8,
@@ -72,6 +87,18 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "ids": 4 * n,
         "id_offsets": 8 * (rows + 1),
         "row_errors": 4 * rows,
+        "row_refused": 4 * rows,
+        "row_stretch": 4 * rows,
+        "row_max_length": 4 * rows,
+        "special_list": 4 * tiles,
+        "special_exits": 2 * tiles,
+        "special_function": 256 * tiles,
+        "framed_offsets": 8 * (rows + 1),
+        "num_tokens": 8 * rows,
+        "kept": 16 * rows,
+        "decode_begins": 8 * (n // DECODE_TILE + 2),
+        "decode_rows": 4 * (n // DECODE_TILE + 2),
+        "decoded_offsets": 8 * (rows + 1),
     }
 
 
@@ -106,8 +133,9 @@ class Workspace:
     Attributes:
         capacity: the largest batch it holds.
         job: one JOB record in pinned memory, every workspace field set.
-        text, row_begins: uint8[...], int64[...] in pinned memory, where a batch is packed.
-        ids, id_offsets, status: int32[...], int64[...], uint64[8] in pinned memory, for answers.
+        text, row_begins, row_flags, row_max_length: uint8[...], int64[...], uint8[...], uint32[...]
+            in pinned memory, where a batch is packed.
+        status: uint64[8] in pinned memory, what a batch's kernels report.
         device_job: address of the job on the device.
         recordings: recorded launches, by whatever key the engine gives them.
     """
@@ -121,9 +149,9 @@ class Workspace:
             "job": JOB.itemsize,
             "status": 64,
             "row_begins": 8 * (rows + 1),
-            "id_offsets": 8 * (rows + 1),
+            "row_flags": rows,
+            "row_max_length": 4 * rows,
             "text": n + TEXT_PADDING,
-            "ids": 4 * n,
         }
         host, host_size = _cut(host_sizes, 0)
         self.block = device.allocate(size)
@@ -138,11 +166,11 @@ class Workspace:
             return part[: part.nbytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
 
         self.job = self.pinned[host["job"] : host["job"] + JOB.itemsize].view(JOB)[0:1]
-        self.text, self.ids = view("text", np.uint8), view("ids", np.int32)
-        self.row_begins, self.id_offsets = view("row_begins", np.int64), view("id_offsets", np.int64)
-        self.status = view("status", np.uint64)
+        self.text, self.status = view("text", np.uint8), view("status", np.uint64)
+        self.row_begins, self.row_flags = view("row_begins", np.int64), view("row_flags", np.uint8)
+        self.row_max_length = view("row_max_length", np.uint32)
         self.device_job, self.stream = self.block, device.stream()
-        self.size, self.recordings = size, {}
+        self.size, self.recordings, self.num_spans = size, {}, 0
         self._set_fields(places, cleared_end)
 
     stream: Stream
@@ -158,15 +186,34 @@ class Workspace:
             for name in ("misses", "merged_counts"):
                 job[name][i] = self.block + places[f"{name}{i}"]
         self.fields = {name: self.block + place for name, place in places.items()}
+        for name, other in SHARED_PLACES.items():
+            job[name] = self.fields[name] = self.fields[other]
         job["device_job"] = self.device_job
         job["cleared"] = self.fields["status"]
         job["num_cleared"] = (self.block + cleared_end - self.fields["status"]) // 8
         job["host_text"] = self.text.ctypes.data
         job["host_row_begins"] = self.row_begins.ctypes.data
 
+    def reserve_spans(self, num_ids: int) -> None:
+        """Make room for the spans of so many ids; kept from then on.
+
+        Raises:
+            OutOfMemory: there is not so much.
+        """
+        if num_ids <= self.num_spans:
+            return
+        if self.num_spans:
+            self.device.free(self.fields["spans"])
+            self.num_spans = 0
+        self.fields["spans"] = self.device.allocate(16 * num_ids)
+        self.num_spans, self.job[0]["spans"] = num_ids, self.fields["spans"]
+        self.stream.copy_in(self.device_job, self.job.ctypes.data, self.job.nbytes)
+
     def close(self) -> None:
         """Give the memory back."""
         self.recordings.clear()
+        if self.num_spans:
+            self.device.free(self.fields["spans"])
         self.device.free(self.block)
         self.device.free_pinned(self.pinned)
 

@@ -91,6 +91,11 @@ class Batch:
     def __len__(self) -> int:
         return self.num_rows
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether the rows came as strings, and so are valid UTF-8."""
+        return self._texts is not None
+
     def groups(self) -> Iterator[tuple[EncodeOptions, Sequence[int]]]:
         """Rows that share their options, in order of first appearance."""
         if isinstance(self.options, EncodeOptions):

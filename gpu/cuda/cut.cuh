@@ -40,7 +40,7 @@ DEVICE void add_piece(LongPiece* pieces, uint64_t* count, uint32_t begin, uint32
 // Lists a piece for cutting unless it is short or a token.
 DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
     uint64_t length = end - begin;
-    if (length <= MAX_PIECE) return;
+    if (length <= MAX_PIECE || is_special_piece(job, begin)) return;
     if (length <= job.max_token) {
         uint32_t id = find_token(job, job.text + begin, length);
         if (checked_id(job, id, begin, end) != NO_ID) return;

@@ -9,6 +9,7 @@
 // Pieces of more than MAX_PIECE bytes were cut before and are tokens.
 #pragma once
 #include "block.cuh"
+#include "special.cuh"
 #include "tokens.cuh"
 
 constexpr uint32_t MISS = 1u << 31;
@@ -28,6 +29,11 @@ DEVICE uint32_t checked_id(const Job& job, uint32_t id, uint64_t begin, uint64_t
     return is_whole(job, begin, end) ? id & ~ONLY_WHOLE : NO_ID;
 }
 
+// Whether a piece is a special token of the text.
+DEVICE bool is_special_piece(const Job& job, uint64_t begin) {
+    return job.special_counts[COUNT_ACCEPTED] && begins_special(job, begin);
+}
+
 // The bin of a missed piece's length: 2-4, 5-8, 9-12, 13-16, 17-24, 25-32, 33-64, 65-128.
 DEVICE uint32_t bin_of(uint32_t length) {
     if (length <= 16) return (length - 1) >> 2;
@@ -42,7 +48,7 @@ struct LookUpShared {
     uint32_t misses[TILE / 2 + 1];  // Number in the tile | bin << 12 | place in the bin << 16.
     uint32_t bin_counts[NUM_BINS], bin_begins[NUM_BINS];
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t num_misses, num_later, end;
+    uint32_t num_misses, num_later, end, has_special;
 };
 
 // Where the piece that covers the last byte of a tile ends.
@@ -123,6 +129,7 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         if (threadIdx.x < NUM_BINS) shared.bin_counts[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
             shared.num_misses = shared.num_later = 0;
+            shared.has_special = job.special_counts[COUNT_ACCEPTED];
             shared.end = next_start(job, tile_begin + TILE) - tile_begin;
         }
         load_text(job, shared, tile_begin);
@@ -130,7 +137,9 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
             uint32_t begin = shared.begins[number];
             uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
-            if (end - begin <= MAX_SHORT) {
+            if (shared.has_special && begins_special(job, tile_begin + begin)) {
+                job.records[tile_begin + number] = special_id(job, tile_begin + begin, end - begin);
+            } else if (end - begin <= MAX_SHORT) {
                 look_up_short(job, shared, tile_begin, number, begin, end - begin);
             } else {
                 shared.later[atomicAdd(&shared.num_later, 1u)] = number;

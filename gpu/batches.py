@@ -1,0 +1,128 @@
+"""A batch's options as arrays for the kernels, and the kernels' findings as errors for people.
+
+NumPy and the reference (for the words of an error) only; knows no device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.job import constant
+from gpu.tables import NotCovered
+from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.reference_stretches import cut_text
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["RowOptions", "row_errors", "row_options"]
+
+NO_LIMIT = constant("NO_LIMIT")
+NO_BYTE = constant("NO_BYTE")
+_MODES = {
+    "match": constant("ROW_MATCH_SPECIAL"),
+    "refuse": constant("ROW_REFUSE_SPECIAL"),
+    "plain": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowOptions:
+    """What the rows of a batch ask for.
+
+    Attributes:
+        flags: uint8[B], ROW_* bits of cuda/row_places.cuh.
+        max_length: uint32[B], NO_LIMIT where a row has none; None where no row has one.
+        spans: bool[B], rows that ask for spans; None where none does.
+        framed: whether any row gets begin and end tokens or may be cut.
+        refuses: whether any row refuses special tokens.
+    """
+
+    flags: NDArray[np.uint8]
+    max_length: NDArray[np.uint32] | None
+    spans: NDArray[np.bool_] | None
+    framed: bool
+    refuses: bool
+
+
+def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
+    """The options of a batch.
+
+    Raises:
+        NotCovered: a row asks for the other strand or for a circle, which other kernels compute.
+    """
+    options, rows = batch.options, len(batch)
+    if isinstance(options, EncodeOptions):
+        distinct, which = [options], np.zeros(rows, np.intp)
+    else:
+        numbers: dict[EncodeOptions, int] = {}
+        which = np.fromiter((numbers.setdefault(o, len(numbers)) for o in options), np.intp, rows)
+        distinct = [*numbers]
+    if any(o.reverse_complement or o.circular is not None for o in distinct):
+        raise NotCovered("the kernels of text know no strands and no circles")
+    limits = [NO_LIMIT if o.max_length is None else min(o.max_length, NO_LIMIT - 1) for o in distinct]
+    limited = min(limits, default=NO_LIMIT) < NO_LIMIT
+    with_spans = [o.spans for o in distinct]
+    has_template = bool(vocabulary.prefix or vocabulary.suffix)
+    return RowOptions(
+        flags=np.array([_flags(o) for o in distinct], np.uint8)[which],
+        max_length=np.array(limits, np.uint32)[which] if limited else None,
+        spans=np.array(with_spans)[which] if any(with_spans) else None,
+        framed=limited or (has_template and any(o.add_special_tokens for o in distinct)),
+        refuses=any(o.special == "refuse" for o in distinct),
+    )
+
+
+def _flags(options: EncodeOptions) -> int:
+    flags = _MODES[options.special]
+    if options.add_special_tokens:
+        flags |= constant("ROW_ADD_SPECIAL")
+    if options.truncation_side == "left":
+        flags |= constant("ROW_CUT_LEFT")
+    return flags
+
+
+def row_errors(
+    vocabulary: Vocabulary,
+    batch: Batch,
+    options: RowOptions,
+    not_utf8: NDArray[np.uint32],
+    refused: NDArray[np.uint32],
+) -> dict[int, RowError]:
+    """The refused rows in the reference's words; the kernels only say which rows they are.
+
+    Args:
+        not_utf8, refused: uint32[B], first byte in the batch that is at fault; NO_BYTE.
+    """
+    errors: dict[int, RowError] = {}
+    for row in np.flatnonzero(not_utf8 != NO_BYTE).tolist():
+        errors[row] = _decoding_error(batch.row_bytes(row))
+    for row in np.flatnonzero(refused != NO_BYTE).tolist():
+        if row not in errors:
+            errors[row] = _refusal(vocabulary, batch.row_bytes(row).decode())
+    if options.max_length is not None:
+        added = len(vocabulary.prefix) + len(vocabulary.suffix)
+        adds = options.flags & constant("ROW_ADD_SPECIAL") != 0
+        for row in np.flatnonzero(adds & (options.max_length < added)).tolist():
+            message = f"{options.max_length[row]} ids are too few for begin and end tokens ({added})"
+            errors.setdefault(row, RowError("max_length_too_small", message))
+    return errors
+
+
+def _decoding_error(row: bytes) -> RowError:
+    try:
+        row.decode()
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start}"
+        return RowError("not_utf8", f"the text is not UTF-8: {error.reason}", where)
+    raise AssertionError("a kernel refused a row that is UTF-8")
+
+
+def _refusal(vocabulary: Vocabulary, text: str) -> RowError:
+    try:
+        for _ in cut_text(vocabulary, text, "refuse"):
+            pass
+    except RowRefused as refused:
+        return refused.error
+    raise AssertionError("a kernel refused a row that holds no special token")
