@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from service.cpu_decode import decode_by_library, decode_rows
 from service.cpu_encoders import Chosen, choose_encoder
 from service.encoders import ReferenceEncoder, refuse_rows
-from service.engines import Decoded, Residency
+from service.engines import Counted, Decoded, EngineStatus, Residency
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
 from vocabularies.strand import reverse_complement
@@ -48,8 +48,12 @@ class CpuEngine:
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def load(self, vocabulary: Vocabulary) -> Residency:
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+
+        Args:
+            vocabulary: the vocabulary.
+            pinned: every one is; nothing leaves by itself here.
 
         Raises:
             VocabularyError: nothing here can compute this vocabulary.
@@ -70,6 +74,13 @@ class CpuEngine:
         with self._lock:
             self._locks.pop(digest, None)
         return loaded
+
+    def settle(self) -> None:
+        """Nothing starts in the background here."""
+
+    def status(self) -> EngineStatus:
+        """What there is."""
+        return EngineStatus((self.name,))
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running finish on it."""
@@ -96,11 +107,10 @@ class CpuEngine:
         encoded.engine = loaded.residency.engine
         return encoded
 
-    def count(
-        self, vocabulary: Vocabulary, batch: Batch
-    ) -> tuple[NDArray[np.int64], dict[int, RowError]]:
-        """int64[B]: how many ids `encode` would give each row; and the refused rows."""
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
+        """How many ids `encode` would give each row."""
         loaded = self._ready(vocabulary)
+        engine = loaded.residency.engine
         counts = np.zeros(len(batch), np.int64)
         errors: dict[int, RowError] = {}
         for options, rows in batch.groups():
@@ -108,10 +118,10 @@ class CpuEngine:
             content = _content(loaded, batch.select(rows, without_spans), without_spans)
             lengths, refused = framed_lengths(content, loaded.template, options)
             if len(rows) == len(batch):
-                return lengths, refused
+                return Counted(lengths, refused, engine)
             counts[rows] = lengths
             errors |= {rows[row]: error for row, error in refused.items()}
-        return counts, errors
+        return Counted(counts, errors, engine)
 
     def decode(
         self,

@@ -97,7 +97,8 @@ def _write_counts(
     engine: Engine, vocabulary: Vocabulary, records: list[Record], arguments: argparse.Namespace
 ) -> dict[int, RowError]:
     batch = Batch.from_bytes([record.data for record in records], _options(arguments))
-    counts, errors = engine.count(vocabulary, batch)
+    counted = engine.count(vocabulary, batch)
+    counts, errors = counted.counts, counted.errors
     for row, record in enumerate(records):
         if arguments.json:
             _write_json(_failed(record, errors[row])) if row in errors else _write_json(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["Decoded", "Engine", "Residency", "SelfTest"]
+__all__ = ["Counted", "Decoded", "Engine", "EngineStatus", "Residency", "SelfTest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,45 @@ class Decoded:
         data: uint8[N], the rows joined.
         offsets: int64[B + 1].
         errors: refused rows, such as an id outside the vocabulary; they have no bytes.
+        engine: what computed them: "gpu", "cpu" or "reference".
     """
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]
     errors: dict[int, RowError] = field(default_factory=dict)
+    engine: str = "cpu"
+
+
+@dataclass(slots=True)
+class Counted:
+    """How many ids texts have.
+
+    Attributes:
+        counts: int64[B], 0 for a refused row.
+        errors: the refused rows.
+        engine: what counted: "gpu", "cpu" or "reference".
+    """
+
+    counts: NDArray[np.int64]
+    errors: dict[int, RowError] = field(default_factory=dict)
+    engine: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """What an engine says of itself, for people and metrics.
+
+    Attributes:
+        engines: what may answer, the fastest first.
+        devices: name, driver and memory of each device.
+        crossover_bytes: batches from this size on are for the GPU; None where there is none.
+        fallbacks: how often something slower took over, by reason.
+    """
+
+    engines: tuple[str, ...]
+    devices: tuple[dict[str, str | int], ...] = ()
+    crossover_bytes: int | None = None
+    fallbacks: dict[str, int] = field(default_factory=dict)
 
 
 class Engine(Protocol):
@@ -74,12 +108,22 @@ class Engine(Protocol):
     def name(self) -> str:
         """The word that answers and metrics carry: "gpu" or "cpu"."""
 
-    def load(self, vocabulary: Vocabulary) -> Residency:
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
         """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+
+        Args:
+            vocabulary: the vocabulary.
+            pinned: it never leaves a device to make room for another one.
 
         Raises:
             VocabularyError: nothing here can compute this vocabulary.
         """
+
+    def settle(self) -> None:
+        """Finish what starts in the background, once the first vocabularies are loaded; slow."""
+
+    def status(self) -> EngineStatus:
+        """What there is and what happened so far."""
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running finish on it."""
@@ -93,10 +137,8 @@ class Engine(Protocol):
         Loads the vocabulary if need be.
         """
 
-    def count(
-        self, vocabulary: Vocabulary, batch: Batch
-    ) -> tuple[NDArray[np.int64], dict[int, RowError]]:
-        """int64[B]: how many ids `encode` would give each row; and the refused rows."""
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
+        """How many ids `encode` would give each row."""
 
     def decode(
         self,

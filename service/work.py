@@ -163,12 +163,12 @@ def _encode(engine: Engine, works: list[Work], rows: Sequence[str]) -> list[Resu
 
 
 def _count(engine: Engine, works: list[Work], rows: Sequence[str]) -> list[Result]:
-    vocabulary = works[0].vocabulary
-    counts, errors = count_isolated(engine, vocabulary, rows, _options(works))
-    residency = engine.residency(vocabulary.digest)
-    name = residency.engine if residency else engine.name
-    total = int(counts.sum())
-    return [Result(b, e, name, total, errors, counts=counts) for b, e in _bounds(works)]
+    counted = count_isolated(engine, works[0].vocabulary, rows, _options(works))
+    total = int(counted.counts.sum())
+    return [
+        Result(b, e, counted.engine, total, counted.errors, counts=counted.counts)
+        for b, e in _bounds(works)
+    ]
 
 
 def _decode(engine: Engine, works: list[Work], rows: Sequence[Sequence[int]]) -> list[Result]:
@@ -183,6 +183,6 @@ def _decode(engine: Engine, works: list[Work], rows: Sequence[Sequence[int]]) ->
         offsets = decoded.offsets.tolist()
         for i, (b, e) in zip(chosen, _bounds(part), strict=True):
             results[i] = Result(
-                b, e, engine.name, num_ids, decoded.errors, offsets, decoded=decoded
+                b, e, decoded.engine, num_ids, decoded.errors, offsets, decoded=decoded
             )
     return [result for result in results if result is not None]

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from service.engines import Decoded, Residency, SelfTest
+from service.engines import Counted, Decoded, EngineStatus, Residency, SelfTest
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Characters, Vocabulary
 
@@ -47,10 +47,17 @@ class FakeEngine:
         self.loaded: set[str] = set()
         self.closed = False
 
-    def load(self, vocabulary: Vocabulary) -> Residency:
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
         """Remember it."""
         self.loaded.add(vocabulary.digest)
         return Residency("cpu", "fake", SelfTest("itself", 1, 0))
+
+    def settle(self) -> None:
+        """Nothing to wait for."""
+
+    def status(self) -> EngineStatus:
+        """Alone here."""
+        return EngineStatus((self.name,))
 
     def unload(self, digest: str) -> None:
         """Forget it."""
@@ -84,10 +91,10 @@ class FakeEngine:
         spans = np.stack([places, places + 1], axis=1).astype(np.int64)
         return Encoded(ids, offsets, spans, errors=errors | refused)
 
-    def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[np.ndarray, dict[int, RowError]]:
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
         """Lengths in bytes."""
         encoded = self.encode(vocabulary, batch)
-        return np.diff(encoded.offsets), encoded.errors
+        return Counted(np.diff(encoded.offsets), encoded.errors)
 
     def decode(
         self,

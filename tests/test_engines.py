@@ -155,10 +155,10 @@ def test_count_is_the_number_of_ids(engine, name):
     texts = [text for text in SOME_TEXTS for _ in OPTIONS]
     options = [option for _ in SOME_TEXTS for option in OPTIONS]
     encoded = engine.encode(load(name), Batch(texts, options=options))
-    counts, errors = engine.count(load(name), Batch(texts, options=options))
-    assert counts.dtype == np.int64
-    assert counts.tolist() == np.diff(encoded.offsets).tolist()
-    assert errors == encoded.errors
+    counted = engine.count(load(name), Batch(texts, options=options))
+    assert counted.counts.dtype == np.int64
+    assert counted.counts.tolist() == np.diff(encoded.offsets).tolist()
+    assert counted.errors == encoded.errors
 
 
 @pytest.mark.parametrize("name", BUILTINS)
@@ -213,7 +213,7 @@ def test_ids_outside_the_vocabulary_are_refused_by_row_and_place(engine, name):
 def test_an_empty_batch_gives_empty_arrays(engine, name):
     encoded = engine.encode(load(name), Batch([]))
     assert (len(encoded.ids), encoded.offsets.tolist(), encoded.errors) == (0, [0], {})
-    assert engine.count(load(name), Batch([]))[0].tolist() == []
+    assert engine.count(load(name), Batch([])).counts.tolist() == []
     nothing = engine.decode(load(name), np.zeros(0, np.int64), np.zeros(1, np.int64), True)
     assert (len(nothing.data), nothing.offsets.tolist()) == (0, [0])
 

@@ -205,9 +205,9 @@ def check(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) -> N
     residency = engine.load(vocabulary)
     assert residency.engine == "cpu", residency
     encoded = engine.encode(vocabulary, Batch(texts, options=options))
-    counts, errors = engine.count(vocabulary, Batch(texts, options=options))
-    assert errors == encoded.errors
-    assert counts.tolist() == np.diff(encoded.offsets).tolist()
+    counted = engine.count(vocabulary, Batch(texts, options=options))
+    assert counted.errors == encoded.errors
+    assert counted.counts.tolist() == np.diff(encoded.offsets).tolist()
     for row, text in enumerate(texts):
         try:
             right = reference.encode(vocabulary, text, options)
