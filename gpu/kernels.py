@@ -44,7 +44,7 @@ class Kernel:
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
-_CACHE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS")  # PairCache of merge.cuh.
+_MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 
 KERNELS = {
@@ -65,7 +65,7 @@ KERNELS = {
     "redo_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
     "cut_certain": Kernel(1024, 64 * 1024, 2, 4 * (1 << 14) + 65536 // 8),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8),
-    "windows": Kernel(256, 32 * 256, 1, _CACHE + 8 * 64 * 256),
+    "windows": Kernel(1024, 32 * 256, 1, _MERGE),
     "check_windows": Kernel(_BLOCK, 32 * _BLOCK, 8),
     "write_borders": Kernel(_BLOCK, 32 * _BLOCK, 8),
     "hard_windows": Kernel(128, 4 * 512, 6),
@@ -73,11 +73,7 @@ KERNELS = {
     "write_hard_borders": Kernel(_BLOCK, 512 * _BLOCK, 8),
     "whole_pieces": Kernel(_BLOCK, _TILE, 8),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
-    "merge_128": Kernel(128, 65 * 128, 1, _CACHE + 8 * 128 * 128),
-    "merge_64": Kernel(256, 33 * 256, 1, _CACHE + 8 * 64 * 256),
-    "merge_32": Kernel(512, 17 * 512, 1, _CACHE + 8 * 32 * 512),
-    "merge_16": Kernel(1024, 9 * 1024, 1, _CACHE + 8 * 16 * 1024),
-    "merge_8": Kernel(1024, 2 * 1024, 1, _CACHE + 8 * 8 * 1024),
+    "merge": Kernel(1024, 2 * 1024, 1, _MERGE + 12 * constant("NUM_BINS")),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
     "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
@@ -103,7 +99,7 @@ CUT = (
     *("find_long", "windows", "check_windows", "write_borders"),
     *("hard_windows", "check_hard", "write_hard_borders", "whole_pieces"),
 )
-MERGE = ("look_up", "merge_128", "merge_64", "merge_32", "merge_16", "merge_8")
+MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")
 DECODE = ("decode_size", "decode_resize", "decode_spell")
 

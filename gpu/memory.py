@@ -48,6 +48,7 @@ def _cleared(n: int, rows: int) -> dict[str, int]:
     return {
         "status": 64,
         "miss_counts": 4 * constant("NUM_BINS"),
+        "merge_tickets": 4,
         "window_counts": 24,
         "bad_tiles": 4,
         "hard": n // 8 + 16,

@@ -6,7 +6,7 @@
 // tokens of the outcome are neighbours in some window's result, and so the outcome is the encoding
 // (Pairs decide). A piece of which any overlap has no such place goes to the next level as a whole:
 //
-//     level 0   windows of 64 bytes, a thread each
+//     level 0   windows of 64 bytes, four lanes each
 //     level 1   windows of 1,024 bytes, a warp each; pieces up to that size are always right here
 //     level 2   the whole piece, a block each
 //
@@ -19,7 +19,7 @@
 constexpr uint32_t WINDOW_0 = 64, STRIDE_0 = WINDOW_0 / 2;
 constexpr uint32_t WINDOW_1 = 1024, STRIDE_1 = WINDOW_1 / 2;
 constexpr uint64_t ONE_PIECE = 1ull << 40;   // window_counts: pieces << 40 | windows.
-constexpr int WINDOW_THREADS = 256;
+constexpr uint32_t WINDOW_LANES = WINDOW_0 / 16;
 
 DEVICE uint32_t num_windows(uint32_t length, uint32_t stride) {
     return length <= stride ? 1 : (length - 1) / stride;
@@ -93,24 +93,31 @@ DEVICE uint32_t piece_of(const LongPiece* pieces, uint32_t count, uint32_t windo
     return low;
 }
 
-struct WindowsShared {
-    PairCache cache;
-    Columns<WINDOW_0, WINDOW_THREADS> columns;
-};
+// Bit i: a token of a merged window begins at place i.
+DEVICE uint64_t borders_of_window(Group<WINDOW_LANES>& group, uint32_t length) {
+    uint64_t borders = 0;
+    for (uint32_t place = 0; place < length; place += length_of(group.word(place))) borders |= 1ull << place;
+    return borders;
+}
 
-// Encodes every window of level 0.
-DEVICE void windows_stage(const Job& job, WindowsShared& shared, uint32_t block, uint32_t num_blocks) {
+// Encodes every window of level 0: a warp takes as many as it has groups.
+DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
     uint64_t counts = job.window_counts[0];
-    if (!counts) return;
-    load_cache(job, shared.cache);
     uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
-    for (uint32_t window = block * WINDOW_THREADS + threadIdx.x; window < windows;
-         window += num_blocks * WINDOW_THREADS) {
-        LongPiece piece = job.long_pieces[piece_of(job.long_pieces, pieces, window)];
-        uint32_t begin = piece.begin + (window - piece.first_window) * STRIDE_0;
-        uint32_t length = min_of(WINDOW_0, piece.end - begin);
-        job.window_borders[window] =
-            merge_piece(job, shared.cache, shared.columns, threadIdx.x, job.text + begin, length).bits[0];
+    Group<WINDOW_LANES> group(shared.columns[threadIdx.x / 32]);
+    if (block * group.GROUPS >= windows) return;
+    load_cache(job, shared.cache);
+    uint32_t step = num_blocks * MERGE_WARPS * group.GROUPS;
+    for (uint32_t first = (threadIdx.x / 32 * num_blocks + block) * group.GROUPS; first < windows; first += step) {
+        uint32_t window = first + group.number, begin = 0, length = 0;
+        if (window < windows) {
+            LongPiece piece = job.long_pieces[piece_of(job.long_pieces, pieces, window)];
+            begin = piece.begin + (window - piece.first_window) * STRIDE_0;
+            length = min_of(WINDOW_0, piece.end - begin);
+        }
+        merge_piece<WINDOW_LANES, 4>(merging(job, shared.cache), group, job.text + begin, length);
+        if (length && group.member == 0) job.window_borders[window] = borders_of_window(group, length);
+        __syncwarp();
     }
 }
 

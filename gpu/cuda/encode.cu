@@ -25,8 +25,8 @@ KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
     find_long_stage(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(WINDOW_THREADS) windows(const Job* job) {
-    windows_stage(*job, *reinterpret_cast<WindowsShared*>(memory), blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(MERGE_THREADS) windows(const Job* job) {
+    windows_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
@@ -60,29 +60,8 @@ KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     look_up_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(1024) merge_8(const Job* job) {
-    auto& shared = *reinterpret_cast<MergeShared<8, 1024>*>(memory);
-    merge_stage(*job, shared, 0, 1, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(1024) merge_16(const Job* job) {
-    auto& shared = *reinterpret_cast<MergeShared<16, 1024>*>(memory);
-    merge_stage(*job, shared, 2, 3, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(512) merge_32(const Job* job) {
-    auto& shared = *reinterpret_cast<MergeShared<32, 512>*>(memory);
-    merge_stage(*job, shared, 4, 5, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(256) merge_64(const Job* job) {
-    auto& shared = *reinterpret_cast<MergeShared<64, 256>*>(memory);
-    merge_stage(*job, shared, 6, 6, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(128) merge_128(const Job* job) {
-    auto& shared = *reinterpret_cast<MergeShared<128, 128>*>(memory);
-    merge_stage(*job, shared, 7, 7, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(MERGE_THREADS) merge(const Job* job) {
+    merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) count_tiles(const Job* job) {

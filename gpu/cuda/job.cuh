@@ -9,7 +9,7 @@ constexpr uint32_t TILE = 4096;            // Bytes of text that one block looks
 constexpr uint32_t WORDS_A_TILE = TILE / 64;
 constexpr uint32_t BLOCK = 256;            // Threads of a block, where a kernel does not say.
 constexpr uint32_t NUM_BINS = 8;           // Lists of pieces that are no token, by length.
-constexpr uint32_t MAX_PIECE = 128;        // Bytes that one thread merges.
+constexpr uint32_t MAX_PIECE = 128;        // Bytes of the longest piece that is merged.
 
 struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id.
     uint32_t bytes[3], meta;
@@ -73,6 +73,7 @@ struct Job {
     uint32_t* tile_counts;         // uint32[num_tiles] ids of these pieces.
     uint64_t* group_offsets;       // uint64[...] ids before every eight tiles.
     uint32_t* miss_counts;         // uint32[NUM_BINS].
+    uint32_t* merge_tickets;       // uint32[1] chunks taken, see merge_stage.cuh.
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
     uint32_t* merged_ids;          // Ids of missed pieces, see merged_begin.

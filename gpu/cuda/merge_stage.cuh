@@ -1,4 +1,12 @@
-// Merges the listed pieces: a thread each, neighbours in a list have about the same length.
+// Merges the listed pieces, all bins in one launch.
+//
+// The lists are cut into chunks of as many pieces as a warp merges at once, those of the longest
+// pieces first. Warps take chunk after chunk by a ticket, wherever the lists end:
+//
+//     bin      7 (4 pieces a chunk)   6 (8)   5 ...
+//     chunks   0 1 2                  3 4     5 6 7 ...
+//
+// Neighbours in a list have about equal lengths, so that the pieces of a chunk end together.
 #pragma once
 #include "look_up.cuh"
 #include "merge.cuh"
@@ -16,44 +24,90 @@ DEVICE uint64_t merged_begin(const Job& job, uint32_t bin) {
     return begin;
 }
 
-// Writes the ids of a merged piece, four at a time.
-template <int N, int THREADS>
-DEVICE void write_merged(const Job& job, Columns<N, THREADS>& columns,
-                         const typename Columns<N, THREADS>::Alive& alive, uint32_t* to) {
+// Lanes for a piece of a bin: enough for its longest one.
+DEVICE uint32_t lanes_of_bin(uint32_t bin) { return bin < 4 ? 1 : longest_in_bin(bin) <= 32 ? 2 : 4 << (bin - 6); }
+
+DEVICE uint32_t chunks_of_bin(const Job& job, uint32_t bin) {
+    uint32_t pieces = 32 / lanes_of_bin(bin);
+    return (job.miss_counts[bin] + pieces - 1) / pieces;
+}
+
+// Chunks before those of a bin.
+DEVICE uint32_t first_chunk(const Job& job, uint32_t bin) {
+    uint32_t chunks = 0;
+    for (uint32_t longer = bin + 1; longer < NUM_BINS; longer++) chunks += chunks_of_bin(job, longer);
+    return chunks;
+}
+
+struct MergeStageShared {
+    MergeShared merge;
+    uint64_t merged_begins[NUM_BINS];
+    uint32_t first_chunks[NUM_BINS];
+};
+
+// Writes the ids of a merged piece, four at a time; returns how many there are.
+template <uint32_t LANES>
+DEVICE uint32_t write_merged(const uint32_t* symbol_ids, Group<LANES>& group, uint32_t length, uint32_t* to) {
     uint4* fours = reinterpret_cast<uint4*>(to);
-    for (uint32_t place = 0; place != columns.NONE;) {
+    uint32_t count = 0;
+    for (uint32_t place = 0; place < length;) {
         uint32_t ids[4] = {0, 0, 0, 0};
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) {
-            if (place == columns.NONE) break;
-            ids[i] = __ldg(job.symbol_ids + columns.symbol(place, threadIdx.x));
-            place = alive.next(place);
+            if (place >= length) break;
+            uint32_t word = group.word(place);
+            ids[i] = __ldg(symbol_ids + symbol_of(word));
+            place += length_of(word);
+            count++;
         }
         *fours++ = {ids[0], ids[1], ids[2], ids[3]};
     }
+    return count;
 }
 
-template <int N, int THREADS> struct MergeShared {
-    PairCache cache;
-    Columns<N, THREADS> columns;
-};
+// Merges the pieces of a bin's list from number `first` on, one for each group of the warp.
+template <uint32_t LANES, uint32_t SLOTS>
+DEVICE void merge_chunk(const Job& job, MergeStageShared& shared, uint32_t bin, uint32_t first) {
+    Group<LANES> group(shared.merge.columns[threadIdx.x / 32]);
+    uint32_t number = first + group.number;
+    uint64_t entry = number < job.miss_counts[bin] ? job.misses[bin][number] : 0;
+    const uint8_t* text = job.text + static_cast<uint32_t>(entry);
+    uint32_t length = entry >> 32;
+    merge_piece<LANES, SLOTS>(merging(job, shared.merge.cache), group, text, length);
+    if (length && group.member == 0) {
+        uint64_t begin = shared.merged_begins[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
+        uint32_t count = write_merged(job.symbol_ids, group, length, job.merged_ids + begin);
+        job.merged_counts[bin][number] = count;
+    }
+}
 
-// Merges the pieces of bins first_bin..last_bin, none longer than N bytes; long ones first.
-template <int N, int THREADS>
-DEVICE void merge_stage(const Job& job, MergeShared<N, THREADS>& shared, uint32_t first_bin,
-                        uint32_t last_bin, uint32_t block, uint32_t num_blocks) {
-    if (!job.miss_counts[first_bin] && !job.miss_counts[last_bin]) return;
-    load_cache(job, shared.cache);
-    for (uint32_t bin = last_bin + 1; bin-- > first_bin;) {
-        uint32_t count = job.miss_counts[bin], stride = num_blocks * THREADS;
-        uint32_t* bin_ids = job.merged_ids + merged_begin(job, bin);
-        for (uint32_t i = block * THREADS + threadIdx.x; i < count; i += stride) {
-            uint64_t entry = job.misses[bin][i];
-            const uint8_t* text = job.text + static_cast<uint32_t>(entry);
-            auto alive = merge_piece(job, shared.cache, shared.columns, threadIdx.x, text, entry >> 32);
-            job.merged_counts[bin][i] = alive.count();
-            uint64_t first_id = static_cast<uint64_t>(i) * longest_in_bin(bin);
-            write_merged(job, shared.columns, alive, bin_ids + first_id);
-        }
+// Merges the pieces of any chunk; the whole warp has the same one.
+DEVICE void merge_any_chunk(const Job& job, MergeStageShared& shared, uint32_t chunk) {
+    uint32_t lane = threadIdx.x & 31;
+    bool begun = lane < NUM_BINS && shared.first_chunks[lane % NUM_BINS] <= chunk;
+    uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
+    uint32_t first = (chunk - shared.first_chunks[bin]) * (32 / lanes_of_bin(bin));
+    if (bin < 2) merge_chunk<1, 2>(job, shared, bin, first);
+    else if (bin < 4) merge_chunk<1, 4>(job, shared, bin, first);
+    else if (bin < 6) merge_chunk<2, 4>(job, shared, bin, first);
+    else if (bin == 6) merge_chunk<4, 4>(job, shared, bin, first);
+    else merge_chunk<8, 4>(job, shared, bin, first);
+}
+
+// By blocks of MERGE_THREADS. The first chunk of each warp needs no ticket.
+DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
+    uint32_t chunks = first_chunk(job, 0) + chunks_of_bin(job, 0);
+    if (block >= chunks) return;
+    if (threadIdx.x < NUM_BINS) {
+        shared.merged_begins[threadIdx.x] = merged_begin(job, threadIdx.x);
+        shared.first_chunks[threadIdx.x] = first_chunk(job, threadIdx.x);
+    }
+    load_cache(job, shared.merge.cache);
+    uint32_t chunk = threadIdx.x / 32 * num_blocks + block;
+    while (chunk < chunks) {
+        merge_any_chunk(job, shared, chunk);
+        uint32_t ticket = threadIdx.x % 32 == 0 ? atomicAdd(job.merge_tickets, 1u) : 0;
+        chunk = num_blocks * MERGE_WARPS + __shfl_sync(ALL_LANES, ticket, 0);
+        __syncwarp();
     }
 }

@@ -1,0 +1,94 @@
+// The rank of two neighbouring symbols: the place of their merge in the vocabulary's list.
+//
+// Symbols are numbered so that a rank is also what it gives: a byte is its value, what the merge of
+// rank r gives is 256 + r. A hash table holds all pairs, two to a bucket; a filter in shared memory
+// knows most pairs that do not merge, and a table there knows all pairs of ASCII.
+#pragma once
+#include "hash.cuh"
+#include "job.cuh"
+
+constexpr uint32_t FIRST_MERGED = 256;
+constexpr uint32_t RANKS = 1 << 22;  // More than there are ranks.
+constexpr uint32_t FILTER_BITS = 19;
+constexpr uint32_t FILTER_WORDS = 1 << (FILTER_BITS - 5);
+constexpr uint32_t NUM_ASCII = 128;
+constexpr uint32_t ASK_AGAIN = 0xFFFE, NO_ASCII_PAIR = 0xFFFF;
+
+// What look-ups need of a job, for registers.
+struct PairTable {
+    const uint4* buckets;
+    uint32_t shift, seed;
+};
+
+DEVICE PairTable pair_table(const Job& job) {
+    return {reinterpret_cast<const uint4*>(job.pairs), static_cast<uint32_t>(job.pair_shift),
+            static_cast<uint32_t>(job.seed)};
+}
+
+// A pair to look up: its hash, and the two words of an entry left << 43 | right << 22 | rank 0.
+struct Pair {
+    uint32_t hash, low, high;
+};
+
+DEVICE Pair pair_of(const PairTable& table, uint32_t left, uint32_t right) {
+    return {mixed(hash_pair(left, right, table.seed)), right << 22, left << 11 | right >> 10};
+}
+
+DEVICE uint4 load_bucket(const PairTable& table, uint32_t bucket) { return __ldg(table.buckets + bucket); }
+
+// The rank of a pair whose bucket is `two`; NO_RANK where they do not merge.
+DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two) {
+    uint32_t bucket = pair.hash >> table.shift;
+    for (;;) {
+        uint32_t first = two.x ^ pair.low, second = two.z ^ pair.low;  // Ranks if it is the same pair.
+        if (two.y == pair.high && first < RANKS) return first;
+        if (two.w == pair.high && second < RANKS) return second;
+        if ((two.z & two.w) == 0xFFFFFFFF) return NO_RANK;  // Empty: nothing went to the next bucket.
+        bucket = (bucket + 1) & (0xFFFFFFFFu >> table.shift);
+        two = load_bucket(table, bucket);
+    }
+}
+
+// Rank of two neighbouring symbols, NO_RANK where they do not merge.
+DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
+    PairTable table = pair_table(job);
+    Pair pair = pair_of(table, left, right);
+    return rank_in(table, pair, load_bucket(table, pair.hash >> table.shift));
+}
+
+// What all threads of a merging block look up in shared memory before they ask the tables: a gather
+// from global memory costs a warp a cycle for each lane, one from shared memory only a few.
+struct PairCache {
+    uint16_t ascii[NUM_ASCII * NUM_ASCII];
+    uint32_t filter[FILTER_WORDS];
+};
+
+// Fills the cache; every thread of the block calls it.
+DEVICE void load_cache(const Job& job, PairCache& cache) {
+    constexpr uint32_t NUM_ASCII_WORDS = NUM_ASCII * NUM_ASCII / 8;
+    const uint4* ascii = reinterpret_cast<const uint4*>(job.ascii_pairs);
+    const uint4* filter = reinterpret_cast<const uint4*>(job.pair_filter);
+    for (uint32_t i = threadIdx.x; i < NUM_ASCII_WORDS; i += blockDim.x)
+        reinterpret_cast<uint4*>(cache.ascii)[i] = ascii[i];
+    for (uint32_t i = threadIdx.x; i < FILTER_WORDS / 4; i += blockDim.x)
+        reinterpret_cast<uint4*>(cache.filter)[i] = filter[i];
+    __syncthreads();
+}
+
+// The bucket of a pair, an empty one where nobody asks or the filter knows that it does not merge.
+DEVICE uint4 filtered_bucket(const PairTable& table, const PairCache& cache, const Pair& pair, bool ask) {
+    uint4 two = {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF};
+    uint32_t bit = pair.hash >> (32 - FILTER_BITS);
+    if (ask && cache.filter[bit >> 5] >> (bit & 31) & 1) two = load_bucket(table, pair.hash >> table.shift);
+    return two;
+}
+
+// Rank of two bytes, the first in the lower 8 bits.
+DEVICE uint32_t rank_of_bytes(const uint32_t* byte_pairs, const PairCache& cache, uint32_t bytes) {
+    if (!(bytes & 0x8080)) {
+        uint32_t rank = cache.ascii[(bytes & 0x7F) << 7 | bytes >> 8];
+        if (rank < ASK_AGAIN) return rank;
+        if (rank == NO_ASCII_PAIR) return NO_RANK;
+    }
+    return __ldg(byte_pairs + bytes);
+}
