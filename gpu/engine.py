@@ -26,13 +26,14 @@ from gpu.device import Device
 from gpu.job import constant
 from gpu.kernels import DECODE, encode_kernels, frame_kernels, num_blocks
 from gpu.memory import Workspace, Workspaces
+from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
 from gpu.tables import NotCovered
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.framing import offsets_of, ragged
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
+__all__ = ["DeviceFault", "Flight", "GpuEngine", "NotCovered"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -67,16 +68,19 @@ class GpuEngine:
     ) -> None:
         self.device, self.processors = device, device.info.processors
         self.workspaces = Workspaces(device, workspace_bytes)
-        self.residents = Residents(device, vocabulary_bytes or workspace_bytes)
+        self.residents = Residents(device, vocabulary_bytes or workspace_bytes, prepare)
 
-    def load(self, vocabulary: Vocabulary) -> int:
-        """Put a vocabulary on the device; returns its bytes there.
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
+        """Put a vocabulary on the device, pinned if it is never to make room for another.
+
+        Returns:
+            Its bytes there.
 
         Raises:
             NotCovered: the kernels cannot compute it.
             OutOfMemory: it does not fit.
         """
-        return self.residents.load(vocabulary)
+        return self.residents.load(vocabulary, pinned)
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary; calls that are running finish on it."""
@@ -163,6 +167,34 @@ class GpuEngine:
                         return data, ends, _id_errors(vocabulary, ids, offsets, places)
                 capacity = -(-total // 4)
 
+    def start(
+        self, resident: Resident, data: Bytes, begins: Int64s, id_bits: int = 32
+    ) -> Flight | None:
+        """Begin to encode UTF-8 rows, int64[B + 1] begins; the ids come when the flight lands.
+
+        None where all workspaces of the size are in flight.
+
+        Args:
+            resident: the vocabulary, in use until then.
+            data: copied from where it lies, which must stay as it is until then; pinned memory
+                overlaps with other flights.
+            id_bits: of an id in the answer, see cuda/pack.cuh.
+        """
+        workspace = self.workspaces.try_take(len(data), len(begins) - 1)
+        if workspace is None:
+            return None
+        try:
+            self._pack_rows(workspace, resident, data, begins, staged=False, id_bits=id_bits)
+            kernels = encode_kernels(num_rounds=resident.num_rounds)
+            self._launch(workspace, kernels if id_bits == 32 else (*kernels, "pack"))
+            status = workspace.fields["status"]
+            workspace.stream.copy_out(workspace.status.ctypes.data, status, 64)
+        except BaseException:
+            workspace.stream.synchronize()
+            self.workspaces.give(workspace)
+            raise
+        return Flight(self, workspace, len(begins) - 1, id_bits)
+
     def _decode(
         self, workspace: Workspace, resident: Resident, ids: Int64s, offsets: Int64s, skip: bool
     ) -> int:
@@ -213,8 +245,13 @@ class GpuEngine:
         offsets: Int64s,
         *,
         keep_options: bool = False,
+        staged: bool = True,
+        id_bits: int = 32,
     ) -> None:
-        """Rows to the device, and what the kernels count in set to zero."""
+        """Rows to the device, and what the kernels count in set to zero.
+
+        Not staged, the bytes are copied from where they lie.
+        """
         job, stream, num_bytes, rows = workspace.job[0], workspace.stream, len(data), len(offsets) - 1
         _set(job, resident.fields)
         job["num_bytes"], job["num_rows"] = num_bytes, rows
@@ -222,9 +259,12 @@ class GpuEngine:
         job["row_refused"] = workspace.fields["row_refused"]
         if not keep_options:
             job["row_flags"] = job["row_max_length"] = 0
-        workspace.text[:num_bytes] = data
+        job["id_bits"] = id_bits
         workspace.row_begins[: rows + 1] = offsets
-        if num_bytes <= TAKE_IN_BYTES:
+        source = workspace.text if staged else data
+        if staged:
+            workspace.text[:num_bytes] = data
+        if staged and num_bytes <= TAKE_IN_BYTES:
             blocks = num_blocks("take_in", max(num_bytes, 8 * rows), self.processors)
             stream.launch("take_in", blocks, workspace.job.ctypes.data)
             return
@@ -232,7 +272,7 @@ class GpuEngine:
         stream.clear(fields["status"], 8 * int(job["num_cleared"]))
         stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
         stream.copy_in(fields["row_begins"], workspace.row_begins.ctypes.data, 8 * (rows + 1))
-        stream.copy_in(fields["text"], workspace.text.ctypes.data, num_bytes)
+        stream.copy_in(fields["text"], source.ctypes.data, num_bytes)
 
     def _launch(self, workspace: Workspace, kernels: tuple[str, ...]) -> None:
         job = workspace.job[0]
@@ -309,6 +349,43 @@ class GpuEngine:
         if options.refuses:
             refused = self._fetch(workspace, "row_refused", np.uint32, rows)
         return row_errors(vocabulary, batch, options, bad, refused)
+
+
+class Flight:
+    """A batch on its way through the device; see GpuEngine.start."""
+
+    def __init__(self, engine: GpuEngine, workspace: Workspace, rows: int, id_bits: int) -> None:
+        self._engine, self._workspace, self._rows, self._bits = engine, workspace, rows, id_bits
+        self._field = "ids" if id_bits == 32 else "packed"
+
+    def num_ids(self) -> int:
+        """How many ids there are; waits for the kernels.
+
+        Raises:
+            DeviceFault: a kernel found itself wrong.
+        """
+        self._workspace.stream.synchronize()
+        if self._workspace.status[STATUS["FAULT"]]:
+            raise DeviceFault("a piece was neither short nor a token; please report the text")
+        return int(self._workspace.status[STATUS["NUM_IDS"]])
+
+    def land(self, out: NDArray[np.generic]) -> Int64s:
+        """Copy the ids to the front of `out` and return int64[B + 1] where each row's begin.
+
+        The copy runs on: `out` is complete when `finish` returns.
+        """
+        num_ids, stream = self.num_ids(), self._workspace.stream
+        num_bytes = (num_ids * self._bits + 31) // 32 * 4 if self._bits != 16 else 2 * num_ids
+        stream.copy_out(out.ctypes.data, self._workspace.fields[self._field], num_bytes)
+        offsets = np.empty(self._rows + 1, np.int64)
+        place = self._workspace.fields["id_offsets"]
+        stream.copy_out(offsets.ctypes.data, place, offsets.nbytes)
+        return offsets
+
+    def finish(self) -> None:
+        """Wait until everything is copied and give the workspace back; also after a failure."""
+        self._workspace.stream.synchronize()
+        self._engine.workspaces.give(self._workspace)
 
 
 def _set(job: np.void, fields: object) -> None:

@@ -25,6 +25,7 @@ TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE = constant("DECODE_TILE")
 SHARED_PLACES = {
     "framed_ids": "merged_ids",
+    "packed": "merged_ids",
     "span_begins": "records",
     "decode_ids": "merged_ids",
     "decode_offsets": "row_begins",
@@ -231,7 +232,7 @@ class Workspaces:
     SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28)
     BYTES_A_ROW = 16
 
-    def __init__(self, device: Device, cap_bytes: int, each: int = 2) -> None:
+    def __init__(self, device: Device, cap_bytes: int, each: int = 4) -> None:
         self.device, self.cap_bytes, self.each = device, cap_bytes, each
         self.used_bytes = self.num_allocations = 0
         self._free: dict[Capacity, list[Workspace]] = {}
@@ -244,7 +245,7 @@ class Workspaces:
         best = self._capacity(self.SIZES[0], 0)
         for size in self.SIZES:
             capacity = self._capacity(size, 0)
-            if self.each * device_bytes(capacity) <= self.cap_bytes * 3 // 4:
+            if 2 * device_bytes(capacity) <= self.cap_bytes:
                 best = capacity
         return best
 
@@ -261,16 +262,29 @@ class Workspaces:
         Raises:
             OutOfMemory: no workspace of this size fits under the cap or into memory.
         """
-        capacity = self._capacity(num_bytes, num_rows)
-        workspace = self._take(capacity)
+        workspace = self.take(num_bytes, num_rows)
         try:
             yield workspace
         finally:
-            with self._changed:
-                self._free[capacity].append(workspace)
-                self._changed.notify()
+            self.give(workspace)
 
-    def _take(self, capacity: Capacity) -> Workspace:
+    def take(self, num_bytes: int, num_rows: int) -> Workspace:
+        """As `lend`, until it is given back."""
+        workspace = self._take(self._capacity(num_bytes, num_rows), wait=True)
+        assert workspace is not None
+        return workspace
+
+    def try_take(self, num_bytes: int, num_rows: int) -> Workspace | None:
+        """As `take`, but None where all of the size are in use."""
+        return self._take(self._capacity(num_bytes, num_rows), wait=False)
+
+    def give(self, workspace: Workspace) -> None:
+        """Give a workspace back; nothing of it may still be at work."""
+        with self._changed:
+            self._free[workspace.capacity].append(workspace)
+            self._changed.notify()
+
+    def _take(self, capacity: Capacity, *, wait: bool) -> Workspace | None:
         with self._changed:
             while True:
                 free = self._free.setdefault(capacity, [])
@@ -283,6 +297,8 @@ class Workspaces:
                 if not self._made.get(capacity, 0):
                     message = f"a batch of {capacity.num_bytes} bytes needs more than the cap"
                     raise OutOfMemory(message)
+                if not wait:
+                    return None
                 self._changed.wait()
 
     def _make(self, capacity: Capacity) -> Workspace | None:

@@ -4,6 +4,7 @@
 #include "cut_hard.cuh"
 #include "cut_whole.cuh"
 #include "merge_stage.cuh"
+#include "pack.cuh"
 #include "take_in.cuh"
 
 // Shared memory whose size the launch says.
@@ -80,4 +81,8 @@ KERNEL __launch_bounds__(BLOCK) compact(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
     row_offsets_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) pack(const Job* job) {
+    pack_stage(*job, blockIdx.x, gridDim.x);
 }

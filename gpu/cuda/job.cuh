@@ -96,13 +96,14 @@ struct Job {
     uint64_t* cleared;             // uint64[num_cleared], zeros before the other kernels run.
     uint64_t num_cleared;
     // Special tokens (gpu/special.py, special.cuh).
-    const uint64_t* special_edges; // Hash table of a trie: node << 40 | byte << 32 | child; 0 is empty.
+    const uint32_t* special_edges; // uint32[slots][4] hash table of a trie, see special_match.cuh.
     uint64_t special_mask;
-    const uint32_t* special_nodes; // uint32[nodes] id of the token that ends there | ORDINARY, NO_ID.
+    const uint32_t* special_nodes; // uint32[nodes] id of the token that ends there, NO_ID.
     const uint32_t* special_first; // uint32[2][8] bits of the bytes that tokens of a round begin with.
     uint64_t* special;             // Bits of places: a special token begins here. Zeros before.
     uint32_t* special_counts;      // uint32[8], see COUNT_*. Zeros before.
-    uint32_t* special_list;        // uint32[num_tiles] tiles that may hold one.
+    uint64_t* special_list;        // uint64[num_tiles] tiles that have some, see special.cuh.
+    uint32_t* special_matches;     // uint32[num_tiles][TILE] these, see special.cuh.
     uint16_t* special_exits;       // uint16[num_tiles] bytes that a tile's last one takes behind it.
     uint8_t* special_function;     // uint8[num_tiles][256] the same by what the tile before takes of it.
     uint32_t* row_refused;         // uint32[num_rows] first refused one in the batch, NO_BYTE.
@@ -114,12 +115,10 @@ struct Job {
     uint64_t num_decode_ids;
     const int64_t* decode_offsets; // int64[num_rows + 1].
     uint64_t skip_special;
-    uint64_t* decode_states;       // uint64[2][scan_states(num_decode_ids)]. Zeros before.
+    uint64_t* decode_states;       // uint64[2][num_decode_ids / DECODE_TILE + 2]. Zeros before.
     uint32_t* decode_faults;       // uint32[1] not 0 where an id has no bytes. Zeros before.
-    uint64_t* decode_begins;       // uint64[num_decode_ids / DECODE_TILE + 2] bytes before a tile.
-    uint32_t* decode_rows;         // uint32[the same] first row that begins there or behind it.
     uint8_t* decoded;              // uint8[decoded_capacity], aligned to 16 bytes.
-    uint64_t decoded_capacity;     // Nothing is written where the bytes are more.
+    uint64_t decoded_capacity;     // No byte is written behind it; decoded_offsets are right anyway.
     int64_t* decoded_offsets;      // int64[num_rows + 1].
     // Framing (frame.cuh).
     const int32_t* prefix;         // int32[num_prefix] begin tokens.
@@ -135,6 +134,9 @@ struct Job {
     uint64_t* span_states;         // uint64[scan_states(ids)]. Zeros before.
     uint32_t* span_begins;         // uint32[ids + 1] bytes that the ids before one spell.
     int64_t* spans;                // int64[framed ids][2].
+    // Packing (pack.cuh).
+    uint64_t id_bits;              // Of a packed id.
+    uint32_t* packed;
 };
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;
