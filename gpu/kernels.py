@@ -52,12 +52,12 @@ KERNELS = {
     "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
     "clear_faults": Kernel(_BLOCK, _CHUNKS, 8),
     "validate": Kernel(_BLOCK, 16 * _BLOCK, 8),
-    "find_special": Kernel(_BLOCK, _TILE, 4),
+    "find_special": Kernel(_BLOCK, _TILE, 6),
     "enter_special": Kernel(_BLOCK, 8 * _TILE, 8),
-    "accept_special": Kernel(_BLOCK, _TILE, 4),
-    "find_special_again": Kernel(_BLOCK, _TILE, 4),
+    "accept_special": Kernel(_BLOCK, _TILE, 6),
+    "find_special_again": Kernel(_BLOCK, _TILE, 6),
     "enter_special_again": Kernel(_BLOCK, 8 * _TILE, 8),
-    "accept_special_again": Kernel(_BLOCK, _TILE, 4),
+    "accept_special_again": Kernel(_BLOCK, _TILE, 6),
     "clear_special": Kernel(_BLOCK, _CHUNKS, 8),
     "pretokenize": Kernel(_BLOCK, _CHUNKS, 16),
     "map_tiles": Kernel(_BLOCK, 8 * _TILE, 6),
@@ -83,9 +83,8 @@ KERNELS = {
     "frame_ids": Kernel(_BLOCK, _TILE, 8),
     "span_begins": Kernel(_BLOCK, _TILE, 8),
     "frame_spans": Kernel(_BLOCK, _TILE, 8),
-    "decode_size": Kernel(_BLOCK, _TILE, 8),
-    "decode_resize": Kernel(_BLOCK, _TILE, 8),
     "decode_spell": Kernel(_BLOCK, _TILE, 8),
+    "decode_spell_again": Kernel(_BLOCK, _TILE, 8),
 }
 
 SPECIAL = (
@@ -102,7 +101,7 @@ CUT = (
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")
-DECODE = ("decode_size", "decode_resize", "decode_spell")
+DECODE = ("decode_spell", "decode_spell_again")
 
 
 def encode_kernels(

@@ -24,6 +24,7 @@ TEXT_PADDING = 64
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE = constant("DECODE_TILE")
 SHARED_PLACES = {
+    "special_matches": "records",
     "framed_ids": "merged_ids",
     "packed": "merged_ids",
     "span_begins": "records",
@@ -57,7 +58,7 @@ def _cleared(n: int, rows: int) -> dict[str, int]:
         "special": n // 8 + 16,
         "special_counts": 32,
         "decode_faults": 4,
-        "decode_states": 16 * (n // SCAN_TILE + 2),
+        "decode_states": 16 * (n // DECODE_TILE + 2),
         "frame_states": 8 * (rows // SCAN_TILE + 2),
         "span_states": 8 * (n // SCAN_TILE + 2),
     }
@@ -92,14 +93,12 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "row_refused": 4 * rows,
         "row_stretch": 4 * rows,
         "row_max_length": 4 * rows,
-        "special_list": 4 * tiles,
+        "special_list": 8 * tiles,
         "special_exits": 2 * tiles,
         "special_function": 256 * tiles,
         "framed_offsets": 8 * (rows + 1),
         "num_tokens": 8 * rows,
         "kept": 16 * rows,
-        "decode_begins": 8 * (n // DECODE_TILE + 2),
-        "decode_rows": 4 * (n // DECODE_TILE + 2),
         "decoded_offsets": 8 * (rows + 1),
     }
 

@@ -6,7 +6,7 @@ that are looked for after a normalizer are left to the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +19,12 @@ from vocabularies.vocabulary import SpecialToken, Vocabulary
 __all__ = ["SpecialTables", "special_tables"]
 
 UInt32s = NDArray[np.uint32]
-UInt64s = NDArray[np.uint64]
 
 MAX_BYTES = constant("MAX_SPECIAL")
 MAX_NODES = 1 << 22
-NO_ID, ORDINARY = 0xFFFFFFFF, 1 << 31
+MAX_LABEL = 8
+EDGE_ENDS, EDGE_ORDINARY = constant("EDGE_ENDS"), constant("EDGE_ORDINARY")
+NO_ID = 0xFFFFFFFF
 LOAD = 0.25
 
 
@@ -32,15 +33,15 @@ class SpecialTables:
     """What the kernels read; see cuda/job.cuh.
 
     Attributes:
-        special_edges: uint64[slots], node << 40 | byte << 32 | child; 0 is empty.
-        special_nodes: uint32[nodes], id of the token that ends there, with the top bit where it
-            counts as ordinary text; all ones where none does.
+        special_edges: uint32[slots, 4], two words of bytes, node << 8 | flags | number of bytes,
+            child; no child is empty.
+        special_nodes: uint32[nodes], id of the token that ends there; all ones where none does.
         special_first: uint32[2, 8], one bit for each byte that tokens of a round begin with.
         num_rounds: 0 where no token is looked for; 2 where some are looked for in the text and
             others in what these leave of it.
     """
 
-    special_edges: UInt64s
+    special_edges: UInt32s
     special_nodes: UInt32s
     special_first: UInt32s
     num_rounds: int
@@ -57,8 +58,8 @@ def special_tables(vocabulary: Vocabulary, seed: int) -> SpecialTables:
     Raises:
         NotCovered: one of them asks for more than its bytes in the text.
 
-    Example: "ab" (id 7) and "ac" (id 8) give the edges a from node 0 to 2, b from 2 to 3, c from 2
-    to 4 and the tokens 7 and 8 at the nodes 3 and 4; node 1 is the root of the second round.
+    Example: "<ab>" (id 7) and "<ac>" (id 8) give the edges <a from node 0, b> and c> from the node
+    behind it, and the tokens 7 and 8 at the nodes behind these; node 1 is the root of round two.
     """
     tokens = [token for token in vocabulary.special_tokens if token.matched]
     for token in tokens:
@@ -67,15 +68,16 @@ def special_tables(vocabulary: Vocabulary, seed: int) -> SpecialTables:
         raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
     rounds = [[t for t in tokens if t.normalized == normalized] for normalized in (False, True)]
     rounds = [tokens for tokens in rounds if tokens]
-    edges, ends = _trie(rounds)
-    nodes = np.full(len(edges) + 2, NO_ID, np.uint32)
+    children, ends = _trie(rounds)
+    edges = [edge for root in range(len(rounds)) for edge in _edges_below(root, children, ends)]
+    nodes = np.full(len(children), NO_ID, np.uint32)
     for node, token in ends.items():
-        nodes[node] = token.id | (0 if token.special else ORDINARY)
+        nodes[node] = token.id
     first = np.zeros((2, 8), np.uint32)
     for bits, tokens in zip(first, rounds, strict=False):
         for byte in {token.content.encode()[0] for token in tokens}:
             bits[byte // 32] |= np.uint32(1 << byte % 32)
-    return SpecialTables(_edge_table(edges, seed), nodes, first, len(rounds))
+    return SpecialTables(_edge_table(edges, ends, seed), nodes, first, len(rounds))
 
 
 def _check(token: SpecialToken) -> None:
@@ -90,30 +92,55 @@ def _check(token: SpecialToken) -> None:
 
 def _trie(
     rounds: Sequence[Sequence[SpecialToken]],
-) -> tuple[dict[int, int], dict[int, SpecialToken]]:
-    """{node << 8 | byte: child} and {node: token that ends there}; round r has the root r."""
-    edges: dict[int, int] = {}
+) -> tuple[list[dict[int, int]], dict[int, SpecialToken]]:
+    """{byte: child} of each node, {node: token that ends there}; the root of round r is node r."""
+    children: list[dict[int, int]] = [{}, {}]
     ends: dict[int, SpecialToken] = {}
     for root, tokens in enumerate(rounds):
         for token in tokens:
             node = root
             for byte in token.content.encode():
-                node = edges.setdefault(node << 8 | byte, len(edges) + 2)
+                if byte not in children[node]:
+                    children[node][byte] = len(children)
+                    children.append({})
+                node = children[node][byte]
             ends[node] = token
-    if len(edges) + 2 > MAX_NODES:
+    if len(children) > MAX_NODES:
         raise NotCovered(f"the special tokens need more than {MAX_NODES} nodes")
-    return edges, ends
+    return children, ends
 
 
-def _edge_table(edges: dict[int, int], seed: int) -> UInt64s:
-    """uint64[slots]: the edges by their hash, with linear probing; never full."""
+def _edges_below(
+    root: int, children: list[dict[int, int]], ends: dict[int, SpecialToken]
+) -> Iterator[tuple[int, bytes, int]]:
+    """(node, bytes, node behind them): ways without a fork or a token's end inside, in pieces."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        for byte, child in children[node].items():
+            label = bytearray([byte])
+            while len(children[child]) == 1 and child not in ends and len(label) < MAX_LABEL:
+                ((byte, child),) = children[child].items()
+                label.append(byte)
+            yield node, bytes(label), child
+            waiting.append(child)
+
+
+def _edge_table(
+    edges: list[tuple[int, bytes, int]], ends: dict[int, SpecialToken], seed: int
+) -> UInt32s:
+    """uint32[slots, 4]: the edges by their hash, with linear probing; never full."""
     size = 1 << max(1, int(np.ceil(np.log2(max(1, len(edges)) / LOAD))))
-    table = np.zeros(size, np.uint64)
-    for key, child in edges.items():
-        value = (key ^ seed) * 0x9E3779B1 & 0xFFFFFFFF
+    table = np.zeros((size, 4), np.uint32)
+    for node, label, child in edges:
+        value = ((node << 8 | label[0]) ^ seed) * 0x9E3779B1 & 0xFFFFFFFF
         value = (value ^ value >> 15) * 0x85EBCA77 & 0xFFFFFFFF
         place = value ^ value >> 13
-        while table[place % size]:
+        while table[place % size, 3]:
             place += 1
-        table[place % size] = key << 32 | child
+        flags = 0
+        if child in ends:
+            flags = EDGE_ENDS | (0 if ends[child].special else EDGE_ORDINARY)
+        table[place % size, :2] = np.frombuffer(label.ljust(MAX_LABEL, b"\0"), "<u4")
+        table[place % size, 2:] = node << 8 | flags | len(label), child
     return table

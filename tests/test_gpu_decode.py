@@ -19,7 +19,7 @@ from vocabularies.tables import token_table
 from vocabularies.vocabulary import Bpe, Kmers, SpecialToken, Upstream, Vocabulary
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
-SCAN_TILE, DECODE_TILE = constant("SCAN_TILE"), constant("DECODE_TILE")
+DECODE_TILE = constant("DECODE_TILE")
 LENGTHS = [*range(1, 40), 63, 64, 65, 128, 255, 3000]
 
 
@@ -43,7 +43,6 @@ def run(
     tokens = token_table(VOCABULARY)
     ids = np.array([i for row in rows for i in row], dtype)
     offsets = np.cumsum([0, *map(len, rows)]).astype(np.int64)
-    tiles = len(ids) // DECODE_TILE + 2
     known = np.clip(ids.astype(np.int64), 0, len(VOCABULARY) - 1)
     capacity = int(np.maximum(tokens.lengths[known], 0).sum()) + room
     memory = np.full(max(0, capacity) + 32, 0xEE, np.uint8)
@@ -53,10 +52,8 @@ def run(
         "token_bytes": np.concatenate([tokens.data, np.zeros(16, np.uint8)]),
         "decode_ids": ids,
         "decode_offsets": offsets,
-        "decode_states": np.zeros(2 * (len(ids) // SCAN_TILE + 2), np.uint64),
+        "decode_states": np.zeros(2 * (len(ids) // DECODE_TILE + 2), np.uint64),
         "decode_faults": np.zeros(1, np.uint32),
-        "decode_begins": np.full(tiles, 0xEEEEEEEEEEEEEE, np.uint64),
-        "decode_rows": np.full(tiles, 0xEEEEEEEE, np.uint32),
         "decoded": memory[begin : begin + max(0, capacity)],
         "decoded_offsets": np.full(len(rows) + 1, -1, np.int64),
         "row_errors": np.zeros(len(rows), np.uint32),
@@ -70,7 +67,7 @@ def run(
         "decoded_capacity": max(0, capacity),
     }
     job = make_job(**arrays, **numbers)
-    for name in ("clear_faults", "decode_size", "decode_resize", "decode_spell"):
+    for name in ("clear_faults", "decode_spell", "decode_spell_again"):
         launch(name, blocks, BLOCK, job)
     total = int(arrays["decoded_offsets"][-1])
     assert (memory[:begin] == 0xEE).all() and (memory[begin + max(0, capacity) :] == 0xEE).all()

@@ -1,10 +1,10 @@
 // Ids back to the bytes they stand for.
 //
-//     size    the bytes before every tile of ids; rows with an id that has no bytes are noted
-//     resize  once more where there are such rows: they have no bytes at all
-//     spell   the bytes, 16 a thread, whatever the lengths of the tokens that these come from
+// A block takes the next tile of ids, adds up their bytes, learns from the tiles before it where
+// these begin (scan.cuh), and writes them, 16 a thread. Ids without bytes are noted; then all of it
+// is done once more, and their rows have no bytes at all.
 //
-// An entry of the token table holds the bytes of a token that has at most 12:
+// An entry of the token table holds the bytes of a token that has at most 12, zeros behind them:
 //
 //     flags | length, bytes 0-3, bytes 4-7, bytes 8-11
 //     flags | length, place in token_bytes, 0, 0           a longer one
@@ -12,16 +12,32 @@
 #include "row_places.cuh"
 #include "scan.cuh"
 
-constexpr uint32_t DECODE_TILE = 1024;     // Ids that a block spells at a time.
+constexpr uint32_t DECODE_TILE = 1024;     // Ids that a block takes at a time.
+constexpr uint32_t DECODE_ITEMS = 4;       // Of which a thread has so many.
+static_assert(DECODE_TILE == DECODE_ITEMS * BLOCK, "each has a thread");
 constexpr uint32_t NO_BYTES = 1u << 31;    // Flags: an id that means nothing ...
 constexpr uint32_t IS_SPECIAL = 1u << 30;  // ... or that skip_special leaves out.
 constexpr uint32_t LENGTH_BITS = IS_SPECIAL - 1;
 constexpr uint32_t MAX_INLINE = 12;
+constexpr uint32_t STAGE_BYTES = 8192;     // Of a tile, that are put together in shared memory.
+constexpr uint32_t MAX_STAGED = 64;        // Bytes of the longest token that one thread puts there.
 
 struct SpellShared {
-    uint4 tokens[DECODE_TILE];
-    uint32_t begins[DECODE_TILE + 1];      // Where each begins in the tile's bytes.
+    union {
+        uint32_t staged[STAGE_BYTES / 4 + 12];  // The tile's bytes, from the 16th on.
+        uint4 tokens[DECODE_TILE];
+    };
+    alignas(16) uint32_t begins[DECODE_TILE + 4];  // Where each token begins in the tile's bytes.
     uint32_t scratch[BLOCK / 32 + 1];
+    uint32_t tile;
+    uint64_t before, first_row;
+};
+
+// A thread's neighbouring ids of a tile: their tokens, and how many bytes they have.
+struct ThreadTokens {
+    uint4 tokens[DECODE_ITEMS];
+    uint32_t bytes;
+    bool any_long;
 };
 
 DEVICE uint64_t decode_tiles(const Job& job) { return job.num_decode_ids / DECODE_TILE + 1; }
@@ -29,96 +45,70 @@ DEVICE uint64_t decode_tiles(const Job& job) { return job.num_decode_ids / DECOD
 // An id of the batch; a negative one is beyond every vocabulary.
 DEVICE uint64_t decode_id(const Job& job, uint64_t place) {
     if (job.decode_wide) return static_cast<const uint64_t*>(job.decode_ids)[place];
-    return static_cast<int64_t>(static_cast<const int32_t*>(job.decode_ids)[place]);
+    return static_cast<const uint32_t*>(job.decode_ids)[place];
+}
+
+// A thread's ids, 0 behind the end.
+DEVICE void load_ids(const Job& job, uint64_t place, uint64_t* ids) {
+    if (place + DECODE_ITEMS > job.num_decode_ids) {
+        for (uint32_t i = 0; i < DECODE_ITEMS; i++)
+            ids[i] = place + i < job.num_decode_ids ? decode_id(job, place + i) : 0;
+    } else if (job.decode_wide) {
+        const ulonglong2* from = static_cast<const ulonglong2*>(job.decode_ids) + place / 2;
+        ulonglong2 low = from[0], high = from[1];
+        ids[0] = low.x, ids[1] = low.y, ids[2] = high.x, ids[3] = high.y;
+    } else {
+        uint4 four = static_cast<const uint4*>(job.decode_ids)[place / 4];
+        ids[0] = four.x, ids[1] = four.y, ids[2] = four.z, ids[3] = four.w;
+    }
 }
 
 DEVICE uint64_t row_of_id(const Job& job, uint64_t place) {
     return last_not_behind(job.decode_offsets, job.num_rows, place);
 }
 
-// Bytes that a token adds to the text.
-DEVICE uint32_t shown_length(const Job& job, uint32_t meta) {
-    if (job.skip_special && (meta & IS_SPECIAL)) return 0;
-    return meta & LENGTH_BITS;
-}
+DEVICE uint32_t length_of_token(const uint4& token) { return token.x & LENGTH_BITS; }
 
 // The first word of an id's entry in the token table; NO_BYTES beyond its end.
 DEVICE uint32_t token_meta(const Job& job, uint64_t id) {
     return id < job.num_ids ? __ldg(job.token_table + 4 * id) : NO_BYTES;
 }
 
-// The bytes that an id adds, none in a row that is at fault; notes ids without bytes.
+// The token of an id, without bytes where it or its row has none; notes ids that mean nothing.
 template <bool AGAIN>
-DEVICE uint64_t size_of_id(const Job& job, uint64_t place) {
-    uint32_t meta = token_meta(job, decode_id(job, place));
-    if (AGAIN && job.row_errors[row_of_id(job, place)] != NO_BYTE) return 0;
-    if (meta & NO_BYTES) {
+DEVICE uint4 shown_token(const Job& job, uint64_t place, uint64_t id) {
+    uint4 token = {NO_BYTES, 0, 0, 0};
+    if (id < job.num_ids) token = __ldg(reinterpret_cast<const uint4*>(job.token_table) + id);
+    if (AGAIN && job.row_errors[row_of_id(job, place)] != NO_BYTE) return {0, 0, 0, 0};
+    if (token.x & NO_BYTES) {
         note_fault(job.row_errors, row_of_id(job, place), static_cast<uint32_t>(place));
         job.decode_faults[0] = 1;
-        return 0;
     }
-    return shown_length(job, meta);
+    bool hidden = job.skip_special && (token.x & IS_SPECIAL);
+    token.x = hidden ? 0 : token.x & LENGTH_BITS;
+    return token;
 }
 
-// Sizes of all tiles; the first time also the first row that begins in each or behind it.
 template <bool AGAIN>
-DEVICE void size_stage(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
-    if (AGAIN && !job.decode_faults[0]) return;
-    uint64_t tiles = decode_tiles(job), stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
-    for (uint64_t tile = first; !AGAIN && tile <= tiles; tile += stride) {
-        uint64_t begin = tile * DECODE_TILE;
-        job.decode_rows[tile] = first_not_before(job.decode_offsets, job.num_rows + 1, begin);
+DEVICE void load_tokens(const Job& job, uint64_t place, ThreadTokens& mine) {
+    uint64_t ids[DECODE_ITEMS];
+    load_ids(job, place, ids);
+    mine.bytes = 0;
+    mine.any_long = false;
+#pragma unroll
+    for (uint32_t i = 0; i < DECODE_ITEMS; i++) {
+        mine.tokens[i] = {0, 0, 0, 0};
+        if (place + i < job.num_decode_ids)
+            mine.tokens[i] = shown_token<AGAIN>(job, place + i, ids[i]);
+        mine.bytes += length_of_token(mine.tokens[i]);
+        mine.any_long |= length_of_token(mine.tokens[i]) > MAX_STAGED;
     }
-    uint64_t* states = job.decode_states + (AGAIN ? scan_tiles(job.num_decode_ids) + 1 : 0);
-    scan(states, job.num_decode_ids, shared,
-         [&](uint64_t place) { return size_of_id<AGAIN>(job, place); },
-         [&](uint64_t place, uint64_t before) {
-             if (place % DECODE_TILE == 0) job.decode_begins[place / DECODE_TILE] = before;
-             if (place == job.num_decode_ids) job.decode_begins[decode_tiles(job)] = before;
-         });
-}
-
-// Loads the tokens of a tile; returns the bytes of all of them.
-DEVICE uint32_t load_tokens(const Job& job, SpellShared& shared, uint64_t tile_begin) {
-    bool faults = job.decode_faults[0];
-    for (uint32_t i = threadIdx.x; i < DECODE_TILE; i += BLOCK) {
-        uint64_t place = tile_begin + i;
-        uint4 token = {0, 0, 0, 0};
-        uint64_t id = place < job.num_decode_ids ? decode_id(job, place) : job.num_ids;
-        if (id < job.num_ids) {
-            token = __ldg(reinterpret_cast<const uint4*>(job.token_table) + id);
-            if (faults && job.row_errors[row_of_id(job, place)] != NO_BYTE) token.x = 0;
-        }
-        shared.tokens[i] = token;
-        shared.begins[i] = shown_length(job, token.x);
-    }
-    __syncthreads();
-    constexpr uint32_t ITEMS = DECODE_TILE / BLOCK;
-    uint32_t sizes[ITEMS], sum = 0, total;
-    for (uint32_t i = 0; i < ITEMS; i++) sum += sizes[i] = shared.begins[threadIdx.x * ITEMS + i];
-    uint32_t before = sum_before(sum, shared.scratch, total);
-    for (uint32_t i = 0; i < ITEMS; i++) {
-        shared.begins[threadIdx.x * ITEMS + i] = before;
-        before += sizes[i];
-    }
-    if (threadIdx.x == 0) shared.begins[DECODE_TILE] = total;
-    __syncthreads();
-    return total;
-}
-
-// The token that a byte of the tile belongs to: the last one that does not begin behind it.
-DEVICE uint32_t token_at(const SpellShared& shared, uint32_t place) {
-    uint32_t number = 0;
-    for (uint32_t step = DECODE_TILE / 2; step; step /= 2)
-        if (shared.begins[number + step] <= place) number += step;
-    return number;
 }
 
 // Eight bytes of a token from `skip` on, anything behind its end.
 DEVICE uint64_t eight_bytes(const Job& job, const uint4& token, uint32_t skip) {
     uint32_t words[3] = {token.y, token.z, token.w}, shift = skip % 4 * 8, first = skip / 4;
-    if ((token.x & LENGTH_BITS) > MAX_INLINE) {
+    if (length_of_token(token) > MAX_INLINE) {
         uint32_t place = token.y + skip;
         const uint32_t* from = reinterpret_cast<const uint32_t*>(job.token_bytes) + place / 4;
         for (uint32_t i = 0; i < 3; i++) words[i] = __ldg(from + i);
@@ -132,56 +122,58 @@ DEVICE uint64_t eight_bytes(const Job& job, const uint4& token, uint32_t skip) {
     return upper << 32 | shift_right(low, middle, shift);
 }
 
-// The bytes from .. to - 1 of the tile, at most 16, at the bytes `at` .. of low and high.
-DEVICE void spell_bytes(const Job& job, const SpellShared& shared, uint32_t from, uint32_t to,
-                        uint32_t at, uint64_t& low, uint64_t& high) {
-    for (uint32_t number = token_at(shared, from); from < to; number++) {
-        uint32_t begin = shared.begins[number], end = min_of(shared.begins[number + 1], to);
-        while (from < end) {
-            uint32_t count = min_of(8, end - from);
-            uint64_t bytes = eight_bytes(job, shared.tokens[number], from - begin);
-            bytes &= ~0ull >> (64 - 8 * count);
+// Eight bytes of a token from `skip` on, zeros behind its end.
+DEVICE uint64_t masked_bytes(const Job& job, const uint4& token, uint32_t skip) {
+    uint32_t rest = min_of(8, length_of_token(token) - skip);
+    return eight_bytes(job, token, skip) & ~0ull >> (64 - 8 * rest);
+}
+
+// Adds a token's bytes to the tile's in shared memory, which are zeros before.
+DEVICE void stage_token(const Job& job, SpellShared& shared, const uint4& token, uint32_t begin) {
+    for (uint32_t done = 0; done < length_of_token(token); done += 8) {
+        uint64_t bytes = masked_bytes(job, token, done);
+        uint32_t place = 16 + begin + done, shift = place % 4 * 8;
+        uint32_t* to = shared.staged + place / 4;
+        uint64_t low = bytes << shift;
+        uint32_t high = shift ? static_cast<uint32_t>(bytes >> (64 - shift)) : 0;
+        if (static_cast<uint32_t>(low)) atomicOr(to, static_cast<uint32_t>(low));
+        if (low >> 32) atomicOr(to + 1, static_cast<uint32_t>(low >> 32));
+        if (high) atomicOr(to + 2, high);
+    }
+}
+
+// The bytes from .. from + 15 of the tile's in shared memory; from may be -15 .. -1.
+DEVICE uint4 staged_bytes(const SpellShared& shared, int32_t from) {
+    const uint32_t* words = shared.staged + (16 + from) / 4;
+    uint32_t shift = (16 + from) % 4 * 8;
+    return {shift_right(words[0], words[1], shift), shift_right(words[1], words[2], shift),
+            shift_right(words[2], words[3], shift), shift_right(words[3], words[4], shift)};
+}
+
+// The token that a byte of the tile belongs to: the last one that does not begin behind it.
+DEVICE uint32_t token_at(const SpellShared& shared, uint32_t place) {
+    uint32_t number = 0;
+    for (uint32_t step = DECODE_TILE / 2; step; step /= 2)
+        if (shared.begins[number + step] <= place) number += step;
+    return number;
+}
+
+// As staged_bytes, from the tokens themselves; only bytes before `end` are asked for.
+DEVICE uint4 spelled_bytes(const Job& job, const SpellShared& shared, int32_t from, uint32_t end) {
+    uint32_t place = from < 0 ? 0 : from, number = token_at(shared, place);
+    uint64_t low = 0, high = 0;
+    for (end = min_of(end, from + 16); place < end; number++) {
+        uint32_t begin = shared.begins[number], token_end = min_of(shared.begins[number + 1], end);
+        while (place < token_end) {
+            uint64_t bytes = masked_bytes(job, shared.tokens[number], place - begin);
+            uint32_t at = place - from;
             if (at < 8) low |= bytes << 8 * at;
             if (at >= 8) high |= bytes << 8 * (at - 8);
             else if (at) high |= bytes >> (64 - 8 * at);
-            from += count;
-            at += count;
+            place += 8;
         }
+        place = token_end;
     }
-}
-
-// Writes a tile's bytes, from `place` of the text on, in vectors of 16 as the text has them; those
-// at its ends, of which other tiles write the rest, byte by byte.
-DEVICE void write_bytes(const Job& job, const SpellShared& shared, uint64_t place, uint32_t total) {
-    uint64_t first = place / 16, shift = place % 16;
-    uint32_t vectors = (shift + total + 15) / 16;
-    for (uint32_t i = threadIdx.x; i < vectors; i += BLOCK) {
-        uint32_t from = i ? i * 16 - shift : 0, to = min_of(total, (i + 1) * 16 - shift);
-        uint32_t at = i ? 0 : shift;
-        uint64_t low = 0, high = 0;
-        spell_bytes(job, shared, from, to, at, low, high);
-        if (to - from == 16) {
-            uint4 vector = {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
-                            static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
-            reinterpret_cast<uint4*>(job.decoded)[first + i] = vector;
-        } else {
-            uint8_t* bytes = job.decoded + (first + i) * 16;
-            for (uint32_t j = at; j < at + to - from; j++)
-                bytes[j] = (j < 8 ? low >> 8 * j : high >> 8 * (j - 8)) & 0xFF;
-        }
-    }
-}
-
-DEVICE void spell_stage(const Job& job, SpellShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint64_t tiles = decode_tiles(job);
-    bool fits = job.decode_begins[tiles] <= job.decoded_capacity;
-    for (uint64_t tile = block; tile < tiles; tile += num_blocks) {
-        uint64_t tile_begin = tile * DECODE_TILE, place = job.decode_begins[tile];
-        uint32_t total = load_tokens(job, shared, tile_begin);
-        uint64_t end = job.decode_rows[tile + 1];
-        for (uint64_t row = job.decode_rows[tile] + threadIdx.x; row < end; row += BLOCK)
-            job.decoded_offsets[row] = place + shared.begins[job.decode_offsets[row] - tile_begin];
-        if (fits) write_bytes(job, shared, place, total);
-        __syncthreads();
-    }
+    return {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+            static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
 }

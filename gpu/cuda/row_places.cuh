@@ -35,6 +35,18 @@ DEVICE uint64_t first_not_before(const int64_t* values, uint64_t count, uint64_t
     return low;
 }
 
+// The same, found by a whole warp in steps of 32 sections.
+DEVICE uint64_t first_not_before_by_warp(const int64_t* values, uint64_t count, uint64_t place) {
+    uint64_t low = 0, high = count, lane = threadIdx.x & 31;
+    while (low < high) {
+        uint64_t size = (high - low + 31) / 32, last = low + (lane + 1) * size - 1;
+        bool before = last < high && static_cast<uint64_t>(values[last]) < place;
+        low += count_bits(__ballot_sync(0xFFFFFFFF, before)) * size;
+        if (low + size - 1 < high) high = low + size - 1;
+    }
+    return high;
+}
+
 // The row of a place of the text before num_bytes.
 DEVICE uint64_t row_of(const Job& job, uint64_t place) {
     return last_not_behind(job.row_begins, job.num_rows, place);

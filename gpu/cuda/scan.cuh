@@ -45,53 +45,63 @@ DEVICE uint64_t sum_of_tiles_before(const uint64_t* states, uint64_t tile) {
     return before;
 }
 
-// The sum of the values of all threads of the block before this one, and of all tiles before it.
-// Publishes the tile.
-DEVICE uint64_t sum_before_in_scan(uint64_t* states, ScanShared& shared, uint64_t value) {
+// Publishes the sum of a tile; returns the sum of all tiles before it. A whole warp calls it.
+DEVICE uint64_t publish_tile(uint64_t* states, uint64_t tile, uint64_t sum) {
+    bool writes = (threadIdx.x & 31) == 0;
+    if (writes) store_volatile(states + tile, TILE_SUM | sum);
+    uint64_t before = sum_of_tiles_before(states, tile);
+    if (writes) store_volatile(states + tile, SUM_TO_END | (before + sum));
+    return before;
+}
+
+// The sum of the values of all warps of the block before this one, and of all tiles before it.
+DEVICE uint64_t sum_before_warp(uint64_t* states, ScanShared& shared, uint64_t warp_sum) {
     uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    uint64_t inclusive = value;
-    for (uint32_t distance = 1; distance < 32; distance *= 2) {
-        uint64_t other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
-        if (lane >= distance) inclusive += other;
-    }
-    if (lane == 31) shared.warp_sums[warp] = inclusive;
+    if (lane == 0) shared.warp_sums[warp] = warp_sum;
     __syncthreads();
-    uint64_t sum = 0, total = 0;
+    uint64_t before = 0, total = 0;
     for (uint32_t i = 0; i < BLOCK / 32; i++) {
-        if (i == warp) sum = total;
+        if (i == warp) before = total;
         total += shared.warp_sums[i];
     }
     if (warp == 0) {
-        if (lane == 0) store_volatile(states + shared.tile, TILE_SUM | total);
-        uint64_t before = sum_of_tiles_before(states, shared.tile);
-        if (lane == 0) {
-            shared.before = before;
-            store_volatile(states + shared.tile, SUM_TO_END | (before + total));
-        }
+        uint64_t tiles = publish_tile(states, shared.tile, total);
+        if (lane == 0) shared.before = tiles;
     }
     __syncthreads();
-    return shared.before + sum + inclusive - value;
+    return shared.before + before;
 }
 
 // Calls write(i, sum of value(0) .. value(i - 1)) for i = 0 .. count. The whole block calls it.
 //
-// `states` is uint64[scan_tiles(count) + 1], zeros before; the first one counts the tiles taken.
+// `states` is uint64[scan_tiles(count) + 1], zeros before; the first one counts the tiles taken. A
+// warp has neighbouring values, 32 at a time.
 template <class Value, class Write>
 DEVICE void scan(uint64_t* states, uint64_t count, ScanShared& shared, Value value, Write write) {
+    uint32_t lane = threadIdx.x & 31;
     for (;;) {
         if (threadIdx.x == 0) shared.tile = static_cast<uint32_t>(atomic_add(states, 1));
         __syncthreads();
         if (shared.tile >= scan_tiles(count)) return;
-        uint64_t first = static_cast<uint64_t>(shared.tile) * SCAN_TILE + threadIdx.x * SCAN_ITEMS;
-        uint64_t values[SCAN_ITEMS], sum = 0;
+        uint64_t first = static_cast<uint64_t>(shared.tile) * SCAN_TILE;
+        first += threadIdx.x / 32 * (32 * SCAN_ITEMS) + lane;
+        uint64_t befores[SCAN_ITEMS], sum = 0;
 #pragma unroll
         for (uint32_t i = 0; i < SCAN_ITEMS; i++)
-            sum += values[i] = first + i < count ? value(first + i) : 0;
-        uint64_t before = sum_before_in_scan(states + 1, shared, sum);
+            befores[i] = first + 32 * i < count ? value(first + 32 * i) : 0;
 #pragma unroll
         for (uint32_t i = 0; i < SCAN_ITEMS; i++) {
-            if (first + i <= count) write(first + i, before);
-            before += values[i];
+            uint64_t inclusive = befores[i];
+            for (uint32_t distance = 1; distance < 32; distance *= 2) {
+                uint64_t other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
+                if (lane >= distance) inclusive += other;
+            }
+            befores[i] = sum + inclusive - befores[i];
+            sum += __shfl_sync(0xFFFFFFFF, inclusive, 31);
         }
+        uint64_t before = sum_before_warp(states + 1, shared, sum);
+#pragma unroll
+        for (uint32_t i = 0; i < SCAN_ITEMS; i++)
+            if (first + 32 * i <= count) write(first + 32 * i, before + befores[i]);
     }
 }

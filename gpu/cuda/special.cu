@@ -1,14 +1,14 @@
 // The kernels of special tokens, in the order in which they run. Launch: BLOCK threads, any number
 // of blocks. Before them the hard bits are where rows begin; those named `again` run only for
-// vocabularies of two rounds, clear_special behind the pretokenizer and cut_certain, which both set
-// start bits inside of tokens such as <｜begin▁of▁sentence｜>.
+// vocabularies of two rounds, clear_special behind the pretokenizer. cut_certain may follow: it cuts
+// no token of the vocabulary.
 #include "special_accept.cuh"
 
 KERNEL __launch_bounds__(BLOCK) clear_faults(const Job* job) {
     clear_faults_stage(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) find_special(const Job* job) {
+KERNEL __launch_bounds__(BLOCK, 6) find_special(const Job* job) {
     SHARED SpecialShared shared;
     find_special_stage<0>(*job, shared, blockIdx.x, gridDim.x);
 }
@@ -17,12 +17,12 @@ KERNEL __launch_bounds__(BLOCK) enter_special(const Job* job) {
     enter_special_stage<0>(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) accept_special(const Job* job) {
-    SHARED SpecialShared shared;
+KERNEL __launch_bounds__(BLOCK, 6) accept_special(const Job* job) {
+    SHARED OrbitShared shared;
     accept_special_stage<0>(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) find_special_again(const Job* job) {
+KERNEL __launch_bounds__(BLOCK, 6) find_special_again(const Job* job) {
     SHARED SpecialShared shared;
     find_special_stage<1>(*job, shared, blockIdx.x, gridDim.x);
 }
@@ -31,8 +31,8 @@ KERNEL __launch_bounds__(BLOCK) enter_special_again(const Job* job) {
     enter_special_stage<1>(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) accept_special_again(const Job* job) {
-    SHARED SpecialShared shared;
+KERNEL __launch_bounds__(BLOCK, 6) accept_special_again(const Job* job) {
+    SHARED OrbitShared shared;
     accept_special_stage<1>(*job, shared, blockIdx.x, gridDim.x);
 }
 

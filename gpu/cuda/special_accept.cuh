@@ -76,23 +76,34 @@ DEVICE void accept_match(const Job& job, uint64_t tile_begin, uint32_t match) {
     job.special_counts[COUNT_ACCEPTED] = 1;
 }
 
+// Marks a tile's candidates that count: behind the bytes that the tile before takes all of them
+// where none overlap, else the orbit of the first.
+DEVICE void mark_orbit(OrbitShared& shared, uint32_t count, uint32_t taken) {
+    bool overlap = any_overlap(shared, count);
+    for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
+        bool behind = place_of(shared.matches[i]) >= taken;
+        bool is_first = i == 0 || place_of(shared.matches[i - 1]) < taken;
+        if (behind && (is_first || !overlap)) shared.matches[i] |= ON_ORBIT;
+    }
+    __syncthreads();
+    if (overlap) follow_orbits(shared, count);
+}
+
 template <uint32_t ROUND>
-DEVICE void accept_special_stage(const Job& job, SpecialShared& shared, uint32_t block,
+DEVICE void accept_special_stage(const Job& job, OrbitShared& shared, uint32_t block,
                                  uint32_t num_blocks) {
     uint32_t tiles = job.special_counts[COUNT_FOUND + ROUND];
-    load_first_bytes<ROUND>(job, shared);
-    for (uint32_t i = block; i < tiles; i += num_blocks) {
-        uint32_t tile = job.special_list[i];
+    for (uint32_t number = block; number < tiles; number += num_blocks) {
+        uint32_t tile = static_cast<uint32_t>(job.special_list[number]);
+        uint32_t count = job.special_list[number] >> LIST_COUNT_SHIFT;
         uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE;
-        uint32_t taken = tile ? job.special_exits[tile - 1] & 0xFF : 0;
-        uint32_t count = list_candidates<ROUND>(job, shared, tile_begin);
-        uint32_t entry = candidate_from(shared, taken);
-        if (threadIdx.x == 0 && entry < count) shared.matches[entry] |= ON_ORBIT;
+        for (uint32_t i = threadIdx.x; i < count; i += BLOCK)
+            shared.matches[i] = job.special_matches[tile_begin + i];
         __syncthreads();
-        follow_orbits(shared, count);
-        for (uint32_t number = threadIdx.x; number < count; number += BLOCK)
-            if (shared.matches[number] & ON_ORBIT)
-                accept_match<ROUND>(job, tile_begin, shared.matches[number]);
+        mark_orbit(shared, count, tile ? job.special_exits[tile - 1] & 0xFF : 0);
+        for (uint32_t i = threadIdx.x; i < count; i += BLOCK)
+            if (shared.matches[i] & ON_ORBIT)
+                accept_match<ROUND>(job, tile_begin, shared.matches[i]);
         __syncthreads();
     }
 }

@@ -1,4 +1,8 @@
-// Finds the longest special token at a place, in a trie of their bytes.
+// Finds the longest special token at a place, in a radix trie of their bytes.
+//
+// An edge is looked up by its node and the first of its bytes, and has up to eight:
+//
+//     bytes 0-3, bytes 4-7, node << 8 | flags | number of bytes, child            no child: empty
 //
 // Two rounds as the libraries have them: the tokens of root 0 are looked for in the text of each
 // row, those of root 1 in what is left of it (gpu/special.py). Neither ever leaves its row.
@@ -6,32 +10,49 @@
 #include "job.cuh"
 
 constexpr uint32_t MAX_SPECIAL = 256;      // Bytes of the longest one.
-constexpr uint32_t ORDINARY = 1u << 31;    // special=False: found in plain text, too.
+constexpr uint32_t EDGE_ENDS = 128;        // Flags of an edge: a token ends behind it ...
+constexpr uint32_t EDGE_ORDINARY = 64;     // ... with special=False, found in plain text, too.
+constexpr uint32_t EDGE_LENGTH = 15;
 
 struct SpecialMatch {
     uint32_t length;                       // 0: there is none.
-    uint32_t token;                        // Its id, and ORDINARY.
+    uint32_t node;                         // Where it ends.
+    bool ordinary;
 };
 
-// The node behind an edge, 0 where there is none.
-DEVICE uint32_t next_node(const Job& job, uint32_t node, uint32_t byte) {
-    uint32_t key = node << 8 | byte, hash = (key ^ static_cast<uint32_t>(job.seed)) * 0x9E3779B1u;
+// The edge from a node that begins with a byte; its last word is 0 where there is none.
+DEVICE uint4 edge_of(const Job& job, uint32_t node, uint32_t byte) {
+    uint32_t hash = ((node << 8 | byte) ^ static_cast<uint32_t>(job.seed)) * 0x9E3779B1u;
     hash = (hash ^ hash >> 15) * 0x85EBCA77u;
+    const uint4* edges = reinterpret_cast<const uint4*>(job.special_edges);
     for (uint32_t place = hash ^ hash >> 13;; place++) {
-        uint64_t edge = __ldg(job.special_edges + (place & job.special_mask));
-        if (edge >> 32 == key && edge) return static_cast<uint32_t>(edge);
-        if (!edge) return 0;
+        uint4 edge = __ldg(edges + (place & job.special_mask));
+        if (!edge.w || (edge.z >> 8 == node && (edge.x & 0xFF) == byte)) return edge;
     }
 }
 
-// The longest token of a root that begins at a place and has at most `limit` bytes.
-DEVICE SpecialMatch longest_special(const Job& job, uint32_t root, uint64_t place, uint32_t limit) {
-    SpecialMatch found = {0, 0};
-    for (uint32_t node = root, i = 0; i < limit;) {
-        node = next_node(job, node, job.text[place + i++]);
-        if (!node) break;
-        uint32_t token = __ldg(job.special_nodes + node);
-        if (token != NO_ID) found = {i, token};
+// Eight bytes from an address on; those of the words around them are read.
+DEVICE uint64_t eight_at(const uint8_t* text) {
+    uint64_t address = reinterpret_cast<uint64_t>(text);
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(address & ~3ull);
+    uint32_t shift = (address & 3) * 8, middle = words[1];
+    uint64_t upper = shift_right(middle, words[2], shift);
+    return upper << 32 | shift_right(words[0], middle, shift);
+}
+
+// The longest token of a root that `text` begins with and that has at most `limit` bytes.
+DEVICE SpecialMatch longest_special(const Job& job, uint32_t root, const uint8_t* text,
+                                    uint32_t limit) {
+    SpecialMatch found = {0, 0, false};
+    for (uint32_t node = root, length = 0; length < limit;) {
+        uint64_t bytes = eight_at(text + length);
+        uint4 edge = edge_of(job, node, bytes & 0xFF);
+        uint32_t count = edge.z & EDGE_LENGTH;
+        uint64_t differ = bytes ^ (static_cast<uint64_t>(edge.y) << 32 | edge.x);
+        if (!edge.w || length + count > limit || differ << (64 - 8 * count)) break;
+        length += count;
+        node = edge.w;
+        if (edge.z & EDGE_ENDS) found = {length, node, (edge.z & EDGE_ORDINARY) != 0};
     }
     return found;
 }
@@ -56,24 +77,22 @@ DEVICE uint32_t special_limit(const Job& job, uint64_t place) {
     return rest < MAX_SPECIAL ? static_cast<uint32_t>(rest) : MAX_SPECIAL;
 }
 
-// What a round finds at a place: in the second one, first of all what the first one accepted there.
-//
-// Borders that other blocks set meanwhile do no harm: none lies inside of a token that is accepted,
-// and one that is not is passed over whatever its length.
+// What a round finds at a place, which `text` is a copy of: in the second round, first of all what
+// the first one accepted there.
 template <uint32_t ROUND>
-DEVICE SpecialMatch match_special(const Job& job, uint64_t place) {
+DEVICE SpecialMatch match_special(const Job& job, uint64_t place, const uint8_t* text) {
     uint32_t root = ROUND && !begins_special(job, place) ? 1 : 0;
-    SpecialMatch found = longest_special(job, root, place, special_limit(job, place));
+    SpecialMatch found = longest_special(job, root, text, special_limit(job, place));
     if (found.length < 2) return found;
     uint32_t limit = border_behind(job, place, found.length);
-    return limit < found.length ? longest_special(job, root, place, limit) : found;
+    return limit < found.length ? longest_special(job, root, text, limit) : found;
 }
 
 // The id of the accepted special token that is the bytes begin .. begin + length - 1.
 DEVICE uint32_t special_id(const Job& job, uint64_t begin, uint32_t length) {
     for (uint32_t root = 0; root < 2; root++) {
-        SpecialMatch found = longest_special(job, root, begin, length);
-        if (found.length == length) return found.token & ~ORDINARY;
+        SpecialMatch found = longest_special(job, root, job.text + begin, length);
+        if (found.length == length) return __ldg(job.special_nodes + found.node);
     }
     return NO_ID;
 }
