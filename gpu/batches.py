@@ -20,6 +20,7 @@ __all__ = ["RowOptions", "row_errors", "row_options"]
 
 NO_LIMIT = constant("NO_LIMIT")
 NO_BYTE = constant("NO_BYTE")
+DEFAULT_FLAGS = constant("ROW_MATCH_SPECIAL") | constant("ROW_ADD_SPECIAL")
 _MODES = {
     "match": constant("ROW_MATCH_SPECIAL"),
     "refuse": constant("ROW_REFUSE_SPECIAL"),
@@ -37,6 +38,8 @@ class RowOptions:
         spans: bool[B], rows that ask for spans; None where none does.
         framed: whether any row gets begin and end tokens or may be cut.
         refuses: whether any row refuses special tokens.
+        is_default: whether the kernels may do without flags: all rows match special tokens and add
+            begin and end tokens, none is cut.
     """
 
     flags: NDArray[np.uint8]
@@ -44,6 +47,7 @@ class RowOptions:
     spans: NDArray[np.bool_] | None
     framed: bool
     refuses: bool
+    is_default: bool
 
 
 def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
@@ -71,6 +75,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
         spans=np.array(with_spans)[which] if any(with_spans) else None,
         framed=limited or (has_template and any(o.add_special_tokens for o in distinct)),
         refuses=any(o.special == "refuse" for o in distinct),
+        is_default=not limited and {_flags(o) for o in distinct} == {DEFAULT_FLAGS},
     )
 
 

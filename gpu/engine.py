@@ -38,7 +38,8 @@ __all__ = ["DeviceFault", "Flight", "GpuEngine", "NotCovered"]
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 STATUS = {name: constant(f"STATUS_{name}") for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED")}
-TAKE_IN_BYTES = 1 << 18  # Up to here a kernel fetches a batch; above, the copy engine does.
+RECORD_AFTER = 2
+TAKE_IN_BYTES = 1 << 20  # Up to here a kernel fetches a batch; above, the copy engine does.
 
 
 class DeviceFault(RuntimeError):
@@ -108,14 +109,42 @@ class GpuEngine:
             self.residents.using(vocabulary) as resident,
             self.workspaces.lend(len(batch.data), len(batch)) as workspace,
         ):
-            self._pack(workspace, resident, batch, options)
             framed = options.framed or options.spans is not None
+            workspace.answer_in(framed)
+            self._pack(workspace, resident, batch, options)
+            if workspace.is_small and options.spans is None:
+                return self._encode_small(vocabulary, workspace, resident, batch, options, framed)
             self._launch(workspace, self._encode_kernels(resident, batch))
             if options.spans is not None:
                 workspace.reserve_spans(self._most_ids(workspace, resident))
             if framed:
                 self._launch(workspace, frame_kernels(spans=options.spans is not None))
             return self._answer(vocabulary, workspace, batch, options, framed)
+
+    def _encode_small(
+        self,
+        vocabulary: Vocabulary,
+        workspace: Workspace,
+        resident: Resident,
+        batch: Batch,
+        options: RowOptions,
+        framed: bool,
+    ) -> Encoded:
+        """All stages as one recording, the answer in pinned memory when it ends."""
+        frame = frame_kernels(spans=False) if framed else ()
+        kernels = (*self._encode_kernels(resident, batch), *frame, "put_out")
+        self._launch(workspace, kernels)
+        workspace.stream.synchronize()
+        status, rows = self._checked(workspace), len(batch)
+        offsets = workspace.offsets[: rows + 1].copy()
+        encoded = Encoded(workspace.ids[: int(offsets[-1])].copy(), offsets, engine="gpu")
+        self._add_cuts(workspace, encoded, rows, bool(status[STATUS["CUT"]]))
+        errors = workspace.errors[:rows]
+        if options.refuses or options.max_length is not None or (errors != NO_BYTE).any():
+            encoded.errors = self._errors(vocabulary, workspace, batch, options)
+        if encoded.errors and not framed:
+            _drop_rows(encoded)
+        return encoded
 
     def count(
         self, vocabulary: Vocabulary, batch: Batch
@@ -228,9 +257,11 @@ class GpuEngine:
     ) -> None:
         """A batch and its options to the device."""
         rows, job = len(batch), workspace.job[0]
-        workspace.row_flags[:rows] = options.flags
-        workspace.stream.copy_in(workspace.fields["row_flags"], workspace.row_flags.ctypes.data, rows)
-        job["row_flags"], job["row_max_length"] = workspace.fields["row_flags"], 0
+        job["row_flags"] = job["row_max_length"] = 0
+        if not options.is_default:
+            workspace.row_flags[:rows] = options.flags
+            job["row_flags"] = place = workspace.fields["row_flags"]
+            workspace.stream.copy_in(place, workspace.row_flags.ctypes.data, rows)
         if options.max_length is not None:
             workspace.row_max_length[:rows] = options.max_length
             job["row_max_length"] = place = workspace.fields["row_max_length"]
@@ -275,8 +306,25 @@ class GpuEngine:
         stream.copy_in(fields["text"], source.ctypes.data, num_bytes)
 
     def _launch(self, workspace: Workspace, kernels: tuple[str, ...]) -> None:
-        job = workspace.job[0]
-        size = max(int(job["num_bytes"]), 64 * int(job["num_rows"]))
+        """Run kernels; from the third time on as one recording, which is launched as a whole.
+
+        Kernels read sizes from the job, so that a recording serves every batch of the workspace.
+        """
+        recordings = workspace.recordings
+        times = recordings.setdefault(kernels, 0)
+        if isinstance(times, int) and times < RECORD_AFTER:
+            recordings[kernels] = times + 1
+            self._launch_each(workspace, kernels)
+            return
+        if isinstance(times, int):
+            workspace.stream.begin_capture()
+            self._launch_each(workspace, kernels)
+            recordings[kernels] = workspace.stream.end_capture()
+        workspace.stream.replay(recordings[kernels])
+
+    def _launch_each(self, workspace: Workspace, kernels: tuple[str, ...]) -> None:
+        capacity = workspace.capacity
+        size = max(capacity.num_bytes, 64 * capacity.num_rows)
         for name in kernels:
             workspace.stream.launch(
                 name, num_blocks(name, size, self.processors), workspace.device_job
@@ -297,6 +345,10 @@ class GpuEngine:
         stream = workspace.stream
         stream.copy_out(workspace.status.ctypes.data, workspace.fields["status"], 64)
         stream.synchronize()
+        return self._checked(workspace)
+
+    @staticmethod
+    def _checked(workspace: Workspace) -> NDArray[np.uint64]:
         if workspace.status[STATUS["FAULT"]]:
             raise DeviceFault("a piece was neither short nor a token; please report the text")
         return workspace.status
@@ -329,13 +381,17 @@ class GpuEngine:
             encoded.spans = self._fetch(workspace, "spans", np.int64, 2 * total).reshape(-1, 2)
             if not options.spans.all():
                 encoded.spans[np.repeat(~options.spans, np.diff(encoded.offsets))] = 0
-        if was_cut:
-            encoded.num_tokens = self._fetch(workspace, "num_tokens", np.int64, rows)
-            encoded.kept = self._fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
+        self._add_cuts(workspace, encoded, rows, was_cut)
         encoded.errors = self._errors(vocabulary, workspace, batch, options)
         if encoded.errors and not framed:
             _drop_rows(encoded)
         return encoded
+
+    def _add_cuts(self, workspace: Workspace, encoded: Encoded, rows: int, was_cut: bool) -> None:
+        """What truncation left of each row, where any was cut."""
+        if was_cut:
+            encoded.num_tokens = self._fetch(workspace, "num_tokens", np.int64, rows)
+            encoded.kept = self._fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
 
     def _errors(
         self, vocabulary: Vocabulary, workspace: Workspace, batch: Batch, options: RowOptions

@@ -21,6 +21,8 @@ __all__ = ["Capacity", "Workspace", "Workspaces", "device_bytes"]
 
 ALIGNMENT = 256
 TEXT_PADDING = 64
+SMALL_BYTES = 1 << 20
+"""Text of a batch whose answer a kernel writes straight into pinned memory."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE = constant("DECODE_TILE")
 SHARED_PLACES = {
@@ -137,6 +139,8 @@ class Workspace:
         text, row_begins, row_flags, row_max_length: uint8[...], int64[...], uint8[...], uint32[...]
             in pinned memory, where a batch is packed.
         status: uint64[8] in pinned memory, what a batch's kernels report.
+        ids, offsets, errors: int32[...], int64[...], uint32[...] in pinned memory, the answer of a
+            batch where `is_small`.
         device_job: address of the job on the device.
         recordings: recorded launches, by whatever key the engine gives them.
     """
@@ -154,6 +158,9 @@ class Workspace:
             "row_max_length": 4 * rows,
             "text": n + TEXT_PADDING,
         }
+        if n <= SMALL_BYTES:
+            # Begin and end tokens are few: MAX_TEMPLATE a row, and a row takes BYTES_A_ROW.
+            host_sizes |= {"ids": 8 * n, "offsets": 8 * (rows + 1), "errors": 4 * rows}
         host, host_size = _cut(host_sizes, 0)
         self.block = device.allocate(size)
         try:
@@ -170,6 +177,10 @@ class Workspace:
         self.text, self.status = view("text", np.uint8), view("status", np.uint64)
         self.row_begins, self.row_flags = view("row_begins", np.int64), view("row_flags", np.uint8)
         self.row_max_length = view("row_max_length", np.uint32)
+        self.is_small = n <= SMALL_BYTES
+        if self.is_small:
+            self.ids, self.offsets = view("ids", np.int32), view("offsets", np.int64)
+            self.errors = view("errors", np.uint32)
         self.device_job, self.stream = self.block, device.stream()
         self.size, self.recordings, self.num_spans = size, {}, 0
         self._set_fields(places, cleared_end)
@@ -194,6 +205,16 @@ class Workspace:
         job["num_cleared"] = (self.block + cleared_end - self.fields["status"]) // 8
         job["host_text"] = self.text.ctypes.data
         job["host_row_begins"] = self.row_begins.ctypes.data
+        if self.is_small:
+            job["host_ids"], job["host_offsets"] = self.ids.ctypes.data, self.offsets.ctypes.data
+            job["host_errors"] = self.errors.ctypes.data
+            job["host_status"] = self.status.ctypes.data
+
+    def answer_in(self, framed: bool) -> None:
+        """Say which fields hold a small batch's answer."""
+        job, fields = self.job[0], self.fields
+        job["answer_ids"] = fields["framed_ids" if framed else "ids"]
+        job["answer_offsets"] = fields["framed_offsets" if framed else "id_offsets"]
 
     def reserve_spans(self, num_ids: int) -> None:
         """Make room for the spans of so many ids; kept from then on.
@@ -228,7 +249,7 @@ class Workspaces:
         each: how many of one size there are at most.
     """
 
-    SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28)
+    SIZES = (1 << 13, 1 << 17, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28)
     BYTES_A_ROW = 16
 
     def __init__(self, device: Device, cap_bytes: int, each: int = 4) -> None:

@@ -5,6 +5,7 @@
 #include "cut_whole.cuh"
 #include "merge_stage.cuh"
 #include "pack.cuh"
+#include "put_out.cuh"
 #include "take_in.cuh"
 
 // Shared memory whose size the launch says.
@@ -85,4 +86,8 @@ KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) pack(const Job* job) {
     pack_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) put_out(const Job* job) {
+    put_out_stage(*job, blockIdx.x, gridDim.x);
 }

@@ -134,6 +134,13 @@ struct Job {
     uint64_t* span_states;         // uint64[scan_states(ids)]. Zeros before.
     uint32_t* span_begins;         // uint32[ids + 1] bytes that the ids before one spell.
     int64_t* spans;                // int64[framed ids][2].
+    // The answer of a small batch in pinned host memory (put_out.cuh).
+    const int32_t* answer_ids;     // `ids` or `framed_ids`.
+    const int64_t* answer_offsets;
+    int32_t* host_ids;
+    int64_t* host_offsets;         // int64[num_rows + 1].
+    uint32_t* host_errors;         // uint32[num_rows].
+    uint64_t* host_status;         // uint64[8].
     // Packing (pack.cuh).
     uint64_t id_bits;              // Of a packed id.
     uint32_t* packed;

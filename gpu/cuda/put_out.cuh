@@ -1,0 +1,15 @@
+// The last kernel of a small batch: the answer into pinned host memory, so that the host waits once.
+#pragma once
+#include "job.cuh"
+
+// Copies the ids, where each row's begin, what is wrong with rows, and the status.
+DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    uint64_t num_ids = job.answer_offsets[job.num_rows];
+    for (uint64_t i = first; i < num_ids; i += stride) job.host_ids[i] = job.answer_ids[i];
+    for (uint64_t i = first; i <= job.num_rows; i += stride)
+        job.host_offsets[i] = job.answer_offsets[i];
+    for (uint64_t i = first; i < job.num_rows; i += stride) job.host_errors[i] = job.row_errors[i];
+    if (first < 8) job.host_status[first] = job.status[first];
+}
