@@ -102,7 +102,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.description = "Settings come from WARPTOK_ variables; an option here wins over them."
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="TCP port, 0 for a free one (default: 8000)")
-    parser.add_argument("--engine", help="what computes the ids: auto or cpu (default: auto)")
+    parser.add_argument("--engine", help="what computes the ids: auto, cpu or gpu (default: auto)")
 
 
 def _add_vocabulary(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
+import importlib.util
 import logging
 from collections.abc import AsyncIterator
 from time import perf_counter
@@ -22,7 +24,7 @@ from service.health_routes import package_version, readiness
 from service.hot_routes import HotRoutes
 from service.metrics import Metrics
 from service.registry import Registry
-from service.settings import Settings
+from service.settings import PREFIX, Settings
 from service.state import Service
 from vocabularies.vocabulary import VocabularyError
 
@@ -41,11 +43,32 @@ Every refusal is `application/problem+json` with a `code` for programs, a `detai
 
 
 def make_engine(settings: Settings) -> Engine:
-    """The best engine of this machine that the settings allow."""
+    """The best engine of this machine that the settings allow.
+
+    A GPU is opened in the background: until it is there, the CPU answers.
+
+    Raises:
+        ValueError: the settings ask for a GPU and there is none that can be used.
+    """
     from service.cpu_engine import CpuEngine
 
-    assert settings.engine in ("auto", "cpu")
-    return CpuEngine()
+    if settings.engine == "cpu":
+        return CpuEngine()
+    if settings.engine == "auto" and importlib.util.find_spec("cupy") is None:
+        logger.info("no GPU: CuPy is not installed")
+        return CpuEngine()
+    from gpu.device import DeviceUnavailable
+    from service.gpu_engine import RoutedEngine, open_cuda
+
+    open_gpu = functools.partial(open_cuda, settings.gpu_memory_share)
+    engine = RoutedEngine(CpuEngine(), open_gpu, settings.crossover_bytes)
+    if settings.engine == "gpu":
+        try:
+            engine.vocabularies.wait_until_open()
+        except DeviceUnavailable as error:
+            engine.close()
+            raise ValueError(f"{PREFIX}ENGINE=gpu: {error}") from error
+    return engine
 
 
 def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
@@ -62,6 +85,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     metrics.queue = lambda: (service.batcher.queue_bytes, service.batcher.queue_rows)
     metrics.ready = lambda: not readiness(service)
     metrics.vocabularies = registry.samples
+    metrics.engine = engine.status
     # The documentation pages come with their scripts: the machine may have no network.
     app = FastAPIOffline(
         title="warptok",
@@ -132,6 +156,7 @@ async def preload(service: Service, names: list[str]) -> None:
         if waiting:
             await load_next()
         await asyncio.gather(*(load_rest() for _ in range(LOADING_AT_ONCE)))
+        await asyncio.to_thread(service.engine.settle)
     finally:
         gc.enable()
     # What was made so far stays for ever; the collector need not look at it on every round.

@@ -82,7 +82,7 @@ async def metrics(request: Request) -> Response:
 async def info(request: Request) -> dict[str, Any]:
     """Version, engines, limits and how batches are made."""
     service: Service = request.app.state.service
-    settings = service.settings
+    settings, status = service.settings, service.engine.status()
     limits = {
         name: getattr(settings, name)
         for name in type(settings).model_fields
@@ -91,8 +91,8 @@ async def info(request: Request) -> dict[str, Any]:
     return {
         "name": "warptok",
         "version": package_version(),
-        "engines": [service.engine.name],
-        "devices": [],
+        "engines": list(status.engines),
+        "devices": list(status.devices),
         "default_vocabulary": settings.default_vocabulary,
         "limits": limits,
         "batching": {
@@ -102,7 +102,8 @@ async def info(request: Request) -> dict[str, Any]:
             "inline_batch_bytes": settings.inline_batch_bytes,
             "long_request_bytes": settings.long_request_bytes,
         },
-        "crossover_bytes": None,
+        "crossover_bytes": status.crossover_bytes,
+        "fallbacks": status.fallbacks,
     }
 
 

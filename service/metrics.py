@@ -23,6 +23,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
 
+from service.engines import EngineStatus
+
 __all__ = ["DOCUMENTATION", "Metrics", "VocabularySample"]
 
 SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -41,6 +43,8 @@ DOCUMENTATION: dict[str, str] = {
     "warptok_rows_refused_total": "Rows of a batch that were refused alone, by reason.",
     "warptok_requests_rejected_total": "Requests refused before an engine saw them, by reason.",
     "warptok_requests_cancelled_total": "Requests whose client left before the answer.",
+    "warptok_fallbacks_total": "Batches meant for the GPU that something slower took, by reason.",
+    "warptok_crossover_bytes": "Size of a batch from which on it is meant for the GPU.",
     "warptok_queue_bytes": "Bytes waiting or being encoded.",
     "warptok_queue_rows": "Rows waiting or being encoded.",
     "warptok_event_loop_lag_seconds": "How late the event loop last came to a timer.",
@@ -48,6 +52,7 @@ DOCUMENTATION: dict[str, str] = {
     "warptok_vocabulary_info": "A known vocabulary: name, digest, kind, state, engine, encoder.",
     "warptok_self_test_texts": "Texts on which a vocabulary was compared with its witness.",
     "warptok_self_test_different": "Texts of the comparison whose ids differed.",
+    "warptok_vocabulary_device_bytes": "Bytes that a vocabulary takes on the GPU.",
     "warptok_build_info": "Version of the service.",
 }
 
@@ -89,6 +94,7 @@ class VocabularySample:
     encoder: str
     num_texts: int
     num_different: int
+    device_bytes: int = 0
 
 
 def _seconds() -> Histogram:
@@ -98,7 +104,7 @@ def _seconds() -> Histogram:
 class Metrics(Collector):
     """The counters of one service; its registry belongs to it alone.
 
-    Gauges are read when /metrics is: set `queue`, `ready` and `vocabularies` to callables.
+    Gauges are read when /metrics is: `queue`, `ready`, `vocabularies` and `engine` are callables.
     """
 
     def __init__(self, version: str) -> None:
@@ -106,6 +112,7 @@ class Metrics(Collector):
         self.queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.ready: Callable[[], bool] = lambda: False
         self.vocabularies: Callable[[], list[VocabularySample]] = list
+        self.engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
         self.loop_lag_s = 0.0
         self._requests: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._durations: defaultdict[str, Histogram] = defaultdict(_seconds)
@@ -165,6 +172,7 @@ class Metrics(Collector):
         """All samples, in the order of DOCUMENTATION."""
         yield from self._collect_requests()
         yield from self._collect_batches()
+        yield from self._collect_engine()
         yield from self._collect_state()
 
     def _collect_requests(self) -> Iterator[Metric]:
@@ -193,6 +201,11 @@ class Metrics(Collector):
         cancelled.add_metric([], self._cancelled)
         yield cancelled
 
+    def _collect_engine(self) -> Iterator[Metric]:
+        status = self.engine()
+        yield _counted("warptok_fallbacks_total", "reason", status.fallbacks)
+        yield _gauge("warptok_crossover_bytes", status.crossover_bytes)
+
     def _collect_state(self) -> Iterator[Metric]:
         queue_bytes, queue_rows = self.queue()
         yield _gauge("warptok_queue_bytes", queue_bytes)
@@ -205,11 +218,13 @@ class Metrics(Collector):
         )
         texts = _labelled_gauge("warptok_self_test_texts")
         different = _labelled_gauge("warptok_self_test_different")
+        device_bytes = _labelled_gauge("warptok_vocabulary_device_bytes")
         for sample in self.vocabularies():
             info.add_metric([getattr(sample, label) for label in labels], 1)
             texts.add_metric([sample.name], sample.num_texts)
             different.add_metric([sample.name], sample.num_different)
-        yield from (info, texts, different)
+            device_bytes.add_metric([sample.name], sample.device_bytes)
+        yield from (info, texts, different, device_bytes)
         yield InfoMetricFamily(
             "warptok_build", DOCUMENTATION["warptok_build_info"], {"version": self.version}
         )
@@ -226,7 +241,8 @@ def _counted(name: str, label: str, counts: dict[str, int]) -> CounterMetricFami
     return family
 
 
-def _gauge(name: str, value: float) -> GaugeMetricFamily:
+def _gauge(name: str, value: float | None) -> GaugeMetricFamily:
+    """A gauge; without a sample where there is no value."""
     return GaugeMetricFamily(name, DOCUMENTATION[name], value=value)
 
 

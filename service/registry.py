@@ -57,7 +57,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A vocabulary that is loaded: what a request needs to know of it."""
+    """A vocabulary that is loaded: what a request needs to know of it.
+
+    Attributes:
+        residency: as it was loaded; `Registry.residency` knows what has become of it.
+    """
 
     name: str
     vocabulary: Vocabulary
@@ -72,6 +76,7 @@ class Registry:
         self.entries: dict[str, Entry] = {}
         self.known: dict[str, Known] = {}
         self.failures: dict[str, str] = {}
+        self._pinned = {settings.default_vocabulary, *map(str.strip, settings.pinned.split(","))}
         self._loading: dict[str, asyncio.Task[Entry]] = {}
         self._change = threading.Lock()
         for name in builtin.BUILTINS:
@@ -148,7 +153,7 @@ class Registry:
         """
         try:
             vocabulary = known.read()
-            residency = self._on_engine(vocabulary)
+            residency = self._on_engine(known.name, vocabulary)
         except VocabularyError as error:
             self.failures[known.name] = str(error)
             logger.error("vocabulary %s cannot be loaded: %s", known.name, error)
@@ -162,10 +167,10 @@ class Registry:
                 self.failures.pop(known.name, None)
         return entry
 
-    def _on_engine(self, vocabulary: Vocabulary) -> Residency:
+    def _on_engine(self, name: str, vocabulary: Vocabulary) -> Residency:
         """Load on the engine; a library that breaks on a vocabulary makes it a wrong vocabulary."""
         try:
-            return self.engine.load(vocabulary)
+            return self.engine.load(vocabulary, name in self._pinned)
         except VocabularyError:
             raise
         except BaseException as error:
@@ -192,7 +197,7 @@ class Registry:
             return entry, False
         self._check_free(name, vocabulary, replace)
         known = Known(name, "uploaded", "", False, lambda: vocabulary)
-        residency = self._on_engine(vocabulary)
+        residency = self._on_engine(name, vocabulary)
         with self._change:
             self._check_free(name, vocabulary, replace)
             self._store(name, vocabulary)
@@ -257,6 +262,10 @@ class Registry:
             if all(entry.vocabulary.digest != digest for entry in self.entries.values()):
                 self.engine.unload(digest)
 
+    def residency(self, entry: Entry) -> Residency:
+        """How an entry's vocabulary is held now; it may have left the GPU, or come to it."""
+        return self.engine.residency(entry.vocabulary.digest) or entry.residency
+
     def samples(self) -> list[VocabularySample]:
         """Every known vocabulary as the metrics show it."""
         rows = []
@@ -266,7 +275,7 @@ class Registry:
                 state = "failed" if name in self.failures else "unloaded"
                 rows.append(VocabularySample(name, "", "", state, "", "", 0, 0))
                 continue
-            vocabulary, residency = entry.vocabulary, entry.residency
+            vocabulary, residency = entry.vocabulary, self.residency(entry)
             rows.append(
                 VocabularySample(
                     name,
@@ -277,6 +286,7 @@ class Registry:
                     residency.encoder,
                     residency.self_test.num_texts,
                     residency.self_test.num_different,
+                    residency.device_bytes,
                 )
             )
         return rows

@@ -34,8 +34,28 @@ class Settings(BaseSettings):
         description="Address to listen on; 0.0.0.0 opens the service to everybody who reaches it.",
     )
     port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one.")
-    engine: Literal["auto", "cpu"] = Field(
-        "auto", description="What computes the ids; auto takes the best engine of this machine."
+    engine: Literal["auto", "cpu", "gpu"] = Field(
+        "auto",
+        description="What computes the ids; auto takes the GPU where there is one, gpu stops the "
+        "start where there is none.",
+    )
+    crossover_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="Batches from this size on are for the GPU, smaller ones for the CPU; unset, "
+        "both are timed at the start.",
+    )
+    gpu_memory_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Part of the GPU memory that is free at the start that we may use; too small "
+        "halves large batches and makes vocabularies take turns.",
+    )
+    pinned: str = Field(
+        "none",
+        description="Vocabularies that never leave the GPU to make room for others: none, or names "
+        "with commas; the default vocabulary never does.",
     )
     default_vocabulary: str = Field(
         "gpt2", description="The vocabulary of calls that cannot name one, and of the playground."

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from service.engines import Residency
 from service.registry import Entry, Known
 from service.state import Service
 
@@ -91,12 +92,12 @@ def report(service: Service, known: Known) -> VocabularyReport:
         made.error = service.registry.failures.get(known.name, "")
         made.state = "failed" if made.error else "unloaded"
         return made
-    _fill(made, entry)
+    _fill(made, entry, service.registry.residency(entry))
     return made
 
 
-def _fill(report: VocabularyReport, entry: Entry) -> None:
-    residency, vocabulary = entry.residency, entry.vocabulary
+def _fill(report: VocabularyReport, entry: Entry, residency: Residency) -> None:
+    vocabulary = entry.vocabulary
     report.state = "loaded"
     report.digest, report.kind, report.size = vocabulary.digest, vocabulary.kind, len(vocabulary)
     report.engine, report.encoder = residency.engine, residency.encoder

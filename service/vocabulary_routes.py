@@ -202,9 +202,10 @@ async def verify_vocabulary(request: Request, name: str) -> dict[str, Any]:
 
 @router.post("/{name}/load")
 async def load_vocabulary(request: Request, name: str) -> VocabularyReport:
-    """Make a vocabulary ready before its first use."""
+    """Make a vocabulary ready before its first use, and bring it to the GPU if it left that."""
     service = _service(request)
-    await service.registry.loaded(name)
+    entry = await service.registry.loaded(name)
+    await _in_thread(service.engine.load, entry.vocabulary)
     return report(service, service.registry.find(name))
 
 

@@ -48,7 +48,7 @@ def test_the_default_vocabulary_is_loaded_first_and_alone_and_a_failing_one_stop
         engine, events = FakeEngine(), []
         load = engine.load
 
-        def slow_load(vocabulary):
+        def slow_load(vocabulary, pinned):
             events.append(("begins", vocabulary.kind))
             time.sleep(0.05)
             events.append(("ends", vocabulary.kind))

@@ -24,7 +24,7 @@ def test_every_built_in_is_known_and_loaded_on_first_use_once():
         registry = make()
         loads = []
         load = registry.engine.load
-        registry.engine.load = lambda v: (loads.append(v), load(v))[1]
+        registry.engine.load = lambda v, pinned: (loads.append(v), load(v, pinned))[1]
         entries = await asyncio.gather(*(registry.loaded("hyenadna") for _ in range(20)))
         assert len(loads) == 1
         assert all(entry is entries[0] for entry in entries)

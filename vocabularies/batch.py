@@ -41,6 +41,7 @@ class EncodeOptions:
 
 
 DEFAULT_OPTIONS = EncodeOptions()
+MAX_UTF8 = 4  # Bytes of a character.
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,28 @@ class Batch:
         if self._texts is not None:
             return Batch([self._texts[row] for row in rows], options=options)
         return Batch.from_bytes([self.row_bytes(row) for row in rows], options)
+
+    def part(self, begin: int, end: int) -> Batch:
+        """Neighbouring rows as a batch of their own; no bytes are copied."""
+        if (begin, end) == (0, self.num_rows):
+            return self
+        options = self.options
+        if not isinstance(options, EncodeOptions):
+            options = options[begin:end]
+        if self._data is None or self._offsets is None:
+            assert self._texts is not None
+            return Batch(self._texts[begin:end], options=options)
+        offsets = self._offsets[begin : end + 1]
+        data = self._data[offsets[0] : offsets[-1]]
+        return Batch(data=data, offsets=offsets - offsets[0], options=options)
+
+    def has_bytes(self, num_bytes: int) -> bool:
+        """Whether there are so many bytes; a batch that is clearly smaller is not joined for it."""
+        if self._data is None and self._texts is not None:
+            num_characters = sum(map(len, self._texts))
+            if num_characters >= num_bytes or num_characters * MAX_UTF8 < num_bytes:
+                return num_characters >= num_bytes
+        return len(self.data) >= num_bytes
 
     @classmethod
     def from_bytes(

@@ -1,0 +1,82 @@
+"""From which size on a batch is faster on the GPU: both engines timed on the same text.
+
+Knows no engine's inside. The text is the service's own source, English and code of every length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from vocabularies.batch import Batch, Encoded
+
+__all__ = ["NEVER", "SIZES", "Differs", "measure_crossover"]
+
+NEVER = 1 << 40  # More than any batch has.
+SIZES = tuple(1 << n for n in range(10, 21))
+ROW_CHARACTERS = 512
+REPEATS = 3
+BUDGET_S = 0.8
+SOURCE = Path(__file__).parent
+
+
+class Differs(AssertionError):
+    """The two engines gave different ids; the message says on what."""
+
+
+def measure_crossover(
+    small: Callable[[Batch], Encoded],
+    large: Callable[[Batch], Encoded],
+    budget_s: float = BUDGET_S,
+) -> int:
+    """The smallest of SIZES from which on `large` is not slower than `small`; else NEVER.
+
+    Each size is run REPEATS times, of which the fastest counts; once before, to compare the ids and
+    to let both engines allocate what they keep. It ends at the second size in a row that `large`
+    wins, or when the time is up.
+
+    Raises:
+        Differs: the ids are not the same.
+    """
+    deadline = perf_counter() + budget_s
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(SOURCE.glob("*.py")))
+    crossover, seconds = NEVER, 0.0
+    for size in SIZES:
+        if perf_counter() + 2 * seconds > deadline:  # The next size takes about twice as long.
+            break
+        begin = perf_counter()
+        batch = _batch_of(text, size)
+        _compare(small(batch), large(batch), size)
+        is_won = _best(large, batch) <= _best(small, batch)
+        if is_won and crossover != NEVER:
+            break
+        crossover = size if is_won else NEVER
+        seconds = perf_counter() - begin
+    return crossover
+
+
+def _batch_of(text: str, size: int) -> Batch:
+    """About so many bytes of text in rows."""
+    text = text * (size // len(text) + 1)
+    return Batch([text[i : min(i + ROW_CHARACTERS, size)] for i in range(0, size, ROW_CHARACTERS)])
+
+
+def _best(encode: Callable[[Batch], Encoded], batch: Batch) -> float:
+    times = []
+    for _ in range(REPEATS):
+        begin = perf_counter()
+        encode(batch)
+        times.append(perf_counter() - begin)
+    return min(times)
+
+
+def _compare(small: Encoded, large: Encoded, size: int) -> None:
+    if np.array_equal(small.ids, large.ids) and np.array_equal(small.offsets, large.offsets):
+        return
+    common = min(len(small.ids), len(large.ids))
+    places = np.flatnonzero(small.ids[:common] != large.ids[:common])
+    place = int(places[0]) if len(places) else common
+    raise Differs(f"{size} bytes of source text: ids differ from ids[{place}] on")

@@ -1,0 +1,256 @@
+"""The GPU and the CPU engine side by side: small batches to one, large ones to the other.
+
+    batch ──► below the crossover ───────────────────────────────────► CPU engine
+          └─► from there on ──► is the vocabulary on the GPU? ── no ──► CPU engine; it is brought
+                                  │ yes
+                                  ├─ out of memory ──► halves, down to a row, which the CPU gets
+                                  ├─ any other failure ──► CPU engine; after three a minute's rest
+                                  └─ the answer
+
+Whatever the GPU was meant for and did not do is counted by reason. Knows no HTTP; of CUDA only what
+can go wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device import CudaDevice, OutOfMemory
+from gpu.engine import GpuEngine
+from gpu.tables import NotCovered
+from service.crossover import Differs, measure_crossover
+from service.engines import Counted, Decoded, Engine, EngineStatus, Residency
+from service.fallbacks import Fallbacks
+from service.gpu_selftest import Gpu
+from service.gpu_vocabularies import GpuVocabularies, Held, OpenedGpu
+from service.joining import join_counted, join_decoded, join_encoded
+from vocabularies.batch import Batch, Encoded
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["DEFAULT_CROSSOVER_BYTES", "RoutedEngine", "open_cuda"]
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.
+BYTES_AN_ID = 4
+VOCABULARIES_SHARE = 1 / 4  # Of the memory that we may use; batches have the rest.
+MAX_HALVINGS = 64  # In one batch: a few rows that do not fit, not each of 65,536.
+Answer = TypeVar("Answer")
+Int64s = NDArray[np.int64]
+
+
+def open_cuda(memory_share: float) -> OpenedGpu:
+    """The first CUDA device with so much of its free memory; compiles kernels if need be.
+
+    Raises:
+        DeviceUnavailable: there is none, or CuPy is not installed.
+    """
+    device = CudaDevice()
+    info = device.info
+    budget = int(info.free_bytes * memory_share)
+    vocabulary_bytes = int(budget * VOCABULARIES_SHARE)
+    described: dict[str, str | int] = {
+        "name": info.name,
+        "driver": info.driver,
+        "total_bytes": info.total_bytes,
+        "budget_bytes": budget,
+        "vocabulary_budget_bytes": vocabulary_bytes,
+    }
+    return OpenedGpu(GpuEngine(device, budget - vocabulary_bytes, vocabulary_bytes), described)
+
+
+class RoutedEngine:
+    """Computes ids on the GPU or the CPU; see `service.engines.Engine` and the picture above.
+
+    Args:
+        cpu: the engine of small batches, and of everything that the GPU cannot do.
+        open_gpu: gives the GPU, or raises DeviceUnavailable; called in the background.
+        crossover_bytes: batches from this size on are for the GPU; None: `settle` measures it.
+
+    Until `settle` is called, `load` does not wait for the GPU, so that a service answers soon.
+    """
+
+    name = "gpu"
+
+    def __init__(
+        self, cpu: Engine, open_gpu: Callable[[], OpenedGpu], crossover_bytes: int | None = None
+    ) -> None:
+        self.cpu = cpu
+        self.fallbacks = Fallbacks()
+        self._is_measured = crossover_bytes is not None
+        self.crossover_bytes = crossover_bytes or 0
+        if not self._is_measured:
+            self.crossover_bytes = DEFAULT_CROSSOVER_BYTES
+        self.vocabularies = GpuVocabularies(cpu, open_gpu, self._measure)
+
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+
+        Args:
+            vocabulary: the vocabulary.
+            pinned: it never leaves the GPU to make room for another one.
+
+        Raises:
+            VocabularyError: nothing here can compute this vocabulary.
+        """
+        return self.vocabularies.load(vocabulary, pinned)
+
+    def unload(self, digest: str) -> None:
+        """Forget a vocabulary; calls that are running finish on it."""
+        self.vocabularies.unload(digest)
+
+    def residency(self, digest: str) -> Residency | None:
+        """How a vocabulary is held; None when it is not loaded."""
+        held = self.vocabularies.find(digest)
+        return None if held is None else self.vocabularies.residency(held)
+
+    def settle(self) -> None:
+        """Wait for the GPU and what is on its way there, then measure the crossover."""
+        self.vocabularies.settle()
+
+    def _measure(self, opened: OpenedGpu, held: Held) -> None:
+        """Measure the crossover on the first vocabulary that the GPU answers for."""
+        if self._is_measured:
+            return
+        self._is_measured, vocabulary = True, held.vocabulary
+        try:
+            self.crossover_bytes = measure_crossover(
+                lambda batch: self.cpu.encode(vocabulary, batch),
+                lambda batch: opened.gpu.encode(vocabulary, batch),
+            )
+        except Differs as error:
+            test = replace(held.residency.self_test, num_different=1, first_difference=str(error))
+            self.vocabularies.refuse(held, test)
+            self._is_measured = False
+        except Exception:
+            logger.exception("the crossover could not be measured")
+        logger.info("batches from %d bytes on are for the GPU", self.crossover_bytes)
+
+    def status(self) -> EngineStatus:
+        """What there is and what happened so far."""
+        opened, fallbacks = self.vocabularies.opened, self.fallbacks.counts()
+        if opened is None:
+            return EngineStatus((self.cpu.name,), fallbacks=fallbacks)
+        engines = (self.name, self.cpu.name)
+        return EngineStatus(engines, (opened.device,), self.crossover_bytes, fallbacks)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.vocabularies.close()
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """The ids of each row; a row that cannot be encoded is refused alone.
+
+        Loads the vocabulary if need be.
+        """
+        gpu = self._gpu_for(vocabulary, batch.has_bytes)
+        if gpu is None:
+            return self.cpu.encode(vocabulary, batch)
+        return self._ask(
+            len(batch),
+            lambda begin, end: gpu.encode(vocabulary, batch.part(begin, end)),
+            lambda begin, end: self.cpu.encode(vocabulary, batch.part(begin, end)),
+            join_encoded,
+        )
+
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
+        """How many ids `encode` would give each row."""
+        gpu = self._gpu_for(vocabulary, batch.has_bytes)
+        if gpu is None:
+            return self.cpu.count(vocabulary, batch)
+        return self._ask(
+            len(batch),
+            lambda begin, end: Counted(*gpu.count(vocabulary, batch.part(begin, end)), self.name),
+            lambda begin, end: self.cpu.count(vocabulary, batch.part(begin, end)),
+            join_counted,
+        )
+
+    def decode(
+        self,
+        vocabulary: Vocabulary,
+        ids: Int64s,
+        offsets: Int64s,
+        skip_special_tokens: bool,
+    ) -> Decoded:
+        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
+        gpu = self._gpu_for(vocabulary, lambda num_bytes: len(ids) * BYTES_AN_ID >= num_bytes)
+        if gpu is None:
+            return self.cpu.decode(vocabulary, ids, offsets, skip_special_tokens)
+
+        def part(begin: int, end: int) -> tuple[Vocabulary, Int64s, Int64s, bool]:
+            rows = offsets[begin : end + 1]
+            return vocabulary, ids[rows[0] : rows[-1]], rows - rows[0], skip_special_tokens
+
+        return self._ask(
+            len(offsets) - 1,
+            lambda begin, end: Decoded(*gpu.decode(*part(begin, end)), self.name),
+            lambda begin, end: self.cpu.decode(*part(begin, end)),
+            join_decoded,
+        )
+
+    def _gpu_for(self, vocabulary: Vocabulary, has_bytes: Callable[[int], bool]) -> Gpu | None:
+        """The GPU for a batch that is meant for it, unless something is in the way: counted."""
+        held = self.vocabularies.find(vocabulary.digest) or self.vocabularies.hold(vocabulary)
+        # Nothing is slower than the reference.
+        if held.cpu.engine != "reference" and not has_bytes(self.crossover_bytes):
+            return None
+        opened = self.vocabularies.opened
+        if opened is None:
+            if self.vocabularies.is_opening:
+                self.fallbacks.add("not_resident", "the GPU is not open yet")
+        elif held.refused:
+            self.fallbacks.add(held.refused, held.residency.fallback_reason)
+        elif self.fallbacks.is_resting:
+            self.fallbacks.add("resting", "the GPU failed three times and is left alone a while")
+        elif held.is_ready and opened.gpu.is_resident(vocabulary.digest):
+            return opened.gpu
+        else:
+            self.vocabularies.bring(held)
+            self.fallbacks.add("not_resident", f"{vocabulary.digest} is not on the GPU now")
+        return None
+
+    def _ask(
+        self,
+        num_rows: int,
+        gpu: Callable[[int, int], Answer],
+        cpu: Callable[[int, int], Answer],
+        join: Callable[[Sequence[Answer]], Answer],
+    ) -> Answer:
+        """The answer to rows begin to end from the GPU, and from the CPU where that cannot."""
+        try:
+            parts = self._halving(num_rows, gpu)
+        except NotCovered as error:
+            self.fallbacks.add("option", f"a row asks for what the GPU does not do: {error}")
+            return cpu(0, num_rows)
+        except Exception as error:
+            self.fallbacks.add("device_error", f"the GPU failed on a batch: {error!r}")
+            self.fallbacks.failed()
+            return cpu(0, num_rows)
+        self.fallbacks.succeeded()
+        return join([cpu(b, e) if answer is None else answer for b, e, answer in parts])
+
+    def _halving(
+        self, num_rows: int, gpu: Callable[[int, int], Answer]
+    ) -> list[tuple[int, int, Answer | None]]:
+        """All rows in order, in parts as large as fit; None is the answer to those that do not."""
+        waiting, num_halvings = [(0, num_rows)], 0
+        parts: list[tuple[int, int, Answer | None]] = []
+        while waiting:
+            begin, end = waiting.pop()
+            try:
+                parts.append((begin, end, gpu(begin, end)))
+            except OutOfMemory as error:
+                num_halvings += 1
+                self.fallbacks.add("out_of_memory", f"{end - begin} rows do not fit: {error}")
+                if end - begin > 1 and num_halvings <= MAX_HALVINGS:
+                    middle = (begin + end) // 2
+                    waiting += [(middle, end), (begin, middle)]
+                else:
+                    parts.append((begin, end, None))
+        return parts
