@@ -13,8 +13,8 @@
 //     word    263/2  /2  263/2 /2  c/1         places 1 and 3 matter by their lengths only
 //     key     abab        -         -
 //
-// Keys lie in fours, neighbouring fours with neighbouring lanes, so that a warp reads four keys a
-// lane without bank conflicts; words lie so that equal places of all pieces are side by side.
+// Keys of a piece lie one behind the other, its fours permuted so that all lanes of a warp read four
+// keys each without bank conflicts; words lie so that equal places of all pieces are side by side.
 #pragma once
 #include "pairs.cuh"
 
@@ -36,24 +36,28 @@ DEVICE uint32_t key_of(uint32_t rank, uint32_t place) {
 DEVICE uint32_t length_of(uint32_t word) { return word >> WORD_BITS; }
 DEVICE uint32_t symbol_of(uint32_t word) { return word & ((1u << WORD_BITS) - 1); }
 
-// The columns of one piece, as one of its lanes sees them.
+// The columns of one piece, as one of its lanes sees them. Lanes own fours of places by turns: those
+// of four f are of lane f % LANES, in its slot f / LANES.
 template <uint32_t LANES> struct Group {
     static constexpr uint32_t GROUPS = 32 / LANES;  // Pieces of a warp.
-    Columns& columns;
+    uint32_t *keys, *words;
     uint32_t number, member;  // Of the group in the warp, of the lane in the group.
+    uint32_t first_key;       // Where the piece's keys begin, and how its fours are permuted, joined.
 
     DEVICE_METHOD explicit Group(Columns& columns)
-        : columns(columns), number(threadIdx.x % 32 / LANES), member(threadIdx.x % LANES) {}
+        : keys(columns.keys), number(threadIdx.x % 32 / LANES), member(threadIdx.x % LANES) {
+        constexpr uint32_t FOURS = LANES < 2 ? 4 : 8;  // Of a piece in 32 banks; two pieces of a lane.
+        words = columns.words + number;
+        first_key = number * 16 * LANES + number * LANES / (8 / FOURS) % FOURS * 4;
+    }
 
-    // Four keys of this lane, those of the places from first_of(slot) on.
-    DEVICE_METHOD uint4& four_keys(uint32_t slot) {
-        return reinterpret_cast<uint4*>(columns.keys)[slot * 32 + number * LANES + member];
-    }
     DEVICE_METHOD uint32_t first_of(uint32_t slot) const { return 4 * (slot * LANES + member); }
-    DEVICE_METHOD uint32_t& key(uint32_t place) {
-        return columns.keys[place / (4 * LANES) * 128 + number * 4 * LANES + place % (4 * LANES)];
+    // This lane's keys of the four places from first_of(slot) on.
+    DEVICE_METHOD uint4& four_keys(uint32_t slot) {
+        return *reinterpret_cast<uint4*>(keys + (first_of(slot) ^ first_key));
     }
-    DEVICE_METHOD uint32_t& word(uint32_t place) { return columns.words[place * GROUPS + number]; }
+    DEVICE_METHOD uint32_t& key(uint32_t place) { return keys[place ^ first_key]; }
+    DEVICE_METHOD uint32_t& word(uint32_t place) { return words[place * GROUPS]; }
 };
 
 // The lowest key of a lane's own places.

@@ -27,7 +27,7 @@ KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
     find_long_stage(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(MERGE_THREADS) windows(const Job* job) {
+KERNEL __launch_bounds__(MERGE_THREADS, 1) windows(const Job* job) {
     windows_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
 }
 
@@ -62,7 +62,7 @@ KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     look_up_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(MERGE_THREADS) merge(const Job* job) {
+KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
     merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
 }
 

@@ -21,7 +21,7 @@ DEVICE uint32_t hash_long(const uint32_t* words, uint32_t length, uint32_t seed)
 
 // Of a pair of symbols.
 DEVICE uint32_t hash_pair(uint32_t left, uint32_t right, uint32_t seed) {
-    return left * 0x9E3779B1u + (right + seed) * 0x85EBCA77u;
+    return left * 0x9E3779B1u + (right * 0x85EBCA77u + seed * 0x85EBCA77u);
 }
 
 // Of any bytes, one more.

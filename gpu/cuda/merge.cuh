@@ -50,19 +50,21 @@ DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const u
 // Merges the pair of a key; the piece is this lane's alone.
 DEVICE void merge_pair(const Merging& merging, Group<1>& group, uint32_t key, uint32_t length) {
     uint32_t place = key % (1 << PLACE_BITS), symbol = FIRST_MERGED + (key >> PLACE_BITS);
-    uint32_t before = place ? group.word(place - 1) : 0, last = place - length_of(before);
-    uint32_t first_word = group.word(place), second = place + length_of(first_word);
-    uint32_t second_word = group.word(second), third = second + length_of(second_word);
-    bool is_first = place == 0, is_last = third >= length;
-    uint32_t left = is_first ? 0 : symbol_of(group.word(last));
-    uint32_t right = is_last ? 0 : symbol_of(group.word(third));
-    Pair behind = pair_of(merging.table, left, symbol), ahead = pair_of(merging.table, symbol, right);
-    uint4 two_behind = filtered_bucket(merging.table, merging.cache, behind, !is_first);
-    uint4 two_ahead = filtered_bucket(merging.table, merging.cache, ahead, !is_last);
-    group.key(second) = NO_KEY;
+    uint32_t second = place + length_of(group.word(place));
+    uint32_t third = second + length_of(group.word(second));
+    bool has_last = place > 0, has_third = third < length;
+    uint32_t last = has_last ? place - length_of(group.word(place - 1)) : 0;
+    Pair behind = pair_of(merging.table, symbol_of(group.word(last)), symbol);
+    Pair ahead = pair_of(merging.table, symbol, has_third ? symbol_of(group.word(third)) : 0);
+    bool ask_behind = has_last & may_merge(merging.cache, behind);
+    bool ask_ahead = has_third & may_merge(merging.cache, ahead);
+    uint4 two_behind = load_bucket(merging.table, behind, ask_behind);
+    uint4 two_ahead = load_bucket(merging.table, ahead, ask_ahead);
     group.word(place) = group.word(third - 1) = symbol | (third - place) << WORD_BITS;
-    group.key(place) = key_of(rank_in(merging.table, ahead, two_ahead), place);
-    if (!is_first) group.key(last) = key_of(rank_in(merging.table, behind, two_behind), last);
+    group.key(second) = NO_KEY;
+    uint32_t rank_behind = rank_in(merging.table, behind, two_behind, ask_behind);
+    group.key(place) = key_of(rank_in(merging.table, ahead, two_ahead, ask_ahead), place);
+    if (has_last) group.key(last) = key_of(rank_behind, last);
 }
 
 // Merges the pair of a key, which all lanes of the group have, or does nothing where that is NO_KEY.
@@ -73,23 +75,22 @@ template <uint32_t LANES>
 DEVICE void merge_pair(const Merging& merging, Group<LANES>& group, uint32_t key, uint32_t length) {
     uint32_t place = key % (1 << PLACE_BITS), symbol = FIRST_MERGED + (key >> PLACE_BITS);
     if (key == NO_KEY || group.member > 1 || group.member > place) return;
-    bool is_ahead = group.member == 0, ask = true;
+    bool is_ahead = group.member == 0;
     uint32_t width = length_of(group.word(place - group.member));
     uint32_t other = is_ahead ? place + width : place - width;
     uint32_t word = group.word(other), third = other + length_of(word);
-    if (is_ahead) {
-        ask = third < length;
-        if (ask) word = group.word(third);
-    }
+    bool has_third = third < length, ask = !is_ahead | has_third;
+    if (is_ahead & has_third) word = group.word(third);
     uint32_t neighbour = symbol_of(word);
     Pair pair = pair_of(merging.table, is_ahead ? symbol : neighbour, is_ahead ? neighbour : symbol);
-    uint4 two = filtered_bucket(merging.table, merging.cache, pair, ask);
+    ask &= may_merge(merging.cache, pair);
+    uint4 two = load_bucket(merging.table, pair, ask);
     if (is_ahead) {
         group.key(other) = NO_KEY;
         group.word(place) = group.word(third - 1) = symbol | (third - place) << WORD_BITS;
     }
     uint32_t changed = is_ahead ? place : other;
-    group.key(changed) = key_of(rank_in(merging.table, pair, two), changed);
+    group.key(changed) = key_of(rank_in(merging.table, pair, two, ask), changed);
 }
 
 // Encodes a piece of up to 16 * LANES bytes, none where length is 0, in the group's columns: from

@@ -34,26 +34,35 @@ DEVICE Pair pair_of(const PairTable& table, uint32_t left, uint32_t right) {
     return {mixed(hash_pair(left, right, table.seed)), right << 22, left << 11 | right >> 10};
 }
 
-DEVICE uint4 load_bucket(const PairTable& table, uint32_t bucket) { return __ldg(table.buckets + bucket); }
+// The two entries of a pair's bucket; any others where nobody asks.
+DEVICE uint4 load_bucket(const PairTable& table, const Pair& pair, bool ask) {
+    return __ldg(table.buckets + (ask ? pair.hash >> table.shift : 0));
+}
 
-// The rank of a pair whose bucket is `two`; NO_RANK where they do not merge.
-DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two) {
-    uint32_t bucket = pair.hash >> table.shift;
-    for (;;) {
-        uint32_t first = two.x ^ pair.low, second = two.z ^ pair.low;  // Ranks if it is the same pair.
-        if (two.y == pair.high && first < RANKS) return first;
-        if (two.w == pair.high && second < RANKS) return second;
-        if ((two.z & two.w) == 0xFFFFFFFF) return NO_RANK;  // Empty: nothing went to the next bucket.
+// The rank of a pair if it is one of two entries.
+DEVICE uint32_t rank_of_two(const Pair& pair, uint4 two, bool ask) {
+    uint32_t first = two.x ^ pair.low, second = two.z ^ pair.low, rank = NO_RANK;
+    if (ask & (two.y == pair.high) & (first < RANKS)) rank = first;
+    if (ask & (two.w == pair.high) & (second < RANKS)) rank = second;
+    return rank;
+}
+
+// The rank of a pair whose bucket is `two`; NO_RANK where they do not merge or nobody asks.
+DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two, bool ask) {
+    uint32_t rank = rank_of_two(pair, two, ask), bucket = pair.hash >> table.shift;
+    while (ask & (rank == NO_RANK) & ((two.z & two.w) != 0xFFFFFFFF)) {  // Full: look into the next one.
         bucket = (bucket + 1) & (0xFFFFFFFFu >> table.shift);
-        two = load_bucket(table, bucket);
+        two = __ldg(table.buckets + bucket);
+        rank = rank_of_two(pair, two, true);
     }
+    return rank;
 }
 
 // Rank of two neighbouring symbols, NO_RANK where they do not merge.
 DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
     PairTable table = pair_table(job);
     Pair pair = pair_of(table, left, right);
-    return rank_in(table, pair, load_bucket(table, pair.hash >> table.shift));
+    return rank_in(table, pair, load_bucket(table, pair, true), true);
 }
 
 // What all threads of a merging block look up in shared memory before they ask the tables: a gather
@@ -75,12 +84,10 @@ DEVICE void load_cache(const Job& job, PairCache& cache) {
     __syncthreads();
 }
 
-// The bucket of a pair, an empty one where nobody asks or the filter knows that it does not merge.
-DEVICE uint4 filtered_bucket(const PairTable& table, const PairCache& cache, const Pair& pair, bool ask) {
-    uint4 two = {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF};
+// Whether a pair may merge; most that do not are known here.
+DEVICE bool may_merge(const PairCache& cache, const Pair& pair) {
     uint32_t bit = pair.hash >> (32 - FILTER_BITS);
-    if (ask && cache.filter[bit >> 5] >> (bit & 31) & 1) two = load_bucket(table, pair.hash >> table.shift);
-    return two;
+    return cache.filter[bit >> 5] >> (bit & 31) & 1;
 }
 
 // Rank of two bytes, the first in the lower 8 bits.
