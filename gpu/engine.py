@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
 from gpu.device import Device
 from gpu.job import constant
-from gpu.kernels import DECODE, encode_kernels, frame_kernels, num_blocks
+from gpu.kernels import DECODE, RARE_KERNELS, encode_kernels, frame_kernels, num_blocks
 from gpu.memory import Workspace, Workspaces
 from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
@@ -37,7 +37,9 @@ __all__ = ["DeviceFault", "Flight", "GpuEngine", "NotCovered"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-STATUS = {name: constant(f"STATUS_{name}") for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED")}
+STATUS = {
+    name: constant(f"STATUS_{name}") for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE")
+}
 RECORD_AFTER = 2
 TAKE_IN_BYTES = 1 << 20  # Up to here a kernel fetches a batch; above, the copy engine does.
 
@@ -131,10 +133,15 @@ class GpuEngine:
         framed: bool,
     ) -> Encoded:
         """All stages as one recording, the answer in pinned memory when it ends."""
-        frame = frame_kernels(spans=False) if framed else ()
-        kernels = (*self._encode_kernels(resident, batch), *frame, "put_out")
-        self._launch(workspace, kernels)
+        frame = (*(frame_kernels(spans=False) if framed else ()), "put_out")
+        kernels = self._encode_kernels(resident, batch)
+        # Long runs and long pieces are rare: the kernels for them run when one was found.
+        self._launch(workspace, tuple(k for k in kernels if k not in RARE_KERNELS) + frame)
         workspace.stream.synchronize()
+        if workspace.status[STATUS["RARE"]]:
+            self._pack(workspace, resident, batch, options)
+            self._launch(workspace, kernels + frame)
+            workspace.stream.synchronize()
         status, rows = self._checked(workspace), len(batch)
         offsets = workspace.offsets[: rows + 1].copy()
         encoded = Encoded(workspace.ids[: int(offsets[-1])].copy(), offsets, engine="gpu")
@@ -230,6 +237,7 @@ class GpuEngine:
         """All stages of decoding; returns how many bytes the ids stand for."""
         job, stream, rows = workspace.job[0], workspace.stream, len(offsets) - 1
         _set(job, resident.fields)
+        workspace.resident = resident
         job["num_bytes"], job["num_rows"], job["num_decode_ids"] = 0, rows, len(ids)
         job["decode_wide"], job["skip_special"] = 1, skip
         job["decoded_capacity"] = 4 * workspace.capacity.num_bytes
@@ -284,9 +292,11 @@ class GpuEngine:
         Not staged, the bytes are copied from where they lie.
         """
         job, stream, num_bytes, rows = workspace.job[0], workspace.stream, len(data), len(offsets) - 1
-        _set(job, resident.fields)
+        if workspace.resident is not resident:
+            _set(job, resident.fields)
+            job["cuts"] = workspace.fields["cuts"] if resident.has_whole_only else 0
+            workspace.resident = resident
         job["num_bytes"], job["num_rows"] = num_bytes, rows
-        job["cuts"] = workspace.fields["cuts"] if resident.has_whole_only else 0
         job["row_refused"] = workspace.fields["row_refused"]
         if not keep_options:
             job["row_flags"] = job["row_max_length"] = 0
@@ -372,6 +382,10 @@ class GpuEngine:
     ) -> Encoded:
         """The answer in host memory, refused rows without ids."""
         status, rows = self._status(workspace), len(batch)
+        errors = self._errors(vocabulary, workspace, batch, options)
+        if errors and not framed:
+            self._launch(workspace, frame_kernels(spans=False))  # Takes the refused rows' ids away.
+            status, framed = self._status(workspace), True
         total = int(status[STATUS["NUM_FRAMED" if framed else "NUM_IDS"]])
         was_cut = bool(status[STATUS["CUT"]])
         ids = self._fetch(workspace, "framed_ids" if framed else "ids", np.int32, total)
@@ -382,9 +396,7 @@ class GpuEngine:
             if not options.spans.all():
                 encoded.spans[np.repeat(~options.spans, np.diff(encoded.offsets))] = 0
         self._add_cuts(workspace, encoded, rows, was_cut)
-        encoded.errors = self._errors(vocabulary, workspace, batch, options)
-        if encoded.errors and not framed:
-            _drop_rows(encoded)
+        encoded.errors = errors
         return encoded
 
     def _add_cuts(self, workspace: Workspace, encoded: Encoded, rows: int, was_cut: bool) -> None:

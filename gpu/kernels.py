@@ -14,6 +14,7 @@ from gpu.job import CUDA, constant
 __all__ = [
     "DECODE",
     "KERNELS",
+    "RARE_KERNELS",
     "SOURCES",
     "Kernel",
     "encode_kernels",
@@ -102,6 +103,9 @@ CUT = (
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")
+RARE_KERNELS = frozenset((*PRETOKENIZE[1:], *CUT[2:]))
+"""Those that return at once unless a long run or a long piece was found; see STATUS_RARE."""
+
 DECODE = ("decode_spell", "decode_spell_again")
 
 

@@ -142,6 +142,7 @@ class Workspace:
         ids, offsets, errors: int32[...], int64[...], uint32[...] in pinned memory, the answer of a
             batch where `is_small`.
         device_job: address of the job on the device.
+        resident: the vocabulary whose fields the job holds.
         recordings: recorded launches, by whatever key the engine gives them.
     """
 
@@ -187,6 +188,7 @@ class Workspace:
 
     stream: Stream
     recordings: dict[object, object]
+    resident: object = None
 
     def _set_fields(self, places: dict[str, int], cleared_end: int) -> None:
         job = self.job[0]

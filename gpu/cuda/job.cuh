@@ -152,6 +152,7 @@ constexpr uint32_t NO_BYTE = 0xFFFFFFFF;   // Of a row without a fault.
 constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
 constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
 constexpr uint32_t STATUS_CUT = 2;         // Not 0: max_length cut a row.
+constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels for long runs or pieces had to run.
 constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
 
 DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }

@@ -97,6 +97,13 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint64_t tile_be
     else job.records[tile_begin + number] = id;
 }
 
+// The cut leaves no piece of more than MAX_PIECE bytes that is no token; where it did not run, the
+// answer is thrown away.
+DEVICE void no_such_piece(const Job& job, uint64_t record) {
+    job.status[STATUS_FAULT] = 1;
+    job.records[record] = 0;
+}
+
 // Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
 DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t number,
                            uint32_t begin, uint32_t length) {
@@ -107,7 +114,7 @@ DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint64_t tile_b
     id = checked_id(job, id, place, place + length);
     if (id != NO_ID) job.records[tile_begin + number] = id;
     else if (length <= MAX_PIECE) list_miss(shared, number, length);
-    else job.status[STATUS_FAULT] = 1;  // The cut left no such piece.
+    else no_such_piece(job, tile_begin + number);
 }
 
 // Copies a tile's list of misses to the lists of all tiles.

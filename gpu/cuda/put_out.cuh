@@ -11,5 +11,6 @@ DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     for (uint64_t i = first; i <= job.num_rows; i += stride)
         job.host_offsets[i] = job.answer_offsets[i];
     for (uint64_t i = first; i < job.num_rows; i += stride) job.host_errors[i] = job.row_errors[i];
-    if (first < 8) job.host_status[first] = job.status[first];
+    bool rare = job.bad_tiles[0] || job.window_counts[0];
+    if (first < 8) job.host_status[first] = first == STATUS_RARE ? rare : job.status[first];
 }
