@@ -1,0 +1,243 @@
+"""The whole GPU engine against the reference: on the emulated device, and on a CUDA device."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpu.device import CudaDevice, Device, OutOfMemory
+from gpu.engine import GpuEngine, NotCovered
+from gpu.pipeline import encode_stream
+from tests.data_files import data_bytes, expected, ids_digest
+from tests.emulated_device import EmulatedDevice
+from tests.test_engines import OPTIONS, SOME_TEXTS, check, right
+from tests.texts import SEQUENCES, TEXTS
+from vocabularies import reference
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+
+NAMES = ("gpt2", "cl100k_base", "o200k_base")
+MEGABYTES = 1 << 20
+TEXT_OPTIONS = [o for o in OPTIONS if not o.reverse_complement and o.circular is None]
+DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+
+
+@functools.cache
+def device_of(name: str) -> Device:
+    return CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
+
+
+@functools.cache
+def engine_of(name: str) -> GpuEngine:
+    return GpuEngine(device_of(name), 1 << 30)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return device_of(request.param)
+
+
+@pytest.fixture(params=DEVICES)
+def engine(request):
+    return engine_of(request.param)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("options", TEXT_OPTIONS, ids=str)
+def test_a_batch_has_the_ids_spans_and_refusals_of_the_reference(engine, name, options):
+    texts = [*TEXTS, *SEQUENCES] if options == EncodeOptions() else SOME_TEXTS
+    rows = [text.encode() for text in texts]
+    for batch in (Batch(texts, options=options), Batch.from_bytes(rows, options)):
+        for _ in range(4):  # As single launches first, then as one recording.
+            encoded = engine.encode(load(name), batch)
+            check(encoded, name, texts, [options] * len(texts))
+        counts, errors = engine.count(load(name), batch)
+        assert counts.tolist() == np.diff(encoded.offsets).tolist()
+        assert errors == encoded.errors
+
+
+def test_mixed_options_in_one_batch_give_what_each_gives_alone(engine):
+    texts = [text for text in SOME_TEXTS for _ in TEXT_OPTIONS]
+    options = [option for _ in SOME_TEXTS for option in TEXT_OPTIONS]
+    order = np.random.default_rng(0).permutation(len(texts))[:300]
+    texts, options = [texts[i] for i in order], [options[i] for i in order]
+    check(engine.encode(load("gpt2"), Batch(texts, options=options)), "gpt2", texts, options)
+
+
+def test_rows_that_are_not_utf8_are_refused_alone(engine):
+    rows = [b"one", b"t\xffwo", b"\xe4", b"three " * 200_000]
+    encoded = engine.encode(load("gpt2"), Batch.from_bytes(rows))
+    assert {row: (e.code, e.where) for row, e in encoded.errors.items()} == {
+        1: ("not_utf8", "byte 1"),
+        2: ("not_utf8", "byte 0"),
+    }
+    assert encoded.row(0).tolist() == right("gpt2", "one", EncodeOptions()).ids
+    assert len(encoded.row(3)) == 200_001
+    assert len(encoded.row(1)) == len(encoded.row(2)) == 0
+
+
+def test_what_other_kernels_compute_is_refused_with_a_reason(engine):
+    for options in (EncodeOptions(reverse_complement=True), EncodeOptions(circular=True)):
+        with pytest.raises(NotCovered, match="strand"):
+            engine.encode(load("gpt2"), Batch(["ACGT"], options=options))
+    with pytest.raises(NotCovered):
+        engine.load(load("nt_v2"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_decode_is_the_inverse_and_names_ids_that_mean_nothing(engine, name):
+    vocabulary = load(name)
+    encoded = engine.encode(vocabulary, Batch(SOME_TEXTS))
+    ids = encoded.ids.astype(np.int64)
+    data, offsets, errors = engine.decode(vocabulary, ids, encoded.offsets, False)
+    texts = [
+        data[begin:end].tobytes().decode()
+        for begin, end in zip(offsets[:-1], offsets[1:], strict=True)
+    ]
+    assert (texts, errors) == (SOME_TEXTS, {})
+    size = len(vocabulary)
+    rows = [[0, 1], [0, 1, size], [-1], [], [1, -(2**62), 2**62], [1]]
+    ids = np.array([i for row in rows for i in row], np.int64)
+    _, offsets, errors = engine.decode(vocabulary, ids, np.cumsum([0, *map(len, rows)]), False)
+    assert {row: error.where for row, error in errors.items()} == {
+        1: "ids[2]",
+        2: "ids[0]",
+        4: "ids[1]",
+    }
+    assert np.diff(offsets)[[1, 2, 3, 4]].tolist() == [0, 0, 0, 0]
+
+
+def random_vocabulary(chance: np.random.Generator) -> Vocabulary:
+    """All bytes, and merges of two to four letters in any order; some tokens by two ways."""
+    letters = b"abcd"[: chance.integers(2, 5)]
+    tokens: list[bytes | None] = [bytes([byte]) for byte in range(256)]
+    known = {token: i for i, token in enumerate(tokens)}
+    parts, merges = [bytes([letter]) for letter in letters], []
+    for _ in range(chance.integers(4, 60)):
+        left, right_part = (parts[chance.integers(len(parts))] for _ in range(2))
+        pair, joined = (known[left], known[right_part]), left + right_part
+        if pair in merges or len(joined) > 40:
+            continue
+        if joined not in known:
+            known[joined] = len(tokens)
+            tokens.append(joined)
+            parts.append(joined)
+        merges.append(pair)
+    order = chance.permutation(len(merges)) if chance.random() < 0.5 else range(len(merges))
+    rule = ("none", "gpt2", "llama3")[chance.integers(3)]
+    ignore = bool(chance.random() < 0.3)
+    model = Bpe(tuple(merges[i] for i in order), ignore_merges=ignore)
+    special = SpecialToken("<ab>", len(tokens))
+    tokens.append(b"<ab>")
+    return Vocabulary(
+        tuple(tokens), model, (special,) if chance.random() < 0.3 else (), pretokenizer=rule
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_vocabularies_give_the_ids_of_the_reference(engine, seed):
+    chance = np.random.default_rng(seed)
+    vocabulary = random_vocabulary(chance)
+    sizes = [*range(8), *chance.integers(8, 400, 30).tolist(), 1300]
+    letters = "abcd" if chance.random() < 0.7 else "aab b\n1é中<>"
+    texts = ["".join(chance.choice([*letters], size)) for size in sizes]
+    texts += ["a" * size for size in (15, 16, 17, 63, 64, 65, 129, 700)]
+    texts += ["ab" * 40, "abc" * 60, "aab" * 90]
+    encoded = engine.encode(vocabulary, Batch(texts, options=EncodeOptions(spans=True)))
+    for row, text in enumerate(texts):
+        wanted = reference.encode(vocabulary, text)
+        assert encoded.row(row).tolist() == wanted.ids, text
+    engine.unload(vocabulary.digest)
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 3, 8, 33])
+def test_any_number_of_chunks_in_flight_gives_the_same_ids(engine, in_flight):
+    chance = np.random.default_rng(in_flight)
+    words = ["tokens ", "of ", "12345 ", "größe ", "中文字 ", "\n\n  x", "don't "]
+    text = "".join(chance.choice(words, 40_000))
+    data = np.frombuffer(text.encode(), np.uint8)
+    lines = np.flatnonzero(data == ord("\n"))
+    offsets = np.unique([0, *chance.choice(lines, 7), len(data)]).astype(np.int64)
+    offsets = np.sort(np.append(offsets, [offsets[2], len(data)]))  # Empty rows.
+    ids, id_offsets = engine.encode_ids(load("cl100k_base"), data, offsets)
+    out = np.full(len(data), -1, np.int32)
+    got = encode_stream(
+        engine, load("cl100k_base"), data, offsets, out, chunk_bytes=9000, in_flight=in_flight
+    )
+    assert got.tolist() == id_offsets.tolist()
+    assert out[: len(ids)].tolist() == ids.tolist()
+    assert (out[len(ids) :] == -1).all()
+    narrow = np.zeros(len(data), np.uint16)
+    ids, _ = engine.encode_ids(load("gpt2"), data, offsets)
+    encode_stream(engine, load("gpt2"), data, offsets, narrow, chunk_bytes=9000)
+    assert narrow[: len(ids)].tolist() == ids.tolist()
+
+
+def test_the_steady_state_allocates_nothing(engine):
+    vocabulary = load("gpt2")
+    batches = [Batch(["some words " * size]) for size in (1, 100, 3000, 30_000)]
+    for batch in batches:
+        engine.encode(vocabulary, batch)
+    before = engine.workspaces.num_allocations, engine.residents.num_evicted
+    used = engine.device.info.free_bytes
+    for batch in batches * 5:
+        engine.encode(vocabulary, batch)
+    assert (engine.workspaces.num_allocations, engine.residents.num_evicted) == before
+    assert engine.device.info.free_bytes == used
+
+
+def test_threads_get_the_ids_that_one_caller_gets(engine):
+    modes = [EncodeOptions(special="match"), EncodeOptions(special="plain", max_length=7)]
+    expected_ids = [engine.encode(load("gpt2"), Batch(SOME_TEXTS, options=o)) for o in modes]
+    digest, stop = load("gpt2").digest, threading.Event()
+
+    def encode(i: int) -> bool:
+        got = engine.encode(load("gpt2"), Batch(SOME_TEXTS, options=modes[i % 2]))
+        return got.ids.tolist() == expected_ids[i % 2].ids.tolist()
+
+    def unload() -> None:
+        while not stop.wait(0.05):
+            engine.unload(digest)
+
+    if isinstance(engine.device, EmulatedDevice):
+        pytest.skip("the emulation runs one kernel at a time")
+    with ThreadPoolExecutor(5) as pool:
+        unloading = pool.submit(unload)
+        try:
+            assert all(pool.map(encode, range(100)))
+        finally:
+            stop.set()
+        unloading.result()
+
+
+def test_it_works_with_a_hundredth_of_the_memory(device):
+    small = GpuEngine(device, 40 * MEGABYTES, 32 * MEGABYTES)
+    texts = [text * 40 for text in SOME_TEXTS]
+    encoded = small.encode(load("gpt2"), Batch(texts))
+    for row, text in enumerate(texts):
+        assert encoded.row(row).tolist() == reference.encode(load("gpt2"), text).ids
+    with pytest.raises(OutOfMemory):
+        small.encode(load("gpt2"), Batch(["word " * 4_000_000]))
+    small.close()
+
+
+FILES = [(name, f) for name in NAMES for f in expected().get(name, {}) if ".fa" not in f]
+
+
+@pytest.mark.parametrize(("name", "file"), FILES)
+def test_the_data_files_have_the_hashes_of_the_reference(engine, name, file):
+    wanted = expected()[name][file]
+    data = np.frombuffer(data_bytes(file), np.uint8)
+    if isinstance(engine.device, EmulatedDevice) and len(data) > MEGABYTES:
+        pytest.skip("minutes in emulation")
+    options = replace(EncodeOptions(), add_special_tokens=False)
+    batch = Batch(data=data, offsets=np.array([0, len(data)]), options=options)
+    encoded = engine.encode(load(name), batch)
+    assert encoded.errors == {}
+    assert ids_digest(encoded.ids) == wanted["sha256"]
