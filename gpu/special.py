@@ -6,8 +6,8 @@ that are looked for after a normalizer are left to the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,14 @@ __all__ = ["SpecialTables", "special_tables"]
 UInt32s = NDArray[np.uint32]
 
 MAX_BYTES = constant("MAX_SPECIAL")
-MAX_NODES = 1 << 22
+MAX_NODES = 1 << 20
 MAX_LABEL = 8
-EDGE_ENDS, EDGE_ORDINARY = constant("EDGE_ENDS"), constant("EDGE_ORDINARY")
+NODE_SHIFT, COUNT_SHIFT = constant("EDGE_NODE_SHIFT"), constant("EDGE_COUNT_SHIFT")
+LAST_SHIFT = constant("EDGE_LAST_SHIFT")
 NO_ID = 0xFFFFFFFF
 LOAD = 0.25
+Edge = tuple[int, bytes, int]
+"""Node, bytes, node behind them; those between have the numbers between."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +36,7 @@ class SpecialTables:
     """What the kernels read; see cuda/job.cuh.
 
     Attributes:
-        special_edges: uint32[slots, 4], two words of bytes, node << 8 | flags | number of bytes,
-            child; no child is empty.
+        special_edges: uint32[slots, 4], a hash table of edges; see cuda/special_match.cuh.
         special_nodes: uint32[nodes], id of the token that ends there; all ones where none does.
         special_first: uint32[2, 8], one bit for each byte that tokens of a round begin with.
         num_rounds: 0 where no token is looked for; 2 where some are looked for in the text and
@@ -52,14 +54,22 @@ class SpecialTables:
         return len(self.special_edges) - 1
 
 
+@dataclass(slots=True)
+class _Node:
+    """Of the trie byte by byte: what follows it, and the token that ends there."""
+
+    children: dict[int, _Node] = field(default_factory=dict)
+    token: SpecialToken | None = None
+
+
 def special_tables(vocabulary: Vocabulary, seed: int) -> SpecialTables:
     """The tables of the tokens that are looked for in a text.
 
     Raises:
         NotCovered: one of them asks for more than its bytes in the text.
 
-    Example: "<ab>" (id 7) and "<ac>" (id 8) give the edges <a from node 0, b> and c> from the node
-    behind it, and the tokens 7 and 8 at the nodes behind these; node 1 is the root of round two.
+    Example: "<ab>" (id 7) and "<ac>" (id 8) give the edges "<a" from node 0 to 3, "b>" from 3 to 5,
+    "c>" from 3 to 7, and the tokens 7 and 8 at the nodes 5 and 7; node 1 is the root of round two.
     """
     tokens = [token for token in vocabulary.special_tokens if token.matched]
     for token in tokens:
@@ -68,9 +78,8 @@ def special_tables(vocabulary: Vocabulary, seed: int) -> SpecialTables:
         raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
     rounds = [[t for t in tokens if t.normalized == normalized] for normalized in (False, True)]
     rounds = [tokens for tokens in rounds if tokens]
-    children, ends = _trie(rounds)
-    edges = [edge for root in range(len(rounds)) for edge in _edges_below(root, children, ends)]
-    nodes = np.full(len(children), NO_ID, np.uint32)
+    edges, ends = _trie(rounds)
+    nodes = np.full(max((last for _, _, last in edges), default=1) + 1, NO_ID, np.uint32)
     for node, token in ends.items():
         nodes[node] = token.id
     first = np.zeros((2, 8), np.uint32)
@@ -90,57 +99,55 @@ def _check(token: SpecialToken) -> None:
         raise NotCovered(f"the special token {content} has more than {MAX_BYTES} bytes")
 
 
-def _trie(
-    rounds: Sequence[Sequence[SpecialToken]],
-) -> tuple[list[dict[int, int]], dict[int, SpecialToken]]:
-    """{byte: child} of each node, {node: token that ends there}; the root of round r is node r."""
-    children: list[dict[int, int]] = [{}, {}]
-    ends: dict[int, SpecialToken] = {}
-    for root, tokens in enumerate(rounds):
+def _trie(rounds: Sequence[Sequence[SpecialToken]]) -> tuple[list[Edge], dict[int, SpecialToken]]:
+    """The edges, and {node: token that ends there}; the root of round r is node r."""
+    root_nodes: list[_Node] = []
+    for tokens in rounds:
+        root_nodes.append(_Node())
         for token in tokens:
-            node = root
+            node = root_nodes[-1]
             for byte in token.content.encode():
-                if byte not in children[node]:
-                    children[node][byte] = len(children)
-                    children.append({})
-                node = children[node][byte]
-            ends[node] = token
-    if len(children) > MAX_NODES:
-        raise NotCovered(f"the special tokens need more than {MAX_NODES} nodes")
-    return children, ends
-
-
-def _edges_below(
-    root: int, children: list[dict[int, int]], ends: dict[int, SpecialToken]
-) -> Iterator[tuple[int, bytes, int]]:
-    """(node, bytes, node behind them): ways without a fork or a token's end inside, in pieces."""
-    waiting = [root]
+                node = node.children.setdefault(byte, _Node())
+            node.token = token
+    edges: list[Edge] = []
+    ends: dict[int, SpecialToken] = {}
+    number = 1
+    waiting = [(root, node) for root, node in enumerate(root_nodes)]
     while waiting:
-        node = waiting.pop()
-        for byte, child in children[node].items():
-            label = bytearray([byte])
-            while len(children[child]) == 1 and child not in ends and len(label) < MAX_LABEL:
-                ((byte, child),) = children[child].items()
+        begin, node = waiting.pop()
+        for byte, child in node.children.items():
+            label = bytearray()
+            while True:  # To a fork, or as far as an edge goes.
                 label.append(byte)
-            yield node, bytes(label), child
-            waiting.append(child)
+                number += 1
+                if child.token:
+                    ends[number] = child.token
+                if len(child.children) != 1 or len(label) == MAX_LABEL:
+                    break
+                ((byte, child),) = child.children.items()
+            edges.append((begin, bytes(label), number))
+            waiting.append((number, child))
+    if number >= MAX_NODES:
+        raise NotCovered(f"the special tokens need more than {MAX_NODES} nodes")
+    return edges, ends
 
 
-def _edge_table(
-    edges: list[tuple[int, bytes, int]], ends: dict[int, SpecialToken], seed: int
-) -> UInt32s:
+def _edge_table(edges: list[Edge], ends: dict[int, SpecialToken], seed: int) -> UInt32s:
     """uint32[slots, 4]: the edges by their hash, with linear probing; never full."""
     size = 1 << max(1, int(np.ceil(np.log2(max(1, len(edges)) / LOAD))))
     table = np.zeros((size, 4), np.uint32)
-    for node, label, child in edges:
+    for node, label, last in edges:
         value = ((node << 8 | label[0]) ^ seed) * 0x9E3779B1 & 0xFFFFFFFF
         value = (value ^ value >> 15) * 0x85EBCA77 & 0xFFFFFFFF
         place = value ^ value >> 13
         while table[place % size, 3]:
             place += 1
-        flags = 0
-        if child in ends:
-            flags = EDGE_ENDS | (0 if ends[child].special else EDGE_ORDINARY)
+        count, ending, ordinary = len(label), 0, 0
+        for i in range(count):
+            if token := ends.get(last - count + i + 1):
+                ending |= 1 << i
+                ordinary |= (not token.special) << i
         table[place % size, :2] = np.frombuffer(label.ljust(MAX_LABEL, b"\0"), "<u4")
-        table[place % size, 2:] = node << 8 | flags | len(label), child
+        table[place % size, 2] = node << NODE_SHIFT | count << COUNT_SHIFT | ending
+        table[place % size, 3] = last << LAST_SHIFT | ordinary
     return table

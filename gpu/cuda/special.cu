@@ -1,7 +1,7 @@
 // The kernels of special tokens, in the order in which they run. Launch: BLOCK threads, any number
 // of blocks. Before them the hard bits are where rows begin; those named `again` run only for
-// vocabularies of two rounds, clear_special behind the pretokenizer. cut_certain may follow: it cuts
-// no token of the vocabulary.
+// vocabularies of two rounds, clear_special behind the pretokenizer. cut_certain may follow: it
+// cuts no token of the vocabulary.
 #include "special_accept.cuh"
 
 KERNEL __launch_bounds__(BLOCK) clear_faults(const Job* job) {

@@ -36,6 +36,7 @@ constexpr uint32_t LIST_COUNT_SHIFT = 32;
 struct OrbitShared {
     uint32_t matches[TILE];                // By number.
     uint16_t jumps[TILE];                  // By number: one further on in its orbit.
+    uint32_t entry;                        // The first one that counts.
 };
 
 struct SpecialShared {
@@ -75,11 +76,11 @@ DEVICE uint32_t first_bytes(const Job& job, const uint32_t* first, uint64_t begi
 template <uint32_t ROUND>
 DEVICE uint32_t match_sixteen(const Job& job, SpecialShared& shared, uint64_t tile_begin,
                               uint32_t found) {
-    const uint8_t* text = reinterpret_cast<const uint8_t*>(shared.text);
+    const uint32_t* text = reinterpret_cast<const uint32_t*>(shared.text);
     uint32_t matched = 0;
     for (; found; found &= found - 1) {
         uint32_t i = lowest_bit(found), place = threadIdx.x * 16 + i;
-        SpecialMatch match = match_special<ROUND>(job, tile_begin + place, text + place);
+        SpecialMatch match = match_special<ROUND>(job, tile_begin, text, place);
         if (!match.length) continue;
         matched |= 1u << i;
         shared.orbits.jumps[place] = (match.length - 1) | match.ordinary << 8;
@@ -122,26 +123,29 @@ DEVICE uint32_t list_candidates(const Job& job, SpecialShared& shared, uint64_t 
 // Follows all orbits to the tile's end: jumps leads to the last candidate of each. What is reached
 // from one that is ON_ORBIT gets that bit, too.
 DEVICE void follow_orbits(OrbitShared& shared, uint32_t count) {
-    constexpr uint32_t ITEMS = TILE / BLOCK;
+    constexpr uint32_t ITEMS = TILE / BLOCK, MARKS = 1u << 31;
     for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
         uint32_t next = i + next_of(shared.matches[i]);
         shared.jumps[i] = next < count ? next : i;
     }
     __syncthreads();
     for (uint32_t distance = 1; distance < count; distance *= 2) {
-        uint16_t further[ITEMS];
+        uint32_t moves[ITEMS];             // To the next one, and from there on.
 #pragma unroll
         for (uint32_t k = 0; k < ITEMS; k++) {
             uint32_t i = threadIdx.x + k * BLOCK;
             if (i >= count) break;
             uint32_t next = shared.jumps[i];
-            if (shared.matches[i] & ON_ORBIT) shared.matches[next] |= ON_ORBIT;
-            further[k] = shared.jumps[next];
+            moves[k] = next << 16 | shared.jumps[next] | (shared.matches[i] & ON_ORBIT ? MARKS : 0);
         }
         __syncthreads();
 #pragma unroll
-        for (uint32_t k = 0; k < ITEMS; k++)
-            if (threadIdx.x + k * BLOCK < count) shared.jumps[threadIdx.x + k * BLOCK] = further[k];
+        for (uint32_t k = 0; k < ITEMS; k++) {
+            uint32_t i = threadIdx.x + k * BLOCK;
+            if (i >= count) break;
+            if (moves[k] & MARKS) atomicOr(&shared.matches[moves[k] >> 16 & (TILE - 1)], ON_ORBIT);
+            shared.jumps[i] = moves[k] & (TILE - 1);
+        }
         __syncthreads();
     }
 }

@@ -76,17 +76,20 @@ DEVICE void accept_match(const Job& job, uint64_t tile_begin, uint32_t match) {
     job.special_counts[COUNT_ACCEPTED] = 1;
 }
 
-// Marks a tile's candidates that count: behind the bytes that the tile before takes all of them
-// where none overlap, else the orbit of the first.
-DEVICE void mark_orbit(OrbitShared& shared, uint32_t count, uint32_t taken) {
+// Finds a tile's candidates that count: behind the bytes that the tile before takes all of them
+// where none overlap, else those ON_ORBIT. Returns whether any overlap.
+DEVICE bool mark_orbit(OrbitShared& shared, uint32_t count, uint32_t taken) {
+    if (threadIdx.x == 0) shared.entry = count;
     bool overlap = any_overlap(shared, count);
     for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
-        bool behind = place_of(shared.matches[i]) >= taken;
         bool is_first = i == 0 || place_of(shared.matches[i - 1]) < taken;
-        if (behind && (is_first || !overlap)) shared.matches[i] |= ON_ORBIT;
+        if (is_first && place_of(shared.matches[i]) >= taken) shared.entry = i;
     }
     __syncthreads();
-    if (overlap) follow_orbits(shared, count);
+    if (!overlap) return false;
+    if (threadIdx.x == 0 && shared.entry < count) shared.matches[shared.entry] |= ON_ORBIT;
+    follow_orbits(shared, count);
+    return true;
 }
 
 template <uint32_t ROUND>
@@ -100,10 +103,13 @@ DEVICE void accept_special_stage(const Job& job, OrbitShared& shared, uint32_t b
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK)
             shared.matches[i] = job.special_matches[tile_begin + i];
         __syncthreads();
-        mark_orbit(shared, count, tile ? job.special_exits[tile - 1] & 0xFF : 0);
-        for (uint32_t i = threadIdx.x; i < count; i += BLOCK)
-            if (shared.matches[i] & ON_ORBIT)
-                accept_match<ROUND>(job, tile_begin, shared.matches[i]);
+        uint32_t taken = tile ? job.special_exits[tile - 1] & 0xFF : 0;
+        bool overlap = mark_orbit(shared, count, taken);
+        for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
+            uint32_t match = shared.matches[i];
+            if (overlap ? match & ON_ORBIT : i >= shared.entry)
+                accept_match<ROUND>(job, tile_begin, match);
+        }
         __syncthreads();
     }
 }
