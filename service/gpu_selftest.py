@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpu.tables import NotCovered
 from service.encoders import ReferenceEncoder
 from service.engines import Engine, SelfTest
-from service.selftest import compare, texts_for
+from service.selftest import TEXTS, compare, texts_for
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content
 from vocabularies.vocabulary import Vocabulary
@@ -119,8 +119,9 @@ def _batches(texts: Sequence[str]) -> Iterator[Batch]:
         yield Batch(texts, options=options)
     mixed = [OPTIONS[row % len(OPTIONS)] for row in range(len(texts))]
     yield Batch(texts, options=mixed)
-    joined = " ".join(texts)
-    yield Batch([(joined * (LONG_ROW // len(joined) + 1))[:LONG_ROW], "", joined])
+    # Without the letter for which the CPU engine would have to build another encoder.
+    joined = " ".join([text for text in TEXTS if "\u017f" not in text])
+    yield Batch([joined * (LONG_ROW // len(joined)) + "end", "", joined + "end"])
     yield Batch.from_bytes([*NOT_UTF8, *(text.encode() for text in texts[:20])], OPTIONS[1])
 
 

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpu.kernels import KERNELS, SOURCES
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
 SHARED_BYTES = 227 << 10  # Of a multiprocessor.
+ONE_KERNEL = threading.Lock()  # The emulation's fibers and shared memory are there once.
 FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 
 
@@ -67,7 +69,8 @@ class EmulatedStream:
             kernel, blocks, job = arguments
             blocks = min(blocks, MAX_BLOCKS)
             threads = KERNELS[kernel].threads
-            assert emulated_kernels().launch(kernel.encode(), blocks, threads, job) == 0, kernel
+            with ONE_KERNEL:
+                assert emulated_kernels().launch(kernel.encode(), blocks, threads, job) == 0, kernel
         elif name == "copy":
             ctypes.memmove(*arguments)
         else:

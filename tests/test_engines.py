@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from gpu.device import CudaDevice, Device
+from gpu.engine import GpuEngine
 from service.cpu_engine import CpuEngine
 from service.engines import Engine
+from service.gpu_engine import RoutedEngine
+from service.gpu_vocabularies import OpenedGpu
+from tests.emulated_device import EmulatedDevice
 from tests.texts import SEQUENCES, TEXTS
 from vocabularies import reference
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.vocabulary import Kmers
 
-ENGINES = {"cpu": CpuEngine}
+
+def gpu_engine(device: Callable[[], Device], names: Sequence[str]) -> Engine:
+    """Whatever a device's kernels can compute comes from there, small or large."""
+
+    def open_gpu() -> OpenedGpu:
+        return OpenedGpu(GpuEngine(device(), 1 << 29, 1 << 29), {"name": "test"})
+
+    engine = RoutedEngine(CpuEngine(), open_gpu, crossover_bytes=0)
+    engine.settle()
+    for name in names:
+        engine.load(load(name))
+    return engine
+
+
+ON_GPU = ("gpt2", "cl100k_base", "o200k_base")
+ENGINES = {
+    "cpu": CpuEngine,
+    "emulated": functools.partial(gpu_engine, EmulatedDevice, ON_GPU),
+    "cuda": functools.partial(gpu_engine, CudaDevice, ON_GPU),
+}
+VOCABULARIES = {"cpu": tuple(BUILTINS), "emulated": ON_GPU, "cuda": ON_GPU}
+MARKS = {
+    "cpu": (),
+    "emulated": pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels"),
+    "cuda": pytest.mark.gpu,
+}
 ALL_TEXTS = [*TEXTS, *SEQUENCES]
 SOME_TEXTS = [text for text in ALL_TEXTS if len(text) < 80]
 OPTIONS = [
@@ -45,9 +77,20 @@ def engine_of(name: str) -> Engine:
     return ENGINES[name]()
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture
 def engine(request):
     return engine_of(request.param)
+
+
+def on_engines(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Every engine with each of these vocabularies that it is tested on."""
+    cases = [
+        pytest.param(engine, name, marks=MARKS[engine], id=f"{engine}-{name}")
+        for engine in ENGINES
+        for name in names
+        if name in VOCABULARIES[engine]
+    ]
+    return pytest.mark.parametrize(("engine", "name"), cases, indirect=["engine"])
 
 
 @functools.cache
@@ -88,7 +131,7 @@ def check(encoded: Encoded, name: str, texts: list[str], options: list[EncodeOpt
             assert tuple(encoded.kept[row].tolist()) == expected.kept, where
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_every_builtin_passes_its_self_test(engine, name):
     residency = engine.load(load(name))
     assert residency.engine == engine.name
@@ -98,7 +141,7 @@ def test_every_builtin_passes_its_self_test(engine, name):
     assert engine.residency(load(name).digest) == residency
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_batch_has_the_ids_spans_and_refusals_of_the_reference(engine, name, options):
     texts = ALL_TEXTS if options == EncodeOptions() else SOME_TEXTS
@@ -107,7 +150,7 @@ def test_a_batch_has_the_ids_spans_and_refusals_of_the_reference(engine, name, o
     check(encoded, name, texts, [options] * len(texts))
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_a_text_alone_has_the_ids_it_has_in_a_batch(engine, name):
     for options in (EncodeOptions(), EncodeOptions(spans=True, max_length=6)):
         for text in SOME_TEXTS:
@@ -116,7 +159,7 @@ def test_a_text_alone_has_the_ids_it_has_in_a_batch(engine, name):
             )
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_mixed_options_in_one_batch_give_what_each_gives_alone(engine, name):
     texts = [text for text in SOME_TEXTS for _ in OPTIONS]
     options = [option for _ in SOME_TEXTS for option in OPTIONS]
@@ -125,7 +168,7 @@ def test_mixed_options_in_one_batch_give_what_each_gives_alone(engine, name):
     check(engine.encode(load(name), Batch(texts, options=options)), name, texts, options)
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_bytes_are_encoded_as_the_same_text_is(engine, name):
     rows = [text.encode() for text in SOME_TEXTS]
     options = EncodeOptions(spans=True)
@@ -133,7 +176,7 @@ def test_bytes_are_encoded_as_the_same_text_is(engine, name):
     check(encoded, name, SOME_TEXTS, [options] * len(rows))
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_bytes_that_are_not_utf8_are_refused_alone_unless_the_units_are_bytes(engine, name):
     rows = [b"ACGTACGT", b"AC\xffGTACGT", b"\xe4", b"ACGTACGT"]
     for options in (EncodeOptions(), EncodeOptions(reverse_complement=True)):
@@ -150,7 +193,7 @@ def test_bytes_that_are_not_utf8_are_refused_alone_unless_the_units_are_bytes(en
         assert encoded.row(0).tolist() == encoded.row(3).tolist() != []
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_count_is_the_number_of_ids(engine, name):
     texts = [text for text in SOME_TEXTS for _ in OPTIONS]
     options = [option for _ in SOME_TEXTS for option in OPTIONS]
@@ -161,7 +204,7 @@ def test_count_is_the_number_of_ids(engine, name):
     assert counted.errors == encoded.errors
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 @pytest.mark.parametrize("skip", [False, True])
 def test_decode_gives_the_bytes_of_the_reference(engine, name, skip):
     vocabulary = load(name)
@@ -180,7 +223,7 @@ def test_decode_gives_the_bytes_of_the_reference(engine, name, skip):
         assert decoded.data[begin:end].tobytes() == expected, row_ids
 
 
-@pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base", "evo_bytes"])
+@on_engines(["gpt2", "cl100k_base", "o200k_base", "evo_bytes"])
 def test_decode_is_the_inverse_of_encode(engine, name):
     encoded = engine.encode(load(name), Batch(ALL_TEXTS))
     decoded = engine.decode(load(name), encoded.ids.astype(np.int64), encoded.offsets, False)
@@ -191,7 +234,7 @@ def test_decode_is_the_inverse_of_encode(engine, name):
     assert texts == ALL_TEXTS
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_ids_outside_the_vocabulary_are_refused_by_row_and_place(engine, name):
     size = len(load(name))
     rows = [[0, 1], [0, 1, size], [-1], [], [1, -(2**62), 2**62], [1]]
@@ -209,7 +252,7 @@ def test_ids_outside_the_vocabulary_are_refused_by_row_and_place(engine, name):
     assert decoded.errors[1] == refused.value.error
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_an_empty_batch_gives_empty_arrays(engine, name):
     encoded = engine.encode(load(name), Batch([]))
     assert (len(encoded.ids), encoded.offsets.tolist(), encoded.errors) == (0, [0], {})
@@ -218,7 +261,7 @@ def test_an_empty_batch_gives_empty_arrays(engine, name):
     assert (len(nothing.data), nothing.offsets.tolist()) == (0, [0])
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@on_engines(BUILTINS)
 def test_results_belong_to_the_caller(engine, name):
     options = EncodeOptions(spans=True)
     batch = Batch(["ACGTACGTAA", "hello"], options=options)
@@ -235,7 +278,7 @@ def test_results_belong_to_the_caller(engine, name):
     assert batch.offsets.tolist() == [0, 10, 15]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "dnabert2", "gena_lm_t2t_32k", "nt_v2", "dnabert1_6mer"])
+@on_engines(["gpt2", "dnabert2", "gena_lm_t2t_32k", "nt_v2", "dnabert1_6mer"])
 def test_threads_get_the_ids_that_one_caller_gets(engine, name):
     modes = [EncodeOptions(special=mode) for mode in ("match", "plain")]
     expected = [engine.encode(load(name), Batch(SOME_TEXTS, options=o)).ids.tolist() for o in modes]
@@ -252,29 +295,51 @@ def test_threads_get_the_ids_that_one_caller_gets(engine, name):
     with ThreadPoolExecutor(5) as pool:
         unloading = pool.submit(unload)
         try:
-            assert all(pool.map(encode, range(60)))
+            assert all(pool.map(encode, range(60 if engine.name == "cpu" else 12)))
         finally:
             stop.set()
         unloading.result()
     engine.load(load(name))
 
 
-def test_a_vocabulary_is_loaded_once_by_many_threads_and_forgotten_when_unloaded():
-    for make in ENGINES.values():
-        engine, vocabulary = make(), load("nt_v2")
-        with ThreadPoolExecutor(8) as pool:
-            residencies = list(pool.map(engine.load, [vocabulary] * 16))
-        assert all(residency is residencies[0] for residency in residencies)
-        engine.unload(vocabulary.digest)
-        assert engine.residency(vocabulary.digest) is None
-        engine.unload(vocabulary.digest)
-        assert len(engine.encode(vocabulary, Batch(["ACGTACGT"])).ids) == 4
-        assert engine.residency(vocabulary.digest) is not None
-        engine.close()
-        assert engine.residency(vocabulary.digest) is None
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("cpu", "nt_v2"),
+        pytest.param("emulated", "gpt2", marks=MARKS["emulated"]),
+        pytest.param("cuda", "gpt2", marks=MARKS["cuda"]),
+    ],
+)
+def test_a_vocabulary_is_loaded_once_by_many_threads_and_forgotten_when_unloaded(kind, name):
+    engine, vocabulary = ENGINES[kind](), load(name)
+    with ThreadPoolExecutor(8) as pool:
+        residencies = list(pool.map(engine.load, [vocabulary] * 16))
+    assert all(residency is residencies[0] for residency in residencies)
+    engine.unload(vocabulary.digest)
+    assert engine.residency(vocabulary.digest) is None
+    engine.unload(vocabulary.digest)
+    assert len(engine.encode(vocabulary, Batch(["ACGTACGT"])).ids) == 4
+    assert engine.residency(vocabulary.digest) is not None
+    engine.close()
+    assert engine.residency(vocabulary.digest) is None
 
 
-@pytest.mark.parametrize("name", [n for n in BUILTINS if isinstance(load(n).model, Kmers)])
+@on_engines(ON_GPU)
+def test_what_the_kernels_can_do_they_do(engine, name):
+    engine.load(load(name))
+    for options in OPTIONS:
+        if options.reverse_complement or options.circular is not None:
+            continue
+        assert engine.encode(load(name), Batch(SOME_TEXTS, options=options)).engine == engine.name
+        assert engine.count(load(name), Batch(SOME_TEXTS, options=options)).engine == engine.name
+    encoded = engine.encode(load(name), Batch(SOME_TEXTS))
+    ids = encoded.ids.astype(np.int64)
+    assert engine.decode(load(name), ids, encoded.offsets, True).engine == engine.name
+    # Vocabularies that are unloaded under a test, and options that the kernels do not know.
+    assert engine.status().fallbacks.keys() <= {"not_resident", "option"}
+
+
+@on_engines([name for name in BUILTINS if isinstance(load(name).model, Kmers)])
 def test_long_rows_of_kmers_and_pieces_are_framed_as_the_reference_says(engine, name):
     chance = np.random.default_rng(2)
     sizes = (509, 510, 511, 514, 515, 1025, 2000, 40_000)
@@ -290,7 +355,8 @@ def test_long_rows_of_kmers_and_pieces_are_framed_as_the_reference_says(engine, 
         check(engine.encode(load(name), Batch(texts, options=options)), name, texts, every)
 
 
-def test_one_bad_row_does_not_refuse_its_neighbours(engine):
+@on_engines(["gpt2"])
+def test_one_bad_row_does_not_refuse_its_neighbours(engine, name):
     options = EncodeOptions(special="refuse")
     texts = ["one", "two <|endoftext|>", "three"]
     encoded = engine.encode(load("gpt2"), Batch(texts, options=options))
