@@ -151,14 +151,15 @@ def test_long_runs_are_cut_alike_in_every_tile(blocks: int) -> None:
     check(vocabulary_of(RUNS), rows, ["plain"] * len(rows), blocks)
 
 
-def test_runs_that_fall_back_into_step_far_away() -> None:
+@pytest.mark.parametrize("also", [[], [("bb", False, False)], [("bb", False, True)]])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_runs_that_fall_back_into_step_far_away(
+    also: list[tuple[str, bool, bool]], normalized: bool
+) -> None:
     """Many tiles in a row whose entry is not known, more than are followed at a time."""
     row = b"a" * (19 * TILE) + b"b" + b"a" * (3 * TILE) + b"bbb"
-    check(
-        vocabulary_of([("a" * 7, True, False), ("aaaaab", True, False)]),
-        [b"aa", row],
-        ["match"] * 2,
-    )
+    tokens = [("a" * 7, True, normalized), ("aaaaab", True, normalized), *also]
+    check(vocabulary_of(tokens), [b"aa", row], ["match"] * 2)
 
 
 def test_the_longest_token_that_is_covered() -> None:

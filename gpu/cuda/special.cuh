@@ -161,6 +161,7 @@ DEVICE bool any_overlap(const OrbitShared& shared, uint32_t count) {
 DEVICE uint32_t exit_of(uint32_t match) { return end_of(match) > TILE ? end_of(match) - TILE : 0; }
 
 // Writes what a tile with candidates takes of the next one. Without overlaps all orbits end alike.
+template <uint32_t ROUND>
 DEVICE void write_exits(const Job& job, SpecialShared& shared, uint32_t tile, uint32_t count) {
     OrbitShared& orbits = shared.orbits;
     bool crosses = false, varies = false;
@@ -177,7 +178,7 @@ DEVICE void write_exits(const Job& job, SpecialShared& shared, uint32_t tile, ui
         if (varies) job.special_function[tile * 256ull + threadIdx.x] = exit;
     }
     if (threadIdx.x == 0) job.special_exits[tile] = varies ? VARIES : shared.exit;
-    if (threadIdx.x == 0 && varies) atomicAdd(job.special_counts + COUNT_VARYING, 1u);
+    if (threadIdx.x == 0 && varies) atomicAdd(job.special_counts + COUNT_VARYING + ROUND, 1u);
 }
 
 // Hands a tile's candidates on to the steps that follow.
@@ -200,7 +201,7 @@ DEVICE void find_special_stage(const Job& job, SpecialShared& shared, uint32_t b
         uint32_t count = list_candidates<ROUND>(job, shared, static_cast<uint64_t>(tile) * TILE);
         if (count) {
             write_candidates<ROUND>(job, shared, tile, count);
-            write_exits(job, shared, tile, count);
+            write_exits<ROUND>(job, shared, tile, count);
             __syncthreads();
         } else if (threadIdx.x == 0) {
             job.special_exits[tile] = 0;
