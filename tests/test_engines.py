@@ -3,54 +3,22 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gpu.device import CudaDevice, Device
-from gpu.engine import GpuEngine
-from service.cpu_engine import CpuEngine
-from service.engines import Engine
-from service.gpu_engine import RoutedEngine
-from service.gpu_vocabularies import OpenedGpu
-from tests.emulated_device import EmulatedDevice
+from tests.each_engine import ENGINES, MARKS, ON_GPU, engine_of, make_engine
 from tests.texts import SEQUENCES, TEXTS
 from vocabularies import reference
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.vocabulary import Kmers
 
-
-def gpu_engine(device: Callable[[], Device], names: Sequence[str]) -> Engine:
-    """Whatever a device's kernels can compute comes from there, small or large."""
-
-    def open_gpu() -> OpenedGpu:
-        return OpenedGpu(GpuEngine(device(), 1 << 29, 1 << 29), {"name": "test"})
-
-    engine = RoutedEngine(CpuEngine(), open_gpu, crossover_bytes=0)
-    engine.settle()
-    for name in names:
-        engine.load(load(name))
-    return engine
-
-
-ON_GPU = ("gpt2", "cl100k_base", "o200k_base")
-ENGINES = {
-    "cpu": CpuEngine,
-    "emulated": functools.partial(gpu_engine, EmulatedDevice, ON_GPU),
-    "cuda": functools.partial(gpu_engine, CudaDevice, ON_GPU),
-}
 VOCABULARIES = {"cpu": tuple(BUILTINS), "emulated": ON_GPU, "cuda": ON_GPU}
-MARKS = {
-    "cpu": (),
-    "emulated": pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels"),
-    "cuda": pytest.mark.gpu,
-}
 ALL_TEXTS = [*TEXTS, *SEQUENCES]
 SOME_TEXTS = [text for text in ALL_TEXTS if len(text) < 80]
 OPTIONS = [
@@ -70,11 +38,6 @@ OPTIONS = [
     EncodeOptions(circular=True, reverse_complement=True, spans=True, max_length=9),
     EncodeOptions(circular=False),
 ]
-
-
-@functools.cache
-def engine_of(name: str) -> Engine:
-    return ENGINES[name]()
 
 
 @pytest.fixture
@@ -311,7 +274,7 @@ def test_threads_get_the_ids_that_one_caller_gets(engine, name):
     ],
 )
 def test_a_vocabulary_is_loaded_once_by_many_threads_and_forgotten_when_unloaded(kind, name):
-    engine, vocabulary = ENGINES[kind](), load(name)
+    engine, vocabulary = make_engine(kind), load(name)
     with ThreadPoolExecutor(8) as pool:
         residencies = list(pool.map(engine.load, [vocabulary] * 16))
     assert all(residency is residencies[0] for residency in residencies)
