@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer
 
 from service.engines import Engine
+from service.joining import join_encoded
 from vocabularies import formats, reference
-from vocabularies.batch import DEFAULT_OPTIONS, Batch, RowRefused
+from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
 from vocabularies.vocabulary import Bpe, Upstream, Vocabulary
 
 __all__ = ["Verification", "sample_texts", "verify"]
 
 LETTERS = "ACGTNacgtn RY-\n aeé中🙂1 .'"
 MAX_TOKENS = 12
+# So large a batch is made of copies of the texts, so that it takes the way of a large one.
+MAX_COPIED_BYTES, MAX_COPIED_ROWS = 4 * 1024 * 1024, 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Verification:
         num_texts, num_different: texts compared, and texts with differing ids.
         num_equal_ids, num_ids: ids of the reference, and how many of them stand at the same place.
         first_difference: the first differing text with both id lists; None when there is none.
+        engines: what computed the ids.
     """
 
     witness: str
@@ -36,6 +40,7 @@ class Verification:
     num_ids: int
     num_equal_ids: int
     first_difference: dict[str, object] | None
+    engines: tuple[str, ...]
 
 
 def sample_texts(vocabulary: Vocabulary, num_samples: int, seed: int = 0) -> list[str]:
@@ -56,20 +61,36 @@ def sample_texts(vocabulary: Vocabulary, num_samples: int, seed: int = 0) -> lis
 
 
 def verify(engine: Engine, vocabulary: Vocabulary, texts: Sequence[str]) -> Verification:
-    """Compare an engine with the reference, text by text; slow, for a thread."""
-    got = engine.encode(vocabulary, Batch(texts, options=DEFAULT_OPTIONS))
+    """Compare an engine with the reference, text by text; slow, for a thread.
+
+    Where small batches take another way than large ones, both ways must give the reference's ids.
+    """
+    answers = _answers(engine, vocabulary, texts)
     witness = _Witness(vocabulary)
     num_ids = num_equal = num_different = 0
     first: dict[str, object] | None = None
     for row, text in enumerate(texts):
-        ours = None if row in got.errors else got.row(row).tolist()
         theirs = witness.ids(text)
+        each = [None if row in got.errors else got.row(row).tolist() for got in answers]
+        ours = next((ids for ids in each if ids != theirs), theirs)
         num_ids += len(theirs or ())
         num_equal += sum(a == b for a, b in zip(ours or (), theirs or (), strict=False))
         if ours != theirs:
             num_different += 1
             first = first or {"text": text, "engine": ours, "reference": theirs}
-    return Verification(witness.name, len(texts), num_different, num_ids, num_equal, first)
+    engines = tuple(sorted({got.engine for got in answers}))
+    return Verification(witness.name, len(texts), num_different, num_ids, num_equal, first, engines)
+
+
+def _answers(engine: Engine, vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoded]:
+    """The ids of the texts, first rows, in every way that the engine computes them."""
+    batch = Batch(texts, options=DEFAULT_OPTIONS)
+    crossover_bytes = engine.status().crossover_bytes
+    if not texts or not crossover_bytes or crossover_bytes > MAX_COPIED_BYTES:
+        return [engine.encode(vocabulary, batch)]
+    copies = min(-(-crossover_bytes // max(1, len(batch.data))), MAX_COPIED_ROWS // len(texts) + 1)
+    alone = [engine.encode(vocabulary, batch.part(row, row + 1)) for row in range(len(batch))]
+    return [join_encoded(alone), engine.encode(vocabulary, Batch([*texts] * copies))]
 
 
 class _Witness:

@@ -73,6 +73,7 @@ class VerifyResponse(BaseModel):
     num_different: int
     num_ids: int
     num_equal_ids: int
+    engines: list[str] = Field(description="What computed them: gpu, cpu, reference.")
     first_difference: dict[str, Any] | None = Field(
         description="The first differing text and both id lists; null when all are equal."
     )

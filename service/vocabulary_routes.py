@@ -196,6 +196,7 @@ async def verify_vocabulary(request: Request, name: str) -> dict[str, Any]:
         "num_different": found.num_different,
         "num_ids": found.num_ids,
         "num_equal_ids": found.num_equal_ids,
+        "engines": list(found.engines),
         "first_difference": found.first_difference,
     }
 

@@ -20,6 +20,7 @@ from service.crossover import NEVER, SIZES, Differs, measure_crossover
 from service.fallbacks import Fallbacks
 from service.gpu_engine import DEFAULT_CROSSOVER_BYTES, RoutedEngine
 from service.settings import Settings
+from service.verification import verify
 from tests.app_client import serving
 from tests.fake_engine import byte_vocabulary
 from tests.fake_gpu import FakeGpu
@@ -642,6 +643,23 @@ def test_the_first_answer_does_not_wait_for_the_gpu():
             assert (await client.post("/v1/encode", json=body)).json()["engine"] == "gpu"
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_verifying_compares_both_ways():
+    engine, gpu = routed()
+    engine.load(load("gpt2"))
+    texts = ["some letters", "and more of them"] * 3
+    found = verify(engine, load("gpt2"), texts)
+    assert (found.num_texts, found.num_different, found.engines) == (6, 0, ("cpu", "gpu"))
+    gpu.wrong = change_an_id
+    found = verify(engine, load("gpt2"), texts * 40)
+    assert (found.num_texts, found.num_different) == (240, 1)
+    assert found.first_difference["engine"] != found.first_difference["reference"]
+    gpu.wrong = lambda encoded: None
+    assert verify(engine, load("gpt2"), [""] * 5).engines == ("cpu",)
+    engine.crossover_bytes = NEVER
+    assert verify(engine, load("gpt2"), texts).engines == ("cpu",)
+    assert verify(engine, load("gpt2"), []).num_texts == 0
 
 
 # Which engine a service has.
