@@ -65,7 +65,9 @@ def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
         distinct = [*numbers]
     if any(o.reverse_complement or o.circular is not None for o in distinct):
         raise NotCovered("the kernels of text know no strands and no circles")
-    limits = [NO_LIMIT if o.max_length is None else min(o.max_length, NO_LIMIT - 1) for o in distinct]
+    limits = [
+        NO_LIMIT if o.max_length is None else min(o.max_length, NO_LIMIT - 1) for o in distinct
+    ]
     limited = min(limits, default=NO_LIMIT) < NO_LIMIT
     with_spans = [o.spans for o in distinct]
     has_template = bool(vocabulary.prefix or vocabulary.suffix)
@@ -110,7 +112,9 @@ def row_errors(
         added = len(vocabulary.prefix) + len(vocabulary.suffix)
         adds = options.flags & constant("ROW_ADD_SPECIAL") != 0
         for row in np.flatnonzero(adds & (options.max_length < added)).tolist():
-            message = f"{options.max_length[row]} ids are too few for begin and end tokens ({added})"
+            message = (
+                f"{options.max_length[row]} ids are too few for begin and end tokens ({added})"
+            )
             errors.setdefault(row, RowError("max_length_too_small", message))
     return errors
 

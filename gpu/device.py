@@ -180,7 +180,11 @@ class _CudaStream:
 
     def __init__(self, cupy: Any, functions: dict[str, Any]) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._runtime, self._pointer, self._functions = cupy.cuda.runtime, self.stream.ptr, functions
+        self._runtime, self._pointer, self._functions = (
+            cupy.cuda.runtime,
+            self.stream.ptr,
+            functions,
+        )
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
         """Copy from host memory, pinned if the copy is to overlap."""

@@ -143,7 +143,9 @@ def frame_kernels(*, spans: bool, count_only: bool = False) -> tuple[str, ...]:
 def num_blocks(name: str, num_bytes: int, processors: int) -> int:
     """Blocks of a launch for up to `num_bytes` of text on a device of so many multiprocessors."""
     kernel = KERNELS[name]
-    return max(1, min(-(-num_bytes // kernel.bytes_a_block), kernel.blocks_a_processor * processors))
+    return max(
+        1, min(-(-num_bytes // kernel.bytes_a_block), kernel.blocks_a_processor * processors)
+    )
 
 
 def joined_source() -> str:

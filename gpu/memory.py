@@ -172,7 +172,9 @@ class Workspace:
 
         def view(name: str, dtype: type[np.generic]) -> NDArray[np.generic]:
             part = self.pinned[host[name] : host[name] + host_sizes[name]]
-            return part[: part.nbytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
+            return part[: part.nbytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(
+                dtype
+            )
 
         self.job = self.pinned[host["job"] : host["job"] + JOB.itemsize].view(JOB)[0:1]
         self.text, self.status = view("text", np.uint8), view("status", np.uint64)

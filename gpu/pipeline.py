@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.engine import Flight, GpuEngine
+from gpu.engine import GpuEngine
+from gpu.flights import Flight, start
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["Chunk", "chunks_of", "encode_stream"]
@@ -141,9 +142,16 @@ def encode_stream(
                 part, flight = data[chunk.begin : chunk.end], None
                 while flight is None:
                     if len(waiting) + len(landing) < in_flight:
-                        flight = engine.start(resident, part, chunk.begins, 8 * out.itemsize)
+                        flight = start(
+                            engine.workspaces,
+                            resident,
+                            part,
+                            chunk.begins,
+                            engine.processors,
+                            8 * out.itemsize,
+                        )
                     if flight is None:
-                        finish() if landing else land()
+                        (finish if landing else land)()
                 waiting.append((chunk, flight))
                 if len(waiting) >= max(1, in_flight - 1):
                     land()

@@ -41,6 +41,9 @@ class Prepared:
     num_rounds: int
 
 
+MAX_TEMPLATE = 16  # The workspaces have room for so many a row.
+
+
 def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
     """The tables of a vocabulary.
 
@@ -53,6 +56,8 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
         rule = automaton(vocabulary.pretokenizer)
     except ValueError as error:
         raise NotCovered(str(error)) from error
+    if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
+        raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
     special = special_tables(vocabulary, seed)
     tables = bpe_tables(vocabulary, seed)
     arrays: dict[str, NDArray[np.generic]] = {

@@ -43,7 +43,12 @@ def reachable_symbols(tokens: Sequence[bytes], rank_of: RankOf) -> Int64s:
         kept = np.repeat(active, lengths)
         place = (np.cumsum(kept) - 1)[key[active] & (1 << INDEX_BITS) - 1]
         rank = key[active] >> INDEX_BITS
-        symbols, ranks, owners, lengths = symbols[kept], ranks[kept], owners[active], lengths[active]
+        symbols, ranks, owners, lengths = (
+            symbols[kept],
+            ranks[kept],
+            owners[active],
+            lengths[active],
+        )
         symbols, ranks = _merge(symbols, ranks, place, NUM_BYTES + rank, rank_of, lengths)
         lengths = lengths - 1
         begins = np.cumsum(lengths) - lengths

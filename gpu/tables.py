@@ -123,7 +123,9 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     of_bytes = (left < NUM_BYTES) & (right < NUM_BYTES)
     byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
     ascii_pairs = byte_pairs[:NUM_ASCII, :NUM_ASCII].T
-    ascii_pairs = np.where(ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, ASK_AGAIN))
+    ascii_pairs = np.where(
+        ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, ASK_AGAIN)
+    )
     token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
     filters = border_filters(token_bytes, begins, seed)
     return BpeTables(

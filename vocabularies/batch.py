@@ -169,12 +169,12 @@ class Batch:
             return self._data, self._offsets
         assert self._texts is not None
         joined = "".join(self._texts)
+        encoded = joined.encode()
         lengths: Iterator[int]
-        if joined.isascii():
-            lengths, encoded = map(len, self._texts), joined.encode()
+        if len(encoded) == len(joined):
+            lengths = map(len, self._texts)
         else:
-            rows = [text.encode() for text in self._texts]
-            lengths, encoded = map(len, rows), b"".join(rows)
+            lengths = (len(t) if t.isascii() else len(t.encode()) for t in self._texts)
         offsets = np.zeros(self.num_rows + 1, np.int64)
         np.cumsum(np.fromiter(lengths, np.int64, self.num_rows), out=offsets[1:])
         return np.frombuffer(encoded, np.uint8), offsets

@@ -1,0 +1,180 @@
+"""A batch through a workspace: packed, its kernels launched, its answer fetched.
+
+The only module that knows how a batch lies in a workspace; `engine` says what runs when.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batches import RowOptions
+from gpu.job import constant
+from gpu.kernels import num_blocks
+from gpu.memory import Workspace
+from gpu.residents import Resident
+from vocabularies.batch import Batch
+
+__all__ = [
+    "ROW_BYTES",
+    "STATUS",
+    "DeviceFault",
+    "checked",
+    "fetch",
+    "launch",
+    "pack",
+    "pack_rows",
+    "set_fields",
+    "status_of",
+]
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+Item = TypeVar("Item", bound=np.generic)
+STATUS = {
+    name: constant(f"STATUS_{name}") for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE")
+}
+RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
+TAKE_IN_BYTES = 1 << 20  # Up to here a kernel fetches a batch; above, the copy engine does.
+ROW_BYTES = 64  # A row makes as much work as so many bytes.
+
+
+class DeviceFault(RuntimeError):
+    """A kernel met what cannot be; no id of the batch may be used."""
+
+
+def launch(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
+    """Run kernels; from the third time on as one recording, which is launched as a whole.
+
+    Kernels read sizes from the job, so that a recording serves every batch of the workspace.
+    """
+    recordings = workspace.recordings
+    times = recordings.setdefault(kernels, 0)
+    if isinstance(times, int) and times < RECORD_AFTER:
+        recordings[kernels] = times + 1
+        _launch_each(workspace, kernels, processors)
+        return
+    if isinstance(times, int):
+        workspace.stream.begin_capture()
+        _launch_each(workspace, kernels, processors)
+        recordings[kernels] = workspace.stream.end_capture()
+    workspace.stream.replay(recordings[kernels])
+
+
+def _launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
+    capacity = workspace.capacity
+    size = max(capacity.num_bytes, ROW_BYTES * capacity.num_rows)
+    for name in kernels:
+        workspace.stream.launch(name, num_blocks(name, size, processors), workspace.device_job)
+
+
+def pack(
+    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, processors: int
+) -> None:
+    """A batch and its options to the device."""
+    rows, job, stream = len(batch), workspace.job[0], workspace.stream
+    job["row_flags"] = job["row_max_length"] = 0
+    if not options.is_default:
+        workspace.row_flags[:rows] = options.flags
+        job["row_flags"] = place = workspace.fields["row_flags"]
+        stream.copy_in(place, workspace.row_flags.ctypes.data, rows)
+    if options.max_length is not None:
+        workspace.row_max_length[:rows] = options.max_length
+        job["row_max_length"] = place = workspace.fields["row_max_length"]
+        stream.copy_in(place, workspace.row_max_length.ctypes.data, 4 * rows)
+    data, offsets = batch.data, batch.offsets
+    workspace.text[: len(data)] = data
+    _send(workspace, resident, workspace.text, len(data), offsets, processors)
+
+
+def pack_rows(
+    workspace: Workspace,
+    resident: Resident,
+    data: Bytes,
+    offsets: Int64s,
+    processors: int,
+    *,
+    staged: bool,
+    id_bits: int = 32,
+) -> None:
+    """Rows with default options to the device.
+
+    Args:
+        staged: by way of the workspace's pinned memory; else copied from where they lie.
+        id_bits: of an id in the answer, see cuda/pack.cuh.
+    """
+    job = workspace.job[0]
+    job["row_flags"] = job["row_max_length"] = 0
+    job["id_bits"] = id_bits
+    source = workspace.text if staged else data
+    if staged:
+        workspace.text[: len(data)] = data
+    _send(workspace, resident, source, len(data), offsets, processors)
+
+
+def _send(
+    workspace: Workspace,
+    resident: Resident,
+    source: Bytes,
+    num_bytes: int,
+    offsets: Int64s,
+    processors: int,
+) -> None:
+    """Text and rows to the device, and what the kernels count in set to zero."""
+    job, stream, rows = workspace.job[0], workspace.stream, len(offsets) - 1
+    fields = workspace.fields
+    if workspace.resident is not resident:
+        set_fields(workspace, resident)
+    job["num_bytes"], job["num_rows"] = num_bytes, rows
+    job["row_refused"] = fields["row_refused"]
+    workspace.row_begins[: rows + 1] = offsets
+    if source is workspace.text and num_bytes <= TAKE_IN_BYTES:
+        blocks = num_blocks("take_in", max(num_bytes, 8 * rows), processors)
+        stream.launch("take_in", blocks, workspace.job.ctypes.data)
+        return
+    stream.clear(fields["status"], 8 * int(job["num_cleared"]))
+    stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
+    stream.copy_in(fields["row_begins"], workspace.row_begins.ctypes.data, 8 * (rows + 1))
+    stream.copy_in(fields["text"], source.ctypes.data, num_bytes)
+
+
+def set_fields(workspace: Workspace, resident: Resident) -> None:
+    """Where a vocabulary lies, into the job."""
+    job = workspace.job[0]
+    for name, value in resident.fields.items():
+        job[name] = value
+    job["cuts"] = workspace.fields["cuts"] if resident.has_whole_only else 0
+    workspace.resident = resident
+
+
+def fetch(workspace: Workspace, field: str, dtype: type[Item], count: int) -> NDArray[Item]:
+    """A field of the device in an array of the caller's."""
+    array = np.empty(count, dtype)
+    workspace.stream.copy_out(array.ctypes.data, workspace.fields[field], array.nbytes)
+    workspace.stream.synchronize()
+    return array
+
+
+def status_of(workspace: Workspace) -> NDArray[np.uint64]:
+    """What the kernels report, once all before is done.
+
+    Raises:
+        DeviceFault: a kernel found itself wrong.
+    """
+    stream = workspace.stream
+    stream.copy_out(workspace.status.ctypes.data, workspace.fields["status"], 64)
+    stream.synchronize()
+    return checked(workspace)
+
+
+def checked(workspace: Workspace) -> NDArray[np.uint64]:
+    """The status that is in pinned memory already.
+
+    Raises:
+        DeviceFault: a kernel found itself wrong.
+    """
+    if workspace.status[STATUS["FAULT"]]:
+        raise DeviceFault("a piece was neither short nor a token; please report the text")
+    return workspace.status
