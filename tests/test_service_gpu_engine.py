@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import shutil
 import sys
 import threading
 import time
@@ -14,14 +15,17 @@ import pytest
 
 import service.gpu_vocabularies
 from gpu.device import DeviceUnavailable, OutOfMemory
+from gpu.engine import GpuEngine
 from service.app import make_engine
 from service.cpu_engine import CpuEngine
 from service.crossover import NEVER, SIZES, Differs, measure_crossover
 from service.fallbacks import Fallbacks
 from service.gpu_engine import DEFAULT_CROSSOVER_BYTES, RoutedEngine
+from service.gpu_vocabularies import OpenedGpu
 from service.settings import Settings
 from service.verification import verify
 from tests.app_client import serving
+from tests.emulated_device import EmulatedDevice
 from tests.fake_engine import byte_vocabulary
 from tests.fake_gpu import FakeGpu
 from tests.texts import TEXTS
@@ -30,6 +34,7 @@ from vocabularies.builtin import load
 
 BYTES = byte_vocabulary()
 OTHERS = [byte_vocabulary(256 + n) for n in range(1, 4)]
+SHORT = [text for text in TEXTS if len(text) < 200]
 LARGE = ["many letters " * 9] * 40
 CROSSOVER = 1000
 
@@ -662,6 +667,37 @@ def test_verifying_compares_both_ways():
     assert verify(engine, load("gpt2"), []).num_texts == 0
 
 
+# The real engine on an emulated device.
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
+def test_the_real_engine_in_hardly_any_memory_gives_the_same_ids():
+    device = EmulatedDevice()
+    gpu = GpuEngine(device, 12 << 20, 34 << 20)
+    engine = RoutedEngine(SHARED, lambda: OpenedGpu(gpu, {"name": "small"}), 1)
+    engine.settle()
+    assert engine.load(load("gpt2"), pinned=True).engine == "gpu"
+    texts = [*SHORT, "many letters " * 30_000, *SHORT, *["and more of them " * 300] * 60]
+    for options in (DEFAULT_OPTIONS, EncodeOptions(spans=True, max_length=50)):
+        encoded = engine.encode(load("gpt2"), Batch(texts, options=options))
+        check(encoded, texts, options)
+    fallbacks = engine.status().fallbacks
+    assert fallbacks.keys() == {"out_of_memory"}
+    assert 4 < fallbacks["out_of_memory"] < 100
+    assert device.used_bytes <= 46 << 20
+    # The second vocabulary has no room beside the pinned one.
+    assert "beside" in engine.load(load("cl100k_base")).fallback_reason
+    assert engine.residency(load("gpt2").digest).engine == "gpu"
+    engine.unload(load("gpt2").digest)
+    engine.vocabularies.find(load("cl100k_base").digest).retry_at = 0.0
+    assert engine.encode(load("cl100k_base"), Batch(SHORT)).engine == "cpu"
+    assert engine.load(load("cl100k_base")).engine == "gpu"
+    assert engine.load(load("gpt2")).engine == "gpu"
+    assert engine.residency(load("cl100k_base").digest).engine == "cpu"
+    gpu.close()
+    assert device.used_bytes == 0
+
+
 # Which engine a service has.
 
 
@@ -711,7 +747,6 @@ def test_patience_with_a_gpu_that_hangs_ends(monkeypatch, caplog):
 def test_every_text_is_the_same_from_either_engine():
     engine, _ = routed(crossover_bytes=0)
     engine.load(load("gpt2"))
-    texts = [text for text in TEXTS if len(text) < 200]
-    encoded = engine.encode(load("gpt2"), Batch(texts))
-    check(encoded, texts)
+    encoded = engine.encode(load("gpt2"), Batch(SHORT))
+    check(encoded, SHORT)
     assert encoded.engine == "gpu"
