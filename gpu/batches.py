@@ -99,8 +99,7 @@ def row_errors(
 ) -> dict[int, RowError]:
     """The refused rows in the reference's words; the kernels only say which rows they are.
 
-    Args:
-        not_utf8, refused: uint32[B], first byte in the batch that is at fault; NO_BYTE.
+    not_utf8 and refused, uint32[B], are the first byte in the batch that is at fault, or NO_BYTE.
     """
     errors: dict[int, RowError] = {}
     for row in np.flatnonzero(not_utf8 != NO_BYTE).tolist():

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from gpu.batches import NO_BYTE
 from gpu.kernels import DECODE, num_blocks
 from gpu.launches import ROW_BYTES, fetch, set_fields
-from gpu.memory import Workspace, Workspaces
+from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.workspaces import Workspaces
 from vocabularies.batch import RowError
 
 __all__ = ["decode_rows"]
@@ -30,10 +31,8 @@ def decode_rows(
 ) -> tuple[Bytes, Int64s, dict[int, RowError]]:
     """The bytes of ids int64[T] in rows offsets int64[B + 1]: uint8[N], int64[B + 1], errors.
 
-    Where tokens are long, a first run only says how large a workspace must be.
-
-    Args:
-        num_ids: of the vocabulary.
+    The vocabulary has `num_ids` ids. Where tokens are long, a first run only says how large a
+    workspace must be.
     """
     rows, capacity = len(offsets) - 1, 2 * len(ids)
     while True:

@@ -33,10 +33,11 @@ from gpu.launches import (
     pack_rows,
     status_of,
 )
-from gpu.memory import Workspace, Workspaces
+from gpu.memory import Workspace
 from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
 from gpu.tables import NotCovered
+from gpu.workspaces import Workspaces
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.framing import offsets_of, ragged
 from vocabularies.vocabulary import Vocabulary
@@ -137,7 +138,7 @@ class GpuEngine:
     def decode(
         self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool
     ) -> tuple[Bytes, Int64s, dict[int, RowError]]:
-        """The bytes of ids int64[T] in rows offsets int64[B + 1]: uint8[N], int64[B + 1], errors."""
+        """The bytes uint8[N], int64[B + 1] of ids int64[T] in rows int64[B + 1], and the errors."""
         with self.residents.using(vocabulary) as resident:
             return decode_rows(
                 self.workspaces,

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from gpu.kernels import encode_kernels
 from gpu.launches import STATUS, checked, launch, pack_rows
-from gpu.memory import Workspace, Workspaces
+from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.workspaces import Workspaces
 
 __all__ = ["Flight", "start"]
 
@@ -70,13 +71,9 @@ def start(
 ) -> Flight | None:
     """Begin to encode UTF-8 rows, int64[B + 1] begins; None where all workspaces are in flight.
 
-    Args:
-        workspaces: of the device.
-        resident: the vocabulary, in use until the flight has finished.
-        data: copied from where it lies, which must stay as it is until then; pinned memory
-            overlaps with other flights.
-        processors: multiprocessors of the device.
-        id_bits: of an id in the answer, see cuda/pack.cuh.
+    The vocabulary is in use until the flight has finished, and data, which is copied from where it
+    lies, stays as it is; pinned, it overlaps with other flights. `id_bits` are those of an id in
+    the answer, see cuda/pack.cuh.
     """
     workspace = workspaces.try_take(len(data), len(begins) - 1)
     if workspace is None:

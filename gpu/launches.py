@@ -101,14 +101,13 @@ def pack_rows(
 ) -> None:
     """Rows with default options to the device.
 
-    Args:
-        staged: by way of the workspace's pinned memory; else copied from where they lie.
-        id_bits: of an id in the answer, see cuda/pack.cuh.
+    Staged, by way of the workspace's pinned memory; else copied from where they lie. `id_bits` are
+    those of an id in the answer, see cuda/pack.cuh.
     """
     job = workspace.job[0]
     job["row_flags"] = job["row_max_length"] = 0
     job["id_bits"] = id_bits
-    source = workspace.text if staged else data
+    source: Bytes = workspace.text if staged else data
     if staged:
         workspace.text[: len(data)] = data
     _send(workspace, resident, source, len(data), offsets, processors)

@@ -106,12 +106,13 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         raise NotCovered(f"the byte {byte_ids.index(None):#04x} has no token")
     results = np.array([*rules.merges.values()], np.uint32).reshape(-1, 2)
     symbol_ids = np.full(NUM_BYTES + len(model.merges), NO_ID, np.uint32)
-    symbol_ids[:NUM_BYTES] = byte_ids
+    symbol_ids[:NUM_BYTES] = [token_id or 0 for token_id in byte_ids]
     symbol_ids[NUM_BYTES + results[:, 0]] = results[:, 1]
     pairs = np.array([*rules.merges], np.uint32).reshape(-1, 2)
     left, right, ranks = _symbol_pairs(pairs, results[:, 0], symbol_ids)
     wide = np.uint64
-    entries = left.astype(wide) << wide(43) | right.astype(wide) << wide(22) | ranks.astype(wide)
+    entries: UInt64s = left.astype(wide) << wide(43)
+    entries |= right.astype(wide) << wide(22) | ranks.astype(wide)
     tokens, ids = _tokens_to_find(vocabulary, rules.token_ids, entries, symbol_ids)
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     all_tokens = [token or b"" for token in vocabulary.tokens]
@@ -151,7 +152,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
 def _symbol_pairs(
     pairs: UInt32s, ranks: UInt32s, symbol_ids: UInt32s
 ) -> tuple[UInt32s, UInt32s, UInt32s]:
-    """Pairs of ids as pairs of symbols, with their ranks; an id that two merges give is two symbols.
+    """Pairs of ids as pairs of symbols, with their ranks; what two merges give is two symbols.
 
     Raises:
         NotCovered: ids have so many symbols that their pairs are too many.
@@ -207,7 +208,7 @@ def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:
 
 
 def _fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int64]:
-    """int64[n]: the slot of each key, by linear probing over buckets; a bucket fills up in order."""
+    """int64[n]: the slot of each key, by linear probing over buckets, each filled in order."""
     slots = np.empty(len(hashes), np.int64)
     used = np.zeros(num_buckets, np.int8)
     waiting = np.arange(len(hashes))

@@ -6,6 +6,7 @@ import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -96,10 +97,7 @@ def test_decode_is_the_inverse_and_names_ids_that_mean_nothing(engine, name):
     encoded = engine.encode(vocabulary, Batch(SOME_TEXTS))
     ids = encoded.ids.astype(np.int64)
     data, offsets, errors = engine.decode(vocabulary, ids, encoded.offsets, False)
-    texts = [
-        data[begin:end].tobytes().decode()
-        for begin, end in zip(offsets[:-1], offsets[1:], strict=True)
-    ]
+    texts = [data[begin:end].tobytes().decode() for begin, end in pairwise(offsets)]
     assert (texts, errors) == (SOME_TEXTS, {})
     size = len(vocabulary)
     rows = [[0, 1], [0, 1, size], [-1], [], [1, -(2**62), 2**62], [1]]

@@ -1,0 +1,115 @@
+"""Workspaces in a few sizes, lent to one call each, together within a cap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition
+
+from gpu.device import Device, OutOfMemory
+from gpu.layout import Capacity, device_bytes
+from gpu.memory import Workspace
+
+__all__ = ["Workspaces"]
+
+
+class Workspaces:
+    """Workspaces in a few sizes, lent to one call each, together within a cap.
+
+    Args:
+        device: whose memory.
+        cap_bytes: device memory for all of them.
+        each: how many of one size there are at most.
+    """
+
+    SIZES = (1 << 13, 1 << 17, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28)
+    BYTES_A_ROW = 16
+
+    def __init__(self, device: Device, cap_bytes: int, each: int = 4) -> None:
+        self.device, self.cap_bytes, self.each = device, cap_bytes, each
+        self.used_bytes = self.num_allocations = 0
+        self._free: dict[Capacity, list[Workspace]] = {}
+        self._made: dict[Capacity, int] = {}
+        self._changed = Condition()
+        self.largest = self._largest()
+
+    def _largest(self) -> Capacity:
+        """The largest size of which `each` fit beside one of every smaller one."""
+        best = self._capacity(self.SIZES[0], 0)
+        for size in self.SIZES:
+            capacity = self._capacity(size, 0)
+            if 2 * device_bytes(capacity) <= self.cap_bytes:
+                best = capacity
+        return best
+
+    def _capacity(self, num_bytes: int, num_rows: int) -> Capacity:
+        """The smallest size for a batch; rows beyond the usual number count as bytes."""
+        wanted = max(num_bytes, num_rows * self.BYTES_A_ROW)
+        size = next((size for size in self.SIZES if size >= wanted), wanted)
+        return Capacity(size, size // self.BYTES_A_ROW)
+
+    @contextmanager
+    def lend(self, num_bytes: int, num_rows: int) -> Iterator[Workspace]:
+        """A workspace for a batch; waits while all of its size are in use.
+
+        Raises:
+            OutOfMemory: no workspace of this size fits under the cap or into memory.
+        """
+        workspace = self.take(num_bytes, num_rows)
+        try:
+            yield workspace
+        finally:
+            self.give(workspace)
+
+    def take(self, num_bytes: int, num_rows: int) -> Workspace:
+        """As `lend`, until it is given back."""
+        workspace = self._take(self._capacity(num_bytes, num_rows), wait=True)
+        assert workspace is not None
+        return workspace
+
+    def try_take(self, num_bytes: int, num_rows: int) -> Workspace | None:
+        """As `take`, but None where all of the size are in use."""
+        return self._take(self._capacity(num_bytes, num_rows), wait=False)
+
+    def give(self, workspace: Workspace) -> None:
+        """Give a workspace back; nothing of it may still be at work."""
+        with self._changed:
+            self._free[workspace.capacity].append(workspace)
+            self._changed.notify()
+
+    def _take(self, capacity: Capacity, *, wait: bool) -> Workspace | None:
+        with self._changed:
+            while True:
+                free = self._free.setdefault(capacity, [])
+                if free:
+                    return free.pop()
+                if self._made.get(capacity, 0) < self.each:
+                    made = self._make(capacity)
+                    if made is not None:
+                        return made
+                if not self._made.get(capacity, 0):
+                    message = f"a batch of {capacity.num_bytes} bytes needs more than the cap"
+                    raise OutOfMemory(message)
+                if not wait:
+                    return None
+                self._changed.wait()
+
+    def _make(self, capacity: Capacity) -> Workspace | None:
+        size = device_bytes(capacity)
+        if self.used_bytes + size > self.cap_bytes:
+            return None
+        workspace = Workspace(self.device, capacity)
+        self.used_bytes += size
+        self.num_allocations += 1
+        self._made[capacity] = self._made.get(capacity, 0) + 1
+        return workspace
+
+    def close(self) -> None:
+        """Give all free workspaces back."""
+        with self._changed:
+            for capacity, workspaces in self._free.items():
+                for workspace in workspaces:
+                    workspace.close()
+                    self.used_bytes -= workspace.size
+                    self._made[capacity] -= 1
+            self._free.clear()
