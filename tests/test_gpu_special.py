@@ -162,6 +162,13 @@ def test_runs_that_fall_back_into_step_far_away(
     check(vocabulary_of(tokens), [b"aa", row], ["match"] * 2)
 
 
+@pytest.mark.parametrize("ahead", range(7))
+def test_a_token_inside_of_what_the_tile_before_takes(ahead: int) -> None:
+    tokens = [("abcdef", True, False), ("ef", True, False), ("f", False, False)]
+    check(vocabulary_of(tokens), [b"." * (TILE - ahead) + b"abcdef..ef"], ["match"])
+    check(vocabulary_of(tokens), [b"." * (TILE - ahead) + b"abcdef..ef"], ["plain"])
+
+
 def test_the_longest_token_that_is_covered() -> None:
     longest = "".join(random.Random(1).choices("ab", k=256))
     vocabulary = vocabulary_of([(longest, True, False), (longest[1:], True, False)])
