@@ -1,0 +1,46 @@
+"""A batch in parts, and whether it is a large one, in both of its forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vocabularies.batch import Batch, EncodeOptions
+
+TEXTS = ["one", "", "zwölf", "🙂", "last"]
+EACH = [EncodeOptions(max_length=n) for n in range(5)]
+
+
+@pytest.mark.parametrize("options", [EncodeOptions(), EACH], ids=["shared", "each"])
+@pytest.mark.parametrize("form", ["texts", "bytes"])
+def test_a_part_is_the_batch_of_its_rows(form, options):
+    batch = Batch(TEXTS, options=options)
+    if form == "bytes":
+        batch = Batch.from_bytes([text.encode() for text in TEXTS], options)
+    for begin in range(6):
+        for end in range(begin, 6):
+            part = batch.part(begin, end)
+            rows = [text.encode() for text in TEXTS[begin:end]]
+            assert [part.row_bytes(row) for row in range(len(part))] == rows
+            assert part.data.tobytes() == b"".join(rows)
+            assert part.offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+            assert part.options == (options if options is not EACH else EACH[begin:end])
+            assert part.has_texts == (form == "texts")
+    assert batch.part(0, 5) is batch
+
+
+@pytest.mark.parametrize("form", ["texts", "bytes"])
+def test_bytes_are_counted_and_not_characters(form):
+    for texts in (TEXTS, [], ["a" * 9], ["é" * 9], ["🙂" * 9, "中"]):
+        rows = [text.encode() for text in texts]
+        size = sum(map(len, rows))
+        for num_bytes in (*range(12), *range(max(0, size - 2), size + 3)):
+            batch = Batch(texts) if form == "texts" else Batch.from_bytes(rows)
+            assert batch.has_bytes(num_bytes) == (size >= num_bytes)
+
+
+def test_a_batch_that_is_clearly_small_or_large_is_not_joined():
+    batch = Batch(["abcd"] * 100)
+    assert not batch.has_bytes(1601)
+    assert batch.has_bytes(400)
+    assert "_flat" not in vars(batch)
