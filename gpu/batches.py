@@ -5,6 +5,7 @@ NumPy and the reference (for the words of an error) only; knows no device.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,13 @@ from numpy.typing import NDArray
 
 from gpu.job import constant
 from gpu.tables import NotCovered
-from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.batch import (
+    DEFAULT_OPTIONS,
+    Batch,
+    EncodeOptions,
+    RowError,
+    RowRefused,
+)
 from vocabularies.reference_stretches import cut_text
 from vocabularies.vocabulary import Vocabulary
 
@@ -33,7 +40,7 @@ class RowOptions:
     """What the rows of a batch ask for.
 
     Attributes:
-        flags: uint8[B], ROW_* bits of cuda/row_places.cuh.
+        flags: uint8[B], ROW_* bits of cuda/row_places.cuh; empty where `is_default`.
         max_length: uint32[B], NO_LIMIT where a row has none; None where no row has one.
         spans: bool[B], rows that ask for spans; None where none does.
         framed: whether any row gets begin and end tokens or may be cut.
@@ -57,6 +64,8 @@ def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
         NotCovered: a row asks for the other strand or for a circle, which other kernels compute.
     """
     options, rows = batch.options, len(batch)
+    if options == DEFAULT_OPTIONS:
+        return _default(bool(vocabulary.prefix or vocabulary.suffix))
     if isinstance(options, EncodeOptions):
         distinct, which = [options], np.zeros(rows, np.intp)
     else:
@@ -79,6 +88,12 @@ def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
         refuses=any(o.special == "refuse" for o in distinct),
         is_default=not limited and {_flags(o) for o in distinct} == {DEFAULT_FLAGS},
     )
+
+
+@functools.cache
+def _default(has_template: bool) -> RowOptions:
+    """The most frequent options, made once: nothing of them is in arrays."""
+    return RowOptions(np.zeros(0, np.uint8), None, None, has_template, False, True)
 
 
 def _flags(options: EncodeOptions) -> int:

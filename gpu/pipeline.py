@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from gpu.engine import GpuEngine
 from gpu.flights import Flight, start
+from gpu.residents import Resident
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["Chunk", "chunks_of", "encode_stream"]
+__all__ = ["Chunk", "PackedIds", "chunks_of", "encode_packed", "encode_stream"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -92,6 +93,95 @@ def _chunk_end(
     return row_begin if row_begin > begin else next_row
 
 
+@dataclass(slots=True, eq=False)
+class _Landing:
+    """A chunk whose ids are known to be `num_ids`, from `first_id` of the stream on.
+
+    Attributes:
+        place: byte of the answer where they lie.
+        row_offsets: int64[...], where each row's begin in the chunk; complete when it has landed.
+    """
+
+    chunk: Chunk
+    flight: Flight
+    first_id: int
+    num_ids: int
+    place: int
+    row_offsets: Int64s
+
+
+class _Stream:
+    """Chunks of one call on their way; the answer grows in `out`, uint8[...]."""
+
+    def __init__(self, engine: GpuEngine, out: Bytes, id_bits: int, in_flight: int) -> None:
+        self.engine, self.out, self.id_bits, self.in_flight = engine, out, id_bits, in_flight
+        self.waiting: deque[tuple[Chunk, Flight]] = deque()
+        self.landing: deque[_Landing] = deque()
+        self.landed: list[_Landing] = []
+        self.num_ids = self.num_bytes = 0
+
+    def run(self, vocabulary: Vocabulary, data: Bytes, chunks: Iterator[Chunk]) -> list[_Landing]:
+        """Encode all chunks; returns them with their places in the answer."""
+        with self.engine.residents.using(vocabulary) as resident:
+            try:
+                for chunk in chunks:
+                    self._send(resident, data, chunk)
+                while self.waiting:
+                    self._land()
+                while self.landing:
+                    self._finish()
+            finally:
+                for _, flight in self.waiting:
+                    flight.finish()
+                for landing in self.landing:
+                    landing.flight.finish()
+        return self.landed
+
+    def _send(self, resident: Resident, data: Bytes, chunk: Chunk) -> None:
+        part, flight = data[chunk.begin : chunk.end], None
+        while flight is None:
+            if len(self.waiting) + len(self.landing) < self.in_flight:
+                workspaces, processors = self.engine.workspaces, self.engine.processors
+                flight = start(workspaces, resident, part, chunk.begins, processors, self.id_bits)
+            if flight is None:
+                (self._finish if self.landing else self._land)()
+        self.waiting.append((chunk, flight))
+        if len(self.waiting) >= max(1, self.in_flight - 1):
+            self._land()
+
+    def _land(self) -> None:
+        """Start the copy out of the oldest chunk."""
+        chunk, flight = self.waiting[0]
+        num_ids, num_bytes = flight.num_ids(), flight.num_bytes()
+        if self.num_bytes + num_bytes > len(self.out):
+            raise ValueError(f"more ids than there is room for: {len(self.out)} bytes")
+        nothing = np.zeros(0, np.int64)
+        landing = _Landing(chunk, flight, self.num_ids, num_ids, self.num_bytes, nothing)
+        self.landing.append(landing)
+        self.waiting.popleft()
+        landing.row_offsets = flight.land(self.out[self.num_bytes :])
+        self.num_ids += num_ids
+        self.num_bytes += num_bytes
+
+    def _finish(self) -> None:
+        """Wait for the oldest copy out."""
+        landing = self.landing.popleft()
+        landing.flight.finish()
+        self.landed.append(landing)
+
+
+def _row_offsets(landed: list[_Landing], offsets: Int64s) -> Int64s:
+    """int64[B + 1]: where each row's ids begin in the stream."""
+    id_offsets = np.zeros(len(offsets), np.int64)
+    for landing in landed:
+        chunk = landing.chunk
+        own = landing.row_offsets[len(landing.row_offsets) - 1 - chunk.num_rows : -1]
+        id_offsets[chunk.first_row : chunk.first_row + chunk.num_rows] = landing.first_id + own
+    last = landed[-1].first_id + landed[-1].num_ids if landed else 0
+    id_offsets[np.searchsorted(offsets, offsets[-1], "left") :] = last
+    return id_offsets
+
+
 def encode_stream(
     engine: GpuEngine,
     vocabulary: Vocabulary,
@@ -112,57 +202,56 @@ def encode_stream(
     """
     if out.dtype == np.uint16 and len(vocabulary) > 1 << 16:
         raise ValueError(f"{len(vocabulary)} ids do not fit in 16 bits")
-    id_offsets = np.zeros(len(offsets), np.int64)
-    waiting: deque[tuple[Chunk, Flight]] = deque()
-    landing: deque[tuple[Chunk, Flight, Int64s, int]] = deque()
-    written = 0
+    stream = _Stream(engine, out.view(np.uint8), 8 * out.itemsize, in_flight)
+    landed = stream.run(vocabulary, data, chunks_of(data, offsets, vocabulary, chunk_bytes))
+    return _row_offsets(landed, offsets)
 
-    def land() -> None:
-        """Start the copy out of the oldest chunk."""
-        nonlocal written
-        chunk, flight = waiting.popleft()
-        landing.append((chunk, flight, np.zeros(0, np.int64), written))
-        num_ids = flight.num_ids()
-        if written + num_ids > len(out):
-            raise ValueError(f"more ids than the {len(out)} that there is room for")
-        row_offsets = flight.land(out[written:])
-        landing[-1] = (chunk, flight, row_offsets, written)
-        written += num_ids
 
-    def finish() -> None:
-        """Wait for the oldest copy out."""
-        chunk, flight, row_offsets, before = landing.popleft()
-        flight.finish()
-        rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
-        id_offsets[rows] = before + row_offsets[len(row_offsets) - 1 - chunk.num_rows : -1]
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedIds:
+    """Ids in as few bits as they need; see cuda/pack.cuh.
 
-    with engine.residents.using(vocabulary) as resident:
-        try:
-            for chunk in chunks_of(data, offsets, vocabulary, chunk_bytes):
-                part, flight = data[chunk.begin : chunk.end], None
-                while flight is None:
-                    if len(waiting) + len(landing) < in_flight:
-                        flight = start(
-                            engine.workspaces,
-                            resident,
-                            part,
-                            chunk.begins,
-                            engine.processors,
-                            8 * out.itemsize,
-                        )
-                    if flight is None:
-                        (finish if landing else land)()
-                waiting.append((chunk, flight))
-                if len(waiting) >= max(1, in_flight - 1):
-                    land()
-            while waiting:
-                land()
-            while landing:
-                finish()
-        finally:
-            for _, flight in waiting:
-                flight.finish()
-            for _, flight, *_ in landing:
-                flight.finish()
-    id_offsets[np.searchsorted(offsets, offsets[-1], "left") :] = written
-    return id_offsets
+    Attributes:
+        words: uint32[...], part after part.
+        id_bits: of an id.
+        parts: int64[P, 2], the first word of each part and how many ids it holds.
+        offsets: int64[B + 1], where each row's ids begin among all of them.
+    """
+
+    words: NDArray[np.uint32]
+    id_bits: int
+    parts: Int64s
+    offsets: Int64s
+
+    def unpack(self) -> NDArray[np.int32]:
+        """int32[T]: all ids."""
+        unpacked = [np.zeros(0, np.int32)]
+        for word, count in self.parts.tolist():
+            size = -(-count * self.id_bits // 32)
+            bits = np.unpackbits(self.words[word : word + size].view(np.uint8), bitorder="little")
+            rows = bits[: count * self.id_bits].reshape(count, self.id_bits)
+            weights = 1 << np.arange(self.id_bits, dtype=np.int32)
+            unpacked.append(rows.astype(np.int32) @ weights)
+        return np.concatenate(unpacked).astype(np.int32)
+
+
+def encode_packed(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    data: Bytes,
+    offsets: Int64s,
+    out: NDArray[np.uint32],
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    in_flight: int = IN_FLIGHT,
+) -> PackedIds:
+    """As `encode_stream`, in as few bits an id as the vocabulary needs: 17 for cl100k_base.
+
+    Raises:
+        ValueError: `out` is too short.
+    """
+    id_bits = max(1, (len(vocabulary) - 1).bit_length())
+    stream = _Stream(engine, out.view(np.uint8), id_bits, in_flight)
+    landed = stream.run(vocabulary, data, chunks_of(data, offsets, vocabulary, chunk_bytes))
+    parts = np.array([(part.place // 4, part.num_ids) for part in landed], np.int64).reshape(-1, 2)
+    return PackedIds(out, id_bits, parts, _row_offsets(landed, offsets))

@@ -28,6 +28,7 @@ MAX_SHORT, MAX_LONG = 12, 28
 NO_RANK = NO_ID = 0xFFFFFFFF
 MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 26, 1 << 21, 1 << 22
 ONLY_WHOLE = 1 << 26
+MAX_PROBES = 64  # A table with longer ways would make look-ups slow for everybody.
 TOKEN_LOAD, PAIR_LOAD = 1 / 8, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
 FILTER_BITS, NUM_ASCII = 19, 128
@@ -98,7 +99,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level:
         raise NotCovered("the model is no byte-level BPE")
-    if len(vocabulary) > MAX_IDS or len(model.merges) > MAX_SYMBOLS - NUM_BYTES:
+    if len(vocabulary) > MAX_IDS or len(model.merges) >= MAX_SYMBOLS - NUM_BYTES:
         raise NotCovered(f"more than {MAX_IDS} ids or {MAX_SYMBOLS - NUM_BYTES} merges")
     rules = bpe_rules(vocabulary)
     byte_ids = [rules.token_ids.get(bytes([byte])) for byte in range(NUM_BYTES)]
@@ -213,7 +214,9 @@ def _fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int6
     used = np.zeros(num_buckets, np.int8)
     waiting = np.arange(len(hashes))
     buckets = _bucket_of(hashes, num_buckets)
-    while len(waiting):
+    for _ in range(MAX_PROBES):
+        if not len(waiting):
+            return slots
         order = np.argsort(buckets[waiting], kind="stable")
         waiting = waiting[order]
         mine = buckets[waiting]
@@ -224,7 +227,7 @@ def _fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int6
         np.add.at(used, mine[fits], 1)
         waiting = waiting[~fits]
         buckets[waiting] = (buckets[waiting] + 1) % num_buckets
-    return slots
+    raise NotCovered("too many tokens or pairs share a place of a hash table")
 
 
 def _num_buckets(num_keys: int, per_bucket: int, load: float) -> int:

@@ -13,6 +13,9 @@ from gpu.memory import Workspace
 __all__ = ["Workspaces"]
 
 
+MAX_BYTES = 1 << 28  # Records count misses in 28 bits, and places are 32 bits wide.
+
+
 class Workspaces:
     """Workspaces in a few sizes, lent to one call each, together within a cap.
 
@@ -46,6 +49,8 @@ class Workspaces:
         """The smallest size for a batch; rows beyond the usual number count as bytes."""
         wanted = max(num_bytes, num_rows * self.BYTES_A_ROW)
         size = next((size for size in self.SIZES if size >= wanted), wanted)
+        if size > MAX_BYTES:
+            raise OutOfMemory(f"{num_bytes} bytes in one batch; at most {MAX_BYTES} are possible")
         return Capacity(size, size // self.BYTES_A_ROW)
 
     @contextmanager

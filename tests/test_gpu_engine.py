@@ -13,7 +13,7 @@ import pytest
 
 from gpu.device import CudaDevice, Device, OutOfMemory
 from gpu.engine import GpuEngine, NotCovered
-from gpu.pipeline import encode_stream
+from gpu.pipeline import encode_packed, encode_stream
 from tests.data_files import data_bytes, expected, ids_digest
 from tests.emulated_device import EmulatedDevice
 from tests.test_engines import OPTIONS, SOME_TEXTS, check, right
@@ -175,6 +175,13 @@ def test_any_number_of_chunks_in_flight_gives_the_same_ids(engine, in_flight):
     ids, _ = engine.encode_ids(load("gpt2"), data, offsets)
     encode_stream(engine, load("gpt2"), data, offsets, narrow, chunk_bytes=9000)
     assert narrow[: len(ids)].tolist() == ids.tolist()
+    words = np.zeros(len(data), np.uint32)
+    packed = encode_packed(
+        engine, load("o200k_base"), data, offsets, words, chunk_bytes=9000, in_flight=in_flight
+    )
+    ids, id_offsets = engine.encode_ids(load("o200k_base"), data, offsets)
+    assert (packed.id_bits, packed.offsets.tolist()) == (18, id_offsets.tolist())
+    assert packed.unpack().tolist() == ids.tolist()
 
 
 def test_the_steady_state_allocates_nothing(engine):
