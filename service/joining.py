@@ -44,6 +44,8 @@ def join_encoded(parts: Sequence[Encoded]) -> Encoded:
 
 def join_counted(parts: Sequence[Counted]) -> Counted:
     """Numbers of ids of neighbouring rows as one answer."""
+    if len(parts) == 1:
+        return parts[0]
     return Counted(
         np.concatenate([part.counts for part in parts]),
         _join_errors([(len(part.counts), part.errors) for part in parts]),
@@ -53,6 +55,8 @@ def join_counted(parts: Sequence[Counted]) -> Counted:
 
 def join_decoded(parts: Sequence[Decoded]) -> Decoded:
     """Bytes of neighbouring rows as one answer."""
+    if len(parts) == 1:
+        return parts[0]
     return Decoded(
         np.concatenate([part.data for part in parts]),
         _join_offsets([part.offsets for part in parts]),
