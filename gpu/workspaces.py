@@ -13,7 +13,7 @@ from gpu.memory import Workspace
 __all__ = ["Workspaces"]
 
 
-MAX_BYTES = 1 << 28  # Records count misses in 28 bits, and places are 32 bits wide.
+MAX_BYTES = 1 << 29  # Records count misses, of 2 bytes or more, in 28 bits.
 
 
 class Workspaces:

@@ -1,0 +1,68 @@
+"""Medians with their spread, of things that are timed in turns.
+
+In turns (A B A B ...), so that a drift of the machine falls on all of them. Knows nothing of what
+is timed.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from time import perf_counter
+
+__all__ = ["Run", "Seconds", "clocked", "per_second", "summary", "take_turns"]
+
+Run = Callable[[], float]
+"""Does the work once and returns the seconds it took."""
+Seconds = list[float]
+GIGA = 1e9
+MAX_SAMPLES = 2_000
+
+
+def clocked(work: Callable[[], object]) -> Run:
+    """The work by the wall clock."""
+
+    def run() -> float:
+        begin = perf_counter()
+        work()
+        return perf_counter() - begin
+
+    return run
+
+
+def take_turns(
+    runs: Mapping[str, Run], rounds: int, slice_s: float = 0.0, warmups: int = 1
+) -> dict[str, Seconds]:
+    """Seconds of every run by name, each of which gets `rounds` turns after `warmups` others.
+
+    What is faster than `slice_s` is run again until its turn has lasted so long.
+    """
+    samples: dict[str, Seconds] = {name: [] for name in runs}
+    for number in range(-warmups, rounds):
+        for name, run in runs.items():
+            taken: Seconds = []
+            while not taken or (sum(taken) < slice_s and len(taken) < MAX_SAMPLES):
+                taken.append(run())
+            if number >= 0:
+                samples[name] += taken
+    return samples
+
+
+def summary(samples: Seconds) -> dict[str, float]:
+    """Median, quartiles and extremes."""
+    low, middle, high = (
+        statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else samples * 3
+    )
+    return {
+        "median_s": middle,
+        "q1_s": low,
+        "q3_s": high,
+        "min_s": min(samples),
+        "max_s": max(samples),
+        "samples": len(samples),
+    }
+
+
+def per_second(num_bytes: int, samples: Seconds) -> float:
+    """GB/s (10**9 bytes) of the median."""
+    return num_bytes / statistics.median(samples) / GIGA
