@@ -62,6 +62,8 @@ class BpeTables:
         max_token: bytes of the longest token.
         has_whole_only: whether an id in a table has the bit ONLY_WHOLE: it counts for a whole
             pretoken and not for a part of one.
+        late_ranks: uint32[M / 32 + 1], a bit for each rank whose merge gives a symbol that is part
+            of a pair of lower rank.
         ignore_merges: whether a pretoken that is a token is that token.
         seed: key of the hash functions.
     """
@@ -74,6 +76,7 @@ class BpeTables:
     ascii_pairs: NDArray[np.uint16]
     pair_filter: UInt32s
     symbol_ids: UInt32s
+    late_ranks: UInt32s
     borders: UInt32s
     byte_borders: UInt32s
     token_bytes: NDArray[np.uint8]
@@ -139,6 +142,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         ascii_pairs=ascii_pairs.astype(np.uint16).reshape(-1),
         pair_filter=_pair_filter(left, right, seed),
         symbol_ids=symbol_ids,
+        late_ranks=_late_ranks(left, right, ranks, len(model.merges)),
         borders=filters.borders,
         byte_borders=filters.byte_borders,
         token_bytes=token_bytes,
@@ -171,6 +175,14 @@ def _symbol_pairs(
     left = order[np.repeat(first[0], each) + number // np.maximum(1, columns)]
     right = order[np.repeat(first[1], each) + number % np.maximum(1, columns)]
     return left.astype(np.uint32), right.astype(np.uint32), np.repeat(ranks, each)
+
+
+def _late_ranks(left: UInt32s, right: UInt32s, ranks: UInt32s, num_merges: int) -> UInt32s:
+    """Bits of the ranks r whose symbol 256 + r is part of a pair of rank r or lower."""
+    bits = np.zeros((num_merges // 32 + 1) * 32, np.uint8)
+    for part in (left, right):
+        bits[part[part >= NUM_BYTES + ranks] - NUM_BYTES] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint32)
 
 
 def _tokens_to_find(

@@ -1,34 +1,38 @@
 // Cuts long pieces at borders of their own encoding, so that what is looked up and merged is short.
 //
 // A border of enc(s) may be cut: enc of the two sides, joined, is enc(s) (gpu/README.md, Substrings).
-// Windows of a long piece are encoded apart, each overlapping the next by half. Where both results of
+// Windows of a long piece are encoded apart, each overlapping the next. Where both results of
 // an overlap have the same two borders one after the other they are stitched: every two neighbouring
 // tokens of the outcome are neighbours in some window's result, and so the outcome is the encoding
 // (Pairs decide). A piece of which any overlap has no such place goes to the next level as a whole:
 //
-//     level 0   windows of 64 bytes, four lanes each
-//     level 1   windows of 1,024 bytes, a warp each; pieces up to that size are always right here
+//     level 0   windows of 64 bytes, four lanes each, one every 32
+//     level 1   windows of 1,024 bytes, a warp each, one every 768; pieces up to 1,024 end here
 //     level 2   the whole piece, a block each
+//
+// Text that repeats itself gives tokens of 2^k times its period, so that windows meet where their
+// distance is a multiple of that: 768 is one for letters of one, two, three and four bytes.
 //
 // Example, windows of 8: borders of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have
 // 4 and 7, so the piece is cut at 0 2 4 7 9.
 #pragma once
-#include "merge.cuh"
+#include "cut_window.cuh"
 #include "look_up.cuh"
+#include "merge.cuh"
 
-constexpr uint32_t WINDOW_0 = 64, STRIDE_0 = WINDOW_0 / 2;
-constexpr uint32_t WINDOW_1 = 1024, STRIDE_1 = WINDOW_1 / 2;
+constexpr uint32_t WINDOW_0 = 64, STRIDE_0 = 32, OVERLAP_0 = WINDOW_0 - STRIDE_0;
+constexpr uint32_t STRIDE_1 = 768, OVERLAP_1 = WINDOW_1 - STRIDE_1;
 constexpr uint64_t ONE_PIECE = 1ull << 40;   // window_counts: pieces << 40 | windows.
 constexpr uint32_t WINDOW_LANES = WINDOW_0 / 16;
 
-DEVICE uint32_t num_windows(uint32_t length, uint32_t stride) {
-    return length <= stride ? 1 : (length - 1) / stride;
+// How many windows cover a piece; the last one has more than `overlap` bytes unless it is the only one.
+DEVICE uint32_t num_windows(uint32_t length, uint32_t stride, uint32_t overlap) {
+    return length <= overlap ? 1 : (length - overlap - 1) / stride + 1;
 }
 
 // Adds a piece to a level's list; its windows follow those of the pieces before it.
 DEVICE void add_piece(LongPiece* pieces, uint64_t* count, uint32_t begin, uint32_t end,
-                      uint32_t stride) {
-    uint32_t windows = num_windows(end - begin, stride);
+                      uint32_t windows) {
     uint64_t before = atomic_add(count, ONE_PIECE + windows);
     LongPiece& piece = pieces[before >> 40];
     piece.begin = begin;
@@ -45,19 +49,40 @@ DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
         uint32_t id = find_token(job, job.text + begin, length);
         if (checked_id(job, id, begin, end) != NO_ID) return;
     }
-    add_piece(job.long_pieces, job.window_counts, begin, end, STRIDE_0);
+    add_piece(job.long_pieces, job.window_counts, begin, end, num_windows(length, STRIDE_0, OVERLAP_0));
 }
 
-// Where the first piece from word `word` on begins; the whole warp looks.
+// How many words from `word` on, an even number, hold no start: whole steps of GAP_STEP only. A warp
+// alone looks through a gap of any length, so that it asks for much at a time.
+constexpr uint32_t GAP_LOADS = 8, GAP_STEP = GAP_LOADS * 64;
+DEVICE uint64_t gap_by_warp(const Job& job, uint64_t word) {
+    uint64_t begin = word, total = (job.num_bytes + 63) / 64;
+    for (; word + GAP_STEP <= total; word += GAP_STEP) {
+        const uint4* fours = reinterpret_cast<const uint4*>(job.starts + word) + (threadIdx.x & 31);
+        uint32_t any = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < GAP_LOADS; i++) {
+            uint4 four = fours[32 * i];
+            any |= four.x | four.y | four.z | four.w;
+        }
+        if (__any_sync(ALL_LANES, any != 0)) break;
+    }
+    return word - begin;
+}
+
+// Where the first piece from word `word` on begins, an even number; the whole warp looks.
 DEVICE uint64_t next_start_by_warp(const Job& job, uint64_t word) {
     uint64_t total = (job.num_bytes + 63) / 64, lane = threadIdx.x & 31;
-    for (; word < total; word += 32) {
+    for (bool is_gap_known = false; word < total; word += 32) {
         uint64_t bits = word + lane < total ? job.starts[word + lane] : 0;
-        uint32_t found = __ballot_sync(0xFFFFFFFF, bits != 0);
-        if (!found) continue;
-        uint32_t first = lowest_bit(found);
-        bits = __shfl_sync(0xFFFFFFFF, bits, first);
-        return (word + first) * 64 + lowest_bit(bits);
+        uint32_t found = __ballot_sync(ALL_LANES, bits != 0);
+        if (found) {
+            uint32_t first = lowest_bit(found);
+            bits = __shfl_sync(ALL_LANES, bits, first);
+            return (word + first) * 64 + lowest_bit(bits);
+        }
+        if (!is_gap_known) word += gap_by_warp(job, word + 32);
+        is_gap_known = true;
     }
     return job.num_bytes;
 }
@@ -142,19 +167,29 @@ DEVICE uint32_t meeting_of_windows(const Job& job, uint32_t window) {
 }
 
 // Sends a piece to the next level, once.
-DEVICE void fail_piece(LongPiece& piece, LongPiece* next, uint64_t* count, uint32_t stride) {
-    if (atomicAdd(&piece.failed, 1u) == 0) add_piece(next, count, piece.begin, piece.end, stride);
+DEVICE void fail_piece(LongPiece& piece, LongPiece* next, uint64_t* count, uint32_t stride,
+                       uint32_t overlap) {
+    uint32_t windows = num_windows(piece.end - piece.begin, stride, overlap);
+    if (atomicAdd(&piece.failed, 1u) == 0) add_piece(next, count, piece.begin, piece.end, windows);
 }
 
+// Whether no lane before this one fails the same piece: atomics of all on one place take their time.
+DEVICE bool fails_first(bool fails, uint32_t number) {
+    uint32_t failed_before = __shfl_up_sync(ALL_LANES, fails ? number : NO_PLACE, 1);
+    return fails && ((threadIdx.x & 31) == 0 || failed_before != number);
+}
+
+// By whole warps: the windows of one are neighbours.
 DEVICE void check_windows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t counts = job.window_counts[0];
-    uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
-    for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += num_blocks * BLOCK) {
-        LongPiece& piece = job.long_pieces[piece_of(job.long_pieces, pieces, window)];
-        uint32_t number = window - piece.first_window + 1;
-        if (number == num_windows(piece.end - piece.begin, STRIDE_0)) continue;
-        if (meeting_of_windows(job, window) == NO_PLACE)
-            fail_piece(piece, job.hard_pieces, job.window_counts + 1, STRIDE_1);
+    uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40, lane = threadIdx.x & 31;
+    for (uint32_t first = block * BLOCK + threadIdx.x - lane; first < windows; first += num_blocks * BLOCK) {
+        uint32_t window = first + lane, number = piece_of(job.long_pieces, pieces, window);
+        LongPiece& piece = job.long_pieces[number];
+        uint32_t last = piece.first_window + num_windows(piece.end - piece.begin, STRIDE_0, OVERLAP_0) - 1;
+        bool fails = window < last && meeting_of_windows(job, window) == NO_PLACE;
+        if (fails_first(fails, number) && !piece.failed)
+            fail_piece(piece, job.hard_pieces, job.window_counts + 1, STRIDE_1, OVERLAP_1);
     }
 }
 
@@ -175,7 +210,7 @@ DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blo
         uint32_t number = window - piece.first_window;
         uint64_t borders = job.window_borders[window];
         if (number > 0) borders &= ~0ull << meeting_of_windows(job, window - 1);
-        if (number + 1 < num_windows(piece.end - piece.begin, STRIDE_0)) {
+        if (number + 1 < num_windows(piece.end - piece.begin, STRIDE_0, OVERLAP_0)) {
             uint32_t meeting = STRIDE_0 + meeting_of_windows(job, window);
             borders &= meeting >= 64 ? ~0ull : (1ull << meeting) - 1;
         }

@@ -1,7 +1,7 @@
 // Level 2 of cutting long pieces: one block encodes a whole piece in rounds.
 //
-// A round merges every pair of the lowest rank at once, leftmost first where two overlap ("aaa"),
-// which is what merging them one after the other gives. Only text that repeats itself comes here,
+// A round is that of cut_window.cuh: every pair of the lowest rank at once, leftmost first where two
+// overlap ("aaa"); of a late rank the leftmost pair alone. Only text that repeats itself comes here,
 // and that has few different ranks. The symbols lie in `records` (their numbers) and `merged_ids` (places),
 // which are not in use yet, from the piece's first byte on.
 #pragma once
@@ -9,22 +9,33 @@
 
 struct WholeShared {
     uint32_t scratch[BLOCK / 32 + 1], candidates[BLOCK / 32];
-    uint32_t lowest;
+    uint32_t lowest, carried;
 };
 
-// The lowest rank of all neighbours.
-DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count) {
-    if (threadIdx.x == 0) shared.lowest = NO_RANK;
+// The lowest of all threads' values, for all of them.
+DEVICE uint32_t lowest_of_block(WholeShared& shared, uint32_t value) {
+    if (threadIdx.x == 0) shared.lowest = 0xFFFFFFFF;
     __syncthreads();
-    uint32_t lowest = NO_RANK;
-    for (uint32_t i = threadIdx.x; i + 1 < count; i += BLOCK)
-        lowest = min_of(lowest, rank_of(job, symbols[i], symbols[i + 1]));
-    lowest = __reduce_min_sync(0xFFFFFFFF, lowest);
-    if ((threadIdx.x & 31) == 0) atomicMin(&shared.lowest, lowest);
+    value = __reduce_min_sync(ALL_LANES, value);
+    if ((threadIdx.x & 31) == 0) atomicMin(&shared.lowest, value);
     __syncthreads();
-    lowest = shared.lowest;
+    value = shared.lowest;
     __syncthreads();
-    return lowest;
+    return value;
+}
+
+// The lowest rank of all neighbours, and the number of the first symbol where a pair has it.
+DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count,
+                            uint32_t& first) {
+    uint32_t lowest = NO_RANK, number = 0;
+    for (uint32_t i = threadIdx.x; i + 1 < count; i += BLOCK) {
+        uint32_t rank = rank_of(job, symbols[i], symbols[i + 1]);
+        if (rank < lowest) number = i;
+        lowest = min_of(lowest, rank);
+    }
+    uint32_t rank = lowest_of_block(shared, lowest);
+    first = lowest_of_block(shared, lowest == rank ? number : 0xFFFFFFFF);
+    return rank;
 }
 
 // How many candidates stand directly before this thread's symbol without a gap: odd ones are taken
@@ -42,15 +53,15 @@ DEVICE uint32_t candidates_before(const WholeShared& shared, uint32_t carried) {
     return count + carried;
 }
 
-// Merges all pairs of one rank; returns how many symbols are left.
+// Merges all pairs of one rank up to that of symbol number `last`; returns how many symbols are left.
 DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbols, uint32_t* places,
-                            uint32_t count, uint32_t rank) {
+                            uint32_t count, uint32_t rank, uint32_t last) {
     uint32_t merged = FIRST_MERGED + rank, written = 0, carried = 0;
     for (uint32_t first = 0; first < count; first += BLOCK) {
         uint32_t i = first + threadIdx.x;
         bool here = i < count, pair = i + 1 < count;
         uint32_t symbol = here ? symbols[i] : 0, place = here ? places[i] : 0;
-        bool candidate = pair && rank_of(job, symbol, symbols[i + 1]) == rank;
+        bool candidate = pair && i <= last && rank_of(job, symbol, symbols[i + 1]) == rank;
         uint32_t votes = __ballot_sync(0xFFFFFFFF, candidate);
         if ((threadIdx.x & 31) == 0) shared.candidates[threadIdx.x >> 5] = votes;
         __syncthreads();
@@ -63,9 +74,9 @@ DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbo
             places[to] = place;
         }
         written += total;
-        if (threadIdx.x == BLOCK - 1) shared.lowest = candidate ? before + 1 : 0;
+        if (threadIdx.x == BLOCK - 1) shared.carried = candidate ? before + 1 : 0;
         __syncthreads();
-        carried = shared.lowest;
+        carried = shared.carried;
         __syncthreads();
     }
     return written;
@@ -84,9 +95,10 @@ DEVICE void whole_pieces_stage(const Job& job, WholeShared& shared, uint32_t blo
         }
         __syncthreads();
         for (;;) {
-            uint32_t rank = lowest_rank(job, shared, symbols, count);
+            uint32_t first, rank = lowest_rank(job, shared, symbols, count, first);
             if (rank == NO_RANK) break;
-            count = merge_round(job, shared, symbols, places, count, rank);
+            uint32_t last = is_late(job, rank) ? first : count;
+            count = merge_round(job, shared, symbols, places, count, rank, last);
         }
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK) set_starts(job, places[i], 1);
         __syncthreads();

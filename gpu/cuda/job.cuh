@@ -56,6 +56,7 @@ struct Job {
     const uint16_t* ascii_pairs;   // uint16[128][128] the same, first << 7 | second; ASK_AGAIN.
     const uint32_t* pair_filter;   // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* symbol_ids;    // uint32[256 + num_merges] ids of symbols, see merge.cuh.
+    const uint32_t* late_ranks;    // A bit for each rank, see cut_window.cuh.
     const uint32_t* borders;       // See certain.cuh.
     const uint32_t* byte_borders;
     uint64_t has_whole_only;       // Some ids have the bit ONLY_WHOLE, see look_up.cuh.

@@ -1,0 +1,137 @@
+"""Cutting long pieces on the emulated device against the reference: all levels, any ranks."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.engine import GpuEngine
+from gpu.kernels import encode_kernels
+from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
+from gpu.tables import bpe_tables
+from tests.emulated_device import EmulatedDevice
+from tests.test_gpu_merge import SEEDS, vocabulary_of
+from vocabularies.reference import encode
+from vocabularies.vocabulary import Vocabulary
+
+MAX_TOKEN = 40
+
+
+@dataclass
+class Cut:
+    """What cutting did: pieces and windows of each level."""
+
+    pieces: list[int]
+    windows: list[int]
+
+
+def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
+    """Every text, a piece of its own, has the ids that the reference gives it."""
+    made = GpuEngine(EmulatedDevice(), 1 << 27)
+    data = np.frombuffer("".join(texts).encode(), np.uint8)
+    offsets = np.cumsum([0, *(len(text.encode()) for text in texts)]).astype(np.int64)
+    with (
+        made.residents.using(vocabulary) as resident,
+        made.workspaces.lend(len(data), len(texts)) as workspace,
+    ):
+        pack_rows(workspace, resident, data, offsets, made.processors, staged=True)
+        launch(workspace, encode_kernels(num_rounds=resident.num_rounds), made.processors)
+        ids = fetch(workspace, "ids", np.int32, int(status_of(workspace)[STATUS["NUM_IDS"]]))
+        ends = fetch(workspace, "id_offsets", np.int64, len(offsets))
+        counts = fetch(workspace, "window_counts", np.uint64, 3).tolist()
+    made.close()
+    for i, text in enumerate(texts):
+        assert ids[ends[i] : ends[i + 1]].tolist() == encode(vocabulary, text).ids, text[:200]
+    return Cut([count >> 40 for count in counts], [count % (1 << 40) for count in counts])
+
+
+def doubled(unit: bytes, times: int) -> list[tuple[bytes, bytes]]:
+    """Merges that give `unit`, and that one twice, four times ... up to 2 ** times."""
+    merges = [(unit[:i], unit[i : i + 1]) for i in range(1, len(unit))]
+    return merges + [(unit * 2**i, unit * 2**i) for i in range(times)]
+
+
+def random_merges(chance: random.Random, letters: str, number: int) -> list[tuple[bytes, bytes]]:
+    """Merges in the order of training; now and then several give one token."""
+    symbols = [letter.encode() for letter in letters]
+    merges: list[tuple[bytes, bytes]] = []
+    for _ in range(number):
+        pair = chance.choice(symbols), chance.choice(symbols[-6:])
+        pair = pair[::-1] if chance.random() < 0.5 else pair
+        if len(pair[0] + pair[1]) <= MAX_TOKEN and pair not in merges:
+            merges.append(pair)
+            symbols.append(pair[0] + pair[1])
+    return merges
+
+
+def texts_of(chance: random.Random, letters: str) -> list[str]:
+    """Random ones, of periods 1, 2, 3 and 5, and one after the other."""
+    texts = []
+    for period in (1, 2, 3, 5, 0):
+        size = chance.choice([129, 200, 600, 1024, 1025, 1500, 1800, 2600, 5000])
+        unit = "".join(chance.choice(letters) for _ in range(period or size))
+        texts.append((unit * size)[:size])
+    return [*texts, "".join(text[:800] for text in texts)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, num_letters=st.integers(2, 4), in_order=st.booleans())
+def test_long_pieces_have_the_ids_of_the_reference(seed, num_letters, in_order):
+    chance = random.Random(seed)
+    letters = "abcd"[:num_letters]
+    merges = random_merges(chance, letters, chance.randint(4, 50))
+    if not in_order:
+        chance.shuffle(merges)
+    check(vocabulary_of(merges), texts_of(chance, letters))
+
+
+@pytest.mark.parametrize("unit", ["a", "ab", "abc", "abcd", "─", "é", "😀"])
+@pytest.mark.parametrize("times", [0, 1, 4, 6])
+def test_runs_end_at_level_1(unit, times):
+    """Tokens of 2^k letters of one to four bytes: windows of level 1 meet."""
+    vocabulary = vocabulary_of(doubled(unit.encode(), times))
+    texts = [(unit * size)[:size] for size in (129, 340, 512, 1000, 1023, 1024, 1026, 2049, 5000)]
+    cut = check(vocabulary, texts)
+    assert cut.pieces[0] > 0 or (times == 0 and len(unit) < len(unit.encode()))
+    assert cut.pieces[2] == 0
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_period_that_no_window_agrees_on_is_merged_as_a_whole(times):
+    cut = check(vocabulary_of(doubled(b"abcde", times)), ["abcde" * 900, "cdeab" * 500 + "a"])
+    assert cut.pieces == [2, 2, 2]
+
+
+@pytest.mark.parametrize("size", [129, 1024, 1025, 1793, 2600])
+def test_a_new_pair_of_lower_rank_is_merged_before_the_rest(size):
+    """Of "aaaaa" aa is merged once: then (aa, a) is lower, and then (aaa, a)."""
+    lower = [(b"aaa", b"a"), (b"aa", b"a"), (b"a", b"a"), (b"aaaa", b"c"), (b"aaaa", b"aaaa")]
+    texts = ["a" * size, "a" * (size - 1) + "c", "aac" * (size // 3), "aaaac" * (size // 5)]
+    for merges in (lower, lower[::-1], [*lower[1:], lower[0]]):
+        check(vocabulary_of(merges), texts)
+
+
+def test_merges_in_any_order_reach_every_level():
+    """Each letter of "abcdeabcde" joins the token before it, which is made last."""
+    merges = doubled(b"abcde", 2)
+    shuffled = [merges[i] for i in (3, 0, 5, 2, 4, 1)]
+    assert bpe_tables(vocabulary_of(shuffled), 1).late_ranks.any()
+    assert not bpe_tables(vocabulary_of(merges), 1).late_ranks.any()
+    cut = check(vocabulary_of(shuffled), ["abcde" * 500, "eabcd" * 300])
+    assert cut.pieces[0] == 2
+    cut = check(vocabulary_of([merges[0], *merges[2:], merges[1]]), ["abcde" * 500])
+    assert cut.pieces[0] == 1
+
+
+@pytest.mark.parametrize("size", [2048, 32 * 64 * 3, 200_000])
+def test_a_piece_after_a_long_gap_begins_where_it_does(size):
+    """A piece's end is looked for in steps; the next one begins in any word behind it."""
+    vocabulary = vocabulary_of(doubled(b"a", 6))
+    for end in (size, size + 63, size + 64, size + 64 * 31 + 5):
+        cut = check(vocabulary, ["a" * end, "b" * 5, "a" * 130, "b"])
+        assert cut.pieces[0] == 2
