@@ -224,7 +224,7 @@ def _machine(device: CudaDevice) -> dict[str, Any]:
         "versions": versions,
         "commit": commit.stdout.strip() or "unknown",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(sys.argv),
+        "command": "python -m benchmarks.device --data FOLDER --out FILE.json",
     }
 
 
