@@ -46,6 +46,8 @@ class Kernel:
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
+_WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
+_WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3))  # WalkShared.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 
 KERNELS = {
@@ -72,6 +74,7 @@ KERNELS = {
     "hard_windows": Kernel(128, 4 * 768, 6),
     "check_hard": Kernel(_BLOCK, 768 * _BLOCK, 8),
     "write_hard_borders": Kernel(_BLOCK, 768 * _BLOCK, 8),
+    "walk_pieces": Kernel(_WALK, _TILE, 1, _WALK_SHARED),
     "whole_pieces": Kernel(_BLOCK, _TILE, 8),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
     "merge": Kernel(1024, 2 * 1024, 1, _MERGE + 12 * constant("NUM_BINS")),
@@ -99,7 +102,7 @@ PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
 CUT = (
     "cut_certain",
     *("find_long", "windows", "check_windows", "write_borders"),
-    *("hard_windows", "check_hard", "write_hard_borders", "whole_pieces"),
+    *("hard_windows", "check_hard", "write_hard_borders", "walk_pieces", "whole_pieces"),
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")

@@ -24,10 +24,10 @@ MAX_TOKEN = 40
 
 @dataclass
 class Cut:
-    """What cutting did: pieces and windows of each level."""
+    """What cutting did: pieces of each level, and those that no window helped with."""
 
     pieces: list[int]
-    windows: list[int]
+    num_failed: int
 
 
 def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
@@ -43,11 +43,12 @@ def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
         launch(workspace, encode_kernels(num_rounds=resident.num_rounds), made.processors)
         ids = fetch(workspace, "ids", np.int32, int(status_of(workspace)[STATUS["NUM_IDS"]]))
         ends = fetch(workspace, "id_offsets", np.int64, len(offsets))
-        counts = fetch(workspace, "window_counts", np.uint64, 3).tolist()
+        counts = fetch(workspace, "window_counts", np.uint64, 3) >> np.uint64(40)
+        whole = fetch(workspace, "whole_pieces", np.uint32, 4 * int(counts[2]))
     made.close()
     for i, text in enumerate(texts):
         assert ids[ends[i] : ends[i + 1]].tolist() == encode(vocabulary, text).ids, text[:200]
-    return Cut([count >> 40 for count in counts], [count % (1 << 40) for count in counts])
+    return Cut(counts.tolist(), int(whole.reshape(-1, 4)[:, 3].sum()))
 
 
 def doubled(unit: bytes, times: int) -> list[tuple[bytes, bytes]]:
@@ -76,7 +77,8 @@ def texts_of(chance: random.Random, letters: str) -> list[str]:
         size = chance.choice([129, 200, 600, 1024, 1025, 1500, 1800, 2600, 5000])
         unit = "".join(chance.choice(letters) for _ in range(period or size))
         texts.append((unit * size)[:size])
-    return [*texts, "".join(text[:800] for text in texts)]
+    between = "".join(text[: chance.randint(1, 1500)] for text in texts)
+    return [*texts, "".join(text[:800] for text in texts), texts[-1][:700] + between + texts[-1]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,10 +103,28 @@ def test_runs_end_at_level_1(unit, times):
     assert cut.pieces[2] == 0
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
-def test_a_period_that_no_window_agrees_on_is_merged_as_a_whole(times):
-    cut = check(vocabulary_of(doubled(b"abcde", times)), ["abcde" * 900, "cdeab" * 500 + "a"])
-    assert cut.pieces == [2, 2, 2]
+@pytest.mark.parametrize("times", [1, 2, 3, 6])
+def test_a_period_that_no_window_agrees_on_is_walked_through(times):
+    texts = ["abcde" * 900, "cdeab" * 500 + "a", "abcde" * 7000, "abcde" * 4000 + "ba"]
+    assert check(vocabulary_of(doubled(b"abcde", times)), texts) == Cut([4, 4, 4], 0)
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3, 5, 31, 200, 801, 1023])
+def test_a_run_amid_other_letters_is_walked_through(shift):
+    """Windows that begin in the run at an odd place do not meet the one in which it begins."""
+    chance = random.Random(shift)
+    merges = doubled(b"a", 6) + random_merges(chance, "bcd", 30)
+    front, back = ("".join(chance.choice("bcd") for _ in range(size)) for size in (shift, 3000))
+    texts = [front + "a" * 2500 + back + "a" * 999 + back[:500] + "a" * 1100 + "b"]
+    cut = check(vocabulary_of(merges), texts)
+    assert cut.pieces[2] == 1
+    assert cut.num_failed == 0
+
+
+@pytest.mark.parametrize("times", [8, 9])
+def test_tokens_of_more_than_a_window_s_step_are_merged_as_a_whole(times):
+    cut = check(vocabulary_of(doubled(b"abcde", times)), ["abcde" * 900, "e" + "abcde" * 1111])
+    assert cut == Cut([2, 2, 2], 2)
 
 
 @pytest.mark.parametrize("size", [129, 1024, 1025, 1793, 2600])

@@ -2,6 +2,7 @@
 #include "certain.cuh"
 #include "compact.cuh"
 #include "cut_hard.cuh"
+#include "cut_walk.cuh"
 #include "cut_whole.cuh"
 #include "merge_stage.cuh"
 #include "pack.cuh"
@@ -50,6 +51,10 @@ KERNEL __launch_bounds__(BLOCK) check_hard(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) write_hard_borders(const Job* job) {
     write_hard_borders_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(WALK_THREADS, 1) walk_pieces(const Job* job) {
+    walk_pieces_stage(*job, *reinterpret_cast<WalkShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) whole_pieces(const Job* job) {
