@@ -47,7 +47,7 @@ class Kernel:
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
-_WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3))  # WalkShared.
+_WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3)) + 256  # WalkShared.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 
 KERNELS = {

@@ -121,6 +121,21 @@ def test_a_run_amid_other_letters_is_walked_through(shift):
     assert cut.num_failed == 0
 
 
+@pytest.mark.parametrize("unit", ["a", "bcd", "ab"])
+def test_a_walk_goes_along_with_windows_of_level_1_again(unit):
+    """Short runs that no window agrees on, far from each other: what is between them is kept."""
+    chance = random.Random(7)
+    merges = doubled(unit.encode(), 5) + random_merges(chance, "xyz", 30)
+    texts = []
+    for size in (9000, 20_000, 40_001):
+        sizes = [chance.randint(1, size) for _ in range(4)]
+        parts = ["".join(chance.choice("xyzw") for _ in range(size)) for size in sizes]
+        texts.append((unit * 900).join(parts))
+    cut = check(vocabulary_of(merges), texts)
+    assert cut.pieces[2] == 3
+    assert cut.num_failed == 0
+
+
 @pytest.mark.parametrize("times", [8, 9])
 def test_tokens_of_more_than_a_window_s_step_are_merged_as_a_whole(times):
     cut = check(vocabulary_of(doubled(b"abcde", times)), ["abcde" * 900, "e" + "abcde" * 1111])

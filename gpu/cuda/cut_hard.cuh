@@ -83,6 +83,14 @@ DEVICE void check_hard_stage(const Job& job, uint32_t block, uint32_t num_blocks
     }
 }
 
+// Sets the start bits of window `number` that lie between two places of the batch.
+DEVICE void write_hard_window(const Job& job, uint32_t number, uint64_t from, uint64_t to) {
+    for (uint64_t place = from; place < to; place += 64) {
+        uint32_t count = to - place < 64 ? to - place : 64;
+        set_starts(job, place, bits_at(borders_of(job, number), place, count));
+    }
+}
+
 DEVICE void write_hard_borders_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t counts = job.window_counts[1];
     uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
@@ -95,9 +103,6 @@ DEVICE void write_hard_borders_stage(const Job& job, uint32_t block, uint32_t nu
         if (number > 0) from += meeting_of_hard_windows(job, piece, number - 1);
         if (number + 1 < num_hard_windows(piece))
             to = begin + STRIDE_1 + meeting_of_hard_windows(job, piece, number);
-        for (uint64_t place = from; place < to; place += 64) {
-            uint32_t count = to - place < 64 ? to - place : 64;
-            set_starts(job, place, bits_at(borders_of(job, number), place, count));
-        }
+        write_hard_window(job, number, from, to);
     }
 }

@@ -10,94 +10,89 @@
 // Those that meet (cut.cuh) are kept; the last of them says where the next ones begin. The first of
 // these meets it if it begins with the same token. A piece where it does not is merged as a whole.
 #pragma once
-#include "cut.cuh"
+#include "cut_hard.cuh"
+#include "walk_window.cuh"
 
-constexpr uint32_t WALK_WARPS = 24;
-constexpr uint32_t WALK_THREADS = 32 * WALK_WARPS;
-constexpr uint32_t WALK_WORDS = WINDOW_1 / 32;
+// The first window of level 1 from `number` on that does not meet the next one, or the last window.
+DEVICE uint32_t last_of_chain(const Job& job, WalkShared& shared, const LongPiece& piece, uint32_t number) {
+    uint32_t last = num_hard_windows(piece) - 1;
+    if (threadIdx.x == 0) shared.lowest = last;
+    __syncthreads();
+    for (uint32_t first = number; first < last; first += WALK_THREADS) {
+        uint32_t i = first + threadIdx.x;
+        if (i < last && meeting_of_hard_windows(job, piece, i) == NO_PLACE) atomicMin(&shared.lowest, i);
+        __syncthreads();
+        uint32_t lowest = shared.lowest;
+        __syncthreads();
+        if (lowest < last) return lowest;
+    }
+    return last;
+}
 
-struct WalkShared {
-    WarpColumns columns[WALK_WARPS];
-    uint32_t borders[WALK_WARPS][WALK_WORDS + 2];  // Bits of places, the window's end among them.
-    uint32_t meetings[WALK_WARPS];  // Where a window meets the one before, from its beginning on.
+// Copies window `number` of level 1 to shared memory, with its end; each warp writes the same.
+DEVICE void load_hard(const Job& job, WalkShared& shared, const LongPiece& piece, uint32_t number) {
+    uint32_t lane = threadIdx.x & 31, begin = piece.begin + number * STRIDE_1;
+    uint32_t length = min_of(WINDOW_1, piece.end - begin), bits = 0;
+    if (32 * lane < length)
+        bits = bits_at(borders_of(job, number), begin + 32 * lane, min_of(32, length - 32 * lane));
+    if (length / 32 == lane) bits |= 1u << length % 32;
+    shared.hard[lane] = bits;
+    if (lane < 2) shared.hard[WALK_WORDS + lane] = lane == 0 && length == WINDOW_1;
+    __syncwarp();
+}
+
+// Sets the start bits of windows `first` to `last` of level 1, from one place to another.
+DEVICE void write_chain(const Job& job, const LongPiece& piece, uint32_t first, uint32_t last, uint32_t from,
+                        uint32_t to) {
+    for (uint32_t i = first + threadIdx.x; i <= last; i += WALK_THREADS) {
+        uint32_t begin = piece.begin + i * STRIDE_1;
+        uint32_t mine = i == first ? from : begin + meeting_of_hard_windows(job, piece, i - 1);
+        uint32_t next = i == last ? to : begin + STRIDE_1 + meeting_of_hard_windows(job, piece, i);
+        write_hard_window(job, i, mine, next);
+    }
+}
+
+constexpr uint32_t WORTH_A_CHAIN = 8;  // Windows of level 1 that a walk goes along with.
+
+// Goes along the windows of level 1 from `number` on, which are right from place `from` on, to the last
+// one that meets the one before. Step 0 where that is the piece's last one, or no step leads on.
+DEVICE Step follow_chain(const Job& job, WalkShared& shared, const LongPiece& piece, uint32_t number,
+                         uint32_t last, uint32_t from) {
+    bool ends = last + 1 == num_hard_windows(piece);
+    load_hard(job, shared, piece, last);
+    Step step = next_step(shared.hard);
+    uint32_t to = ends ? piece.end : piece.begin + last * STRIDE_1 + step.place;
+    write_chain(job, piece, number, last, from, to);
+    __syncthreads();
+    return ends ? Step{0, 0, STRIDE_1} : step;
+}
+
+// Windows of level 1 that a walk goes along with, `from` a place in its last window; NO_PLACE: none.
+struct Chain {
+    uint32_t first, last, from;
 };
 
-// How a walk goes on: the next window begins at `place` of this one, with a token of `token` bytes.
-struct Step {
-    uint32_t place, token, stride;
-};
-
-// 32 bits of a window from any place on.
-DEVICE uint32_t bits_from(const uint32_t* words, uint32_t place) {
-    if (place > WINDOW_1) return 0;
-    return shift_right(words[place / 32], words[place / 32 + 1], place % 32);
-}
-
-// A mask of the bits of this lane's places below `end`.
-DEVICE uint32_t bits_below(uint32_t end) {
-    uint32_t first = (threadIdx.x & 31) * 32;
-    if (end <= first) return 0;
-    return end - first >= 32 ? 0xFFFFFFFFu : (1u << (end - first)) - 1;
-}
-
-// The first border behind a place.
-DEVICE uint32_t border_behind(const uint32_t* words, uint32_t place) {
-    uint32_t lane = threadIdx.x & 31, bits = words[lane] & ~bits_below(place + 1);
-    return __reduce_min_sync(ALL_LANES, bits ? 32 * lane + lowest_bit(bits) : WINDOW_1);
-}
-
-// The last border of which `candidates` has this lane's bits, 0 where there is none.
-DEVICE uint32_t last_of(uint32_t candidates) {
-    uint32_t place = candidates ? (threadIdx.x & 31) * 32 + highest_bit(candidates) : 0;
-    return WINDOW_1 - __reduce_min_sync(ALL_LANES, WINDOW_1 - place);
-}
-
-DEVICE void encode_window(const Job& job, WalkShared& shared, uint32_t begin, uint32_t length) {
-    uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    uint32_t borders = merge_window(job, shared.columns[warp], job.text + begin, length);
-    if (length / 32 == lane) borders |= 1u << length % 32;
-    shared.borders[warp][lane] = borders;
-    if (lane < 2) shared.borders[warp][WALK_WORDS + lane] = lane == 0 && length == WINDOW_1;
-}
-
-// Where two windows meet, from the second's beginning on, `stride` bytes behind the first's.
-DEVICE uint32_t meeting_of_walk(const uint32_t* left_words, const uint32_t* right_words, uint32_t stride) {
-    uint32_t lane = threadIdx.x & 31, known = bits_below(min_of(stride, WINDOW_1 - stride) + 1);
-    uint32_t left = bits_from(left_words, stride + 32 * lane) & known, right = right_words[lane] & known;
-    uint32_t both = left & right, either = left | right, found = NO_PLACE;
-    uint32_t filled = __ballot_sync(ALL_LANES, either != 0) & bits_above(lane);
-    uint32_t agree = __ballot_sync(ALL_LANES, (both & either & (0 - either)) != 0);
-    for (; both && found == NO_PLACE; both &= both - 1) {
-        uint32_t bit = lowest_bit(both), next = either & bits_above(bit);
-        bool meets = next ? left & right & next & (0 - next) : filled && agree >> lowest_bit(filled) & 1;
-        if (meets) found = 32 * lane + bit;
-    }
-    return __reduce_min_sync(ALL_LANES, found);
-}
-
-// Where to go on from a window of WINDOW_1 bytes; place 0 where there is no border to go on from.
-DEVICE Step next_step(const uint32_t* words) {
-    uint32_t lane = threadIdx.x & 31, place = last_of(words[lane] & bits_below(STRIDE_1 + 1)), alike = 0;
-    uint32_t low = bits_from(words, place), high = bits_from(words, place + 32);
-    for (uint32_t bits = words[lane] & bits_below(place); bits; bits &= bits - 1) {
-        uint32_t other = 32 * lane + lowest_bit(bits);
-        if (bits_from(words, other) == low && bits_from(words, other + 32) == high) alike |= bits & (0 - bits);
-    }
-    bool repeats = __any_sync(ALL_LANES, alike != 0);
-    uint32_t period = repeats ? place - last_of(alike) : STRIDE_1;
-    return {place, border_behind(words, place) - place, STRIDE_1 / period * period};
-}
-
-// Sets the start bits of this warp's window from one place to another.
-DEVICE void write_walk(const Job& job, const uint32_t* words, uint32_t begin, uint32_t from, uint32_t to) {
-    uint32_t lane = threadIdx.x & 31, bits = words[lane] & bits_below(to) & ~bits_below(from);
-    if (bits) set_starts(job, begin + 32 * lane, bits);
+// Where the walk's window `number`, which begins at `begin`, meets one of level 1 that leads far.
+DEVICE Chain find_chain(const Job& job, WalkShared& shared, const LongPiece& piece, uint32_t begin,
+                        uint32_t number) {
+    uint32_t first = (begin - piece.begin + STRIDE_1 - 1) / STRIDE_1;
+    uint32_t ahead = piece.begin + first * STRIDE_1 - begin;
+    Chain none = {0, 0, NO_PLACE};
+    if (first + WORTH_A_CHAIN >= num_hard_windows(piece)) return none;
+    load_hard(job, shared, piece, first);
+    uint32_t meeting = meeting_of_walk(shared.borders[number], shared.hard, ahead, WINDOW_1);
+    if (meeting == NO_PLACE || ahead + meeting < shared.meetings[number]) return none;
+    uint32_t last = last_of_chain(job, shared, piece, first);
+    return last < first + WORTH_A_CHAIN ? none : Chain{first, last, ahead + meeting};
 }
 
 // Cuts a piece; false where two windows did not meet. The whole block calls it.
 DEVICE bool walk_piece(const Job& job, WalkShared& shared, const LongPiece& piece) {
-    uint32_t warp = threadIdx.x / 32, begin = piece.begin;
-    Step step = {0, 0, STRIDE_1};
+    uint32_t warp = threadIdx.x / 32, windows_1 = num_hard_windows(piece);
+    uint32_t number = last_of_chain(job, shared, piece, 0);
+    Step step = follow_chain(job, shared, piece, 0, number, piece.begin);
+    uint32_t begin = piece.begin + number * STRIDE_1 + step.place;
+    if (step.place == 0) return number + 1 == windows_1;
     for (;;) {
         uint32_t stride = step.stride, left = piece.end - begin;
         uint32_t windows = min_of(WALK_WARPS, num_windows(left, stride, WINDOW_1 - stride));
@@ -106,18 +101,29 @@ DEVICE bool walk_piece(const Job& job, WalkShared& shared, const LongPiece& piec
         __syncthreads();
         if (warp < windows)
             shared.meetings[warp] =
-                warp ? meeting_of_walk(shared.borders[warp - 1], shared.borders[warp], stride) : 0;
+                warp ? meeting_of_walk(shared.borders[warp - 1], shared.borders[warp], stride, stride) : 0;
         __syncthreads();
-        if (step.token && border_behind(shared.borders[0], 0) != step.token) return false;
+        if (border_behind(shared.borders[0], 0) != step.token) return false;
         while (met < windows && shared.meetings[met] != NO_PLACE) met++;
-        uint32_t last = (met - 1) * stride;
+        uint32_t last = (met - 1) * stride, last_begin = begin + last;
         bool ends = last + WINDOW_1 >= left;
         step = next_step(shared.borders[met - 1]);
-        uint32_t to = warp + 1 < met ? stride + shared.meetings[warp + 1 < met ? warp + 1 : 0] : step.place;
-        if (ends && warp + 1 == met) to = left - last;
+        Chain chain = {0, 0, NO_PLACE};
+        if (!ends) chain = find_chain(job, shared, piece, last_begin, met - 1);
+        bool follows = chain.from != NO_PLACE;
+        uint32_t stop = ends ? left - last : follows ? chain.from : step.place;
+        uint32_t to = warp + 1 < met ? stride + shared.meetings[warp + 1 < met ? warp + 1 : 0] : stop;
         if (warp < met) write_walk(job, shared.borders[warp], begin + offset, shared.meetings[warp], to);
-        if (ends || step.place == 0) return ends;
-        begin += last + step.place;
+        if (ends) return true;
+        begin = last_begin;
+        if (follows) {
+            __syncthreads();
+            step = follow_chain(job, shared, piece, chain.first, chain.last, last_begin + stop);
+            if (chain.last + 1 == windows_1) return true;
+            begin = piece.begin + chain.last * STRIDE_1;
+        }
+        if (step.place == 0) return false;
+        begin += step.place;
         __syncthreads();
     }
 }

@@ -1,6 +1,7 @@
 // The kernels of byte-level BPE, in the order in which they run; see gpu/README.md.
 #include "certain.cuh"
 #include "compact.cuh"
+#include "cut_find.cuh"
 #include "cut_hard.cuh"
 #include "cut_walk.cuh"
 #include "cut_whole.cuh"
