@@ -46,6 +46,7 @@ __all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
+TINY_BYTES = 1 << 17  # Up to here the launches of kernels that seldom run cost more than they do.
 
 
 class GpuEngine:
@@ -219,16 +220,19 @@ class _Call:
     def encode_small(self) -> Encoded:
         """All stages as one recording, the answer in pinned memory when it ends.
 
-        Kernels for long runs and long pieces are left out; where one was found, all run again.
+        In tiny batches kernels for long runs and long pieces are left out; where one was found, all
+        run again.
         """
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
         last = (*(frame_kernels(spans=False) if self.framed else ()), "put_out")
         kernels = self.kernels()
         self.pack()
-        self.launch(tuple(name for name in kernels if name not in RARE_KERNELS) + last)
+        tiny = workspace.capacity.num_bytes <= TINY_BYTES
+        first = tuple(name for name in kernels if not (tiny and name in RARE_KERNELS))
+        self.launch(first + last)
         workspace.stream.synchronize()
-        if workspace.status[STATUS["RARE"]]:
+        if tiny and workspace.status[STATUS["RARE"]]:
             self.pack()
             self.launch(kernels + last)
             workspace.stream.synchronize()

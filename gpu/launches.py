@@ -37,7 +37,7 @@ STATUS = {
     name: constant(f"STATUS_{name}") for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE")
 }
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
-TAKE_IN_BYTES = 1 << 20  # Up to here a kernel fetches a batch; above, the copy engine does.
+TAKE_IN_BYTES = 1 << 22  # Up to here a kernel fetches a batch; above, the copy engine does.
 ROW_BYTES = 64  # A row makes as much work as so many bytes.
 
 

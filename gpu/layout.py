@@ -24,7 +24,7 @@ __all__ = [
 
 ALIGNMENT = 256
 TEXT_PADDING = 64
-SMALL_BYTES = 1 << 20
+SMALL_BYTES = 1 << 22
 """Text of a batch whose answer a kernel writes straight into pinned memory."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE = constant("DECODE_TILE")
