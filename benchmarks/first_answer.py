@@ -1,0 +1,42 @@
+"""A fresh process's first answer on the GPU; prints ids and the time of each step as JSON.
+
+    python -m benchmarks.first_answer VOCABULARY
+
+Imports what the engine needs and no more, because that counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import time
+from typing import Any
+
+import numpy as np
+
+__all__ = ["TEXT"]
+
+TEXT = "The first exact answer: it's 12345 tokens,\n  naïve café, 漢字 and 🙂!\n"
+WORKSPACE_BYTES = 1 << 30
+
+
+def answer(vocabulary: str) -> dict[str, Any]:
+    """The ids of the text, and when each step was done."""
+    from gpu.device import CudaDevice
+    from gpu.engine import GpuEngine
+    from vocabularies.builtin import load
+
+    steps = {"imports": time()}
+    loaded = load(vocabulary)
+    steps["vocabulary"] = time()
+    device = CudaDevice()
+    steps["device"] = time()
+    engine = GpuEngine(device, WORKSPACE_BYTES)
+    data = np.frombuffer(TEXT.encode(), np.uint8)
+    ids, _ = engine.encode_ids(loaded, data, np.array([0, len(data)]))
+    steps["ids"] = time()
+    return {"ids": ids.tolist(), "steps": steps}
+
+
+if __name__ == "__main__":
+    json.dump(answer(sys.argv[1]), sys.stdout)
