@@ -84,7 +84,10 @@ def kernel_seconds(engine: GpuEngine, vocabulary: Vocabulary, data: Bytes) -> tu
         pack_rows(
             workspace, resident, data, np.array([0, len(data)]), engine.processors, staged=False
         )
-        kernels, stream = encode_kernels(num_rounds=resident.num_rounds), workspace.stream
+        kernels, stream = (
+            encode_kernels(resident.family, num_rounds=resident.num_rounds),
+            workspace.stream,
+        )
         for _ in range(ROUNDS + 3):
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()
             begin.record(stream.stream)

@@ -112,7 +112,7 @@ class GpuRuns:
         ):
             pack_rows(workspace, resident, data, offsets, engine.processors, staged=False)
             workspace.stream.synchronize()
-            names = encode_kernels(num_rounds=resident.num_rounds)
+            names = encode_kernels(resident.family, num_rounds=resident.num_rounds)
             yield Kernels(self.clock, workspace, names, engine.processors)
 
     def host_ways(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batches import NO_BYTE
-from gpu.kernels import DECODE, num_blocks
+from gpu.kernels import num_blocks
 from gpu.launches import ROW_BYTES, fetch, set_fields
 from gpu.memory import Workspace
 from gpu.residents import Resident
@@ -36,7 +36,7 @@ def decode_rows(
     """
     rows, capacity = len(offsets) - 1, 2 * len(ids)
     while True:
-        with workspaces.lend(capacity, rows) as workspace:
+        with workspaces.lend(capacity, rows, resident.family.name) as workspace:
             _launch(workspace, resident, ids, offsets, skip_special_tokens, processors)
             ends = fetch(workspace, "decoded_offsets", np.int64, rows + 1)
             total = int(ends[-1])
@@ -67,7 +67,7 @@ def _launch(
     stream.copy_in(workspace.fields["decode_ids"], wide.ctypes.data, wide.nbytes)
     stream.copy_in(workspace.fields["decode_offsets"], begins.ctypes.data, begins.nbytes)
     size = max(ID_BYTES * len(ids), ROW_BYTES * rows)
-    for name in ("clear_faults", *DECODE):
+    for name in ("clear_faults", *resident.family.decode):
         stream.launch(name, num_blocks(name, size, processors), workspace.device_job)
     stream.synchronize()  # The caller's arrays were copied from.
 

@@ -7,6 +7,7 @@ the same engine on an emulation.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,7 +123,7 @@ class CudaDevice:
         if number >= count:
             raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
         with self._current():
-            self._functions = _compile(cupy)
+            self._functions = _functions(cupy, number)
 
     @contextmanager
     def _current(self) -> Iterator[None]:
@@ -178,7 +179,7 @@ class CudaDevice:
 class _CudaStream:
     """A CUDA stream; see Stream."""
 
-    def __init__(self, cupy: Any, functions: dict[str, Any]) -> None:
+    def __init__(self, cupy: Any, functions: _Functions) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._runtime, self._pointer, self._functions = (
             cupy.cuda.runtime,
@@ -222,14 +223,40 @@ class _CudaStream:
         self.stream.synchronize()
 
 
+class _Functions(dict[str, Any]):
+    """{kernel: (function, threads, shared bytes)}; a module is compiled when it is first asked for.
+
+    CuPy keeps the machine code on disk. A kernel that is recorded was launched before, so that
+    nothing is compiled while a stream records.
+    """
+
+    def __init__(self, cupy: Any, number: int) -> None:
+        super().__init__()
+        self._cupy, self._number, self._lock = cupy, number, threading.Lock()
+
+    def __missing__(self, name: str) -> Any:
+        with self._lock, self._cupy.cuda.Device(self._number):
+            if name not in self:
+                self.compile(KERNELS[name].module)
+        return self[name]
+
+    def compile(self, module: str) -> None:
+        """Make the functions of a module."""
+        options = ("-std=c++17",)
+        compiled = self._cupy.RawModule(
+            code=joined_source(module), options=options, backend="nvrtc"
+        )
+        for name, kernel in KERNELS.items():
+            if kernel.module == module:
+                function = compiled.get_function(name)
+                if kernel.shared_bytes:
+                    function.max_dynamic_shared_size_bytes = kernel.shared_bytes
+                self[name] = function.kernel, kernel.threads, kernel.shared_bytes
+
+
 @functools.cache
-def _compile(cupy: Any) -> dict[str, Any]:
-    """{kernel: (function, threads, shared bytes)}; CuPy keeps the machine code on disk."""
-    module = cupy.RawModule(code=joined_source(), options=("-std=c++17",), backend="nvrtc")
-    functions = {}
-    for name, kernel in KERNELS.items():
-        function = module.get_function(name)
-        if kernel.shared_bytes:
-            function.max_dynamic_shared_size_bytes = kernel.shared_bytes
-        functions[name] = function.kernel, kernel.threads, kernel.shared_bytes
+def _functions(cupy: Any, number: int) -> _Functions:
+    """Those of a device, with the kernels that every family needs."""
+    functions = _Functions(cupy, number)
+    functions.compile("text")
     return functions

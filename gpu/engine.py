@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
 from gpu.decoding import decode_rows
 from gpu.device import Device
-from gpu.kernels import RARE_KERNELS, encode_kernels, frame_kernels
+from gpu.kernels import encode_kernels, frame_kernels
 from gpu.launches import (
     STATUS,
     DeviceFault,
@@ -101,7 +101,7 @@ class GpuEngine:
         options = row_options(vocabulary, batch)
         with (
             self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(batch.data), len(batch)) as workspace,
+            self.workspaces.lend(len(batch.data), len(batch), resident.family.name) as workspace,
         ):
             call = _Call(self.processors, vocabulary, workspace, resident, batch, options)
             if workspace.is_small and options.spans is None:
@@ -113,7 +113,7 @@ class GpuEngine:
         options = row_options(vocabulary, batch)
         with (
             self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(batch.data), len(batch)) as workspace,
+            self.workspaces.lend(len(batch.data), len(batch), resident.family.name) as workspace,
         ):
             call = _Call(self.processors, vocabulary, workspace, resident, batch, options)
             return call.count()
@@ -127,10 +127,10 @@ class GpuEngine:
         """
         with (
             self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(data), len(offsets) - 1) as workspace,
+            self.workspaces.lend(len(data), len(offsets) - 1, resident.family.name) as workspace,
         ):
             pack_rows(workspace, resident, data, offsets, self.processors, staged=True)
-            kernels = encode_kernels(num_rounds=resident.num_rounds)
+            kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
             launch(workspace, kernels, self.processors)
             num_ids = int(status_of(workspace)[STATUS["NUM_IDS"]])
             ids = fetch(workspace, "ids", np.int32, num_ids)
@@ -166,6 +166,7 @@ class _Call:
     ) -> None:
         self.processors, self.vocabulary, self.workspace = processors, vocabulary, workspace
         self.resident, self.batch, self.options = resident, batch, options
+        self.family = resident.family
         self.framed = options.framed or options.spans is not None
 
     def pack(self) -> None:
@@ -178,14 +179,18 @@ class _Call:
 
     def kernels(self, *, count_only: bool = False) -> tuple[str, ...]:
         """Those from text to ids."""
-        rounds, validate = self.resident.num_rounds, not self.batch.has_texts
-        return encode_kernels(num_rounds=rounds, validate=validate, count_only=count_only)
+        return encode_kernels(
+            self.family,
+            num_rounds=self.resident.num_rounds,
+            validate=not self.batch.has_texts,
+            count_only=count_only,
+        )
 
     def count(self) -> tuple[Int64s, dict[int, RowError]]:
         """Lengths of the rows' answers, and the refused rows."""
         self.pack()
         self.launch(self.kernels(count_only=True))
-        self.launch(frame_kernels(spans=False, count_only=True))
+        self.launch(frame_kernels(self.family, spans=False, count_only=True))
         status_of(self.workspace)
         offsets = fetch(self.workspace, "framed_offsets", np.int64, len(self.batch) + 1)
         return np.diff(offsets), self.errors()
@@ -198,10 +203,12 @@ class _Call:
         if with_spans:
             self.workspace.reserve_spans(self.most_ids())
         if self.framed:
-            self.launch(frame_kernels(spans=with_spans))
+            self.launch(frame_kernels(self.family, spans=with_spans))
         status, errors = status_of(self.workspace), self.errors()
         if errors and not self.framed:
-            self.launch(frame_kernels(spans=False))  # Takes the refused rows' ids away.
+            self.launch(
+                frame_kernels(self.family, spans=False)
+            )  # Takes the refused rows' ids away.
             status, self.framed = status_of(self.workspace), True
         total = int(status[STATUS["NUM_FRAMED" if self.framed else "NUM_IDS"]])
         names = ("framed_ids", "framed_offsets") if self.framed else ("ids", "id_offsets")
@@ -225,11 +232,14 @@ class _Call:
         """
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
-        last = (*(frame_kernels(spans=False) if self.framed else ()), "put_out")
+        last = (
+            *(frame_kernels(self.family, spans=False) if self.framed else ()),
+            "put_out",
+        )
         kernels = self.kernels()
         self.pack()
         tiny = workspace.capacity.num_bytes <= TINY_BYTES
-        first = tuple(name for name in kernels if not (tiny and name in RARE_KERNELS))
+        first = tuple(name for name in kernels if not (tiny and name in self.family.rare))
         self.launch(first + last)
         workspace.stream.synchronize()
         if tiny and workspace.status[STATUS["RARE"]]:

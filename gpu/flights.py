@@ -75,13 +75,13 @@ def start(
     lies, stays as it is; pinned, it overlaps with other flights. `id_bits` are those of an id in
     the answer, see cuda/pack.cuh.
     """
-    workspace = workspaces.try_take(len(data), len(begins) - 1)
+    workspace = workspaces.try_take(len(data), len(begins) - 1, resident.family.name)
     if workspace is None:
         return None
     flight = Flight(workspaces, workspace, len(begins) - 1, id_bits)
     try:
         pack_rows(workspace, resident, data, begins, processors, staged=False, id_bits=id_bits)
-        kernels = encode_kernels(num_rounds=resident.num_rounds)
+        kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
         narrow = () if id_bits == BITS_A_WORD else ("pack",)
         launch(workspace, (*kernels, *narrow), processors)
         status = workspace.fields["status"]

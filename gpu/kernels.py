@@ -1,6 +1,6 @@
-"""The kernels: their sources joined into one, their launch shapes, the order in which they run.
+"""The kernels: their sources joined by module, their launch shapes, the order in which they run.
 
-Knows no CuPy: `device` compiles the source and launches by name.
+Knows no CuPy: `device` compiles a module when the first of its kernels is launched.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from pathlib import Path
 from gpu.job import CUDA, constant
 
 __all__ = [
-    "DECODE",
+    "FAMILIES",
     "KERNELS",
-    "RARE_KERNELS",
     "SOURCES",
+    "TEXT",
+    "Family",
     "Kernel",
     "encode_kernels",
     "frame_kernels",
@@ -24,7 +25,10 @@ __all__ = [
 ]
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
-SOURCES = ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu")
+SOURCES = {
+    "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
+}
+"""The files of each module; `text` has the kernels that all families share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,14 @@ class Kernel:
         bytes_a_block: text that one block takes in one step.
         blocks_a_processor: blocks at most for each multiprocessor.
         shared_bytes: of shared memory that the launch asks for, beside what the kernel declares.
+        module: of `SOURCES`, that it is compiled with.
     """
 
     threads: int
     bytes_a_block: int
     blocks_a_processor: int
     shared_bytes: int = 0
+    module: str = "text"
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
@@ -106,18 +112,53 @@ CUT = (
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")
-RARE_KERNELS = frozenset((*PRETOKENIZE[1:], *CUT[2:]))
-"""Those that return at once unless a long run or a long piece was found; see STATUS_RARE."""
 
-DECODE = ("decode_spell", "decode_spell_again")
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The kernels of one kind of vocabulary, between those that all of them share.
+
+    Attributes:
+        name: of the family and of its layout (`layout.LAYOUTS`).
+        content: from text, hard bits and accepted special tokens to id_offsets.
+        write: from there to ids.
+        spans: from framed rows to spans.
+        decode: from ids to bytes.
+        rare: those that return at once unless a long run or a long piece was found, see
+            STATUS_RARE.
+    """
+
+    name: str
+    content: tuple[str, ...]
+    write: tuple[str, ...]
+    spans: tuple[str, ...]
+    decode: tuple[str, ...] = ("decode_spell", "decode_spell_again")
+    rare: frozenset[str] = frozenset()
+
+
+TEXT = Family(
+    "text",
+    content=(*PRETOKENIZE, "clear_special", *CUT, *MERGE, *COUNT),
+    write=("compact",),
+    spans=("span_begins", "frame_spans"),
+    rare=frozenset((*PRETOKENIZE[1:], *CUT[2:])),
+)
+"""Byte-level BPE behind a pretokenizer."""
+
+FAMILIES = {family.name: family for family in (TEXT,)}
 
 
 def encode_kernels(
-    *, num_rounds: int = 0, validate: bool = False, count_only: bool = False
+    family: Family = TEXT,
+    *,
+    num_rounds: int = 0,
+    validate: bool = False,
+    count_only: bool = False,
 ) -> tuple[str, ...]:
     """From text and row_begins on the device to ids and id_offsets.
 
     Args:
+        family: of the vocabulary.
         num_rounds: rounds of special tokens, see special.py.
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids.
@@ -127,20 +168,18 @@ def encode_kernels(
         *("mark_rows", "clear_faults"),
         *(("validate",) if validate else ()),
         *special,
-        *PRETOKENIZE,
-        *(("clear_special",) if special else ()),
-        *CUT,
-        *MERGE,
-        *COUNT,
-        *(() if count_only else ("compact",)),
+        *(name for name in family.content if special or name != "clear_special"),
+        *(() if count_only else family.write),
     )
 
 
-def frame_kernels(*, spans: bool, count_only: bool = False) -> tuple[str, ...]:
+def frame_kernels(
+    family: Family = TEXT, *, spans: bool, count_only: bool = False
+) -> tuple[str, ...]:
     """Begin and end tokens and truncation, behind encode_kernels."""
     if count_only:
         return ("frame_rows",)
-    return ("frame_rows", "frame_ids", *(("span_begins", "frame_spans") if spans else ()))
+    return ("frame_rows", "frame_ids", *(family.spans if spans else ()))
 
 
 def num_blocks(name: str, num_bytes: int, processors: int) -> int:
@@ -151,10 +190,10 @@ def num_blocks(name: str, num_bytes: int, processors: int) -> int:
     )
 
 
-def joined_source() -> str:
-    """All kernels as one source without includes, so that a cache of compiled code sees it all."""
+def joined_source(module: str) -> str:
+    """A module as one source without includes, so that a cache of compiled code sees it all."""
     done: set[str] = set()
-    return "\n".join(_with_includes(CUDA / name, done) for name in SOURCES)
+    return "\n".join(_with_includes(CUDA / name, done) for name in SOURCES[module])
 
 
 def _with_includes(path: Path, done: set[str]) -> str:

@@ -6,17 +6,19 @@ longest row.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpu.job import JOB, constant
 
 __all__ = [
     "BIN_LENGTHS",
-    "SHARED_PLACES",
+    "LAYOUTS",
     "SMALL_BYTES",
     "TEXT_PADDING",
     "TILE",
     "Capacity",
+    "Layout",
     "cut",
     "device_bytes",
     "field_places",
@@ -28,70 +30,57 @@ SMALL_BYTES = 1 << 22
 """Text of a batch whose answer a kernel writes straight into pinned memory."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE = constant("DECODE_TILE")
-SHARED_PLACES = {
-    "special_matches": "records",
-    "framed_ids": "merged_ids",
-    "packed": "merged_ids",
-    "span_begins": "records",
-    "decode_ids": "merged_ids",
-    "decode_offsets": "row_begins",
-    "decoded": "ids",
-}
-"""Fields that lie where others do which nobody reads any more."""
 BIN_LENGTHS = (2, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that look_up.cuh fills."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The largest batch that a workspace holds."""
+    """The largest batch that a workspace holds, and the family whose fields it has."""
 
     num_bytes: int
     num_rows: int
+    family: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields that a family adds to those that all share, with their bytes.
+
+    Attributes:
+        cleared: fields that are zero before a batch begins, for n bytes (whole tiles) and rows.
+        scratch: the other fields.
+        shared: fields that lie where others do which nobody reads any more.
+    """
+
+    cleared: Callable[[int, int], dict[str, int]]
+    scratch: Callable[[int, int], dict[str, int]]
+    shared: Mapping[str, str]
 
 
 def _cleared(n: int, rows: int) -> dict[str, int]:
-    """Fields that are zero before a batch begins, with their bytes."""
+    """Fields of every family that are zero before a batch begins."""
     return {
         "status": 64,
-        "miss_counts": 4 * constant("NUM_BINS"),
-        "merge_tickets": 4,
-        "window_counts": 24,
-        "bad_tiles": 4,
         "hard": n // 8 + 16,
-        "cuts": n // 8 + 16,
         "special": n // 8 + 16,
         "special_counts": 32,
         "decode_faults": 4,
         "decode_states": 16 * (n // DECODE_TILE + 2),
         "frame_states": 8 * (rows // SCAN_TILE + 2),
-        "span_states": 8 * (n // SCAN_TILE + 2),
     }
 
 
 def _scratch(n: int, rows: int) -> dict[str, int]:
-    """The other fields, for n bytes (whole tiles) of text, with their bytes."""
+    """The other fields of every family."""
     tiles = n // TILE
     return {
         "text": n + TEXT_PADDING,
         "row_begins": 8 * (rows + 1),
         "row_flags": rows,
         "starts": n // 8 + 16,
-        "tile_state": tiles,
-        "tile_entry": tiles,
-        "tile_function": 32 * tiles,
-        "tile_pending": 32 * tiles,
-        "records": 4 * n + TEXT_PADDING,
-        "tile_pieces": 4 * tiles,
         "tile_counts": 4 * tiles + 32,
         "group_offsets": tiles + 8,
-        "merged_ids": 8 * n + 512,
-        "long_pieces": 16 * (n // 129 + 1),
-        "hard_pieces": 16 * (n // 129 + 1),
-        "whole_pieces": 16 * (n // 513 + 1),
-        "window_borders": 8 * (n // 32 + 1),
-        "even_borders": n // 8 + 16,
-        "odd_borders": n // 8 + 16,
         "ids": 4 * n,
         "id_offsets": 8 * (rows + 1),
         "row_errors": 4 * rows,
@@ -108,6 +97,57 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
     }
 
 
+def _text_cleared(n: int, rows: int) -> dict[str, int]:
+    return {
+        "miss_counts": 4 * constant("NUM_BINS"),
+        "merge_tickets": 4,
+        "window_counts": 24,
+        "bad_tiles": 4,
+        "cuts": n // 8 + 16,
+        "span_states": 8 * (n // SCAN_TILE + 2),
+    }
+
+
+def _text_scratch(n: int, rows: int) -> dict[str, int]:
+    tiles = n // TILE
+    bins = {f"misses{i}": 8 * (n // length + 1) for i, length in enumerate(BIN_LENGTHS)}
+    bins |= {f"merged_counts{i}": n // length + 1 for i, length in enumerate(BIN_LENGTHS)}
+    return {
+        "tile_state": tiles,
+        "tile_entry": tiles,
+        "tile_function": 32 * tiles,
+        "tile_pending": 32 * tiles,
+        "records": 4 * n + TEXT_PADDING,
+        "tile_pieces": 4 * tiles,
+        "merged_ids": 8 * n + 512,
+        "long_pieces": 16 * (n // 129 + 1),
+        "hard_pieces": 16 * (n // 129 + 1),
+        "whole_pieces": 16 * (n // 513 + 1),
+        "window_borders": 8 * (n // 32 + 1),
+        "even_borders": n // 8 + 16,
+        "odd_borders": n // 8 + 16,
+        **bins,
+    }
+
+
+LAYOUTS = {
+    "text": Layout(
+        _text_cleared,
+        _text_scratch,
+        {
+            "special_matches": "records",
+            "framed_ids": "merged_ids",
+            "packed": "merged_ids",
+            "span_begins": "records",
+            "decode_ids": "merged_ids",
+            "decode_offsets": "row_begins",
+            "decoded": "ids",
+        },
+    ),
+}
+"""By family, see kernels.Family."""
+
+
 def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
     """Where each field lies from `begin` on, and the end."""
     places = {}
@@ -120,12 +160,12 @@ def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
 def field_places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
     """Where each field lies in the device block; where the cleared ones end; the block's size."""
     n, rows = -(-max(1, capacity.num_bytes) // TILE) * TILE, capacity.num_rows
-    places, end = cut(_cleared(n, rows), -(-JOB.itemsize // ALIGNMENT) * ALIGNMENT)
-    scratch, size = cut(_scratch(n, rows), end)
-    bins = {f"misses{i}": 8 * (n // length + 1) for i, length in enumerate(BIN_LENGTHS)}
-    bins |= {f"merged_counts{i}": n // length + 1 for i, length in enumerate(BIN_LENGTHS)}
-    missed, size = cut(bins, size)
-    return places | scratch | missed, end, size
+    layout = LAYOUTS[capacity.family]
+    begin = -(-JOB.itemsize // ALIGNMENT) * ALIGNMENT
+    places, end = cut(_cleared(n, rows) | layout.cleared(n, rows), begin)
+    scratch, size = cut(_scratch(n, rows) | layout.scratch(n, rows), end)
+    places |= scratch
+    return places | {name: places[other] for name, other in layout.shared.items()}, end, size
 
 
 def device_bytes(capacity: Capacity) -> int:

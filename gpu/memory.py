@@ -15,7 +15,6 @@ from gpu.device import Device, OutOfMemory, Stream
 from gpu.job import JOB
 from gpu.layout import (
     BIN_LENGTHS,
-    SHARED_PLACES,
     SMALL_BYTES,
     TEXT_PADDING,
     TILE,
@@ -97,10 +96,8 @@ class Workspace:
                 job[name] = self.block + place
         for i in range(len(BIN_LENGTHS)):
             for name in ("misses", "merged_counts"):
-                job[name][i] = self.block + places[f"{name}{i}"]
+                job[name][i] = self.block + places.get(f"{name}{i}", 0)
         self.fields = {name: self.block + place for name, place in places.items()}
-        for name, other in SHARED_PLACES.items():
-            job[name] = self.fields[name] = self.fields[other]
         job["device_job"] = self.device_job
         job["cleared"] = self.fields["status"]
         job["num_cleared"] = (self.block + cleared_end - self.fields["status"]) // 8

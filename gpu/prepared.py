@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpu.automata import automaton
 from gpu.decode import decode_table
+from gpu.kernels import TEXT, Family
 from gpu.special import SpecialTables, special_tables
 from gpu.tables import (
     PAIRS_A_BUCKET,
@@ -32,10 +33,12 @@ class Prepared:
     """What a vocabulary has on the device, by the Job field it is for.
 
     Attributes:
+        family: the kernels that compute it.
         arrays, numbers: by that field.
         num_rounds: rounds of special tokens.
     """
 
+    family: Family
     arrays: Mapping[str, NDArray[np.generic]]
     numbers: Mapping[str, int]
     num_rounds: int
@@ -45,10 +48,38 @@ MAX_TEMPLATE = 16  # The workspaces have room for so many a row.
 
 
 def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
-    """The tables of a vocabulary.
+    """The tables of a vocabulary: those of its family, and those that all families have.
 
     Raises:
         NotCovered: the kernels cannot compute the vocabulary.
+    """
+    if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
+        raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
+    own = prepare_text(vocabulary, seed)
+    special = special_tables(vocabulary, seed)
+    arrays = {
+        **own.arrays,
+        **_arrays_of(special),
+        "token_table": decode_table(vocabulary),
+        "prefix": np.array(vocabulary.prefix, np.int32),
+        "suffix": np.array(vocabulary.suffix, np.int32),
+    }
+    numbers = {
+        **own.numbers,
+        "special_mask": special.special_mask,
+        "num_ids": len(vocabulary),
+        "num_prefix": len(vocabulary.prefix),
+        "num_suffix": len(vocabulary.suffix),
+        "seed": seed,
+    }
+    return Prepared(own.family, arrays, numbers, special.num_rounds)
+
+
+def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
+    """The tables of the family `text`.
+
+    Raises:
+        NotCovered: its kernels cannot compute the vocabulary.
     """
     if vocabulary.normalizers:
         raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
@@ -56,42 +87,32 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
         rule = automaton(vocabulary.pretokenizer)
     except ValueError as error:
         raise NotCovered(str(error)) from error
-    if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
-        raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
-    special = special_tables(vocabulary, seed)
     tables = bpe_tables(vocabulary, seed)
-    arrays: dict[str, NDArray[np.generic]] = {
+    arrays = {
+        **_arrays_of(tables),
         "entries": rule.entries,
         "class_pages": rule.pages,
         "class_table": rule.page_rows,
-        "token_table": decode_table(vocabulary),
-        "prefix": np.array(vocabulary.prefix, np.int32),
-        "suffix": np.array(vocabulary.suffix, np.int32),
     }
-    for source in (tables, special):
-        for name in source.__slots__:
-            value = getattr(source, name)
-            if isinstance(value, np.ndarray):
-                arrays[name] = np.ascontiguousarray(value)
-    numbers = _numbers(tables, special) | {
-        "num_states": rule.num_certain,
-        "num_classes": rule.num_classes,
-        "num_prefix": len(vocabulary.prefix),
-        "num_suffix": len(vocabulary.suffix),
-    }
-    return Prepared(arrays, numbers, special.num_rounds)
-
-
-def _numbers(tables: BpeTables, special: SpecialTables) -> dict[str, int]:
-    return {
+    numbers = {
         "short_shift": shift_of(tables.short_tokens, SHORT_A_BUCKET),
         "long_shift": shift_of(tables.long_tokens, 1),
         "pair_shift": shift_of(tables.pairs, PAIRS_A_BUCKET),
         "token_shift": shift_of(tables.token_places, 1),
-        "num_ids": len(tables.token_begins) - 1,
         "max_token": tables.max_token,
         "has_whole_only": int(tables.has_whole_only),
         "ignore_merges": int(tables.ignore_merges),
-        "special_mask": special.special_mask,
-        "seed": tables.seed,
+        "num_states": rule.num_certain,
+        "num_classes": rule.num_classes,
+    }
+    return Prepared(TEXT, arrays, numbers, 0)
+
+
+def _arrays_of(tables: BpeTables | SpecialTables) -> dict[str, NDArray[np.generic]]:
+    """The arrays among the attributes, by name."""
+    values = {name: getattr(tables, name) for name in tables.__slots__}
+    return {
+        name: np.ascontiguousarray(value)
+        for name, value in values.items()
+        if isinstance(value, np.ndarray)
     }

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from threading import Condition, Lock
 
 from gpu.device import Device, OutOfMemory
+from gpu.kernels import Family
 from gpu.prepared import Prepared, prepare
 from vocabularies.vocabulary import Vocabulary
 
@@ -30,6 +31,7 @@ class Resident:
     """A vocabulary on the device.
 
     Attributes:
+        family: the kernels that compute it.
         fields: Job fields and what they hold.
         num_rounds: rounds of special tokens.
         has_whole_only: whether starts made by cutting must be told from others.
@@ -39,6 +41,7 @@ class Resident:
         wanted: False once it was unloaded or given up; its last user frees it.
     """
 
+    family: Family
     fields: Mapping[str, int]
     num_rounds: int
     has_whole_only: bool
@@ -160,8 +163,9 @@ class Residents:
             size += (array.nbytes // ALIGNMENT + 1) * ALIGNMENT
         address = self._allocate(size)
         fields = {**prepared.numbers, **{name: address + at for name, at in places.items()}}
-        whole_only = bool(prepared.numbers["has_whole_only"])
-        resident = Resident(fields, prepared.num_rounds, whole_only, address, size, users=1)
+        whole_only = bool(prepared.numbers.get("has_whole_only"))
+        rounds = prepared.num_rounds
+        resident = Resident(prepared.family, fields, rounds, whole_only, address, size, users=1)
         try:
             stream = self.device.stream()
             for name, array in prepared.arrays.items():

@@ -24,13 +24,14 @@ FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 
 
 @functools.cache
-def emulated_kernels() -> ctypes.CDLL:
-    """The kernels as a shared library with `launch(name, blocks, threads, job)`."""
-    names = "".join(f'{{"{name}", {name}}},' for name in KERNELS)
+def emulated_kernels(module: str) -> ctypes.CDLL:
+    """A module as a shared library with `launch(name, blocks, threads, job)`."""
+    own = (name for name, kernel in KERNELS.items() if kernel.module == module)
+    names = "".join(f'{{"{name}", {name}}},' for name in own)
     source = "\n".join(
         (
             f'#define WARPTOK_EMULATION "{EMULATION}"',
-            *(f'#include "{CUDA / name}"' for name in SOURCES),
+            *(f'#include "{CUDA / name}"' for name in SOURCES[module]),
             f"alignas(256) uint8_t memory[{SHARED_BYTES}];",
             "#include <map>\n#include <string>",
             'extern "C" uint64_t job_size() { return sizeof(Job); }',
@@ -68,9 +69,10 @@ class EmulatedStream:
         elif name == "launch":
             kernel, blocks, job = arguments
             blocks = min(blocks, MAX_BLOCKS)
-            threads = KERNELS[kernel].threads
+            threads, module = KERNELS[kernel].threads, KERNELS[kernel].module
             with ONE_KERNEL:
-                assert emulated_kernels().launch(kernel.encode(), blocks, threads, job) == 0, kernel
+                library = emulated_kernels(module)
+                assert library.launch(kernel.encode(), blocks, threads, job) == 0, kernel
         elif name == "copy":
             ctypes.memmove(*arguments)
         else:

@@ -40,7 +40,11 @@ def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
         made.workspaces.lend(len(data), len(texts)) as workspace,
     ):
         pack_rows(workspace, resident, data, offsets, made.processors, staged=True)
-        launch(workspace, encode_kernels(num_rounds=resident.num_rounds), made.processors)
+        launch(
+            workspace,
+            encode_kernels(resident.family, num_rounds=resident.num_rounds),
+            made.processors,
+        )
         ids = fetch(workspace, "ids", np.int32, int(status_of(workspace)[STATUS["NUM_IDS"]]))
         ends = fetch(workspace, "id_offsets", np.int64, len(offsets))
         counts = fetch(workspace, "window_counts", np.uint64, 3) >> np.uint64(40)

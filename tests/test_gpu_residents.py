@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gpu.device import OutOfMemory
+from gpu.kernels import TEXT
 from gpu.prepared import Prepared
 from gpu.residents import Residents
 from tests.emulated_device import EmulatedDevice
@@ -28,7 +29,7 @@ def vocabulary(name: str, size: int = SIZE) -> Any:
 
 def arrays(wanted: Any, seed: int) -> Prepared:
     numbers = {"has_whole_only": 0, "seed": ord(wanted.digest)}
-    return Prepared({"pairs": np.full(wanted.size, ord(wanted.digest), np.uint8)}, numbers, 1)
+    return Prepared(TEXT, {"pairs": np.full(wanted.size, ord(wanted.digest), np.uint8)}, numbers, 1)
 
 
 A, B, C, D = map(vocabulary, "abcd")
