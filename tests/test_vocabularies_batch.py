@@ -44,3 +44,16 @@ def test_a_batch_that_is_clearly_small_or_large_is_not_joined():
     assert not batch.has_bytes(1601)
     assert batch.has_bytes(400)
     assert "_flat" not in vars(batch)
+
+
+@pytest.mark.parametrize("letters", ["ab", "aé", "é中", "a🙂"])
+@pytest.mark.parametrize(
+    ("num_texts", "length"), [(0, 0), (1, 0), (300, 3), (300, 90), (70, 70_000), (3, 1 << 21)]
+)
+def test_texts_are_joined_as_one_by_one_whatever_their_lengths(letters, num_texts, length):
+    chance = np.random.default_rng(length)
+    sizes = chance.integers(0, 2 * length + 1, num_texts).tolist()
+    texts = [(letters * (size // 2 + 1))[:size] for size in sizes]
+    rows, batch = [text.encode() for text in texts], Batch(texts)
+    assert batch.data.tobytes() == b"".join(rows)
+    assert batch.offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
