@@ -23,10 +23,16 @@ struct CertainShared {
     uint32_t byte_borders[BYTE_BORDER_WORDS];
 };
 
+// The filter, or copies of it in shared memory.
+struct Filter {
+    const uint32_t *borders, *byte_borders;
+    uint32_t seed;
+};
+
 DEVICE bool has_bit(const uint32_t* words, uint32_t bit) { return words[bit >> 5] >> (bit & 31) & 1; }
 
-DEVICE bool may_lie_across(const CertainShared& shared, uint32_t left, uint32_t right, uint32_t seed) {
-    return has_bit(shared.borders, mixed(hash_pair(left, right, seed)) >> (32 - BORDER_BITS));
+DEVICE bool may_lie_across(const Filter& filter, uint32_t left, uint32_t right) {
+    return has_bit(filter.borders, mixed(hash_pair(left, right, filter.seed)) >> (32 - BORDER_BITS));
 }
 
 // The character whose last byte is the top byte of `bytes`, its bytes from the top down, zeros below.
@@ -46,12 +52,11 @@ DEVICE uint32_t character_at(uint32_t bytes) {
 
 // Whether the border in front of the byte at `place` is certain; before and behind are the 4 bytes on
 // either side of it, in the order of memory.
-DEVICE bool is_certain(const CertainShared& shared, uint32_t before, uint32_t behind, uint32_t seed) {
-    if (has_bit(shared.byte_borders, before >> 24 << 8 | (behind & 0xFF))) return false;
+DEVICE bool is_certain(const Filter& filter, uint32_t before, uint32_t behind) {
+    if (has_bit(filter.byte_borders, before >> 24 << 8 | (behind & 0xFF))) return false;
     uint32_t left = character_before(before), right = character_at(behind);
-    return !may_lie_across(shared, left, right, seed) &&
-           !may_lie_across(shared, left, ANY_CHARACTER, seed) &&
-           !may_lie_across(shared, ANY_CHARACTER, right, seed);
+    return !may_lie_across(filter, left, right) && !may_lie_across(filter, left, ANY_CHARACTER) &&
+           !may_lie_across(filter, ANY_CHARACTER, right);
 }
 
 // Of 16 bytes: a bit for each that is not ASCII.
@@ -80,14 +85,9 @@ DEVICE void bytes_around(const uint8_t* text, uint64_t place, uint32_t& before, 
 }
 
 // A thread takes 64 bytes and so owns their word of start bits.
-DEVICE void cut_certain_stage(const Job& job, CertainShared& shared, uint32_t block,
-                              uint32_t num_blocks) {
-    for (uint32_t i = threadIdx.x; i < BORDER_WORDS; i += CERTAIN_BLOCK) shared.borders[i] = job.borders[i];
-    for (uint32_t i = threadIdx.x; i < BYTE_BORDER_WORDS; i += CERTAIN_BLOCK)
-        shared.byte_borders[i] = job.byte_borders[i];
-    __syncthreads();
-    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * CERTAIN_BLOCK;
-    for (uint64_t word = static_cast<uint64_t>(block) * CERTAIN_BLOCK + threadIdx.x; word < words; word += stride) {
+DEVICE void cut_words(const Job& job, const Filter& filter, uint32_t block, uint32_t num_blocks) {
+    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * blockDim.x;
+    for (uint64_t word = static_cast<uint64_t>(block) * blockDim.x + threadIdx.x; word < words; word += stride) {
         const uint4* text = reinterpret_cast<const uint4*>(job.text) + 4 * word;
         uint64_t high = 0, continued = 0;
 #pragma unroll
@@ -104,10 +104,20 @@ DEVICE void cut_certain_stage(const Job& job, CertainShared& shared, uint32_t bl
         for (borders &= ~starts; borders; borders &= borders - 1) {
             uint32_t bit = lowest_bit(borders), before, behind;
             bytes_around(job.text, 64 * word + bit, before, behind);
-            if (is_certain(shared, before, behind, job.seed)) added |= 1ull << bit;
+            if (is_certain(filter, before, behind)) added |= 1ull << bit;
         }
         if (!added) continue;
         job.starts[word] = starts | added;
         if (job.cuts) job.cuts[word] = added;
     }
+}
+
+DEVICE void cut_certain_stage(const Job& job, CertainShared& shared, uint32_t block,
+                              uint32_t num_blocks) {
+    for (uint32_t i = threadIdx.x; i < BORDER_WORDS; i += CERTAIN_BLOCK) shared.borders[i] = job.borders[i];
+    for (uint32_t i = threadIdx.x; i < BYTE_BORDER_WORDS; i += CERTAIN_BLOCK)
+        shared.byte_borders[i] = job.byte_borders[i];
+    __syncthreads();
+    Filter filter = {shared.borders, shared.byte_borders, static_cast<uint32_t>(job.seed)};
+    cut_words(job, filter, block, num_blocks);
 }

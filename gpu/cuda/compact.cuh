@@ -43,11 +43,11 @@ DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_block
     }
 }
 
-// group_offsets: the ids before every WARPS tiles, by one block of SCAN_BLOCK threads.
+// group_offsets: the ids before every WARPS tiles, by one block of any number of warps.
 DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
     uint32_t tiles = num_tiles(job), groups = (tiles + WARPS - 1) / WARPS, warp = threadIdx.x >> 5;
     uint64_t before = 0;
-    for (uint32_t first = 0; first < groups; first += SCAN_BLOCK) {
+    for (uint32_t first = 0; first < groups; first += blockDim.x) {
         uint32_t group = first + threadIdx.x, sum = 0;
         for (uint32_t tile = group * WARPS; tile < (group + 1) * WARPS && tile < tiles; tile += 4) {
             // tile_counts has room for whole groups.
@@ -58,7 +58,7 @@ DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
         uint32_t inclusive = sum_of_lanes(sum);
         if (lane_of_thread() == 31) scratch[warp] = inclusive;
         __syncthreads();
-        uint32_t warps = sum_of_lanes(scratch[lane_of_thread()]);
+        uint32_t warps = sum_of_lanes(lane_of_thread() < blockDim.x / 32 ? scratch[lane_of_thread()] : 0);
         uint32_t others = __shfl_sync(0xFFFFFFFF, warps, (warp + 31) % 32);
         if (group < groups) job.group_offsets[group] = before + (warp ? others : 0) + inclusive - sum;
         before += __shfl_sync(0xFFFFFFFF, warps, 31);

@@ -65,7 +65,7 @@ DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, u
     uint32_t windows = static_cast<uint32_t>(counts), pieces = counts >> 40;
     Group<WINDOW_LANES> group(shared.columns[threadIdx.x / 32]);
     if (block * group.GROUPS >= windows) return;
-    load_cache(job, shared.cache);
+    PairCache cache = load_cache(job, shared.cache);
     uint32_t step = num_blocks * MERGE_WARPS * group.GROUPS;
     for (uint32_t first = (threadIdx.x / 32 * num_blocks + block) * group.GROUPS; first < windows; first += step) {
         uint32_t window = first + group.number, begin = 0, length = 0;
@@ -74,7 +74,7 @@ DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, u
             begin = piece.begin + (window - piece.first_window) * STRIDE_0;
             length = min_of(WINDOW_0, piece.end - begin);
         }
-        merge_piece<WINDOW_LANES, 4>(merging(job, shared.cache), group, job.text + begin, length);
+        merge_piece<WINDOW_LANES, 4>(merging(job, cache), group, job.text + begin, length);
         if (length && group.member == 0) job.window_borders[window] = borders_of_window(group, length);
         __syncwarp();
     }

@@ -15,7 +15,7 @@
 struct Merging {
     PairTable table;
     const uint32_t* byte_pairs;
-    const PairCache& cache;
+    PairCache cache;
 };
 
 DEVICE Merging merging(const Job& job, const PairCache& cache) {
@@ -118,6 +118,6 @@ constexpr uint32_t MERGE_THREADS = 1024;  // Of a block that merges; one block a
 constexpr uint32_t MERGE_WARPS = MERGE_THREADS / 32;
 
 struct MergeShared {
-    PairCache cache;
+    PairCacheShared cache;
     Columns columns[MERGE_WARPS];
 };

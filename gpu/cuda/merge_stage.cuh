@@ -39,10 +39,22 @@ DEVICE uint32_t first_chunk(const Job& job, uint32_t bin) {
     return chunks;
 }
 
+// Where the ids and the chunks of each bin begin, for all threads of a block.
+struct BinBegins {
+    uint64_t merged[NUM_BINS];
+    uint32_t chunks[NUM_BINS];
+};
+
 struct MergeStageShared {
     MergeShared merge;
-    uint64_t merged_begins[NUM_BINS];
-    uint32_t first_chunks[NUM_BINS];
+    BinBegins begins;
+};
+
+// What the warps of a block merge with.
+struct Mergers {
+    Columns* columns;  // Of each warp.
+    BinBegins& begins;
+    PairCache cache;
 };
 
 // Writes the ids of a merged piece, four at a time; returns how many there are.
@@ -67,47 +79,53 @@ DEVICE uint32_t write_merged(const uint32_t* symbol_ids, Group<LANES>& group, ui
 
 // Merges the pieces of a bin's list from number `first` on, one for each group of the warp.
 template <uint32_t LANES, uint32_t SLOTS>
-DEVICE void merge_chunk(const Job& job, MergeStageShared& shared, uint32_t bin, uint32_t first) {
-    Group<LANES> group(shared.merge.columns[threadIdx.x / 32]);
+DEVICE void merge_chunk(const Job& job, const Mergers& mergers, uint32_t bin, uint32_t first) {
+    Group<LANES> group(mergers.columns[threadIdx.x / 32]);
     uint32_t number = first + group.number;
     uint64_t entry = number < job.miss_counts[bin] ? job.misses[bin][number] : 0;
     const uint8_t* text = job.text + static_cast<uint32_t>(entry);
     uint32_t length = entry >> 32;
-    merge_piece<LANES, SLOTS>(merging(job, shared.merge.cache), group, text, length);
+    merge_piece<LANES, SLOTS>(merging(job, mergers.cache), group, text, length);
     if (length && group.member == 0) {
-        uint64_t begin = shared.merged_begins[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
+        uint64_t begin = mergers.begins.merged[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
         uint32_t count = write_merged(job.symbol_ids, group, length, job.merged_ids + begin);
         job.merged_counts[bin][number] = count;
     }
 }
 
 // Merges the pieces of any chunk; the whole warp has the same one.
-DEVICE void merge_any_chunk(const Job& job, MergeStageShared& shared, uint32_t chunk) {
+DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, uint32_t chunk) {
     uint32_t lane = threadIdx.x & 31;
-    bool begun = lane < NUM_BINS && shared.first_chunks[lane % NUM_BINS] <= chunk;
+    bool begun = lane < NUM_BINS && mergers.begins.chunks[lane % NUM_BINS] <= chunk;
     uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
-    uint32_t first = (chunk - shared.first_chunks[bin]) * (32 / lanes_of_bin(bin));
-    if (bin < 2) merge_chunk<1, 2>(job, shared, bin, first);
-    else if (bin < 4) merge_chunk<1, 4>(job, shared, bin, first);
-    else if (bin < 6) merge_chunk<2, 4>(job, shared, bin, first);
-    else if (bin == 6) merge_chunk<4, 4>(job, shared, bin, first);
-    else merge_chunk<8, 4>(job, shared, bin, first);
+    uint32_t first = (chunk - mergers.begins.chunks[bin]) * (32 / lanes_of_bin(bin));
+    if (bin < 2) merge_chunk<1, 2>(job, mergers, bin, first);
+    else if (bin < 4) merge_chunk<1, 4>(job, mergers, bin, first);
+    else if (bin < 6) merge_chunk<2, 4>(job, mergers, bin, first);
+    else if (bin == 6) merge_chunk<4, 4>(job, mergers, bin, first);
+    else merge_chunk<8, 4>(job, mergers, bin, first);
 }
 
-// By blocks of MERGE_THREADS. The first chunk of each warp needs no ticket.
-DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t chunks = first_chunk(job, 0) + chunks_of_bin(job, 0);
-    if (block >= chunks) return;
+DEVICE uint32_t num_chunks(const Job& job) { return first_chunk(job, 0) + chunks_of_bin(job, 0); }
+
+// Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
+DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block, uint32_t num_blocks) {
     if (threadIdx.x < NUM_BINS) {
-        shared.merged_begins[threadIdx.x] = merged_begin(job, threadIdx.x);
-        shared.first_chunks[threadIdx.x] = first_chunk(job, threadIdx.x);
+        mergers.begins.merged[threadIdx.x] = merged_begin(job, threadIdx.x);
+        mergers.begins.chunks[threadIdx.x] = first_chunk(job, threadIdx.x);
     }
-    load_cache(job, shared.merge.cache);
-    uint32_t chunk = threadIdx.x / 32 * num_blocks + block;
+    __syncthreads();
+    uint32_t chunks = num_chunks(job), chunk = threadIdx.x / 32 * num_blocks + block;
     while (chunk < chunks) {
-        merge_any_chunk(job, shared, chunk);
+        merge_any_chunk(job, mergers, chunk);
         uint32_t ticket = threadIdx.x % 32 == 0 ? atomicAdd(job.merge_tickets, 1u) : 0;
-        chunk = num_blocks * MERGE_WARPS + __shfl_sync(ALL_LANES, ticket, 0);
+        chunk = num_blocks * (blockDim.x / 32) + __shfl_sync(ALL_LANES, ticket, 0);
         __syncwarp();
     }
+}
+
+DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
+    if (block >= num_chunks(job)) return;
+    PairCache cache = load_cache(job, shared.merge.cache);
+    merge_chunks(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
 }

@@ -65,15 +65,24 @@ DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
     return rank_in(table, pair, load_bucket(table, pair, true), true);
 }
 
-// What all threads of a merging block look up in shared memory before they ask the tables: a gather
-// from global memory costs a warp a cycle for each lane, one from shared memory only a few.
+// What is looked up before the table of pairs is asked: ranks of two ASCII bytes and the filter.
 struct PairCache {
+    const uint16_t* ascii;
+    const uint32_t* filter;    // A null pointer: every pair is looked for in the table.
+};
+
+// The tables themselves, for a few pieces: nothing is loaded first.
+DEVICE PairCache no_cache(const Job& job) { return {job.ascii_pairs, nullptr}; }
+
+// Copies in shared memory: a gather from global memory costs a warp a cycle for each lane, one from
+// shared memory only a few.
+struct PairCacheShared {
     uint16_t ascii[NUM_ASCII * NUM_ASCII];
     uint32_t filter[FILTER_WORDS];
 };
 
-// Fills the cache; every thread of the block calls it.
-DEVICE void load_cache(const Job& job, PairCache& cache) {
+// Fills the copies; every thread of the block calls it.
+DEVICE PairCache load_cache(const Job& job, PairCacheShared& cache) {
     constexpr uint32_t NUM_ASCII_WORDS = NUM_ASCII * NUM_ASCII / 8;
     const uint4* ascii = reinterpret_cast<const uint4*>(job.ascii_pairs);
     const uint4* filter = reinterpret_cast<const uint4*>(job.pair_filter);
@@ -82,10 +91,12 @@ DEVICE void load_cache(const Job& job, PairCache& cache) {
     for (uint32_t i = threadIdx.x; i < FILTER_WORDS / 4; i += blockDim.x)
         reinterpret_cast<uint4*>(cache.filter)[i] = filter[i];
     __syncthreads();
+    return {cache.ascii, cache.filter};
 }
 
 // Whether a pair may merge; most that do not are known here.
 DEVICE bool may_merge(const PairCache& cache, const Pair& pair) {
+    if (!cache.filter) return true;
     uint32_t bit = pair.hash >> (32 - FILTER_BITS);
     return cache.filter[bit >> 5] >> (bit & 31) & 1;
 }
