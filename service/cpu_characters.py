@@ -5,10 +5,12 @@ A row that may hold a special token, or whose case only Unicode knows, is left t
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from service.encoders import ReferenceEncoder, encode_parts, flagged_rows
+from service.encoders import ReferenceEncoder, encode_parts, flagged_rows, holds_any
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.framing import Content, offsets_of
 from vocabularies.tables import ASCII, DROPPED, CharacterTable
@@ -17,6 +19,7 @@ from vocabularies.vocabulary import Vocabulary
 __all__ = ["CharacterEncoder"]
 
 Int64s = NDArray[np.int64]
+Ids = np.integer[Any]
 
 
 class CharacterEncoder:
@@ -28,6 +31,11 @@ class CharacterEncoder:
         self.table = table
         self.reference = ReferenceEncoder(vocabulary)
         self.has_rare = bool(table.is_rare.any())
+        ids = table.ids[:256]
+        self.is_dropped = ids == DROPPED
+        kept = ids[~self.is_dropped]
+        is_narrow = len(kept) and 0 <= int(kept.min()) and int(kept.max()) < 256
+        self.byte_ids = ids.astype(np.uint8).tobytes() if is_narrow else None
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
         """The ids of each row, without begin and end tokens; all rows have these options."""
@@ -38,14 +46,22 @@ class CharacterEncoder:
         data, offsets = batch.data, batch.offsets
         if not self.table.by_byte and len(data) and int(data.max()) >= ASCII:
             return self._code_points(batch, options)
-        ids = self.table.ids[data]
+        drops = self.table.drops and holds_any(self.is_dropped, data)
+        ids = self.table.ids[data] if drops else self._ids(data, batch.id_dtype)
         spans = _spans(np.arange(len(data)), 1, offsets) if options.spans else None
-        if not self.table.drops:
+        if not drops:
             return Content(ids, offsets.copy(), spans)
         kept = ids != DROPPED
         kept_before = offsets_of(kept.astype(np.int64))
         spans = None if spans is None else spans[kept]
         return Content(ids[kept], kept_before[offsets], spans)
+
+    def _ids(self, data: NDArray[np.uint8], dtype: type[Ids]) -> NDArray[Ids]:
+        """The ids of bytes; bytes.translate is three times as fast as NumPy's look-up."""
+        if self.byte_ids is None:
+            return self.table.ids[data]
+        ids = np.frombuffer(bytearray(data).translate(self.byte_ids), np.uint8)
+        return ids.astype(dtype, copy=False)
 
     def _code_points(self, batch: Batch, options: EncodeOptions) -> Content:
         """Rows with characters of several bytes; those that are not UTF-8 are refused."""

@@ -124,7 +124,7 @@ def _write_ids(
     return encoded.errors
 
 
-def _line(ids: NDArray[np.int32]) -> bytes:
+def _line(ids: NDArray[np.integer[Any]]) -> bytes:
     """Ids with spaces between, and a line end; many times faster than str() of each."""
     numbers = orjson.dumps(np.ascontiguousarray(ids), option=orjson.OPT_SERIALIZE_NUMPY)
     return numbers[1:-1].replace(b",", b" ") + b"\n"

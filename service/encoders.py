@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.framing import Content, join_rows, offsets_of, ragged
+from vocabularies.tables import ASCII
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = [
@@ -23,10 +24,12 @@ __all__ = [
     "ReferenceEncoder",
     "encode_parts",
     "flagged_rows",
+    "holds_any",
     "refuse_rows",
     "take_rows",
 ]
 
+FEW_BYTES = 4  # Comparing with more one by one costs more than deleting all of them.
 EncodeRows = Callable[[Batch, EncodeOptions], Content]
 
 
@@ -76,11 +79,29 @@ class ReferenceEncoder:
 
 def flagged_rows(flags: NDArray[np.bool_], batch: Batch) -> NDArray[np.int64]:
     """The rows that hold a byte flagged in bool[256], in order."""
+    if not holds_any(flags, batch.data):
+        return np.zeros(0, np.int64)
     flagged = flags[batch.data]
     if not flagged.any():
         return np.zeros(0, np.int64)
     places = np.flatnonzero(flagged)
     return np.unique(np.searchsorted(batch.offsets, places, side="right") - 1)
+
+
+def holds_any(flags: NDArray[np.bool_], data: NDArray[np.uint8]) -> bool:
+    """Whether a byte flagged in bool[256] is there; no look-up for each byte is made."""
+    if not len(data):
+        return False
+    flags = flags.copy()
+    if flags[ASCII:].all():
+        if data.max() >= ASCII:
+            return True
+        flags[ASCII:] = False
+    numbers = np.flatnonzero(flags)
+    if len(numbers) > FEW_BYTES:
+        unflagged = bytearray(data).translate(None, numbers.astype(np.uint8).tobytes())
+        return len(unflagged) < len(data)
+    return any((data == number).any() for number in numbers)
 
 
 def encode_parts(

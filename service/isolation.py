@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from service.engines import Counted, Decoded, Engine
 from service.joining import join_counted, join_decoded, join_encoded
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = [
@@ -25,46 +25,31 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-Options = EncodeOptions | Sequence[EncodeOptions]
 FAILED = RowError("engine_failed", "the engine failed on this row; the log has the reason")
 
 
-def encode_isolated(
-    engine: Engine, vocabulary: Vocabulary, texts: Sequence[str], options: Options
-) -> Encoded:
+def encode_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Encoded:
     """The ids of each text; a text on which the engine fails becomes an error of its row."""
     try:
-        return engine.encode(vocabulary, Batch(texts, options=options))
+        return engine.encode(vocabulary, batch)
     except BaseException as error:
         raise_if_not_the_engines(error)
-        if len(texts) <= 1:
-            return Encoded(_empty_ids(), _no_rows(len(texts)), errors=_failed(vocabulary, texts))
-        half = len(texts) // 2
-        return join_encoded(
-            [
-                encode_isolated(engine, vocabulary, texts[:half], _part(options, 0, half)),
-                encode_isolated(engine, vocabulary, texts[half:], _part(options, half, None)),
-            ]
-        )
+        num_rows = len(batch)
+        if num_rows <= 1:
+            return Encoded(_empty_ids(), _no_rows(num_rows), errors=_failed(vocabulary, num_rows))
+        return join_encoded([encode_isolated(engine, vocabulary, half) for half in _halves(batch)])
 
 
-def count_isolated(
-    engine: Engine, vocabulary: Vocabulary, texts: Sequence[str], options: Options
-) -> Counted:
+def count_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Counted:
     """Numbers of ids of each text, and the refused rows; see encode_isolated."""
     try:
-        return engine.count(vocabulary, Batch(texts, options=options))
+        return engine.count(vocabulary, batch)
     except BaseException as error:
         raise_if_not_the_engines(error)
-        if len(texts) <= 1:
-            return Counted(np.zeros(len(texts), np.int64), _failed(vocabulary, texts))
-        half = len(texts) // 2
-        return join_counted(
-            [
-                count_isolated(engine, vocabulary, texts[:half], _part(options, 0, half)),
-                count_isolated(engine, vocabulary, texts[half:], _part(options, half, None)),
-            ]
-        )
+        num_rows = len(batch)
+        if num_rows <= 1:
+            return Counted(np.zeros(num_rows, np.int64), _failed(vocabulary, num_rows))
+        return join_counted([count_isolated(engine, vocabulary, half) for half in _halves(batch)])
 
 
 def decode_isolated(
@@ -83,7 +68,7 @@ def decode_isolated(
                 message = "an id is larger than any vocabulary's"
                 errors = {0: RowError("id_out_of_range", message, _first_large(rows[0]))}
             else:
-                errors = _failed(vocabulary, rows)
+                errors = _failed(vocabulary, len(rows))
             return Decoded(np.zeros(0, np.uint8), _no_rows(len(rows)), errors)
         half = len(rows) // 2
         return join_decoded(
@@ -100,9 +85,9 @@ def raise_if_not_the_engines(error: BaseException) -> None:
         raise error
 
 
-def _failed(vocabulary: Vocabulary, rows: Sequence[object]) -> dict[int, RowError]:
+def _failed(vocabulary: Vocabulary, num_rows: int) -> dict[int, RowError]:
     logger.exception("This is a bug. The engine failed on one row of %s", vocabulary.digest)
-    return {0: FAILED} if rows else {}
+    return {0: FAILED} if num_rows else {}
 
 
 def _first_large(row: Sequence[int]) -> str:
@@ -110,8 +95,9 @@ def _first_large(row: Sequence[int]) -> str:
     return next(f"ids[{i}]" for i, value in enumerate(row) if not limit.min <= value <= limit.max)
 
 
-def _part(options: Options, begin: int, end: int | None) -> Options:
-    return options if isinstance(options, EncodeOptions) else options[begin:end]
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    half = len(batch) // 2
+    return batch.part(0, half), batch.part(half, len(batch))
 
 
 def _empty_ids() -> NDArray[np.int32]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ __all__ = ["pad_rows"]
 
 
 def pad_rows(
-    ids: NDArray[np.int32],
+    ids: NDArray[np.integer[Any]],
     offsets: NDArray[np.int64],
     pad_id: int,
     min_length: int,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from service.engines import Decoded, Engine
 from service.isolation import count_isolated, decode_isolated, encode_isolated
-from vocabularies.batch import DEFAULT_OPTIONS, Encoded, EncodeOptions, RowError
+from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["ClientGone", "Result", "Work", "run_works"]
@@ -31,7 +31,7 @@ class Work:
     """What one request asks of the engine.
 
     Attributes:
-        rows: texts (encode, count) or rows of ids (decode).
+        rows: texts, as strings or joined (encode, count); or rows of ids (decode).
         options: one for all rows or one for each; for decode whether special tokens are skipped.
         num_bytes: what the rows weigh in the queue: bytes of text, 4 for an id, and 16 a row.
         deadline: perf_counter time after which nobody waits for the answer.
@@ -42,7 +42,7 @@ class Work:
 
     operation: Literal["encode", "count", "decode"]
     vocabulary: Vocabulary
-    rows: Sequence[Any]
+    rows: Sequence[Any] | Batch
     options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS
     skip_special_tokens: bool = False
     num_bytes: int = 0
@@ -117,14 +117,13 @@ def run_works(engine: Engine, works: list[Work]) -> tuple[list[Result], float]:
     """
     first = works[0]
     begin = perf_counter()
-    rows = first.rows if len(works) == 1 else [row for work in works for row in work.rows]
     match first.operation:
         case "encode":
-            results = _encode(engine, works, rows)
+            results = _encode(engine, works)
         case "count":
-            results = _count(engine, works, rows)
+            results = _count(engine, works)
         case "decode":
-            results = _decode(engine, works, rows)
+            results = _decode(engine, works)
     return results, perf_counter() - begin
 
 
@@ -153,8 +152,20 @@ def _options(works: list[Work]) -> EncodeOptions | list[EncodeOptions]:
     ]
 
 
-def _encode(engine: Engine, works: list[Work], rows: Sequence[str]) -> list[Result]:
-    encoded = encode_isolated(engine, works[0].vocabulary, rows, _options(works))
+def _batch(works: list[Work]) -> Batch:
+    """The rows of all works with their options; strings stay strings while all are."""
+    options = _options(works)
+    if any(isinstance(work.rows, Batch) for work in works):
+        parts = [work.rows if isinstance(work.rows, Batch) else Batch(work.rows) for work in works]
+        return Batch.joined(parts, options)
+    rows: Any = works[0].rows
+    if len(works) > 1:
+        rows = [row for work in works for row in work.rows]  # type: ignore[union-attr]
+    return Batch(rows, options=options)
+
+
+def _encode(engine: Engine, works: list[Work]) -> list[Result]:
+    encoded = encode_isolated(engine, works[0].vocabulary, _batch(works))
     offsets = encoded.offsets.tolist()
     return [
         Result(b, e, encoded.engine, offsets[-1], encoded.errors, offsets, encoded)
@@ -162,8 +173,8 @@ def _encode(engine: Engine, works: list[Work], rows: Sequence[str]) -> list[Resu
     ]
 
 
-def _count(engine: Engine, works: list[Work], rows: Sequence[str]) -> list[Result]:
-    counted = count_isolated(engine, works[0].vocabulary, rows, _options(works))
+def _count(engine: Engine, works: list[Work]) -> list[Result]:
+    counted = count_isolated(engine, works[0].vocabulary, _batch(works))
     total = int(counted.counts.sum())
     return [
         Result(b, e, counted.engine, total, counted.errors, counts=counted.counts)
@@ -171,18 +182,23 @@ def _count(engine: Engine, works: list[Work], rows: Sequence[str]) -> list[Resul
     ]
 
 
-def _decode(engine: Engine, works: list[Work], rows: Sequence[Sequence[int]]) -> list[Result]:
+def _decode(engine: Engine, works: list[Work]) -> list[Result]:
     """Skipping is one value a call, so a batch is split where it changes."""
     results: list[Result | None] = [None] * len(works)
-    num_ids = sum(map(len, rows))
+    num_ids = sum(len(row) for work in works for row in _id_rows(work))
     for skip in {work.skip_special_tokens for work in works}:
         chosen = [i for i, work in enumerate(works) if work.skip_special_tokens == skip]
         part = [works[i] for i in chosen]
-        part_rows = rows if len(part) == len(works) else [row for work in part for row in work.rows]
-        decoded = decode_isolated(engine, works[0].vocabulary, part_rows, skip)
+        rows = [row for work in part for row in _id_rows(work)]
+        decoded = decode_isolated(engine, works[0].vocabulary, rows, skip)
         offsets = decoded.offsets.tolist()
         for i, (b, e) in zip(chosen, _bounds(part), strict=True):
             results[i] = Result(
                 b, e, decoded.engine, num_ids, decoded.errors, offsets, decoded=decoded
             )
     return [result for result in results if result is not None]
+
+
+def _id_rows(work: Work) -> Sequence[Sequence[int]]:
+    assert not isinstance(work.rows, Batch)
+    return work.rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,8 @@ class Batch:
 
     Attributes:
         options: one EncodeOptions for each row, or a single one for all of them.
+        id_dtype: what the ids will be written as, int32, uint16 or uint8; every id of the
+            vocabulary fits. An engine for which that is faster gives them so, others as int32.
     """
 
     def __init__(
@@ -110,11 +112,12 @@ class Batch:
         data: NDArray[np.uint8] | None = None,
         offsets: NDArray[np.int64] | None = None,
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
+        id_dtype: type[np.integer[Any]] = np.int32,
     ) -> None:
         """Either texts, or data uint8[N] and offsets int64[B + 1], left unchanged by the caller."""
         assert (texts is None) == (data is not None and offsets is not None)
         self._texts, self._data, self._offsets = texts, data, offsets
-        self.options = options
+        self.options, self.id_dtype = options, id_dtype
         self.num_rows = len(texts) if texts is not None else len(offsets) - 1  # type: ignore[arg-type]
         assert isinstance(options, EncodeOptions) or len(options) == self.num_rows
 
@@ -142,12 +145,22 @@ class Batch:
     def select(self, rows: Sequence[int], options: EncodeOptions) -> Batch:
         """The batch of some rows, all with the same options; no copy when it is all of them."""
         if isinstance(rows, range) and rows == range(self.num_rows):
-            if self.options is options:
-                return self
-            return Batch(self._texts, data=self._data, offsets=self._offsets, options=options)
+            return self.with_options(options)
         if self._texts is not None:
             return Batch([self._texts[row] for row in rows], options=options)
         return Batch.from_bytes([self.row_bytes(row) for row in rows], options)
+
+    def with_options(self, options: EncodeOptions | Sequence[EncodeOptions]) -> Batch:
+        """The same rows with other options; nothing is copied."""
+        if self.options is options:
+            return self
+        return Batch(
+            self._texts,
+            data=self._data,
+            offsets=self._offsets,
+            options=options,
+            id_dtype=self.id_dtype,
+        )
 
     def part(self, begin: int, end: int) -> Batch:
         """Neighbouring rows as a batch of their own; no bytes are copied."""
@@ -158,10 +171,28 @@ class Batch:
             options = options[begin:end]
         if self._data is None or self._offsets is None:
             assert self._texts is not None
-            return Batch(self._texts[begin:end], options=options)
+            return Batch(self._texts[begin:end], options=options, id_dtype=self.id_dtype)
         offsets = self._offsets[begin : end + 1]
         data = self._data[offsets[0] : offsets[-1]]
-        return Batch(data=data, offsets=offsets - offsets[0], options=options)
+        return Batch(
+            data=data, offsets=offsets - offsets[0], options=options, id_dtype=self.id_dtype
+        )
+
+    @classmethod
+    def joined(
+        cls,
+        batches: Sequence[Batch],
+        options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
+    ) -> Batch:
+        """The rows of several batches, in order, with options of their own."""
+        if len(batches) == 1:
+            return batches[0].with_options(options)
+        if all(batch.has_texts for batch in batches):
+            return cls([text for batch in batches for text in batch._texts or ()], options=options)
+        offsets = np.zeros(sum(map(len, batches)) + 1, np.int64)
+        np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in batches]), out=offsets[1:])
+        data = np.concatenate([batch.data for batch in batches])
+        return cls(data=data, offsets=offsets, options=options)
 
     def has_bytes(self, num_bytes: int) -> bool:
         """Whether there are so many bytes; a batch that is clearly smaller is not joined for it."""
@@ -226,7 +257,7 @@ class Encoded:
     """The ids of a batch; every array belongs to the caller.
 
     Attributes:
-        ids: int32[T], the rows one after another.
+        ids: int32[T], or the batch's `id_dtype`; the rows one after another.
         offsets: int64[B + 1], where each row's ids begin; a refused row has none.
         spans: int64[T, 2], begin and end byte of each id in its row's text as it was sent;
             (0, 0) for begin and end tokens. None when no row asked.
@@ -238,7 +269,7 @@ class Encoded:
         engine: what computed the ids: "gpu", "cpu" or "reference".
     """
 
-    ids: NDArray[np.int32]
+    ids: NDArray[np.integer[Any]]
     offsets: NDArray[np.int64]
     spans: NDArray[np.int64] | None = None
     num_tokens: NDArray[np.int64] | None = None
@@ -246,6 +277,6 @@ class Encoded:
     errors: dict[int, RowError] = field(default_factory=dict)
     engine: str = "cpu"
 
-    def row(self, row: int) -> NDArray[np.int32]:
+    def row(self, row: int) -> NDArray[np.integer[Any]]:
         """The ids of one row (a view)."""
         return self.ids[self.offsets[row] : self.offsets[row + 1]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +26,13 @@ class Content:
     """The texts' own ids, before begin and end tokens and truncation.
 
     Attributes:
-        ids: int32[T], the rows one after another.
+        ids: int32[T] or narrower, the rows one after another.
         offsets: int64[B + 1]; a refused row has no ids.
         spans: int64[T, 2] begin and end byte in the row's text; None where nobody asked.
         errors: the refused rows.
     """
 
-    ids: NDArray[np.int32]
+    ids: NDArray[np.integer[Any]]
     offsets: Int64s
     spans: Int64s | None = None
     errors: dict[int, RowError] = field(default_factory=dict)
@@ -167,7 +168,8 @@ def _kept_sizes(sizes: Int64s, template: Template, max_length: int | None) -> In
 
 
 def _frame_one(content: Content, template: Template, spans: Int64s | None) -> Encoded:
-    ids = np.concatenate([template.prefix, content.ids, template.suffix])
+    own, narrow = content.ids, content.ids.dtype
+    ids = np.concatenate([template.prefix.astype(narrow), own, template.suffix.astype(narrow)])
     if spans is not None:
         framed = np.zeros((len(ids), 2), np.int64)
         framed[len(template.prefix) : len(ids) - len(template.suffix)] = spans
@@ -191,7 +193,7 @@ def _add_template(content: Content, template: Template) -> Encoded:
     ends = np.cumsum(piece_sizes + len(template))
     begins = ends - piece_sizes - len(template)
     total = int(ends[-1]) if len(ends) else 0
-    ids = np.empty(total, np.int32)
+    ids = np.empty(total, content.ids.dtype)
     own = np.ones(total, np.bool_)
     suffix_begins = ends - len(template.suffix)
     for places, side in ((begins, template.prefix), (suffix_begins, template.suffix)):

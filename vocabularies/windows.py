@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ class Windows:
 
 
 def windows(
-    ids: NDArray[np.int32],
+    ids: NDArray[np.integer[Any]],
     positions: NDArray[np.int64],
     *,
     window: int,
@@ -94,7 +95,7 @@ def windows(
 
 
 def _check(
-    ids: NDArray[np.int32],
+    ids: NDArray[np.integer[Any]],
     positions: NDArray[np.int64],
     window: int,
     stride: int,
