@@ -12,11 +12,13 @@ from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from service import schemas
+from service.bulk_text import BulkText
 from service.calls import Call, Operation
 from service.errors import UnsupportedFormat
-from service.hot_routes import HOT, plain_call, respond
+from service.hot_routes import HOT, header_call, respond
 from service.problem_schema import refusals
 from service.state import Service
+from service.streams import Streamed
 from service.windows_answer import WINDOWS
 from service.work import ClientGone
 
@@ -41,15 +43,37 @@ class Answered(Response):
             self.service.metrics.cancelled()
 
 
-def _json_call(request: Request) -> Call:
-    call = plain_call(request.scope["headers"])
-    if call is None:
-        encoding = request.headers.get("content-encoding")
-        if encoding is not None:
-            raise UnsupportedFormat(f"a {encoding} body is not read", "Content-Encoding")
-        given = request.headers.get("content-type", "nothing")
-        raise UnsupportedFormat(f"send application/json, not {given}", "Content-Type")
-    return call
+BULK: dict[tuple[str, str], type[Streamed]] = {
+    ("/v1/encode", "application/octet-stream"): BulkText,
+    ("/v1/encode", "text/plain"): BulkText,
+}
+"""Bodies that are no JSON, by path and media type."""
+
+
+def _unsupported(path: str, given: str) -> UnsupportedFormat:
+    read = ["application/json", *(media_type for own, media_type in BULK if own == path)]
+    return UnsupportedFormat(f"send {' or '.join(read)}, not {given or 'nothing'}", "Content-Type")
+
+
+def _parameters(path: str) -> dict[str, Any]:
+    """What openapi.json says of the query string, which only bulk bodies have."""
+    query = next((door.query_model for (own, _), door in BULK.items() if own == path), None)
+    if query is None:
+        return {}
+    properties = query.model_json_schema()["properties"]
+    note = "With a bulk body. "
+    return {
+        "parameters": [
+            {
+                "name": name,
+                "in": "query",
+                "required": False,
+                "description": note + schema.pop("description"),
+                "schema": schema,
+            }
+            for name, schema in properties.items()
+        ]
+    }
 
 
 def _declare(
@@ -58,10 +82,19 @@ def _declare(
     """One POST call: documented from its models, answered as the hot door answers it."""
 
     async def endpoint(request: Request) -> Response:
-        return Answered(request.app.state.service, operation, _json_call(request))
+        service, call = request.app.state.service, header_call(request.scope["headers"])
+        media_type = call.media_type.decode("latin-1")
+        if media_type == "application/json":
+            return Answered(service, operation, call)
+        bulk = BULK.get((path, media_type))
+        if bulk is None:
+            raise _unsupported(path, media_type)
+        return bulk(service, request)
 
     schema = operation.request_model.model_json_schema(ref_template="#/components/schemas/{model}")
-    body: dict[str, Any] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    content: dict[str, Any] = {"application/json": {"schema": schema}}
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    content |= {media_type: binary for own, media_type in BULK if own == path}
     router.add_api_route(
         path,
         endpoint,
@@ -70,7 +103,7 @@ def _declare(
         summary=summary,
         response_model=response_model,
         responses=refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
-        openapi_extra={"requestBody": body},
+        openapi_extra={"requestBody": {"required": True, "content": content}, **_parameters(path)},
     )
 
 

@@ -48,13 +48,17 @@ class Call:
     """What an answer needs of the connection that asked.
 
     Attributes:
+        media_type: Content-Type without its parameters.
         content_length: bytes of the body as announced; 0 when it is not known.
+        encoding: Content-Encoding of the body; None: it came as it is.
         timeout_ms: the header X-Request-Timeout-Ms as it came.
         timeout_s: seconds the client gives us; None: the service's own deadline.
         receive: the ASGI callable that tells when the client is gone.
     """
 
+    media_type: bytes = b""
     content_length: int = 0
+    encoding: str | None = None
     timeout_ms: bytes | None = None
     timeout_s: float | None = None
     receive: Callable[[], Awaitable[Any]] | None = None

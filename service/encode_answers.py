@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from service.registry import Entry
     from service.state import Service
 
-__all__ = ["COUNT", "ENCODE", "ENCODE_BATCH"]
+__all__ = ["COUNT", "ENCODE", "ENCODE_BATCH", "check_dtype", "truncated_row"]
 
 OPTION_FIELDS = (
     "add_special_tokens",
@@ -36,7 +36,8 @@ OPTION_FIELDS = (
 ID_LIMITS = {"int32": 2**31, "uint16": 2**16, "uint8": 2**8}
 
 
-def _check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
+def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
+    """Raises InvalidRequest where an id of the vocabulary might not fit."""
     if len(vocabulary) > ID_LIMITS[dtype]:
         raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
 
@@ -45,7 +46,7 @@ def _plan_text(
     service: Service, call: Call, entry: Entry, request: EncodeRequest
 ) -> tuple[Work, Render]:
     if request.dtype != "int32":
-        _check_dtype(entry.vocabulary, request.dtype)
+        check_dtype(entry.vocabulary, request.dtype)
     options = DEFAULT_OPTIONS
     if len(request.model_fields_set) > 2:
         options = _row_options(*(getattr(request, name) for name in OPTION_FIELDS))
@@ -75,12 +76,13 @@ def _encoded_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
     if request.return_tokens:
         yield b',"tokens":'
         yield orjson.dumps([entry.vocabulary.token_string(i) for i in ids.tolist()])
-    if (truncated := _truncated(result, row)) is not None:
+    if (truncated := truncated_row(result, row)) is not None:
         yield b',"truncated":' + orjson.dumps(truncated)
     yield b"}"
 
 
-def _truncated(result: Result, row: int) -> dict[str, Any] | None:
+def truncated_row(result: Result, row: int) -> dict[str, Any] | None:
+    """What truncation did to a row of a batch; None where nothing was cut."""
     encoded = result.encoded
     assert encoded is not None
     if encoded.num_tokens is None or encoded.kept is None:
@@ -131,7 +133,7 @@ def _plan_texts(
     service: Service, call: Call, entry: Entry, request: EncodeBatchRequest
 ) -> tuple[Work, Render]:
     check_rows(service, len(request.texts), "/texts")
-    _check_dtype(entry.vocabulary, request.dtype)
+    check_dtype(entry.vocabulary, request.dtype)
     for name in ("return_tokens", "return_offsets"):
         value = getattr(request, name)
         if isinstance(value, list) and len(value) != len(request.texts):
@@ -231,7 +233,7 @@ def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> 
             ids = encoded.row(result.begin + i).tolist() if is_wanted else None
             yield orjson.dumps(None if ids is None else [token_string(id_) for id_ in ids])
         yield b"]"
-    cut = [_truncated(result, row) for row in range(result.begin, result.end)]
+    cut = [truncated_row(result, row) for row in range(result.begin, result.end)]
     if any(cut):
         yield b',"truncated":' + orjson.dumps(cut)
 

@@ -1,7 +1,7 @@
 """Every refusal of the service: one family, one table of statuses, one document.
 
     ServiceError
-    ├── BadJson 400 · UnsupportedFormat 415 · TooLarge 413
+    ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
     ├── QueueFull 429 · Draining 503 · NotReady 503 · DeadlinePassed 504
@@ -27,6 +27,7 @@ from vocabularies import batch
 from vocabularies.vocabulary import Finding, VocabularyError
 
 __all__ = [
+    "BadBody",
     "BadJson",
     "BuiltinProtected",
     "DeadlinePassed",
@@ -68,6 +69,12 @@ class BadJson(ServiceError):
     """The body is not JSON."""
 
     status, code = 400, "bad_json"
+
+
+class BadBody(ServiceError):
+    """The body is not what its content type or encoding says."""
+
+    status, code = 400, "bad_body"
 
 
 class BuiltinProtected(ServiceError):

@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.calls import Call, Operation, Render, check_digest, parse
 from service.errors import ServiceError, problem
-from service.hot_routes import HOT, plain_call, timeout_s
+from service.hot_routes import HOT, json_call, timeout_s
 from service.work import Result
 
 if TYPE_CHECKING:
@@ -99,8 +99,12 @@ class HotProtocol(HttpToolsProtocol):
             return None
         if self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
             return None
-        call = plain_call(self.headers)
-        if call is None or not 0 < call.content_length <= MAX_HOT_BYTES:
+        call = json_call(self.headers)
+        if (
+            call is None
+            or call.encoding is not None
+            or not 0 < call.content_length <= MAX_HOT_BYTES
+        ):
             return None
         return HotCycle(*known, call)
 

@@ -2,7 +2,7 @@
 
     request ─► path in HOT? ─no─────────────────► FastAPI (everything else, and the reference)
                   │yes
-               POST, plain JSON? ─no────────────► FastAPI
+               POST, JSON? ─no──────────────────► FastAPI
                   │yes
                read body ─► *_answers ─► send
 
@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from service.bodies import body_pieces, collect
 from service.calls import Call, Operation, answer
 from service.decode_answers import DECODE, DECODE_BATCH
 from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
@@ -27,7 +28,16 @@ from service.work import ClientGone
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["HOT", "HotRoutes", "read_body", "respond"]
+__all__ = [
+    "HOT",
+    "HotRoutes",
+    "header_call",
+    "json_call",
+    "read_body",
+    "respond",
+    "send_pieces",
+    "timeout_s",
+]
 
 HOT: dict[str, Operation] = {
     "/v1/encode": ENCODE,
@@ -54,7 +64,7 @@ class HotRoutes:
         operation = HOT.get(scope["path"])
         call = None
         if operation is not None and scope["method"] == "POST":
-            call = plain_call(scope["headers"])
+            call = json_call(scope["headers"])
         if operation is None or call is None:
             await self._other(scope, receive, send)
             return
@@ -84,20 +94,25 @@ class HotRoutes:
             self.service.metrics.requests(route, status, perf_counter() - begin)
 
 
-def plain_call(headers: list[tuple[bytes, bytes]]) -> Call | None:
-    """What the headers of a POST say, or None where its body is not plain JSON."""
+def json_call(headers: list[tuple[bytes, bytes]]) -> Call | None:
+    """What the headers of a POST say, or None where its body is no JSON."""
+    call = header_call(headers)
+    return call if call.media_type == b"application/json" else None
+
+
+def header_call(headers: list[tuple[bytes, bytes]]) -> Call:
+    """What the headers of a POST say."""
     call = Call()
-    is_json = False
     for name, value in headers:
         if name == b"content-type":
-            is_json = value.split(b";")[0].strip().lower() == b"application/json"
+            call.media_type = value.split(b";")[0].strip().lower()
         elif name == b"content-length":
             call.content_length = int(value) if value.isdigit() else 0
         elif name == b"content-encoding" and value.lower() != b"identity":
-            return None
+            call.encoding = value.decode("latin-1")
         elif name == b"x-request-timeout-ms":
             call.timeout_ms = value
-    return call if is_json else None
+    return call
 
 
 async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_bytes") -> bytes:
@@ -143,12 +158,16 @@ async def respond(
         if call.content_length > max_bytes:
             limit = f"max_body_bytes is {max_bytes}"
             raise TooLarge(f"the body has {call.content_length} bytes; {limit}")
-        body = await read_body(receive, max_bytes)
+        if call.encoding is None:
+            body = await read_body(receive, max_bytes)
+        else:
+            pieces = body_pieces(receive, call.encoding, max_bytes)
+            body = bytes(await collect(pieces, call.content_length))
         if call.timeout_ms is not None:
             call.timeout_s = timeout_s(call.timeout_ms)
-        pieces = await answer(service, operation, body, call)
+        answered = await answer(service, operation, body, call)
         begin = perf_counter()
-        await send_pieces(send, pieces)
+        await send_pieces(send, answered)
         service.metrics.stage("serialize", perf_counter() - begin)
     except (ClientGone, asyncio.CancelledError):
         raise

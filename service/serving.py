@@ -16,6 +16,7 @@ from types import FrameType
 import uvicorn
 from pydantic import ValidationError
 
+from service.allocator import keep_large_blocks
 from service.app import create_app
 from service.errors import UnknownVocabulary
 from service.health_routes import package_version
@@ -43,6 +44,7 @@ def serve(arguments: argparse.Namespace) -> int:
     # uvicorn raises the signal again once it has drained: that end, too, is a normal one.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)
+    keep_large_blocks()
     app = create_app(settings)
     try:
         app.service.registry.names_to_preload()

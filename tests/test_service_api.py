@@ -250,11 +250,11 @@ def test_a_large_answer_comes_in_pieces_and_whole():
 @pytest.mark.parametrize(
     "headers",
     [
-        {"content-type": "text/plain"},
+        {"content-type": "text/html"},
         {"content-type": "application/json", "content-encoding": "br"},
     ],
 )
-def test_what_is_not_plain_json_is_refused_with_what_to_send(headers):
+def test_a_body_that_is_not_read_is_refused_with_what_to_send(headers):
     async def scenario():
         async with serving(FakeEngine()) as (client, _):
             response = await client.post("/v1/encode", content=b"{}", headers=headers)

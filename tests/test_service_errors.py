@@ -16,6 +16,7 @@ from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
 
 KINDS = [kind for kind in ServiceError.__subclasses__() if kind is not errors.RowRefused]
 EXPECTED = {
+    "bad_body": 400,
     "bad_json": 400,
     "builtin_protected": 403,
     "unknown_vocabulary": 404,

@@ -192,7 +192,9 @@ class Batch:
         offsets = np.zeros(sum(map(len, batches)) + 1, np.int64)
         np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in batches]), out=offsets[1:])
         data = np.concatenate([batch.data for batch in batches])
-        return cls(data=data, offsets=offsets, options=options)
+        id_dtypes = {batch.id_dtype for batch in batches}
+        id_dtype = id_dtypes.pop() if len(id_dtypes) == 1 else np.int32
+        return cls(data=data, offsets=offsets, options=options, id_dtype=id_dtype)
 
     def has_bytes(self, num_bytes: int) -> bool:
         """Whether there are so many bytes; a batch that is clearly smaller is not joined for it."""

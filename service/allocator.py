@@ -1,0 +1,28 @@
+"""glibc's malloc told to keep the memory of large arrays instead of giving it back at once.
+
+Every array above 128 KiB is otherwise mapped anew and its pages are cleared at the first touch: a
+stream of 1 MiB parts ran at 0.48 GB/s instead of 0.73 (hyenadna, uint8, two cores).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+
+__all__ = ["keep_large_blocks"]
+
+logger = logging.getLogger(__name__)
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+KEPT_BYTES = 256 << 20  # What may stay free at the heap's end.
+MAPPED_FROM_BYTES = 32 << 20  # Larger blocks are still given back at once; glibc's own maximum.
+
+
+def keep_large_blocks() -> None:
+    """Set both thresholds; where malloc is not glibc's, nothing changes."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        logger.info("the C library has no mallopt; memory of large arrays is not kept")
+        return
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+    mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)

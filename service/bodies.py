@@ -1,0 +1,163 @@
+"""Request bodies as bytes: decompressed and counted while they arrive, collected without joining.
+
+Knows no vocabulary and no route. The limit is on what comes out of the decompressor, and no more
+than a piece beyond it is ever made.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+from service.errors import BadBody, TooLarge, UnsupportedFormat
+from service.work import ClientGone
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive
+
+__all__ = ["ENCODINGS", "body_pieces", "collect"]
+
+PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
+FIRST_BYTES = 1 << 16  # Room for a body of unknown length at first; doubled when full.
+GZIP_WBITS = 31
+
+
+class _Gzip:
+    """Members one after another, as bgzip writes them."""
+
+    name = "gzip"
+
+    def __init__(self) -> None:
+        self.member = isal_zlib.decompressobj(GZIP_WBITS)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the last member has ended."""
+        return bool(self.member.eof)
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What `data` decompresses to, at most PIECE_BYTES at once."""
+        piece = b""
+        while data or len(piece) == PIECE_BYTES:
+            if self.member.eof:
+                self.member = isal_zlib.decompressobj(GZIP_WBITS)
+            piece = self.member.decompress(data, PIECE_BYTES)
+            if piece:
+                yield piece
+            data = self.member.unused_data if self.member.eof else self.member.unconsumed_tail
+            if self.member.eof:
+                piece = b""
+
+
+class _Zstd:
+    """Frames one after another."""
+
+    name = "zstd"
+
+    def __init__(self) -> None:
+        self.frame = ZstdDecompressor()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the last frame has ended."""
+        return bool(self.frame.eof)
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What `data` decompresses to, at most PIECE_BYTES at once."""
+        while True:
+            if self.frame.eof:
+                if not data:
+                    return
+                self.frame = ZstdDecompressor()
+            piece = self.frame.decompress(data, PIECE_BYTES)
+            if piece:
+                yield piece
+            data = self.frame.unused_data if self.frame.eof else b""
+            if not self.frame.eof and self.frame.needs_input:
+                return
+
+
+ENCODINGS: dict[str, Callable[[], _Gzip | _Zstd]] = {"gzip": _Gzip, "x-gzip": _Gzip, "zstd": _Zstd}
+
+
+async def body_pieces(
+    receive: Receive, encoding: str | None, max_bytes: int | None, setting: str = "max_body_bytes"
+) -> AsyncIterator[bytes]:
+    """The body of a request piece by piece, decompressed; none is empty.
+
+    Args:
+        receive: the ASGI callable.
+        encoding: the request's Content-Encoding.
+        max_bytes: the limit on the decompressed bytes; None: there is none.
+        setting: the limit's name, for the refusal.
+
+    Raises:
+        UnsupportedFormat: an encoding that is not read.
+        BadBody: the body is not what its encoding says, or ends too early.
+        TooLarge: it has more bytes than `max_bytes`.
+        ClientGone: the connection ended before the body did.
+    """
+    decompressor = _decompressor(encoding)
+    size, more, is_empty = 0, True, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        data, more = message.get("body", b""), message.get("more_body", False)
+        is_empty = is_empty and not data
+        pieces = _checked(decompressor, data) if decompressor else ((data,) if data else ())
+        for piece in pieces:
+            size += len(piece)
+            if max_bytes is not None and size > max_bytes:
+                raise TooLarge(f"the body has more than {max_bytes} bytes ({setting})")
+            yield piece
+    if decompressor and not is_empty and not decompressor.is_whole:
+        raise BadBody(f"the {decompressor.name} body ends too early", "Content-Encoding")
+
+
+def _decompressor(encoding: str | None) -> _Gzip | _Zstd | None:
+    name = (encoding or "identity").strip().lower()
+    if name == "identity":
+        return None
+    if name not in ENCODINGS:
+        raise UnsupportedFormat(
+            f"a {encoding} body is not read; send it plain, or as gzip or zstd", "Content-Encoding"
+        )
+    return ENCODINGS[name]()
+
+
+def _checked(decompressor: _Gzip | _Zstd, data: bytes) -> Iterator[bytes]:
+    try:
+        yield from decompressor.pieces(data)
+    except (isal_zlib.error, ZstdError) as error:  # type: ignore[misc]  # Its stub says an instance.
+        message = f"the body is not {decompressor.name}: {error}"
+        raise BadBody(message, "Content-Encoding") from error
+
+
+async def collect(pieces: AsyncIterator[bytes], expected_bytes: int) -> NDArray[np.uint8]:
+    """uint8[N]: all pieces in one array, each copied once where the length was announced.
+
+    Args:
+        pieces: as from `body_pieces`.
+        expected_bytes: N as announced; 0 or wrong costs copies, nothing else.
+    """
+    array, size = np.empty(expected_bytes or FIRST_BYTES, np.uint8), 0
+    async for piece in pieces:
+        end = size + len(piece)
+        if end > len(array):
+            larger = np.empty(max(end, 2 * len(array)), np.uint8)
+            larger[:size] = array[:size]
+            array = larger
+        array[size:end] = np.frombuffer(piece, np.uint8)
+        size = end
+    return array[:size]

@@ -1,0 +1,145 @@
+"""POST /v1/encode with the text itself as the body, and ids as they lie in memory as the answer.
+
+    octet-stream or text/plain ─► array, each byte copied once ─► batcher ─► ids, 1 MiB at a time
+                               └► characters: 1 MiB, encoded while the next is read ─► ids
+
+The options are in the query string. Without ``Accept: application/octet-stream`` the answer is the
+JSON of the same call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.bodies import body_pieces, collect
+from service.bulk_query import TextQuery, parse_query
+from service.calls import ROW_BYTES, check_digest, deadline, find_entry
+from service.encode_answers import ENCODE, check_dtype, truncated_row
+from service.errors import InvalidRequest, RowRefused
+from service.hot_routes import header_call, send_pieces, timeout_s
+from service.piecewise import Cutter, encode_while_reading
+from service.schemas import EncodeRequest
+from service.streams import Streamed, check_length, octets
+from service.work import Result, Work
+from vocabularies.batch import Batch, EncodeOptions, RowError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fastapi import Request
+    from starlette.types import Receive, Scope, Send
+
+    from service.registry import Entry
+    from service.state import Service
+
+__all__ = ["BulkText"]
+
+WHERE = "body"
+DTYPES: dict[str, type[np.integer[Any]]] = {
+    "int32": np.int32,
+    "uint16": np.uint16,
+    "uint8": np.uint8,
+}
+
+
+class BulkText(Streamed):
+    """The answer to one text that is the whole body."""
+
+    query_model = TextQuery
+
+    def __init__(self, service: Service, request: Request) -> None:
+        super().__init__(service, request)
+        self.query = parse_query(TextQuery, request.query_params)
+        self.call = header_call(request.scope["headers"])
+        if self.call.timeout_ms is not None:
+            self.call.timeout_s = timeout_s(self.call.timeout_ms)
+        self.dtype = DTYPES[self.query.dtype]
+        self.as_octets = "application/octet-stream" in request.headers.get("accept", "")
+        if self.as_octets and (self.query.return_offsets or self.query.return_tokens):
+            raise InvalidRequest("only JSON answers have offsets and tokens", "Accept")
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the text, encode it, send its ids."""
+        service, call, query = self.service, self.call, self.query
+        limit = min(service.settings.max_body_bytes, service.settings.max_text_bytes)
+        check_length(call.content_length, limit)
+        entry = await find_entry(service, query.vocabulary)
+        check_digest(entry, query.if_digest)
+        check_dtype(entry.vocabulary, query.dtype)
+        pieces = body_pieces(receive, call.encoding, limit)
+        cutter = Cutter.of(entry.vocabulary, query.options()) if self.as_octets else None
+        if cutter is not None:
+            await self._send_while_reading(send, entry, pieces, cutter)
+            return
+        text = await collect(pieces, call.content_length)
+        call.receive = receive  # Not before: whoever watches for a gone client would read the body.
+        if self.as_octets:
+            await self._send_octets(send, entry, text)
+        else:
+            await self._send_json(send, entry, text)
+
+    async def _send_octets(self, send: Send, entry: Entry, text: NDArray[np.uint8]) -> None:
+        """The ids of the whole text."""
+        batch = Batch(data=text, offsets=np.array([0, len(text)]))
+        result = await self._encode(entry, self.query.options(), batch)
+        if result.begin in result.errors:
+            raise RowRefused(result.errors[result.begin], WHERE)
+        await self._send([self._ids(result)], send, entry, result)
+
+    async def _send_while_reading(
+        self, send: Send, entry: Entry, pieces: AsyncIterator[bytes], cutter: Cutter
+    ) -> None:
+        """The ids of its parts, begin and end tokens around all of them."""
+        options, vocabulary = self.query.options(), entry.vocabulary
+        own = replace(options, add_special_tokens=False)
+        results = await encode_while_reading(pieces, cutter, partial(self._encode, entry, own))
+        ids = [self._ids(result) for result in results]
+        if options.add_special_tokens:
+            prefix, suffix = (
+                np.array(side, self.dtype) for side in (vocabulary.prefix, vocabulary.suffix)
+            )
+            ids = [prefix, *ids, suffix]
+        await self._send(ids, send, entry, results[-1])
+
+    async def _encode(self, entry: Entry, options: EncodeOptions, batch: Batch) -> Result:
+        batch.id_dtype = self.dtype
+        work = Work("encode", entry.vocabulary, batch, options)
+        work.num_bytes = len(batch.data) + ROW_BYTES
+        work.deadline, work.receive = deadline(self.service, self.call), self.call.receive
+        return await self.service.batcher.run(work)
+
+    def _ids(self, result: Result) -> NDArray[np.integer[Any]]:
+        assert result.encoded is not None
+        return result.encoded.row(result.begin).astype(self.dtype, copy=False)
+
+    async def _send(
+        self, parts: list[NDArray[np.integer[Any]]], send: Send, entry: Entry, result: Result
+    ) -> None:
+        headers = [
+            (b"x-warptok-dtype", self.query.dtype.encode()),
+            (b"x-warptok-num-tokens", b"%d" % sum(map(len, parts))),
+            (b"x-warptok-engine", result.engine.encode()),
+            (b"x-warptok-digest", entry.vocabulary.digest.encode()),
+        ]
+        if (truncated := truncated_row(result, result.begin)) is not None:
+            begin, end = truncated["kept"]
+            value = b"num_tokens=%d, kept=%d-%d" % (truncated["num_tokens"], begin, end)
+            headers.append((b"x-warptok-truncated", value))
+        await octets(send, parts, headers)
+
+    async def _send_json(self, send: Send, entry: Entry, text: NDArray[np.uint8]) -> None:
+        """What the JSON call answers to the same text and options."""
+        try:
+            decoded = text.tobytes().decode()
+        except UnicodeDecodeError as error:
+            message = f"the text is not UTF-8: {error.reason}"
+            raise RowRefused(RowError("not_utf8", message, f"byte {error.start}"), WHERE) from error
+        fields = {name: getattr(self.query, name) for name in self.query.model_fields_set}
+        request = EncodeRequest(text=decoded, **fields)
+        work, render = ENCODE.plan(self.service, self.call, entry, request)
+        await send_pieces(send, render(await self.service.batcher.run(work)))

@@ -1,0 +1,129 @@
+"""Where a text may be cut so that its parts' ids, one after another, are its own.
+
+For vocabularies that give each character an id by itself: what comes in can be encoded while the
+rest is still on its way, in memory that stays in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.errors import RowRefused
+from service.work import Result
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.tables import character_table
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["Cutter", "encode_while_reading"]
+
+CONTINUES = 0x80, 0xBF  # Bytes that no character begins with.
+PART_BYTES = 1 << 20  # What stays in the cache, and is not worth more than a change of threads.
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Cuts texts of one vocabulary; no character and no special token is cut in two.
+
+    Attributes:
+        prefixes: what a special token that the text's end cuts off can look like, the longest
+            first, in lower case.
+    """
+
+    prefixes: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, options: EncodeOptions) -> Cutter | None:
+        """None where the ids of a part depend on the rest, or the options need the whole text."""
+        if options.max_length is not None or options.reverse_complement or options.circular:
+            return None
+        if character_table(vocabulary) is None:
+            return None
+        special = [token for token in vocabulary.special_tokens if token.matched]
+        if any(token.lstrip or token.rstrip or token.single_word for token in special):
+            return None
+        contents = {token.content.encode().lower() for token in special}
+        prefixes = {content[:size] for content in contents for size in range(1, len(content))}
+        return cls(tuple(sorted(prefixes, key=lambda prefix: (-len(prefix), prefix))))
+
+    def cut(self, data: NDArray[np.uint8]) -> int:
+        """The last place, at most len(data), where the text may be cut; 0 where there is none.
+
+        Example: with the special token [MASK] the text "ACG[MA" may be cut behind ACG.
+        """
+        place = len(data)
+        while place:
+            tail = data[max(0, place - self.longest) : place].tobytes().lower()
+            begun = next((prefix for prefix in self.prefixes if tail.endswith(prefix)), b"")
+            if not begun:
+                break
+            place -= len(begun)
+        return _character_begin(data, place)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest prefix."""
+        return len(self.prefixes[0]) if self.prefixes else 0
+
+
+def _character_begin(data: NDArray[np.uint8], place: int) -> int:
+    """The place, or the begin of the non-ASCII character before it, which may go on behind it."""
+    begin = place
+    while begin and place - begin < 3 and CONTINUES[0] <= data[begin - 1] <= CONTINUES[1]:
+        begin -= 1
+    return begin - 1 if begin and data[begin - 1] > CONTINUES[1] else place
+
+
+async def encode_while_reading(
+    pieces: AsyncIterator[bytes], cutter: Cutter, encode: Callable[[Batch], Awaitable[Result]]
+) -> list[Result]:
+    """The results of a text's parts, in order; a part is encoded while the next one is read.
+
+    Args:
+        pieces: the text, as it comes.
+        cutter: where it may be cut.
+        encode: gives the result of a batch of one row.
+
+    Raises:
+        RowRefused: a part is refused; its place is counted from the text's begin.
+    """
+    parts: list[tuple[int, asyncio.Task[Result]]] = []
+    buffer, size, begin = np.empty(PART_BYTES, np.uint8), 0, 0
+
+    def finish_part(end: int) -> None:
+        nonlocal buffer, size, begin
+        batch = Batch(data=buffer[:end], offsets=np.array([0, end]))
+        parts.append((begin, asyncio.ensure_future(encode(batch))))
+        rest = buffer[end:size]
+        buffer, size, begin = np.empty(PART_BYTES, np.uint8), len(rest), begin + end
+        buffer[:size] = rest
+
+    try:
+        async for piece in pieces:
+            data = np.frombuffer(piece, np.uint8)
+            while len(data):
+                taken = min(len(data), PART_BYTES - size)
+                buffer[size : size + taken] = data[:taken]
+                size, data = size + taken, data[taken:]
+                if size == PART_BYTES:
+                    finish_part(cutter.cut(buffer))
+        finish_part(size)
+        return [_checked(await task, part_begin) for part_begin, task in parts]
+    finally:
+        for _, task in parts:
+            task.cancel()
+
+
+def _checked(result: Result, begin: int) -> Result:
+    """Raises RowRefused, with the place in the whole text, where a part was refused."""
+    error = result.errors.get(result.begin)
+    if error is not None:
+        word, _, byte = error.where.partition(" ")
+        if word == "byte":
+            error = replace(error, where=f"byte {begin + int(byte)}")
+        raise RowRefused(error, "body")
+    return result
