@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from service import schemas
+from service.arrow_wire import MEDIA_TYPE
+from service.bulk_arrow import BulkArrow
 from service.bulk_text import BulkText
 from service.calls import Call, Operation
 from service.errors import UnsupportedFormat
@@ -46,6 +48,7 @@ class Answered(Response):
 BULK: dict[tuple[str, str], type[Streamed]] = {
     ("/v1/encode", "application/octet-stream"): BulkText,
     ("/v1/encode", "text/plain"): BulkText,
+    ("/v1/encode/batch", MEDIA_TYPE): BulkArrow,
 }
 """Bodies that are no JSON, by path and media type."""
 

@@ -4,7 +4,7 @@
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
-    ├── QueueFull 429 · Draining 503 · NotReady 503 · DeadlinePassed 504
+    ├── QueueFull 429 · TooManyStreams 429 · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500
 
 Each answers application/problem+json (RFC 9457). Inputs are never echoed: places and lengths only.
@@ -42,6 +42,7 @@ __all__ = [
     "RowRefused",
     "ServiceError",
     "TooLarge",
+    "TooManyStreams",
     "UnknownVocabulary",
     "UnsupportedFormat",
     "invalid_body",
@@ -140,6 +141,12 @@ class QueueFull(ServiceError):
     """Too many bytes are waiting."""
 
     status, code, headers = 429, "queue_full", ((b"retry-after", b"1"),)
+
+
+class TooManyStreams(ServiceError):
+    """Too many streams are open."""
+
+    status, code, headers = 429, "too_many_streams", ((b"retry-after", b"5"),)
 
 
 class Draining(ServiceError):

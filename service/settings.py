@@ -87,6 +87,18 @@ class Settings(BaseSettings):
     max_window_ids: int = Field(
         16_777_216, ge=1, description="Most ids that the windows of one sequence may add up to."
     )
+    max_streams: int = Field(
+        64,
+        ge=1,
+        description="Most Arrow and FASTA streams at once, a thread each; more are refused with "
+        "429.",
+    )
+    max_unsent_bytes: int = Field(
+        64 * MIB,
+        ge=1,
+        description="What a stream's answer may hold unsent before its body is read no further; "
+        "a client that sends everything before it reads must stay below.",
+    )
     max_queue_bytes: int = Field(
         512 * MIB,
         ge=1024,

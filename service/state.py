@@ -21,6 +21,7 @@ class Service:
 
     Attributes:
         preloaded: set when the vocabularies of the setting `preload` are loaded.
+        num_streams: Arrow and FASTA streams that are being answered.
         draining: set when the service has been told to stop; readiness is then off.
     """
 
@@ -30,4 +31,5 @@ class Service:
     batcher: Batcher
     metrics: Metrics
     preloaded: bool = False
+    num_streams: int = 0
     draining: bool = False

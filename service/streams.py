@@ -8,24 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 from numpy.typing import NDArray
 
+from service.batcher import Batcher
 from service.bulk_query import BatchQuery
-from service.errors import TooLarge, problem
+from service.errors import QueueFull, TooLarge, TooManyStreams, problem
 from service.state import Service
-from service.work import ClientGone
+from service.work import ClientGone, Result, Work
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-__all__ = ["BrokenStream", "Streamed", "check_length", "octets", "slices"]
+__all__ = [
+    "BrokenStream",
+    "Outgoing",
+    "Streamed",
+    "check_length",
+    "octets",
+    "run_patiently",
+    "stream_thread",
+]
 
 logger = logging.getLogger(__name__)
 SEND_BYTES = 1 << 20  # Measured: 64 KiB pieces go out at a third of the speed, one piece at half.
+FULL_S = 0.02  # How long a stream waits before it asks a full queue again.
 OCTETS = (b"content-type", b"application/octet-stream")
 
 
@@ -97,3 +111,93 @@ async def octets(
         await send({"type": "http.response.body", "body": body, "more_body": True})
         await asyncio.sleep(0)
     await send({"type": "http.response.body", "body": b""})
+
+
+class Outgoing:
+    """An answer of unknown length that is written while it is sent; what waits is bounded.
+
+    Args:
+        send: the ASGI callable.
+        media_type: Content-Type of the answer.
+        max_bytes: what may wait to be sent.
+
+    The answer begins with the first byte, so that what goes wrong before it is still refused.
+    """
+
+    def __init__(self, send: Send, media_type: str, max_bytes: int) -> None:
+        self._send, self._media_type, self._max_bytes = send, media_type.encode(), max_bytes
+        self._waiting: deque[memoryview] = deque()
+        self._num_bytes = 0
+        self._is_closed = False
+        self._changed = asyncio.Condition()
+
+    async def put(self, data: bytes | memoryview) -> None:
+        """Hand bytes on; waits while too many have not been sent."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._num_bytes <= self._max_bytes)
+            for begin in range(0, len(data), SEND_BYTES):
+                self._waiting.append(memoryview(data)[begin : begin + SEND_BYTES])
+            self._num_bytes += len(data)
+            self._changed.notify_all()
+
+    async def close(self) -> None:
+        """Nothing more will come."""
+        async with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    async def run(self) -> None:
+        """Send until everything is sent."""
+        has_begun = False
+        while (piece := await self._next()) is not None:
+            if not has_begun:
+                headers = [(b"content-type", self._media_type)]
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+                has_begun = True
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _next(self) -> memoryview | None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            if not self._waiting:
+                return None
+            piece = self._waiting.popleft()
+            self._num_bytes -= len(piece)
+            self._changed.notify_all()
+            return piece
+
+
+@contextmanager
+def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
+    """A thread for one stream; who leaves does not wait for it.
+
+    Raises:
+        TooManyStreams: there are `max_streams` already.
+    """
+    limit = service.settings.max_streams
+    if service.num_streams >= limit:
+        service.metrics.rejected("max_streams")
+        raise TooManyStreams(f"{service.num_streams} streams are open; max_streams is {limit}")
+    thread = ThreadPoolExecutor(1, "stream")
+    service.num_streams += 1
+    try:
+        yield thread
+    finally:
+        service.num_streams -= 1
+        thread.shutdown(wait=False, cancel_futures=True)
+
+
+async def run_patiently(batcher: Batcher, work: Work) -> Result:
+    """A part of a stream's turn in the queue: while that is full, the stream waits.
+
+    Raises:
+        ServiceError: refused, or the deadline passed.
+    """
+    while True:
+        try:
+            return await batcher.run(work)
+        except QueueFull:
+            if perf_counter() >= work.deadline:
+                raise
+            await asyncio.sleep(FULL_S)

@@ -23,6 +23,7 @@ EXPECTED = {
     "name_taken": 409,
     "digest_differs": 412,
     "too_large": 413,
+    "too_many_streams": 429,
     "unsupported_format": 415,
     "invalid_request": 422,
     "vocabulary_invalid": 422,
