@@ -56,6 +56,11 @@ class RowOptions:
     refuses: bool
     is_default: bool
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a row of valid UTF-8 may be refused."""
+        return self.refuses or self.max_length is not None
+
 
 def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
     """The options of a batch.

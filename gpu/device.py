@@ -21,6 +21,8 @@ from gpu.kernels import KERNELS, joined_source
 __all__ = ["CudaDevice", "Device", "DeviceInfo", "DeviceUnavailable", "OutOfMemory", "Stream"]
 
 Bytes = NDArray[np.uint8]
+MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one.
+LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 class DeviceUnavailable(RuntimeError):
@@ -38,6 +40,7 @@ class DeviceInfo:
     Attributes:
         name, driver: as the driver says.
         processors: multiprocessors.
+        has_clusters: it runs several blocks side by side as a cluster.
         total_bytes, free_bytes: of its memory, when asked.
     """
 
@@ -46,6 +49,7 @@ class DeviceInfo:
     processors: int
     total_bytes: int
     free_bytes: int
+    has_clusters: bool = False
 
 
 class Stream(Protocol):
@@ -61,7 +65,11 @@ class Stream(Protocol):
         """Fill with zeros."""
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
-        """Run a kernel of `kernels.KERNELS` on the Job at an address of the device."""
+        """Run a kernel of `kernels.KERNELS` on the Job at an address.
+
+        An address of the device, where the kernel reads it, unless it `takes_job`: then one of host
+        memory, which is read at once.
+        """
 
     def begin_capture(self) -> None:
         """What follows is recorded and not run."""
@@ -139,7 +147,8 @@ class CudaDevice:
             version = self._runtime.driverGetVersion()
         driver = f"CUDA {version // 1000}.{version % 1000 // 10}"
         name = properties["name"].decode()
-        return DeviceInfo(name, driver, properties["multiProcessorCount"], total, free)
+        processors, has_clusters = properties["multiProcessorCount"], properties["major"] >= 9
+        return DeviceInfo(name, driver, processors, total, free, has_clusters)
 
     def allocate(self, num_bytes: int) -> int:
         """Device memory; its address.
@@ -173,19 +182,20 @@ class CudaDevice:
     def stream(self) -> Stream:
         """A new stream."""
         with self._current():
-            return _CudaStream(self._cupy, self._functions)
+            return _CudaStream(self._cupy, self.number, self._functions)
 
 
 class _CudaStream:
     """A CUDA stream; see Stream."""
 
-    def __init__(self, cupy: Any, functions: _Functions) -> None:
+    def __init__(self, cupy: Any, number: int, functions: _Functions) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._runtime, self._pointer, self._functions = (
-            cupy.cuda.runtime,
-            self.stream.ptr,
-            functions,
-        )
+        self._runtime, self._launch = cupy.cuda.runtime, cupy.cuda.driver.launchKernel
+        self._number, self._functions, self._pointer = number, functions, self.stream.ptr
+        # A kernel's one argument, and where it lies: what the driver asks for.
+        self._argument = np.zeros(2, np.uint64)
+        self._argument_words = self._argument.data
+        self._argument_place = int(self._argument.ctypes.data)
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
         """Copy from host memory, pinned if the copy is to overlap."""
@@ -202,9 +212,12 @@ class _CudaStream:
         self._runtime.memsetAsync(device, 0, num_bytes, self._pointer)
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
-        """Run a kernel of `kernels.KERNELS` on the Job at an address of the device."""
-        function, threads, shared = self._functions[kernel]
-        function((blocks, 1, 1), (threads, 1, 1), (job,), shared, self.stream)
+        """Run a kernel of `kernels.KERNELS` on the Job at an address; see Stream."""
+        function, threads, shared, takes_job = self._functions[kernel]
+        words, place = self._argument_words, self._argument_place
+        words[0], words[1] = job, job if takes_job else place
+        self._runtime.setDevice(self._number)  # The driver asks for a device in every thread.
+        self._launch(function, blocks, 1, 1, threads, 1, 1, shared, self._pointer, place + 8, 0)
 
     def begin_capture(self) -> None:
         """What follows is recorded and not run."""
@@ -224,15 +237,16 @@ class _CudaStream:
 
 
 class _Functions(dict[str, Any]):
-    """{kernel: (function, threads, shared bytes)}; a module is compiled when it is first asked for.
+    """{kernel: (function, threads, shared bytes, takes_job)}.
 
-    CuPy keeps the machine code on disk. A kernel that is recorded was launched before, so that
-    nothing is compiled while a stream records.
+    A module is compiled when it is first asked for; CuPy keeps the machine code on disk. A kernel
+    that is recorded was launched before, so that nothing is compiled while a stream records.
     """
 
     def __init__(self, cupy: Any, number: int) -> None:
         super().__init__()
         self._cupy, self._number, self._lock = cupy, number, threading.Lock()
+        self._modules: list[Any] = []  # A function does not keep its module.
 
     def __missing__(self, name: str) -> Any:
         with self._lock, self._cupy.cuda.Device(self._number):
@@ -251,7 +265,11 @@ class _Functions(dict[str, Any]):
                 function = compiled.get_function(name)
                 if kernel.shared_bytes:
                     function.max_dynamic_shared_size_bytes = kernel.shared_bytes
-                self[name] = function.kernel, kernel.threads, kernel.shared_bytes
+                place = function.kernel.ptr
+                if kernel.cluster > MAX_CLUSTER:
+                    self._cupy.cuda.driver.funcSetAttribute(place, LARGER_CLUSTERS, 1)
+                self[name] = place, kernel.threads, kernel.shared_bytes, kernel.takes_job
+        self._modules.append(compiled)
 
 
 @functools.cache

@@ -36,6 +36,7 @@ from gpu.launches import (
 from gpu.memory import Workspace
 from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
+from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES, launch_fused, size_of
 from gpu.tables import NotCovered
 from gpu.workspaces import Workspaces
 from vocabularies.batch import Batch, Encoded, RowError
@@ -46,7 +47,6 @@ __all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-TINY_BYTES = 1 << 17  # Up to here the launches of kernels that seldom run cost more than they do.
 
 
 class GpuEngine:
@@ -56,12 +56,17 @@ class GpuEngine:
         device: the device.
         workspace_bytes: device memory for batches in flight.
         vocabulary_bytes: device memory for vocabularies.
+
+    Attributes:
+        fused_bytes: text of the largest batch whose stages are one launch.
     """
 
     def __init__(
         self, device: Device, workspace_bytes: int, vocabulary_bytes: int | None = None
     ) -> None:
-        self.device, self.processors = device, device.info.processors
+        self.device, info = device, device.info
+        self.processors = info.processors
+        self.fused_bytes = CLUSTER_BYTES if info.has_clusters else ONE_BLOCK_BYTES
         self.workspaces = Workspaces(device, workspace_bytes)
         self.residents = Residents(device, vocabulary_bytes or workspace_bytes, prepare)
 
@@ -105,7 +110,8 @@ class GpuEngine:
         ):
             call = _Call(self.processors, vocabulary, workspace, resident, batch, options)
             if workspace.is_small and options.spans is None:
-                return call.encode_small()
+                fused = resident.is_fused and size_of(batch) <= self.fused_bytes
+                return call.encode_small(fused)
             return call.encode()
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
@@ -221,40 +227,28 @@ class _Call:
             if not self.options.spans.all():
                 spans[np.repeat(~self.options.spans, np.diff(offsets))] = 0
             encoded.spans = spans
-        self.add_cuts(encoded, was_cut)
+        if was_cut:
+            self.add_cuts(encoded)
         return encoded
 
-    def encode_small(self) -> Encoded:
-        """All stages as one recording, the answer in pinned memory when it ends.
-
-        In tiny batches kernels for long runs and long pieces are left out; where one was found, all
-        run again.
-        """
+    def encode_small(self, fused: bool) -> Encoded:
+        """All stages in one launch or in a recording, the answer in pinned memory at the end."""
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
-        last = (
-            *(frame_kernels(self.family, spans=False) if self.framed else ()),
-            "put_out",
-        )
-        kernels = self.kernels()
-        self.pack()
-        tiny = workspace.capacity.num_bytes <= TINY_BYTES
-        first = tuple(name for name in kernels if not (tiny and name in self.family.rare))
-        self.launch(first + last)
-        workspace.stream.synchronize()
-        if tiny and workspace.status[STATUS["RARE"]]:
+        if not (fused and launch_fused(workspace, self.resident, self.batch, self.options)):
+            last = frame_kernels(self.family, spans=False) if self.framed else ()
             self.pack()
-            self.launch(kernels + last)
+            self.launch((*self.kernels(), *last, "put_out"))
             workspace.stream.synchronize()
-        was_cut = bool(checked(workspace)[STATUS["CUT"]])
+        status = checked(workspace)
         offsets = workspace.offsets[: rows + 1].copy()
-        encoded = Encoded(workspace.ids[: int(offsets[-1])].copy(), offsets, engine="gpu")
-        self.add_cuts(encoded, was_cut)
-        asks = self.options.refuses or self.options.max_length is not None
-        if asks or (workspace.errors[:rows] != NO_BYTE).any():
+        encoded = Encoded(workspace.ids[: offsets[-1]].copy(), offsets, engine="gpu")
+        if status[STATUS["CUT"]]:
+            self.add_cuts(encoded)
+        if status[STATUS["NOT_UTF8"]] or self.options.may_refuse:
             encoded.errors = self.errors()
-        if encoded.errors and not self.framed:
-            _drop_rows(encoded)
+            if encoded.errors and not self.framed:
+                _drop_rows(encoded)
         return encoded
 
     def most_ids(self) -> int:
@@ -262,12 +256,11 @@ class _Call:
         added = len(self.vocabulary.prefix) + len(self.vocabulary.suffix)
         return int(status_of(self.workspace)[STATUS["NUM_IDS"]]) + added * len(self.batch)
 
-    def add_cuts(self, encoded: Encoded, was_cut: bool) -> None:
-        """What truncation left of each row, where any was cut."""
-        if was_cut:
-            rows = len(self.batch)
-            encoded.num_tokens = fetch(self.workspace, "num_tokens", np.int64, rows)
-            encoded.kept = fetch(self.workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
+    def add_cuts(self, encoded: Encoded) -> None:
+        """What truncation left of each row."""
+        rows = len(self.batch)
+        encoded.num_tokens = fetch(self.workspace, "num_tokens", np.int64, rows)
+        encoded.kept = fetch(self.workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
 
     def errors(self) -> dict[int, RowError]:
         """The refused rows; asks the device only where a row could have been refused."""

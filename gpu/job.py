@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["CUDA", "JOB", "constant"]
+__all__ = ["CUDA", "JOB", "WORD", "constant"]
 
 CUDA = Path(__file__).parent / "cuda"
 _FIELD = re.compile(r"^ {4}(?:const )?\w+[ *]+(\w+)(?:\[(\w+)\])?;", re.MULTILINE)
@@ -62,3 +62,5 @@ def _fields() -> np.dtype[np.void]:
 
 JOB = _fields()
 """One record of 8-byte fields; a pointer is the address."""
+WORD = {name: place // 8 for name, (_, place, *_) in (JOB.fields or {}).items()}
+"""Which of the 8-byte words each field begins with."""

@@ -27,6 +27,7 @@ __all__ = [
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 SOURCES = {
     "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
+    "small": ("small.cu",),
 }
 """The files of each module; `text` has the kernels that all families share."""
 
@@ -41,6 +42,8 @@ class Kernel:
         blocks_a_processor: blocks at most for each multiprocessor.
         shared_bytes: of shared memory that the launch asks for, beside what the kernel declares.
         module: of `SOURCES`, that it is compiled with.
+        takes_job: the Job comes with the launch, from host memory; others read it on the device.
+        cluster: blocks that run side by side; all of a launch.
     """
 
     threads: int
@@ -48,6 +51,8 @@ class Kernel:
     blocks_a_processor: int
     shared_bytes: int = 0
     module: str = "text"
+    takes_job: bool = False
+    cluster: int = 1
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
@@ -55,6 +60,7 @@ _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeSh
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
 _WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3)) + 256  # WalkShared.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
+_CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
 
 KERNELS = {
     "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8),
@@ -96,6 +102,10 @@ KERNELS = {
     "frame_spans": Kernel(_BLOCK, _TILE, 8),
     "decode_spell": Kernel(_BLOCK, _TILE, 8),
     "decode_spell_again": Kernel(_BLOCK, _TILE, 8),
+    "encode_block": Kernel(_BLOCK, _TILE, 1, _SMALL_SHARED, "small", takes_job=True),
+    "encode_cluster": Kernel(
+        _BLOCK, _TILE, 1, _SMALL_SHARED, "small", takes_job=True, cluster=_CLUSTER
+    ),
 }
 
 SPECIAL = (
@@ -124,8 +134,7 @@ class Family:
         write: from there to ids.
         spans: from framed rows to spans.
         decode: from ids to bytes.
-        rare: those that return at once unless a long run or a long piece was found, see
-            STATUS_RARE.
+        is_fused: whether the kernels of small.cu do all of it in one launch, unless STATUS_RARE.
     """
 
     name: str
@@ -133,7 +142,7 @@ class Family:
     write: tuple[str, ...]
     spans: tuple[str, ...]
     decode: tuple[str, ...] = ("decode_spell", "decode_spell_again")
-    rare: frozenset[str] = frozenset()
+    is_fused: bool = False
 
 
 TEXT = Family(
@@ -141,7 +150,7 @@ TEXT = Family(
     content=(*PRETOKENIZE, "clear_special", *CUT, *MERGE, *COUNT),
     write=("compact",),
     spans=("span_begins", "frame_spans"),
-    rare=frozenset((*PRETOKENIZE[1:], *CUT[2:])),
+    is_fused=True,
 )
 """Byte-level BPE behind a pretokenizer."""
 
@@ -185,6 +194,8 @@ def frame_kernels(
 def num_blocks(name: str, num_bytes: int, processors: int) -> int:
     """Blocks of a launch for up to `num_bytes` of text on a device of so many multiprocessors."""
     kernel = KERNELS[name]
+    if kernel.cluster > 1:
+        return kernel.cluster
     return max(
         1, min(-(-num_bytes // kernel.bytes_a_block), kernel.blocks_a_processor * processors)
     )

@@ -34,7 +34,8 @@ Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 Item = TypeVar("Item", bound=np.generic)
 STATUS = {
-    name: constant(f"STATUS_{name}") for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE")
+    name: constant(f"STATUS_{name}")
+    for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8")
 }
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 22  # Up to here a kernel fetches a batch; above, the copy engine does.
@@ -142,6 +143,7 @@ def _send(
 def set_fields(workspace: Workspace, resident: Resident) -> None:
     """Where a vocabulary lies, into the job."""
     job = workspace.job[0]
+    job["num_rounds"] = resident.num_rounds
     for name, value in resident.fields.items():
         job[name] = value
     job["cuts"] = workspace.fields["cuts"] if resident.has_whole_only else 0

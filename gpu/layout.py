@@ -30,6 +30,7 @@ SMALL_BYTES = 1 << 22
 """Text of a batch whose answer a kernel writes straight into pinned memory."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE = constant("DECODE_TILE")
+PARTS = constant("SMALL_PARTS")
 BIN_LENGTHS = (2, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that look_up.cuh fills."""
 
@@ -79,8 +80,8 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "row_begins": 8 * (rows + 1),
         "row_flags": rows,
         "starts": n // 8 + 16,
-        "tile_counts": 4 * tiles + 32,
-        "group_offsets": tiles + 8,
+        "tile_counts": 4 * PARTS * tiles + 32,
+        "group_offsets": PARTS * tiles + 8,
         "ids": 4 * n,
         "id_offsets": 8 * (rows + 1),
         "row_errors": 4 * rows,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import Device, OutOfMemory, Stream
-from gpu.job import JOB
+from gpu.job import JOB, WORD
 from gpu.layout import (
     BIN_LENGTHS,
     SMALL_BYTES,
@@ -34,6 +34,8 @@ class Workspace:
     Attributes:
         capacity: the largest batch it holds.
         job: one JOB record in pinned memory, every workspace field set.
+        words: its 8-byte words by `job.WORD`, which are written faster one by one.
+        host_job: its address.
         text, row_begins, row_flags, row_max_length: uint8[...], int64[...], uint8[...], uint32[...]
             in pinned memory, where a batch is packed.
         status: uint64[8] in pinned memory, what a batch's kernels report.
@@ -73,6 +75,8 @@ class Workspace:
             return self.pinned[host[name] : host[name] + whole].view(dtype)
 
         self.job = self.pinned[host["job"] : host["job"] + JOB.itemsize].view(JOB)[0:1]
+        self.words = self.job.view(np.uint64).data
+        self.host_job = int(self.job.ctypes.data)
         self.text, self.status = view("text", np.uint8), view("status", np.uint64)
         self.row_begins, self.row_flags = view("row_begins", np.int64), view("row_flags", np.uint8)
         self.row_max_length = view("row_max_length", np.uint32)
@@ -103,6 +107,8 @@ class Workspace:
         job["num_cleared"] = (self.block + cleared_end - self.fields["status"]) // 8
         job["host_text"] = self.text.ctypes.data
         job["host_row_begins"] = self.row_begins.ctypes.data
+        job["host_row_flags"] = self.row_flags.ctypes.data
+        job["host_row_max_length"] = self.row_max_length.ctypes.data
         if self.is_small:
             job["host_ids"], job["host_offsets"] = self.ids.ctypes.data, self.offsets.ctypes.data
             job["host_errors"] = self.errors.ctypes.data
@@ -110,9 +116,10 @@ class Workspace:
 
     def answer_in(self, framed: bool) -> None:
         """Say which fields hold a small batch's answer."""
-        job, fields = self.job[0], self.fields
-        job["answer_ids"] = fields["framed_ids" if framed else "ids"]
-        job["answer_offsets"] = fields["framed_offsets" if framed else "id_offsets"]
+        words, fields = self.words, self.fields
+        words[WORD["framed"]] = framed
+        words[WORD["answer_ids"]] = fields["framed_ids" if framed else "ids"]
+        words[WORD["answer_offsets"]] = fields["framed_offsets" if framed else "id_offsets"]
 
     def reserve_spans(self, num_ids: int) -> None:
         """Make room for the spans of so many ids; kept from then on.

@@ -51,6 +51,11 @@ class Resident:
     users: int = 0
     wanted: bool = True
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether the kernels of cuda/small.cu encode with it."""
+        return self.family.is_fused and self.num_rounds < 2
+
 
 class Residents:
     """The vocabularies of one device; every method may be called from several threads.

@@ -18,8 +18,8 @@ from gpu.kernels import KERNELS, SOURCES
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
-SHARED_BYTES = 227 << 10  # Of a multiprocessor.
 ONE_KERNEL = threading.Lock()  # The emulation's fibers and shared memory are there once.
+NO_COPIES = "-fno-ipa-cp"  # GCC 12 may take shared memory that a function fills for constant.
 FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 
 
@@ -27,28 +27,27 @@ FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 def emulated_kernels(module: str) -> ctypes.CDLL:
     """A module as a shared library with `launch(name, blocks, threads, job)`."""
     own = (name for name, kernel in KERNELS.items() if kernel.module == module)
-    names = "".join(f'{{"{name}", {name}}},' for name in own)
+    cases = (
+        f'if (kernel == "{name}") return emulate({name}, blocks, threads, job), 0;' for name in own
+    )
     source = "\n".join(
         (
             f'#define WARPTOK_EMULATION "{EMULATION}"',
             *(f'#include "{CUDA / name}"' for name in SOURCES[module]),
-            f"alignas(256) uint8_t memory[{SHARED_BYTES}];",
-            "#include <map>\n#include <string>",
+            "#include <string>",
             'extern "C" uint64_t job_size() { return sizeof(Job); }',
             'extern "C" int launch(const char* name, uint32_t blocks, uint32_t threads,',
             "                      const Job* job) {",
-            "  static const std::map<std::string, void (*)(const Job*)> kernels = {" + names + "};",
-            "  auto found = kernels.find(name);",
-            "  if (found == kernels.end()) return 1;",
-            "  emulate(found->second, blocks, threads, job);",
-            "  return 0;",
+            "  std::string kernel = name;",
+            *cases,
+            "  return 1;",
             "}",
         )
     )
     folder = Path(tempfile.mkdtemp(prefix="warptok-emulation-"))
     path, library = folder / "kernels.cpp", folder / "kernels.so"
     path.write_text(source)
-    flags = ("-std=c++17", "-O2", "-shared", "-fPIC", "-Wno-unknown-pragmas")
+    flags = ("-std=c++17", "-O2", NO_COPIES, "-shared", "-fPIC", "-Wno-unknown-pragmas")
     subprocess.run(["g++", *flags, "-o", str(library), str(path)], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.job_size.restype = ctypes.c_uint64
@@ -119,7 +118,7 @@ class EmulatedDevice:
     @property
     def info(self) -> DeviceInfo:
         free = self.total_bytes - self.used_bytes
-        return DeviceInfo("emulation", "none", 2, self.total_bytes, free)
+        return DeviceInfo("emulation", "none", 2, self.total_bytes, free, has_clusters=True)
 
     def _memory(self, num_bytes: int) -> Bytes:
         memory = np.full(num_bytes + 256, FRESH, np.uint8)

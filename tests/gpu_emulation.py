@@ -25,7 +25,7 @@ from tests.data_files import ROOT
 
 HEADER = Path(__file__).parent / "cuda" / "emulation.hpp"
 BUILD = ROOT / "build" / "emulation"
-FLAGS = os.environ.get("WARPTOK_EMULATION_FLAGS", "-O2").split()
+FLAGS = os.environ.get("WARPTOK_EMULATION_FLAGS", "-O2 -fno-ipa-cp").split()
 WARNINGS = "-Wall -Wextra -Werror -Wno-unused-function -Wno-unknown-pragmas".split()
 KERNEL = re.compile(
     r"^KERNEL (?:__launch_bounds__\([^)]*\) )?(\w+)\(const Job\* job\)", re.MULTILINE

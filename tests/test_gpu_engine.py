@@ -27,6 +27,10 @@ NAMES = ("gpt2", "cl100k_base", "o200k_base")
 MEGABYTES = 1 << 20
 TEXT_OPTIONS = [o for o in OPTIONS if not o.reverse_complement and o.circular is None]
 DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+ENGINES = ("emulated", "emulated, a launch for each stage")
+ENGINES += tuple(
+    pytest.param(name.replace("emulated", "cuda"), marks=pytest.mark.gpu) for name in ENGINES
+)
 
 
 @functools.cache
@@ -36,7 +40,10 @@ def device_of(name: str) -> Device:
 
 @functools.cache
 def engine_of(name: str) -> GpuEngine:
-    return GpuEngine(device_of(name), 1 << 30)
+    made = GpuEngine(device_of(name.split(",")[0]), 1 << 30)
+    if "," in name:
+        made.fused_bytes = 0
+    return made
 
 
 @pytest.fixture(params=DEVICES)
@@ -44,7 +51,7 @@ def device(request):
     return device_of(request.param)
 
 
-@pytest.fixture(params=DEVICES)
+@pytest.fixture(params=ENGINES)
 def engine(request):
     return engine_of(request.param)
 

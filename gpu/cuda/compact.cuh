@@ -8,6 +8,7 @@
 
 constexpr uint32_t SCAN_BLOCK = 1024;
 constexpr uint32_t WARPS = BLOCK / 32;
+constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches.
 
 DEVICE uint32_t lane_of_thread() { return threadIdx.x & 31; }
 
@@ -25,35 +26,54 @@ DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     return job.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
 }
 
-// tile_counts: the ids of each tile's pieces; a lane reads four records at a time.
+// The records that a warp takes: all of a tile, or in small batches, where nobody else would have
+// anything to do, those of one of its parts. Units are the parts of all tiles.
+struct Records {
+    uint32_t tile, first, end;
+};
+
+template <uint32_t PARTS> DEVICE uint32_t size_of_part(uint32_t pieces) {
+    if (PARTS == 1) return TILE;
+    return pieces <= 4 * PARTS ? 4 : (pieces + 4 * PARTS - 1) / (4 * PARTS) * 4;  // They are read by fours.
+}
+
+template <uint32_t PARTS> DEVICE Records records_of(const Job& job, uint32_t unit) {
+    uint32_t pieces = job.tile_pieces[unit / PARTS], size = size_of_part<PARTS>(pieces);
+    uint32_t first = min_of(unit % PARTS * size, pieces);
+    return {unit / PARTS, first, min_of(first + size, pieces)};
+}
+
+// tile_counts: the ids of each unit's pieces; a lane reads four records at a time.
+template <uint32_t PARTS = 1>
 DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint32_t tiles = num_tiles(job), stride = num_blocks * WARPS;
-    for (uint32_t tile = block * WARPS + threadIdx.x / 32; tile < tiles; tile += stride) {
-        const uint32_t* records = job.records + static_cast<uint64_t>(tile) * TILE;
-        uint32_t pieces = job.tile_pieces[tile], ids = 0;
-        for (uint32_t number = 4 * lane_of_thread(); number < pieces; number += 128) {
+    uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
+    for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride) {
+        Records own = records_of<PARTS>(job, unit);
+        const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
+        uint32_t ids = 0;
+        for (uint32_t number = own.first + 4 * lane_of_thread(); number < own.end; number += 128) {
             uint4 four = *reinterpret_cast<const uint4*>(records + number);
             ids += count_of(job, four.x);
-            if (number + 1 < pieces) ids += count_of(job, four.y);
-            if (number + 2 < pieces) ids += count_of(job, four.z);
-            if (number + 3 < pieces) ids += count_of(job, four.w);
+            if (number + 1 < own.end) ids += count_of(job, four.y);
+            if (number + 2 < own.end) ids += count_of(job, four.z);
+            if (number + 3 < own.end) ids += count_of(job, four.w);
         }
         ids = __reduce_add_sync(0xFFFFFFFF, ids);
-        if (lane_of_thread() == 0) job.tile_counts[tile] = ids;
+        if (lane_of_thread() == 0) job.tile_counts[unit] = ids;
     }
 }
 
-// group_offsets: the ids before every WARPS tiles, by one block of any number of warps.
-DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
-    uint32_t tiles = num_tiles(job), groups = (tiles + WARPS - 1) / WARPS, warp = threadIdx.x >> 5;
+// group_offsets: the ids before every WARPS units, by one block of any number of warps.
+template <uint32_t PARTS = 1> DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
+    uint32_t units = num_tiles(job) * PARTS, groups = (units + WARPS - 1) / WARPS, warp = threadIdx.x >> 5;
     uint64_t before = 0;
     for (uint32_t first = 0; first < groups; first += blockDim.x) {
         uint32_t group = first + threadIdx.x, sum = 0;
-        for (uint32_t tile = group * WARPS; tile < (group + 1) * WARPS && tile < tiles; tile += 4) {
+        for (uint32_t unit = group * WARPS; unit < (group + 1) * WARPS && unit < units; unit += 4) {
             // tile_counts has room for whole groups.
-            uint4 four = *reinterpret_cast<const uint4*>(job.tile_counts + tile);
-            sum += four.x + (tile + 1 < tiles ? four.y : 0) + (tile + 2 < tiles ? four.z : 0) +
-                   (tile + 3 < tiles ? four.w : 0);
+            uint4 four = *reinterpret_cast<const uint4*>(job.tile_counts + unit);
+            sum += four.x + (unit + 1 < units ? four.y : 0) + (unit + 2 < units ? four.z : 0) +
+                   (unit + 3 < units ? four.w : 0);
         }
         uint32_t inclusive = sum_of_lanes(sum);
         if (lane_of_thread() == 31) scratch[warp] = inclusive;
@@ -67,21 +87,16 @@ DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
     if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = before;
 }
 
-// The ids before a tile; the whole warp asks.
-DEVICE uint64_t ids_before(const Job& job, uint32_t tile) {
-    uint32_t group = tile / WARPS, other = group * WARPS + lane_of_thread();
-    uint32_t sum = __reduce_add_sync(0xFFFFFFFF, other < tile ? job.tile_counts[other] : 0);
+// The ids before a unit; the whole warp asks.
+DEVICE uint64_t ids_before(const Job& job, uint32_t unit) {
+    uint32_t group = unit / WARPS, other = group * WARPS + lane_of_thread();
+    uint32_t sum = __reduce_add_sync(0xFFFFFFFF, other < unit ? job.tile_counts[other] : 0);
     return job.group_offsets[group] + sum;
 }
 
-// Where the merged ids of each bin lie, for all threads of a block.
-struct CompactShared {
-    uint64_t bin_begins[NUM_BINS];
-};
-
 // Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
 // five lanes copy, and each finds its piece by the running sums 2 2 5.
-DEVICE void copy_merged(const Job& job, const CompactShared& shared, uint32_t record, uint32_t count,
+DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count,
                         int32_t* ids, uint32_t place) {
     uint32_t lane = lane_of_thread(), sums = sum_of_lanes(count);
     uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
@@ -97,46 +112,57 @@ DEVICE void copy_merged(const Job& job, const CompactShared& shared, uint32_t re
         if (wanted >= total) continue;
         uint32_t bin = its_record >> BIN_SHIFT & 7;
         uint64_t first_id = static_cast<uint64_t>(its_record & MISS_NUMBER) * longest_in_bin(bin);
-        ids[its_place + number] = job.merged_ids[shared.bin_begins[bin] + first_id + number];
+        ids[its_place + number] = job.merged_ids[begins.merged[bin] + first_id + number];
     }
 }
 
-// Writes the ids of one tile; a lane takes a record.
-DEVICE void write_tile(const Job& job, const CompactShared& shared, uint32_t tile) {
-    const uint32_t* records = job.records + static_cast<uint64_t>(tile) * TILE;
-    uint32_t pieces = job.tile_pieces[tile], written = 0;
-    int32_t* ids = job.ids + ids_before(job, tile);
-    for (uint32_t first = 0; first < pieces; first += 32) {
+// Writes the ids of one unit; a lane takes a record.
+template <uint32_t PARTS>
+DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit) {
+    Records own = records_of<PARTS>(job, unit);
+    const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
+    uint32_t written = 0;
+    int32_t* ids = job.ids + ids_before(job, unit);
+    for (uint32_t first = own.first; first < own.end; first += 32) {
         uint32_t number = first + lane_of_thread();
-        bool here = number < pieces;
+        bool here = number < own.end;
         uint32_t record = here ? records[number] : 0;
         bool miss = here && (record & MISS);
         if (!__any_sync(0xFFFFFFFF, miss)) {
             if (here) ids[written + lane_of_thread()] = record;
-            written += min_of(32, pieces - first);
+            written += min_of(32, own.end - first);
             continue;
         }
         uint32_t count = here ? count_of(job, record) : 0, sums = sum_of_lanes(count);
         uint32_t place = written + sums - count;
         if (here && !miss) ids[place] = record;
-        copy_merged(job, shared, record, miss ? count : 0, ids, place);
+        copy_merged(job, begins, record, miss ? count : 0, ids, place);
         written += __shfl_sync(0xFFFFFFFF, sums, 31);
     }
 }
 
-DEVICE void compact_stage(const Job& job, CompactShared& shared, uint32_t block, uint32_t num_blocks) {
-    if (threadIdx.x < NUM_BINS) shared.bin_begins[threadIdx.x] = merged_begin(job, threadIdx.x);
-    __syncthreads();
-    uint32_t tiles = num_tiles(job), stride = num_blocks * WARPS;
-    for (uint32_t tile = block * WARPS + threadIdx.x / 32; tile < tiles; tile += stride)
-        write_tile(job, shared, tile);
+template <uint32_t PARTS = 1>
+DEVICE void write_tiles(const Job& job, const BinBegins& begins, uint32_t block, uint32_t num_blocks) {
+    uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
+    for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride)
+        write_unit<PARTS>(job, begins, unit);
 }
 
-// The number of ids before each row: one warp a row adds up the records before it in its tile.
+DEVICE void compact_stage(const Job& job, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
+    find_begins<false>(job, begins);
+    write_tiles(job, begins, block, num_blocks);
+}
+
+// The number of ids before each row: one warp a row adds up the records before it in its unit.
+template <uint32_t PARTS = 1>
 DEVICE void row_offsets_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t lane = lane_of_thread(), warps = num_blocks * WARPS;
     for (uint64_t row = block * WARPS + threadIdx.x / 32; row <= job.num_rows; row += warps) {
         uint64_t begin = job.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
+        if (tile >= num_tiles(job)) {
+            if (lane == 0) job.id_offsets[row] = job.status[STATUS_NUM_IDS];
+            continue;
+        }
         uint32_t pieces = 0, ids = 0;
         for (uint64_t i = tile_begin / 64 + lane; i * 64 < begin; i += 32) {
             uint64_t bits = job.starts[i];
@@ -144,9 +170,11 @@ DEVICE void row_offsets_stage(const Job& job, uint32_t block, uint32_t num_block
             pieces += count_bits(bits);
         }
         pieces = __reduce_add_sync(0xFFFFFFFF, pieces);
-        for (uint32_t i = lane; i < pieces; i += 32) ids += count_of(job, job.records[tile_begin + i]);
+        uint32_t size = size_of_part<PARTS>(job.tile_pieces[tile]), part = min_of(pieces / size, PARTS - 1);
+        for (uint32_t i = part * size + lane; i < pieces; i += 32)
+            ids += count_of(job, job.records[tile_begin + i]);
         ids = __reduce_add_sync(0xFFFFFFFF, ids);
-        uint64_t before = tile < num_tiles(job) ? ids_before(job, tile) : job.status[STATUS_NUM_IDS];
+        uint64_t before = ids_before(job, static_cast<uint32_t>(tile) * PARTS + part);
         if (lane == 0) job.id_offsets[row] = before + ids;
     }
 }

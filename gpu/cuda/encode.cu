@@ -10,8 +10,7 @@
 #include "put_out.cuh"
 #include "take_in.cuh"
 
-// Shared memory whose size the launch says.
-DYNAMIC_SHARED uint8_t memory[];
+DYNAMIC_SHARED(memory);
 
 KERNEL __launch_bounds__(BLOCK) take_in(const Job* job) {
     take_in_stage(*job, blockIdx.x, gridDim.x);
@@ -82,8 +81,8 @@ KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
 }
 
 KERNEL __launch_bounds__(BLOCK) compact(const Job* job) {
-    SHARED CompactShared shared;
-    compact_stage(*job, shared, blockIdx.x, gridDim.x);
+    SHARED BinBegins begins;
+    compact_stage(*job, begins, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {

@@ -71,13 +71,13 @@ struct Job {
     // Workspace.
     uint32_t* records;             // uint32[num_tiles][TILE], see look_up.cuh.
     uint32_t* tile_pieces;         // uint32[num_tiles] pieces that begin in a tile.
-    uint32_t* tile_counts;         // uint32[num_tiles] ids of these pieces.
-    uint64_t* group_offsets;       // uint64[...] ids before every eight tiles.
+    uint32_t* tile_counts;         // uint32[units] ids of a tile's or a part's pieces, see compact.cuh.
+    uint64_t* group_offsets;       // uint64[units / 8 + 1] ids before every eight units.
     uint32_t* miss_counts;         // uint32[NUM_BINS].
     uint32_t* merge_tickets;       // uint32[1] chunks taken, see merge_stage.cuh.
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
-    uint32_t* merged_ids;          // Ids of missed pieces, see merged_begin.
+    uint32_t* merged_ids;          // Ids of missed pieces, see BinBegins.
     uint64_t* window_counts;       // uint64[3] pieces << 40 | windows, of each level.
     LongPiece* long_pieces;        // Level 0.
     LongPiece* hard_pieces;        // Level 1: those whose windows did not meet.
@@ -93,6 +93,8 @@ struct Job {
     // A batch in pinned host memory (take_in.cuh).
     const uint8_t* host_text;
     const int64_t* host_row_begins;
+    const uint8_t* host_row_flags; // Copied to row_flags and row_max_length unless these are 0.
+    const uint32_t* host_row_max_length;
     uint64_t* device_job;          // Where the other kernels find this.
     uint64_t* cleared;             // uint64[num_cleared], zeros before the other kernels run.
     uint64_t num_cleared;
@@ -142,6 +144,10 @@ struct Job {
     int64_t* host_offsets;         // int64[num_rows + 1].
     uint32_t* host_errors;         // uint32[num_rows].
     uint64_t* host_status;         // uint64[8].
+    // What a batch asks for whose stages are one launch (small.cuh).
+    uint64_t validates;            // Rows may not be UTF-8.
+    uint64_t num_rounds;           // Of special tokens.
+    uint64_t framed;               // Begin and end tokens or truncation.
     // Packing (pack.cuh).
     uint64_t id_bits;              // Of a packed id.
     uint32_t* packed;
@@ -153,7 +159,8 @@ constexpr uint32_t NO_BYTE = 0xFFFFFFFF;   // Of a row without a fault.
 constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
 constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
 constexpr uint32_t STATUS_CUT = 2;         // Not 0: max_length cut a row.
-constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels for long runs or pieces had to run.
 constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
+constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels for long runs or pieces had to run.
+constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
 
 DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }

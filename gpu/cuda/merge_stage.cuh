@@ -16,34 +16,42 @@ DEVICE uint32_t longest_in_bin(uint32_t bin) {
     return bin < 4 ? 4 * bin + 4 : bin < 6 ? 8 * bin - 8 : 64 << (bin - 6);
 }
 
-// Where the ids of a bin's pieces begin in merged_ids; each piece has room for longest_in_bin.
-DEVICE uint64_t merged_begin(const Job& job, uint32_t bin) {
-    uint64_t begin = 0;
-    for (uint32_t before = 0; before < bin; before++)
-        begin += static_cast<uint64_t>(job.miss_counts[before]) * longest_in_bin(before);
-    return begin;
+// Lanes for a piece of a bin: enough for its longest one. A small batch (FEW pieces) merges all that
+// are longer than a lane's in one way, since it fetches the code of each way from memory.
+template <bool FEW> DEVICE uint32_t lanes_of_bin(uint32_t bin) {
+    if (bin < 4) return 1;
+    if (FEW) return 8;
+    return bin < 6 ? 2 : 4 << (bin - 6);
 }
 
-// Lanes for a piece of a bin: enough for its longest one.
-DEVICE uint32_t lanes_of_bin(uint32_t bin) { return bin < 4 ? 1 : longest_in_bin(bin) <= 32 ? 2 : 4 << (bin - 6); }
-
-DEVICE uint32_t chunks_of_bin(const Job& job, uint32_t bin) {
-    uint32_t pieces = 32 / lanes_of_bin(bin);
-    return (job.miss_counts[bin] + pieces - 1) / pieces;
-}
-
-// Chunks before those of a bin.
-DEVICE uint32_t first_chunk(const Job& job, uint32_t bin) {
-    uint32_t chunks = 0;
-    for (uint32_t longer = bin + 1; longer < NUM_BINS; longer++) chunks += chunks_of_bin(job, longer);
-    return chunks;
-}
-
-// Where the ids and the chunks of each bin begin, for all threads of a block.
+// Where the ids of each bin's pieces begin in merged_ids, and its chunks, for all threads of a block.
 struct BinBegins {
     uint64_t merged[NUM_BINS];
-    uint32_t chunks[NUM_BINS];
+    uint32_t chunks[NUM_BINS], num_chunks;
 };
+
+// Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
+// for longest_in_bin ids; the chunks of longer bins come first.
+template <bool FEW> DEVICE void find_begins(const Job& job, BinBegins& begins) {
+    uint32_t bin = threadIdx.x, pieces = 32 / lanes_of_bin<FEW>(bin % NUM_BINS);
+    if (bin < 32) {
+        uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0;
+        uint32_t room = count * longest_in_bin(bin % NUM_BINS), chunks = (count + pieces - 1) / pieces;
+        uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
+        for (uint32_t distance = 1; distance < NUM_BINS; distance *= 2) {
+            uint32_t shorter = __shfl_up_sync(ALL_LANES, rooms, distance);
+            uint32_t longer = __shfl_down_sync(ALL_LANES, all_chunks, distance);
+            if (bin >= distance) rooms += shorter;
+            all_chunks += longer;  // Zeros from bin NUM_BINS on.
+        }
+        if (bin < NUM_BINS) {
+            begins.merged[bin] = rooms - room;
+            begins.chunks[bin] = all_chunks - chunks;
+        }
+        if (bin == 0) begins.num_chunks = all_chunks;
+    }
+    __syncthreads();
+}
 
 struct MergeStageShared {
     MergeShared merge;
@@ -94,11 +102,17 @@ DEVICE void merge_chunk(const Job& job, const Mergers& mergers, uint32_t bin, ui
 }
 
 // Merges the pieces of any chunk; the whole warp has the same one.
+template <bool FEW>
 DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, uint32_t chunk) {
     uint32_t lane = threadIdx.x & 31;
     bool begun = lane < NUM_BINS && mergers.begins.chunks[lane % NUM_BINS] <= chunk;
     uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
-    uint32_t first = (chunk - mergers.begins.chunks[bin]) * (32 / lanes_of_bin(bin));
+    uint32_t first = (chunk - mergers.begins.chunks[bin]) * (32 / lanes_of_bin<FEW>(bin));
+    if (FEW) {
+        if (bin < 4) merge_chunk<1, 4>(job, mergers, bin, first);
+        else merge_chunk<8, 4>(job, mergers, bin, first);
+        return;
+    }
     if (bin < 2) merge_chunk<1, 2>(job, mergers, bin, first);
     else if (bin < 4) merge_chunk<1, 4>(job, mergers, bin, first);
     else if (bin < 6) merge_chunk<2, 4>(job, mergers, bin, first);
@@ -106,26 +120,23 @@ DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, uint32_t chu
     else merge_chunk<8, 4>(job, mergers, bin, first);
 }
 
-DEVICE uint32_t num_chunks(const Job& job) { return first_chunk(job, 0) + chunks_of_bin(job, 0); }
-
 // Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
+template <bool FEW>
 DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block, uint32_t num_blocks) {
-    if (threadIdx.x < NUM_BINS) {
-        mergers.begins.merged[threadIdx.x] = merged_begin(job, threadIdx.x);
-        mergers.begins.chunks[threadIdx.x] = first_chunk(job, threadIdx.x);
-    }
-    __syncthreads();
-    uint32_t chunks = num_chunks(job), chunk = threadIdx.x / 32 * num_blocks + block;
+    uint32_t chunks = mergers.begins.num_chunks, first_ones = num_blocks * (blockDim.x / 32);
+    uint32_t chunk = threadIdx.x / 32 * num_blocks + block;
     while (chunk < chunks) {
-        merge_any_chunk(job, mergers, chunk);
+        merge_any_chunk<FEW>(job, mergers, chunk);
+        if (chunks <= first_ones) return;
         uint32_t ticket = threadIdx.x % 32 == 0 ? atomicAdd(job.merge_tickets, 1u) : 0;
-        chunk = num_blocks * (blockDim.x / 32) + __shfl_sync(ALL_LANES, ticket, 0);
+        chunk = first_ones + __shfl_sync(ALL_LANES, ticket, 0);
         __syncwarp();
     }
 }
 
 DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
-    if (block >= num_chunks(job)) return;
+    find_begins<false>(job, shared.begins);
+    if (block >= shared.begins.num_chunks) return;
     PairCache cache = load_cache(job, shared.merge.cache);
-    merge_chunks(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
+    merge_chunks<false>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
 }

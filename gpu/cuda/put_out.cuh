@@ -1,4 +1,4 @@
-// The last kernel of a small batch: the answer into pinned host memory, so that the host waits once.
+// The last stage of a small batch: the answer into pinned host memory, so that the host waits once.
 #pragma once
 #include "job.cuh"
 
@@ -10,7 +10,12 @@ DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     for (uint64_t i = first; i < num_ids; i += stride) job.host_ids[i] = job.answer_ids[i];
     for (uint64_t i = first; i <= job.num_rows; i += stride)
         job.host_offsets[i] = job.answer_offsets[i];
-    for (uint64_t i = first; i < job.num_rows; i += stride) job.host_errors[i] = job.row_errors[i];
+    for (uint64_t row = first; row < job.num_rows; row += stride) {
+        uint32_t error = job.row_errors[row];
+        job.host_errors[row] = error;
+        if (error != NO_BYTE) job.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.
+    }
     bool rare = job.bad_tiles[0] || job.window_counts[0];
-    if (first < 8) job.host_status[first] = first == STATUS_RARE ? rare : job.status[first];
+    if (first < STATUS_NOT_UTF8)
+        job.host_status[first] = first == STATUS_RARE ? rare : job.status[first];
 }

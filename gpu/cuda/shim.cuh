@@ -19,7 +19,13 @@ using int64_t = long long;
 #define DEVICE_METHOD __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
-#define DYNAMIC_SHARED extern __shared__
+#define DYNAMIC_SHARED(name) extern __shared__ uint8_t name[]  // As many bytes as the launch says.
+#define GRID_CONSTANT __grid_constant__
+#if __CUDA_ARCH__ >= 900
+#define CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
+#else
+#define CLUSTER_OF(blocks)                 // Compiled and never launched.
+#endif
 #else
 #include <cstdint>
 #include <cstring>
@@ -118,4 +124,13 @@ DEVICE void store_volatile(uint64_t* place, uint64_t value) {
 DEVICE void atomic_or(uint64_t* place, uint64_t bits) {
     atomicOr(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(bits));
 }
+
+#ifdef __CUDACC__
+// Waits for all threads of the cluster; what any of them wrote before is there for all of them.
+DEVICE void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+#endif
+}
+#endif
 #endif

@@ -1,10 +1,11 @@
-// Runs a kernel's blocks one after the other, a block's threads as fibers: slow, deterministic and
-// free of a GPU. Warp functions take the full mask only, and every lane must reach them.
+// Runs a kernel's blocks one after the other, those of a cluster by turns, a block's threads as
+// fibers: slow, deterministic and free of a GPU. Warp functions take the full mask only, and every lane must reach them.
 #pragma once
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <vector>
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -12,7 +13,9 @@
 
 #define KERNEL extern "C" void
 #define SHARED static
-#define DYNAMIC_SHARED extern
+#define DYNAMIC_SHARED(name) static uint8_t*& name = emulation::dynamic_shared
+#define GRID_CONSTANT
+#define CLUSTER_OF(blocks)
 #define __launch_bounds__(...)
 #define __restrict__
 
@@ -25,22 +28,41 @@ namespace emulation {
 
 constexpr int WARP = 32;
 constexpr size_t STACK = 64 << 10;
+constexpr size_t SHARED_BYTES = 227 << 10;  // Of a multiprocessor.
 
-struct Warp {
-    uint64_t value[2][WARP];
+// Who has arrived at a barrier.
+struct Barrier {
     uint32_t arrived = 0, generation = 0;
 };
 
+struct Warp {
+    uint64_t value[2][WARP];
+    Barrier barrier;
+};
+
 struct Block {
-    uint32_t threads = 0, arrived = 0, generation = 0, done = 0, current = 0;
+    Barrier barrier;
+    uint32_t done = 0;
     bool votes[2] = {};
     std::vector<Warp> warps;
-    std::vector<void*> stacks;
     std::vector<bool> finished;
+    std::unique_ptr<uint8_t[]> shared;  // What kernels call dynamic shared memory.
+};
+
+// The blocks that run by turns: one, or those of a cluster. Static shared memory is there once, so
+// that kernels for clusters have none.
+struct Cluster {
+    std::vector<Block> blocks;
+    uint32_t threads = 0, current = 0;  // Threads of a block; the fiber that runs.
+    Barrier barrier;
+    std::vector<void*> stacks;
     std::function<void()> body;
 };
 
-inline Block block;
+inline Cluster cluster;
+inline uint8_t* dynamic_shared;
+inline Block& block() { return cluster.blocks[cluster.current / cluster.threads]; }
+inline uint32_t thread() { return cluster.current % cluster.threads; }
 
 #if defined(__x86_64__)
 // Saves the callee's registers on its stack and goes on with another stack.
@@ -69,55 +91,70 @@ emulation_switch:
 #endif
 inline std::vector<void*> pointers;
 inline void* scheduler;
-inline void leave() { emulation_switch(&pointers[block.current], scheduler); }
-inline void enter(uint32_t thread) { emulation_switch(&scheduler, pointers[thread]); }
+inline void leave() { emulation_switch(&pointers[cluster.current], scheduler); }
+inline void enter(uint32_t fiber) { emulation_switch(&scheduler, pointers[fiber]); }
 #else
 inline std::vector<ucontext_t> pointers;
 inline ucontext_t scheduler;
-inline void leave() { swapcontext(&pointers[block.current], &scheduler); }
-inline void enter(uint32_t thread) { swapcontext(&scheduler, &pointers[thread]); }
+inline void leave() { swapcontext(&pointers[cluster.current], &scheduler); }
+inline void enter(uint32_t fiber) { swapcontext(&scheduler, &pointers[fiber]); }
 #endif
 
 inline void fiber() {
-    block.body();
-    block.finished[block.current] = true;
-    block.done++;
+    cluster.body();
+    block().finished[thread()] = true;
+    block().done++;
     for (;;) leave();
 }
 
-inline void prepare(uint32_t thread) {
-    char* top = static_cast<char*>(block.stacks[thread]) + STACK;
+inline void prepare(uint32_t fiber) {
+    char* top = static_cast<char*>(cluster.stacks[fiber]) + STACK;
 #if defined(__x86_64__)
     void** stack = reinterpret_cast<void**>(top) - 2;
-    *stack = reinterpret_cast<void*>(&fiber);
-    pointers[thread] = stack - 6;
+    *stack = reinterpret_cast<void*>(&emulation::fiber);
+    pointers[fiber] = stack - 6;
 #else
-    getcontext(&pointers[thread]);
-    pointers[thread].uc_stack.ss_sp = block.stacks[thread];
-    pointers[thread].uc_stack.ss_size = STACK;
-    makecontext(&pointers[thread], fiber, 0);
+    getcontext(&pointers[fiber]);
+    pointers[fiber].uc_stack.ss_sp = cluster.stacks[fiber];
+    pointers[fiber].uc_stack.ss_size = STACK;
+    makecontext(&pointers[fiber], emulation::fiber, 0);
     (void)top;
 #endif
 }
 
 inline Dim thread_index, block_index, grid_size, block_size;
 
-// Runs one block to its end.
-inline void run_block(uint32_t threads, std::function<void()> body) {
-    block.threads = threads;
-    block.arrived = block.done = block.generation = 0;
-    block.votes[0] = block.votes[1] = false;
-    block.warps.assign((threads + WARP - 1) / WARP, Warp());
-    block.finished.assign(threads, false);
-    block.body = body;
-    pointers.resize(threads);
-    while (block.stacks.size() < threads) block.stacks.push_back(std::malloc(STACK));
-    for (uint32_t thread = 0; thread < threads; thread++) prepare(thread);
-    while (block.done < threads) {
-        for (uint32_t thread = 0; thread < threads; thread++) {
-            if (block.finished[thread]) continue;
-            block.current = thread_index.x = thread;
-            enter(thread);
+// Runs blocks by turns until all have ended; the first one has the number `first`.
+inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::function<void()> body) {
+    uint32_t fibers = blocks * threads;
+    cluster.threads = threads;
+    cluster.barrier = Barrier();
+    cluster.body = body;
+    cluster.blocks.resize(blocks);
+    for (Block& each : cluster.blocks) {
+        if (!each.shared) each.shared.reset(new uint8_t[SHARED_BYTES + 256]);
+        each.barrier = Barrier();
+        each.done = 0;
+        each.votes[0] = each.votes[1] = false;
+        each.warps.assign((threads + WARP - 1) / WARP, Warp());
+        each.finished.assign(threads, false);
+    }
+    pointers.resize(fibers);
+    while (cluster.stacks.size() < fibers) cluster.stacks.push_back(std::malloc(STACK));
+    for (uint32_t each = 0; each < fibers; each++) prepare(each);
+    for (uint32_t done = 0; done < fibers;) {
+        done = 0;
+        for (uint32_t number = 0; number < blocks; number++) {
+            Block& each = cluster.blocks[number];
+            block_index.x = first + number;
+            dynamic_shared = each.shared.get() + (256 - reinterpret_cast<uintptr_t>(each.shared.get()) % 256);
+            for (uint32_t own = 0; own < threads; own++) {
+                if (each.finished[own]) continue;
+                cluster.current = number * threads + own;
+                thread_index.x = own;
+                enter(cluster.current);
+            }
+            done += each.done;
         }
     }
 }
@@ -126,17 +163,24 @@ inline void yield_while(const uint32_t& generation, uint32_t old) {
     while (generation == old) leave();
 }
 
+// Waits until so many fibers have arrived; the last one calls leaves().
+template <class Leaves> inline void wait_at(Barrier& barrier, uint32_t fibers, Leaves leaves) {
+    uint32_t old = barrier.generation;
+    if (++barrier.arrived == fibers) {
+        barrier.arrived = 0;
+        leaves();
+        barrier.generation++;
+    } else {
+        yield_while(barrier.generation, old);
+    }
+}
+
 // Every lane's value, once all lanes of the warp have given theirs.
 inline const uint64_t* exchange(uint64_t value) {
-    Warp& warp = block.warps[block.current / WARP];
-    uint32_t old = warp.generation;
-    warp.value[old & 1][block.current % WARP] = value;
-    if (++warp.arrived == WARP) {
-        warp.arrived = 0;
-        warp.generation++;
-    } else {
-        yield_while(warp.generation, old);
-    }
+    Warp& warp = block().warps[thread() / WARP];
+    uint32_t old = warp.barrier.generation;
+    warp.value[old & 1][thread() % WARP] = value;
+    wait_at(warp.barrier, WARP, [] {});
     return warp.value[old & 1];
 }
 
@@ -148,17 +192,16 @@ inline const uint64_t* exchange(uint64_t value) {
 #define blockDim emulation::block_size
 
 static inline int __syncthreads_or(int vote) {
-    emulation::Block& block = emulation::block;
-    uint32_t old = block.generation;
+    emulation::Block& block = emulation::block();
+    uint32_t old = block.barrier.generation;
     if (vote) block.votes[old & 1] = true;
-    if (++block.arrived == block.threads) {
-        block.arrived = 0;
-        block.votes[~old & 1] = false;
-        block.generation++;
-    } else {
-        emulation::yield_while(block.generation, old);
-    }
+    emulation::wait_at(block.barrier, emulation::cluster.threads, [&] { block.votes[~old & 1] = false; });
     return block.votes[old & 1];
+}
+
+static inline void wait_for_cluster() {
+    emulation::Cluster& cluster = emulation::cluster;
+    emulation::wait_at(cluster.barrier, cluster.blocks.size() * cluster.threads, [] {});
 }
 
 static inline void __syncthreads() { __syncthreads_or(0); }
@@ -167,7 +210,7 @@ static inline void __syncwarp() { emulation::exchange(0); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 
-static inline uint32_t lane_of_fiber() { return emulation::block.current % emulation::WARP; }
+static inline uint32_t lane_of_fiber() { return emulation::thread() % emulation::WARP; }
 
 static inline uint32_t __ballot_sync(uint32_t, bool vote) {
     const uint64_t* values = emulation::exchange(vote);
@@ -251,8 +294,14 @@ template <class Job>
 static void emulate(void (*kernel)(const Job*), uint32_t blocks, uint32_t threads, const Job* job) {
     emulation::grid_size.x = blocks;
     emulation::block_size.x = threads;
-    for (uint32_t index = 0; index < blocks; index++) {
-        emulation::block_index.x = index;
-        emulation::run_block(threads, [=] { kernel(job); });
-    }
+    for (uint32_t index = 0; index < blocks; index++)
+        emulation::run_blocks(index, 1, threads, [=] { kernel(job); });
+}
+
+// Launches a kernel that gets the job itself: all blocks as one cluster.
+template <class Job>
+static void emulate(void (*kernel)(Job), uint32_t blocks, uint32_t threads, const Job* job) {
+    emulation::grid_size.x = blocks;
+    emulation::block_size.x = threads;
+    emulation::run_blocks(0, blocks, threads, [=] { kernel(*job); });
 }

@@ -1,0 +1,138 @@
+"""Tiny batches in one launch: what its answers are, when it is one launch and when it is not."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpu.device import CudaDevice, DeviceInfo
+from gpu.engine import GpuEngine
+from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
+from tests.emulated_device import EmulatedDevice, EmulatedStream
+from tests.test_engines import OPTIONS, check
+from tests.texts import SEQUENCES, TEXTS
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.builtin import load
+
+NAMES = ("gpt2", "cl100k_base", "o200k_base")
+PARTS = [text for text in [*TEXTS, *SEQUENCES] if len(text) < 80]
+PARTS += ["<|endoftext|>", "<|endof", "don't", " 12345678", "\r\n\n ", "größe", "中文字符", "🙂🙃"]
+TEXT_OPTIONS = [
+    o for o in OPTIONS if not (o.reverse_complement or o.circular is not None or o.spans)
+]
+
+
+@functools.cache
+def engine_of(name: str) -> GpuEngine:
+    return GpuEngine(CudaDevice() if name == "cuda" else EmulatedDevice(), 1 << 30)
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def engine(request):
+    return engine_of(request.param)
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """The kernels that the emulation ran."""
+    names: list[str] = []
+    launch = EmulatedStream.launch
+
+    def noted(stream: EmulatedStream, kernel: str, blocks: int, job: int) -> None:
+        names.append(kernel)
+        launch(stream, kernel, blocks, job)
+
+    monkeypatch.setattr(EmulatedStream, "launch", noted)
+    return names
+
+
+def random_texts(chance: np.random.Generator, rows: int, size: int) -> list[str]:
+    """Rows of about so many characters, some empty."""
+    lengths = chance.integers(0, 2 * size, rows)
+    return ["".join(chance.choice(PARTS, 1 + size // 8))[:length] for length in lengths]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_batches_have_the_ids_and_refusals_of_the_reference(engine, seed):
+    chance = np.random.default_rng(seed)
+    name, rows = NAMES[seed % 3], int(chance.integers(1, 65))
+    texts = random_texts(chance, rows, int(chance.choice([3, 30, 300])))
+    options = [TEXT_OPTIONS[i] for i in chance.integers(0, len(TEXT_OPTIONS), rows)]
+    if seed % 2:
+        options = [TEXT_OPTIONS[seed // 2 % len(TEXT_OPTIONS)]] * rows
+    for batch in (
+        Batch(texts, options=options),
+        Batch.from_bytes([text.encode() for text in texts], options),
+    ):
+        check(engine.encode(load(name), batch), name, texts, options)
+
+
+def test_rows_that_are_not_utf8_are_refused_alone(engine):
+    rows = [b"fine", b"\xff", "größe".encode(), b"ab\xe4\xb8", b"", b"fine too"] * 40
+    options = replace(EncodeOptions(), special="refuse")
+    encoded = engine.encode(load("gpt2"), Batch.from_bytes(rows, options))
+    assert {row: error.code for row, error in encoded.errors.items()} == {
+        row: "not_utf8" for row in range(len(rows)) if row % 6 in (1, 3)
+    }
+    assert encoded.row(6).tolist() == encoded.row(0).tolist() != []
+    assert len(encoded.row(1)) == len(encoded.row(3)) == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "kernel"),
+    [
+        (1, 1, "encode_block"),
+        (1, ONE_BLOCK_BYTES, "encode_block"),
+        (1, ONE_BLOCK_BYTES + 1, "encode_cluster"),
+        (64, 1000, "encode_cluster"),
+        (1, CLUSTER_BYTES, "encode_cluster"),
+    ],
+)
+def test_a_tiny_batch_is_one_launch(launches, rows, size, kernel):
+    engine = GpuEngine(EmulatedDevice(), 1 << 28)
+    texts = [("some words and 12 more, " * 6000)[:size]] * rows
+    encoded = engine.encode(load("gpt2"), Batch(texts))
+    assert launches == [kernel]
+    check(encoded, "gpt2", texts, [EncodeOptions()] * rows)
+
+
+@pytest.mark.parametrize("hard", ["ab" * 200, " " * 3000, "1234567890" * 2000, "x" * 9000], ids=len)
+@pytest.mark.parametrize("name", NAMES)
+def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard):
+    engine = GpuEngine(EmulatedDevice(), 1 << 28)
+    texts = ["before ", hard, " behind"]
+    for _ in range(2):
+        encoded = engine.encode(load(name), Batch(texts))
+        check(encoded, name, texts, [EncodeOptions()] * 3)
+    assert launches[0].startswith("encode_")
+    assert launches[1] == "take_in"
+
+
+def test_a_device_without_clusters_encodes_little_in_one_launch_and_the_rest_in_several(launches):
+    class Older(EmulatedDevice):
+        @property
+        def info(self) -> DeviceInfo:
+            return replace(super().info, has_clusters=False)
+
+    engine = GpuEngine(Older(), 1 << 28)
+    for size, first in ((ONE_BLOCK_BYTES, "encode_block"), (ONE_BLOCK_BYTES + 1, "take_in")):
+        text = ("some words and 12 more, " * 6000)[:size]
+        check(engine.encode(load("gpt2"), Batch([text])), "gpt2", [text], [EncodeOptions()])
+        assert launches[0] == first
+        launches.clear()
+
+
+def test_calls_of_all_kinds_follow_each_other_in_one_workspace(engine):
+    texts = ["It's unzipped", "<|endoftext|>", "北京 now"]
+    for turn in range(12):
+        name, options = NAMES[turn % 3], TEXT_OPTIONS[turn % len(TEXT_OPTIONS)]
+        encoded = engine.encode(load(name), Batch(texts, options=options))
+        check(encoded, name, texts, [options] * 3)
+        ids = engine.encode(load(name), Batch(texts))
+        data, _, errors = engine.decode(load(name), ids.ids.astype(np.int64), ids.offsets, False)
+        assert (data.tobytes().decode(), errors) == ("".join(texts), {})
+        counts, _ = engine.count(load(name), Batch(texts, options=options))
+        assert counts.tolist() == np.diff(encoded.offsets).tolist()
