@@ -22,7 +22,7 @@ from service.arrow_wire import MEDIA_TYPE, IdMessages, TextReader
 from service.bodies import body_pieces
 from service.bulk_query import BatchQuery, parse_query
 from service.bulk_text import DTYPES
-from service.calls import ROW_BYTES, check_digest, check_rows, deadline, find_entry
+from service.calls import bulk_work, check_digest, check_rows, find_entry
 from service.encode_answers import check_dtype
 from service.errors import TooLarge
 from service.hot_routes import header_call
@@ -141,9 +141,7 @@ class BulkArrow(Streamed):
             batch, nulls = read
             check_rows(self.service, len(batch), COLUMN)
             batch.id_dtype = self.dtype
-            work = Work("encode", entry.vocabulary, batch, options)
-            work.num_bytes = len(batch.data) + ROW_BYTES * len(batch)
-            work.deadline = deadline(self.service, self.call)
+            work = bulk_work(self.service, self.call, entry, batch, options)
             await encoded.put(tasks.create_task(self._encode(work, nulls)))
         await encoded.put(None)
 

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from service.bodies import body_pieces, collect
 from service.bulk_query import TextQuery, parse_query
-from service.calls import ROW_BYTES, check_digest, deadline, find_entry
+from service.calls import bulk_work, check_digest, find_entry
 from service.encode_answers import ENCODE, check_dtype, truncated_row
 from service.errors import InvalidRequest, RowRefused
 from service.hot_routes import header_call, send_pieces, timeout_s
 from service.piecewise import Cutter, encode_while_reading
 from service.schemas import EncodeRequest
 from service.streams import Streamed, check_length, octets
-from service.work import Result, Work
+from service.work import Result
 from vocabularies.batch import Batch, EncodeOptions, RowError
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ class BulkText(Streamed):
 
     async def _encode(self, entry: Entry, options: EncodeOptions, batch: Batch) -> Result:
         batch.id_dtype = self.dtype
-        work = Work("encode", entry.vocabulary, batch, options)
-        work.num_bytes = len(batch.data) + ROW_BYTES
-        work.deadline, work.receive = deadline(self.service, self.call), self.call.receive
+        work = bulk_work(self.service, self.call, entry, batch, options)
         return await self.service.batcher.run(work)
 
     def _ids(self, result: Result) -> NDArray[np.integer[Any]]:

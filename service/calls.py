@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from service.errors import DigestDiffers, TooLarge, invalid_body
 from service.schemas import Strict
 from service.work import Result, Work
-from vocabularies.batch import EncodeOptions, RowError
+from vocabularies.batch import Batch, EncodeOptions, RowError
 
 if TYPE_CHECKING:
     from service.registry import Entry
@@ -28,6 +28,7 @@ __all__ = [
     "Operation",
     "Render",
     "answer",
+    "bulk_work",
     "check_digest",
     "check_rows",
     "deadline",
@@ -126,6 +127,21 @@ def make_work(
         raise TooLarge(message, pointer.format(row))
     work = Work(operation, entry.vocabulary, texts, options)
     work.num_bytes = sum(sizes) + ROW_BYTES * len(sizes)
+    work.deadline, work.receive = deadline(service, call), call.receive
+    return work
+
+
+def bulk_work(
+    service: Service,
+    call: Call,
+    entry: Entry,
+    batch: Batch,
+    options: EncodeOptions,
+    operation: Literal["encode", "count"] = "encode",
+) -> Work:
+    """Joined texts as work for the batcher; their limits are the caller's."""
+    work = Work(operation, entry.vocabulary, batch, options)
+    work.num_bytes = len(batch.data) + ROW_BYTES * len(batch)
     work.deadline, work.receive = deadline(service, call), call.receive
     return work
 

@@ -12,6 +12,7 @@ import math
 import signal
 import socket
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from pydantic import ValidationError
@@ -24,10 +25,14 @@ from service.hot_protocol import hot_protocol
 from service.hot_routes import HotRoutes
 from service.settings import PREFIX, Settings, read_settings
 
+if TYPE_CHECKING:
+    from service.grpc_server import GrpcServer
+
 __all__ = ["serve"]
 
 KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
 BACKLOG = 2048
+logger = logging.getLogger(__name__)
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -77,6 +82,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: HotRoutes, settings: Settings) -> None:
         self.app, self.settings = app, settings
+        self.grpc: GrpcServer | None = None
         super().__init__(
             uvicorn.Config(
                 app,
@@ -100,16 +106,36 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
         await super().startup(sockets)
+        if self.started and self.settings.grpc:
+            await self._start_grpc()
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
             host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
             url = f"http://{host}:{port}"
-            print(f"warptok {package_version()} on {url} (documentation: {url}/docs)", flush=True)
+            also = f", gRPC on {host}:{self.grpc.port}" if self.grpc else ""
+            documentation = f"documentation: {url}/docs"
+            print(f"warptok {package_version()} on {url}{also} ({documentation})", flush=True)
+
+    async def _start_grpc(self) -> None:
+        """GRPC beside HTTP; its libraries are imported only here."""
+        from service.grpc_server import GrpcServer
+
+        self.grpc = GrpcServer(self.app.service)
+        try:
+            await self.grpc.start(self.settings.host, self.settings.grpc_port)
+        except OSError as error:
+            logger.error("%s; another port: %sGRPC_PORT, none: %sGRPC=false", error, PREFIX, PREFIX)
+            await self.shutdown()
+            raise SystemExit(1) from error
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse what is new and finish what was accepted, within the drain time."""
         service = self.app.service
         service.draining = True
-        drain = asyncio.create_task(service.batcher.stop(self.settings.drain_timeout_s))
+        grace_s = self.settings.drain_timeout_s
+        drain = asyncio.create_task(service.batcher.stop(grace_s))
+        grpc = asyncio.create_task(self.grpc.stop(grace_s)) if self.grpc else None
         await super().shutdown(sockets)
         await drain
+        if grpc is not None:
+            await grpc

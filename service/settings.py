@@ -34,6 +34,13 @@ class Settings(BaseSettings):
         description="Address to listen on; 0.0.0.0 opens the service to everybody who reaches it.",
     )
     port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one.")
+    grpc: bool = Field(True, description="Whether gRPC is answered beside HTTP.")
+    grpc_port: int = Field(
+        8001,
+        ge=0,
+        le=65535,
+        description="TCP port of gRPC, on the same address; 0 takes a free one.",
+    )
     engine: Literal["auto", "cpu", "gpu"] = Field(
         "auto",
         description="What computes the ids; auto takes the GPU where there is one, gpu stops the "

@@ -12,11 +12,13 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 
+from service import vocabulary_management
 from service.errors import InvalidRequest, TooLarge, UnsupportedFormat, invalid_body
 from service.hot_routes import read_body
 from service.problem_schema import refusals
 from service.state import Service
 from service.verification import sample_texts, verify
+from service.vocabulary_management import Upload
 from service.vocabulary_reports import (
     VerifyRequest,
     VerifyResponse,
@@ -110,18 +112,8 @@ async def put_vocabulary(
     service = _service(request)
     files = await _read_files(request, name, service.settings.max_vocabulary_bytes)
     specials = None if special_tokens is None else _special_tokens(special_tokens)
-    vocabulary = await _in_thread(
-        formats.read_vocabulary,
-        files,
-        format=format,
-        pretokenizer=pretokenizer,
-        special_tokens=specials,
-        id_offset=id_offset,
-    )
-    before = service.registry.entries.get(name)
-    _, created = await _in_thread(service.registry.put, name, vocabulary, replace)
-    if before is not None and created:
-        _forget_later(service, before.vocabulary.digest)
+    upload = Upload(files, format, pretokenizer, specials, id_offset)
+    created = await vocabulary_management.put_vocabulary(service, name, upload, replace=replace)
     response.status_code = 201 if created else 200
     return report(service, service.registry.find(name))
 
@@ -153,21 +145,10 @@ async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, 
     return files
 
 
-def _forget_later(service: Service, digest: str) -> None:
-    """Once nothing accepted before now can be waiting, the engine may drop the old vocabulary."""
-    delay_s = service.settings.request_timeout_ms / 1000 + 1
-    loop = asyncio.get_running_loop()
-    loop.call_later(delay_s, service.registry.forget_unused, digest)
-
-
 @router.delete("/{name}", status_code=204)
 async def delete_vocabulary(request: Request, name: str) -> None:
     """Forget an uploaded vocabulary; a built-in one answers 403."""
-    service = _service(request)
-    before = service.registry.entries.get(name)
-    await _in_thread(service.registry.delete, name)
-    if before is not None:
-        _forget_later(service, before.vocabulary.digest)
+    await vocabulary_management.delete_vocabulary(_service(request), name)
 
 
 @router.post("/{name}/verify", response_model=VerifyResponse)
@@ -205,8 +186,7 @@ async def verify_vocabulary(request: Request, name: str) -> dict[str, Any]:
 async def load_vocabulary(request: Request, name: str) -> VocabularyReport:
     """Make a vocabulary ready before its first use, and bring it to the GPU if it left that."""
     service = _service(request)
-    entry = await service.registry.loaded(name)
-    await _in_thread(service.engine.load, entry.vocabulary)
+    await vocabulary_management.load_vocabulary(service, name)
     return report(service, service.registry.find(name))
 
 
@@ -214,8 +194,5 @@ async def load_vocabulary(request: Request, name: str) -> VocabularyReport:
 async def unload_vocabulary(request: Request, name: str) -> VocabularyReport:
     """Take a vocabulary off the engine; its next use loads it again."""
     service = _service(request)
-    before = service.registry.entries.get(name)
-    service.registry.unload(name)
-    if before is not None:
-        _forget_later(service, before.vocabulary.digest)
+    vocabulary_management.unload_vocabulary(service, name)
     return report(service, service.registry.find(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from service.calls import Body, Call, Operation, Render, make_work
+from service.calls import Call, Operation, Render, make_work
 from service.errors import InvalidRequest, RowRefused, TooLarge
 from service.json_pieces import flat_json, head, matrix_json
 from service.positions import convert_spans
@@ -23,12 +23,17 @@ from vocabularies.vocabulary import Kmers, Vocabulary
 from vocabularies.windows import Windows
 from vocabularies.windows import windows as make_windows
 
-__all__ = ["WINDOWS"]
+__all__ = ["WINDOWS", "plan_windows"]
 
 
-def _plan(
+def plan_windows(
     service: Service, call: Call, entry: Entry, request: WindowsRequest
-) -> tuple[Work, Render]:
+) -> tuple[Work, Callable[[Result], Windows]]:
+    """What the engine has to do for a request, and what makes windows of its result.
+
+    Raises:
+        ServiceError: the request is refused; so may be its result.
+    """
     layout = _layout(request, entry.vocabulary, service.settings.max_window_ids)
     options = EncodeOptions(
         add_special_tokens=False,
@@ -37,13 +42,14 @@ def _plan(
         spans=True,
     )
     work = make_work(service, call, "encode", entry, [request.sequence], options, "/sequence")
-    return work, partial(_render, entry, request, layout)
+    return work, partial(_cut, request, layout)
 
 
-def _render(entry: Entry, request: WindowsRequest, layout: Layout, result: Result) -> Body:
-    if result.begin in result.errors:
-        raise RowRefused(result.errors[result.begin], "/sequence")
-    return _body(entry, request, result, _cut(request, layout, result))
+def _plan(
+    service: Service, call: Call, entry: Entry, request: WindowsRequest
+) -> tuple[Work, Render]:
+    work, cut = plan_windows(service, call, entry, request)
+    return work, lambda result: _body(entry, request, result, cut(result))
 
 
 WINDOWS = Operation(WindowsRequest, _plan)
@@ -84,6 +90,8 @@ def _layout(request: WindowsRequest, vocabulary: Vocabulary, max_window_ids: int
 
 
 def _cut(request: WindowsRequest, layout: Layout, result: Result) -> Windows:
+    if result.begin in result.errors:
+        raise RowRefused(result.errors[result.begin], "/sequence")
     encoded = result.encoded
     assert encoded is not None
     assert encoded.spans is not None

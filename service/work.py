@@ -8,22 +8,49 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.engines import Decoded, Engine
-from service.isolation import count_isolated, decode_isolated, encode_isolated
+from service.isolation import (
+    count_isolated,
+    decode_isolated,
+    encode_isolated,
+    raise_if_not_the_engines,
+)
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["ClientGone", "Result", "Work", "run_works"]
+__all__ = ["ClientGone", "IdRows", "Result", "Work", "run_works"]
 
 
 class ClientGone(Exception):
     """The client closed the connection; nobody waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdRows:
+    """Rows of ids as flat arrays.
+
+    Attributes:
+        ids: integers [T], the rows joined.
+        offsets: int64[B + 1].
+    """
+
+    ids: NDArray[np.integer[Any]]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def lists(self) -> list[list[int]]:
+        """The rows as lists."""
+        values = self.ids.tolist()
+        return [values[b:e] for b, e in pairwise(self.offsets.tolist())]
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +58,7 @@ class Work:
     """What one request asks of the engine.
 
     Attributes:
-        rows: texts, as strings or joined (encode, count); or rows of ids (decode).
+        rows: texts (encode, count) or rows of ids (decode), as lists or as flat arrays.
         options: one for all rows or one for each; for decode whether special tokens are skipped.
         num_bytes: what the rows weigh in the queue: bytes of text, 4 for an id, and 16 a row.
         deadline: perf_counter time after which nobody waits for the answer.
@@ -42,7 +69,7 @@ class Work:
 
     operation: Literal["encode", "count", "decode"]
     vocabulary: Vocabulary
-    rows: Sequence[Any] | Batch
+    rows: Sequence[Any] | Batch | IdRows
     options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS
     skip_special_tokens: bool = False
     num_bytes: int = 0
@@ -156,12 +183,13 @@ def _batch(works: list[Work]) -> Batch:
     """The rows of all works with their options; strings stay strings while all are."""
     options = _options(works)
     if any(isinstance(work.rows, Batch) for work in works):
-        parts = [work.rows if isinstance(work.rows, Batch) else Batch(work.rows) for work in works]
-        return Batch.joined(parts, options)
-    rows: Any = works[0].rows
-    if len(works) > 1:
-        rows = [row for work in works for row in work.rows]  # type: ignore[union-attr]
-    return Batch(rows, options=options)
+        return Batch.joined([_as_batch(work) for work in works], options)
+    texts = [cast(Sequence[str], work.rows) for work in works]
+    return Batch(texts[0] if len(texts) == 1 else [*chain.from_iterable(texts)], options=options)
+
+
+def _as_batch(work: Work) -> Batch:
+    return work.rows if isinstance(work.rows, Batch) else Batch(cast(Sequence[str], work.rows))
 
 
 def _encode(engine: Engine, works: list[Work]) -> list[Result]:
@@ -185,12 +213,11 @@ def _count(engine: Engine, works: list[Work]) -> list[Result]:
 def _decode(engine: Engine, works: list[Work]) -> list[Result]:
     """Skipping is one value a call, so a batch is split where it changes."""
     results: list[Result | None] = [None] * len(works)
-    num_ids = sum(len(row) for work in works for row in _id_rows(work))
+    num_ids = sum(map(_num_ids, works))
     for skip in {work.skip_special_tokens for work in works}:
         chosen = [i for i, work in enumerate(works) if work.skip_special_tokens == skip]
         part = [works[i] for i in chosen]
-        rows = [row for work in part for row in _id_rows(work)]
-        decoded = decode_isolated(engine, works[0].vocabulary, rows, skip)
+        decoded = _decode_rows(engine, part, skip)
         offsets = decoded.offsets.tolist()
         for i, (b, e) in zip(chosen, _bounds(part), strict=True):
             results[i] = Result(
@@ -199,6 +226,24 @@ def _decode(engine: Engine, works: list[Work]) -> list[Result]:
     return [result for result in results if result is not None]
 
 
-def _id_rows(work: Work) -> Sequence[Sequence[int]]:
-    assert not isinstance(work.rows, Batch)
-    return work.rows
+def _num_ids(work: Work) -> int:
+    if isinstance(work.rows, IdRows):
+        return len(work.rows.ids)
+    return sum(map(len, cast(Sequence[list[int]], work.rows)))
+
+
+def _decode_rows(engine: Engine, works: list[Work], skip: bool) -> Decoded:
+    """Flat arrays stay flat where a request is alone; others become one list of rows."""
+    vocabulary, rows = works[0].vocabulary, works[0].rows
+    if len(works) == 1 and isinstance(rows, IdRows):
+        try:
+            return engine.decode(vocabulary, rows.ids.astype(np.int64), rows.offsets, skip)
+        except BaseException as error:
+            raise_if_not_the_engines(error)
+    joined: list[Sequence[int]] = []
+    for work in works:
+        if isinstance(work.rows, IdRows):
+            joined += work.rows.lists()
+        else:
+            joined += cast(Sequence[list[int]], work.rows)
+    return decode_isolated(engine, vocabulary, joined, skip)

@@ -63,11 +63,11 @@ def free_port() -> int:
 
 
 def service_environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment with no WARPTOK_ variables but the given ones."""
+    """This process's environment; of WARPTOK_ variables the given ones, and a free gRPC port."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("WARPTOK_")
     }
-    return {**inherited, **(settings or {})}
+    return {**inherited, "WARPTOK_GRPC_PORT": "0", **(settings or {})}
 
 
 @contextlib.contextmanager

@@ -1,0 +1,62 @@
+"""Refusals as gRPC statuses, with what google.rpc has for reasons, places and trying again."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from service.errors import ServiceError, as_service_error
+
+__all__ = ["abort"]
+
+CODES = {
+    400: code_pb2.INVALID_ARGUMENT,
+    401: code_pb2.UNAUTHENTICATED,
+    403: code_pb2.PERMISSION_DENIED,
+    404: code_pb2.NOT_FOUND,
+    409: code_pb2.ALREADY_EXISTS,
+    412: code_pb2.FAILED_PRECONDITION,
+    413: code_pb2.INVALID_ARGUMENT,
+    415: code_pb2.INVALID_ARGUMENT,
+    422: code_pb2.INVALID_ARGUMENT,
+    429: code_pb2.RESOURCE_EXHAUSTED,
+    503: code_pb2.UNAVAILABLE,
+    504: code_pb2.DEADLINE_EXCEEDED,
+}
+DOMAIN = "warptok"
+
+
+async def abort(context: grpc.aio.ServicerContext, error: Exception) -> NoReturn:
+    """End a call with the refusal that an exception means."""
+    refusal = as_service_error(error)
+    await context.abort_with_status(rpc_status.to_status(_status(refusal)))
+    raise AssertionError("abort_with_status raises")
+
+
+def _status(refusal: ServiceError) -> status_pb2.Status:
+    message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message
+    code = CODES.get(refusal.status, code_pb2.INTERNAL)
+    details = [_packed(error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN))]
+    places = [(finding.where, finding.message) for finding in refusal.findings]
+    if code == code_pb2.INVALID_ARGUMENT:
+        places = places or [(refusal.where, refusal.message)]
+        violations = [
+            error_details_pb2.BadRequest.FieldViolation(field=where, description=text)
+            for where, text in places
+        ]
+        details.append(_packed(error_details_pb2.BadRequest(field_violations=violations)))
+    retry_after = dict(refusal.headers).get(b"retry-after")
+    if retry_after is not None:
+        delay = duration_pb2.Duration(seconds=int(retry_after))
+        details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
+    return status_pb2.Status(code=code, message=message, details=details)
+
+
+def _packed(detail: error_details_pb2.ErrorInfo) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    return packed

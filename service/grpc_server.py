@@ -1,0 +1,162 @@
+"""gRPC beside HTTP: the same process, loop, batcher and limits.
+
+grpc.aio ─► method ─► function of the call ─► batcher
+└ deadlines, refusals, metrics: here, once for all calls
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from time import perf_counter
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_health.v1._async import HealthServicer
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+
+from service import grpc_tokenizer as tokenizer
+from service import grpc_vocabularies as vocabularies
+from service.calls import Call
+from service.errors import Draining, as_service_error
+from service.grpc_errors import abort
+from service.health_routes import readiness
+from service.protos import warptok_pb2 as pb
+from service.state import Service
+
+__all__ = ["GrpcServer"]
+
+logger = logging.getLogger(__name__)
+NAME = "warptok.v1.Tokenizer"
+HEALTH_PERIOD_S = 0.5
+Unary = Callable[[Service, Call, Any], Awaitable[Any]]
+
+UNARY: dict[str, Unary] = {
+    "Encode": tokenizer.encode,
+    "EncodeBatch": tokenizer.encode_batch,
+    "Count": tokenizer.count,
+    "Decode": tokenizer.decode,
+    "DecodeBatch": tokenizer.decode_batch,
+    "Windows": tokenizer.windows,
+    "ListVocabularies": vocabularies.list_vocabularies,
+    "GetVocabulary": vocabularies.get_vocabulary,
+    "DeleteVocabulary": vocabularies.delete_vocabulary,
+}
+
+
+class GrpcServer:
+    """A gRPC server of one service.
+
+    Attributes:
+        port: the TCP port it listens on, once it is started.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.port = service, 0
+        limit = service.settings.max_body_bytes
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        self._health = HealthServicer()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        add_HealthServicer_to_server(self._health, self._server)
+        names = (NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"gRPC cannot listen on {address}: {error}") from error
+        await self._server.start()
+        self._watching = asyncio.create_task(self._watch_health())
+
+    async def stop(self, grace_s: float) -> None:
+        """Say that nothing is served, let calls that run finish, cancel them after that."""
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+
+    async def _watch_health(self) -> None:
+        """grpc.health.v1 says what /readyz says, for the server and for the service by name."""
+        states = health_pb2.HealthCheckResponse
+        while True:
+            state = states.NOT_SERVING if readiness(self.service) else states.SERVING
+            for name in ("", NAME):
+                await self._health.set(name, state)
+            await asyncio.sleep(HEALTH_PERIOD_S)
+
+    def _handlers(self) -> grpc.GenericRpcHandler:
+        methods = pb.DESCRIPTOR.services_by_name["Tokenizer"].methods_by_name
+        classes = {
+            name: (getattr(pb, method.input_type.name).FromString, _to_bytes)
+            for name, method in methods.items()
+        }
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(self._unary(name, function), *classes[name])
+            for name, function in UNARY.items()
+        }
+        handlers["EncodeStream"] = grpc.stream_stream_rpc_method_handler(
+            self._encode_stream, *classes["EncodeStream"]
+        )
+        handlers["PutVocabulary"] = grpc.stream_unary_rpc_method_handler(
+            self._unary("PutVocabulary", vocabularies.put_vocabulary), *classes["PutVocabulary"]
+        )
+        return grpc.method_handlers_generic_handler(NAME, handlers)
+
+    def _unary(
+        self, name: str, function: Unary
+    ) -> Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]:
+        async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            begin = perf_counter()
+            try:
+                response = await function(self.service, self._call(context), request)
+            except Exception as error:
+                self._count(name, as_service_error(error).status, begin)
+                await abort(context, error)
+            self._count(name, 200, begin)
+            return response
+
+        return answer
+
+    async def _encode_stream(
+        self, requests: AsyncIterator[pb.EncodeBatchRequest], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.EncodeBatchResponse]:
+        begin = perf_counter()
+        try:
+            async for response in tokenizer.encode_stream(
+                self.service, self._call(context), requests
+            ):
+                yield response
+        except Exception as error:
+            self._count("EncodeStream", as_service_error(error).status, begin)
+            await abort(context, error)
+        self._count("EncodeStream", 200, begin)
+
+    def _call(self, context: grpc.aio.ServicerContext) -> Call:
+        if self.service.draining:
+            raise Draining("the service is stopping; ask another replica")
+        return Call(timeout_s=context.time_remaining())
+
+    def _count(self, name: str, status: int, begin: float) -> None:
+        self.service.metrics.requests(f"/{NAME}/{name}", status, perf_counter() - begin)
+
+
+def _to_bytes(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data

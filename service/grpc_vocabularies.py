@@ -1,0 +1,72 @@
+"""warptok.v1.Tokenizer's calls that manage vocabularies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from service import vocabulary_management
+from service.calls import Call
+from service.errors import InvalidRequest, TooLarge
+from service.grpc_values import vocabulary_message
+from service.protos import warptok_pb2 as pb
+from service.state import Service
+from service.vocabulary_management import Upload
+from service.vocabulary_reports import report
+
+__all__ = ["delete_vocabulary", "get_vocabulary", "list_vocabularies", "put_vocabulary"]
+
+
+async def list_vocabularies(
+    service: Service, call: Call, request: pb.ListVocabulariesRequest
+) -> pb.ListVocabulariesResponse:
+    """All vocabularies that have a name, loaded or not."""
+    known = list(service.registry.known.values())
+    messages = [vocabulary_message(report(service, each)) for each in known]
+    return pb.ListVocabulariesResponse(vocabularies=messages)
+
+
+async def get_vocabulary(
+    service: Service, call: Call, request: pb.GetVocabularyRequest
+) -> pb.Vocabulary:
+    """One vocabulary."""
+    return vocabulary_message(report(service, service.registry.find(request.vocabulary)))
+
+
+async def put_vocabulary(
+    service: Service, call: Call, requests: AsyncIterator[pb.PutVocabularyRequest]
+) -> pb.PutVocabularyResponse:
+    """Upload a vocabulary, whose files come in pieces."""
+    first: pb.PutVocabularyRequest | None = None
+    files: dict[str, bytearray] = {}
+    limit, size = service.settings.max_vocabulary_bytes, 0
+    name = ""
+    async for request in requests:
+        first = first or request
+        name = request.file or name or first.vocabulary
+        size += len(request.data)
+        if size > limit:
+            raise TooLarge(f"more than {limit} bytes (max_vocabulary_bytes)", "data")
+        files.setdefault(name, bytearray()).extend(request.data)
+    if first is None:
+        raise InvalidRequest("the stream holds no message", "vocabulary")
+    upload = Upload(
+        {file: bytes(data) for file, data in files.items()},
+        first.format or "auto",
+        first.pretokenizer or None,
+        dict(first.special_tokens) or None,
+        first.id_offset,
+    )
+    created = await vocabulary_management.put_vocabulary(
+        service, first.vocabulary, upload, replace=first.replace
+    )
+    known = service.registry.find(first.vocabulary)
+    message = vocabulary_message(report(service, known))
+    return pb.PutVocabularyResponse(vocabulary=message, created=created)
+
+
+async def delete_vocabulary(
+    service: Service, call: Call, request: pb.DeleteVocabularyRequest
+) -> pb.DeleteVocabularyResponse:
+    """Forget an uploaded vocabulary."""
+    await vocabulary_management.delete_vocabulary(service, request.vocabulary)
+    return pb.DeleteVocabularyResponse()

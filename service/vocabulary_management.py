@@ -1,0 +1,101 @@
+"""Vocabularies put, deleted, loaded and unloaded, whatever the way the wish came.
+
+What takes long runs in a thread. An engine drops a vocabulary only when nothing that was accepted
+before can still be waiting for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from service.state import Service
+from vocabularies import formats
+
+__all__ = [
+    "Upload",
+    "delete_vocabulary",
+    "load_vocabulary",
+    "put_vocabulary",
+    "unload_vocabulary",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A vocabulary as files, and what they do not say.
+
+    Attributes:
+        files: their bytes by name.
+        format: one of `formats.FORMATS`, or auto.
+        pretokenizer, special_tokens, id_offset: for formats that leave them out.
+    """
+
+    files: dict[str, bytes]
+    format: str = "auto"
+    pretokenizer: str | None = None
+    special_tokens: dict[str, int] | None = None
+    id_offset: int = 0
+
+
+async def put_vocabulary(service: Service, name: str, upload: Upload, *, replace: bool) -> bool:
+    """Give an uploaded vocabulary a name; whether it is new or another one than before.
+
+    Raises:
+        ServiceError: the name is impossible, taken or a built-in's, or too many are known.
+        VocabularyError: the files are wrong, or nothing here computes it.
+    """
+    vocabulary = await asyncio.to_thread(
+        formats.read_vocabulary,
+        upload.files,
+        format=upload.format,
+        pretokenizer=upload.pretokenizer,
+        special_tokens=upload.special_tokens,
+        id_offset=upload.id_offset,
+    )
+    before = service.registry.entries.get(name)
+    _, created = await asyncio.to_thread(service.registry.put, name, vocabulary, replace)
+    if before is not None and created:
+        _forget_later(service, before.vocabulary.digest)
+    return created
+
+
+async def delete_vocabulary(service: Service, name: str) -> None:
+    """Forget an uploaded vocabulary.
+
+    Raises:
+        ServiceError: there is none of this name, or it is built in.
+    """
+    before = service.registry.entries.get(name)
+    await asyncio.to_thread(service.registry.delete, name)
+    if before is not None:
+        _forget_later(service, before.vocabulary.digest)
+
+
+async def load_vocabulary(service: Service, name: str) -> None:
+    """Make a vocabulary ready, and bring it to the GPU if it left that.
+
+    Raises:
+        ServiceError: there is none of this name, or it cannot be loaded.
+    """
+    entry = await service.registry.loaded(name)
+    await asyncio.to_thread(service.engine.load, entry.vocabulary)
+
+
+def unload_vocabulary(service: Service, name: str) -> None:
+    """Take a vocabulary off the engine; its next use loads it again.
+
+    Raises:
+        ServiceError: there is none of this name.
+    """
+    before = service.registry.entries.get(name)
+    service.registry.unload(name)
+    if before is not None:
+        _forget_later(service, before.vocabulary.digest)
+
+
+def _forget_later(service: Service, digest: str) -> None:
+    """Once nothing accepted before now can be waiting, the engine may drop the old vocabulary."""
+    delay_s = service.settings.request_timeout_ms / 1000 + 1
+    loop = asyncio.get_running_loop()
+    loop.call_later(delay_s, service.registry.forget_unused, digest)
