@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.borders import border_filters
+from gpu.buckets import NotCovered, fill, num_buckets
 from gpu.hashes import hash_bytes, hash_pairs, hash_words, mixed
 from gpu.reachable import NO_MERGE, reachable_symbols
+from gpu.runs import run_tables
 from vocabularies.reference_bpe import bpe_rules
 from vocabularies.vocabulary import Bpe, Vocabulary
 
@@ -28,17 +30,12 @@ MAX_SHORT, MAX_LONG = 12, 28
 NO_RANK = NO_ID = 0xFFFFFFFF
 MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 26, 1 << 21, 1 << 22
 ONLY_WHOLE = 1 << 26
-MAX_PROBES = 64  # A table with longer ways would make look-ups slow for everybody.
 TOKEN_LOAD, PAIR_LOAD = 1 / 8, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
 FILTER_BITS, NUM_ASCII = 19, 128
 ASK_AGAIN, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
 NUM_BYTES = 256
 EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-class NotCovered(ValueError):
-    """The kernels cannot compute this vocabulary; the message says why, for people."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +53,7 @@ class BpeTables:
         ascii_pairs: uint16[128 * 128], the same for ASCII, first << 7 | second; ASK_AGAIN where it
             is too large, NO_ASCII_PAIR where there is none.
         pair_filter: uint32[2**19 / 32], a bit for the upper 19 bits of each pair's hash.
+        run_numbers, run_rows: see gpu.runs.
         symbol_ids: uint32[256 + M], the id of each symbol.
         borders, byte_borders: see gpu.borders.
         token_bytes, token_begins: uint8[N] and uint32[V + 1], the bytes of every id.
@@ -75,6 +73,8 @@ class BpeTables:
     byte_pairs: UInt32s
     ascii_pairs: NDArray[np.uint16]
     pair_filter: UInt32s
+    run_numbers: UInt32s
+    run_rows: UInt32s
     symbol_ids: UInt32s
     late_ranks: UInt32s
     borders: UInt32s
@@ -133,6 +133,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     )
     token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
     filters = border_filters(token_bytes, begins, seed)
+    runs = run_tables(vocabulary.tokens, rules.token_ids, rules.merges, symbol_ids)
     return BpeTables(
         short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, seed),
         long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, seed),
@@ -141,6 +142,8 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         byte_pairs=byte_pairs.reshape(-1),
         ascii_pairs=ascii_pairs.astype(np.uint16).reshape(-1),
         pair_filter=_pair_filter(left, right, seed),
+        run_numbers=runs.run_numbers,
+        run_rows=runs.run_rows,
         symbol_ids=symbol_ids,
         late_ranks=_late_ranks(left, right, ranks, len(model.merges)),
         borders=filters.borders,
@@ -216,37 +219,6 @@ def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:
     return 32 - int(np.log2(len(table) // per_bucket))
 
 
-def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:
-    return (mixed(hashes) >> np.uint32(32 - int(np.log2(num_buckets)))).astype(np.int64)
-
-
-def _fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int64]:
-    """int64[n]: the slot of each key, by linear probing over buckets, each filled in order."""
-    slots = np.empty(len(hashes), np.int64)
-    used = np.zeros(num_buckets, np.int8)
-    waiting = np.arange(len(hashes))
-    buckets = _bucket_of(hashes, num_buckets)
-    for _ in range(MAX_PROBES):
-        if not len(waiting):
-            return slots
-        order = np.argsort(buckets[waiting], kind="stable")
-        waiting = waiting[order]
-        mine = buckets[waiting]
-        first = np.searchsorted(mine, mine)
-        number = used[mine] + np.arange(len(mine)) - first
-        fits = number < per_bucket
-        slots[waiting[fits]] = mine[fits] * per_bucket + number[fits]
-        np.add.at(used, mine[fits], 1)
-        waiting = waiting[~fits]
-        buckets[waiting] = (buckets[waiting] + 1) % num_buckets
-    raise NotCovered("too many tokens or pairs share a place of a hash table")
-
-
-def _num_buckets(num_keys: int, per_bucket: int, load: float) -> int:
-    """A power of two with at most `load` of the slots used, and never all."""
-    return 1 << max(1, int(np.ceil(np.log2(max(1, num_keys) / load / per_bucket))))
-
-
 def _token_table(
     tokens: list[bytes],
     ids: UInt32s,
@@ -261,9 +233,9 @@ def _token_table(
     words = np.frombuffer(padded, "<u4").reshape(-1, num_words)
     sizes = lengths[chosen].astype(np.uint32)
     per_bucket = SHORT_A_BUCKET if num_words == 3 else 1
-    num_buckets = _num_buckets(len(chosen), per_bucket, TOKEN_LOAD)
-    table = np.zeros((num_buckets * per_bucket, num_words + 1), np.uint32)
-    slots = _fill(hash_words(words, sizes, seed), num_buckets, per_bucket)
+    buckets = num_buckets(len(chosen), per_bucket, TOKEN_LOAD)
+    table = np.zeros((buckets * per_bucket, num_words + 1), np.uint32)
+    slots = fill(hash_words(words, sizes, seed), buckets, per_bucket)
     table[slots, :num_words] = words
     table[slots, num_words] = sizes << np.uint32(length_shift) | ids[chosen]
     return table
@@ -274,9 +246,9 @@ def _longest_table(
 ) -> UInt32s:
     """uint32[slots]: ids of the tokens that are too long for the other tables."""
     hashes = np.array([hash_bytes(tokens[i], seed) for i in chosen.tolist()], np.uint32)
-    num_buckets = _num_buckets(len(chosen), 1, TOKEN_LOAD)
-    table = np.full(num_buckets, NO_ID, np.uint32)
-    table[_fill(hashes, num_buckets, 1)] = ids[chosen]
+    buckets = num_buckets(len(chosen), 1, TOKEN_LOAD)
+    table = np.full(buckets, NO_ID, np.uint32)
+    table[fill(hashes, buckets, 1)] = ids[chosen]
     return table
 
 
@@ -288,7 +260,7 @@ def _pair_filter(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
 
 def _pair_table(left: UInt32s, right: UInt32s, entries: UInt64s, seed: int) -> UInt64s:
     hashes = hash_pairs(left, right, seed)
-    num_buckets = _num_buckets(len(entries), PAIRS_A_BUCKET, PAIR_LOAD)
-    table = np.full(PAIRS_A_BUCKET * num_buckets, EMPTY_PAIR, np.uint64)
-    table[_fill(hashes, num_buckets, PAIRS_A_BUCKET)] = entries
+    buckets = num_buckets(len(entries), PAIRS_A_BUCKET, PAIR_LOAD)
+    table = np.full(PAIRS_A_BUCKET * buckets, EMPTY_PAIR, np.uint64)
+    table[fill(hashes, buckets, PAIRS_A_BUCKET)] = entries
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.engine import GpuEngine
+from gpu.tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
 from vocabularies.reference import encode
+from vocabularies.reference_bpe import BpeRules, bpe_rules, merge
 from vocabularies.vocabulary import Bpe, Vocabulary
 
 LETTERS = ["a", "b", "-", "é", "中"]
@@ -112,6 +115,75 @@ def test_runs_merge_from_the_left(unit):
     vocabulary = vocabulary_of([*powers, *others, (b"b", b"-"), (b"-", b"b")])
     with engine() as made:
         check(made, vocabulary, [(unit * 140)[:length] for length in range(1, 141)])
+
+
+def run_merges(chance: random.Random, letter: bytes) -> list[tuple[bytes, bytes]]:
+    """Merges that give runs of a letter, four of them among these."""
+    merges, sizes = [(letter, letter), (letter * 2, letter * 2)], [1, 2, 4]
+    for _ in range(chance.randint(0, 8)):
+        left, right = chance.choice(sizes), chance.choice(sizes[-3:])
+        pair = letter * left, letter * right
+        if left + right <= MAX_TOKEN and pair not in merges:
+            merges.append(pair)
+            sizes.append(left + right)
+    return merges
+
+
+def merges_of_runs(chance: random.Random, letters: list[str]) -> list[tuple[bytes, bytes]]:
+    """Runs of some letters; merges of them with what is beside them, earlier or later; others."""
+    chosen = [letter.encode() for letter in letters[:2] if letter.isascii()]
+    merges = [pair for letter in chosen for pair in run_merges(chance, letter)]
+    symbols = [left + right for left, right in merges]
+    symbols += [bytes([byte]) for letter in letters for byte in letter.encode()]
+    for _ in range(chance.randint(0, 12)):
+        pair = chance.choice(symbols), chance.choice(symbols)
+        if len(pair[0] + pair[1]) <= MAX_TOKEN and pair not in merges:
+            late = chance.random() < 0.6
+            merges.insert(len(merges) if late else chance.randint(0, len(merges)), pair)
+            symbols.append(pair[0] + pair[1])
+    if chance.random() < 0.25:
+        chance.shuffle(merges)
+    others = [(bytes([65 + i % 26]), bytes([65 + i // 26])) for i in range(4 * len(merges))]
+    return merges + others[: chance.choice([0, len(merges), len(others)])]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_runs_begin_merged_only_where_nothing_beside_them_merges_earlier(seed):
+    chance = random.Random(seed)
+    letters = chance.choice([["-", "=", " "], ["-", "a", "|", "é"], ["-", "é"]])
+    sizes = [1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 20, 33, 50, 100]
+    texts = []
+    for _ in range(60):
+        text = "".join(chance.choice(letters) * chance.choice(sizes) for _ in range(40))
+        whole = text.encode()[: chance.randint(33, 128)]
+        texts.append(whole.decode(errors="ignore"))
+    with engine() as made:
+        check(made, vocabulary_of(merges_of_runs(chance, letters)), texts)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS)
+def test_rows_of_runs_are_what_the_first_quarter_of_the_merges_gives(seed):
+    chance = random.Random(seed)
+    vocabulary = vocabulary_of(merges_of_runs(chance, ["-", "=", "a"]))
+    rules = bpe_rules(vocabulary)
+    last = max(rank for rank, _ in rules.merges.values())
+    early = {pair: found for pair, found in rules.merges.items() if found[0] < last // 4}
+    tables = bpe_tables(vocabulary, 1)
+    for byte in np.flatnonzero(tables.run_numbers).tolist():
+        for i, row in enumerate(tables.run_rows[tables.run_numbers[byte] - 1]):
+            length = 4 + i
+            symbols = [(rules.token_ids[bytes([byte])], at, at + 1) for at in range(length)]
+            left = merge(symbols, BpeRules(early, rules.token_ids))
+            if len(left) > 12:
+                assert not row[:12].any()
+                continue
+            found = [(word >> 22, tables.symbol_ids[word & 0x3FFFFF]) for word in row[:12] if word]
+            assert found == [(end - begin, token_id) for token_id, begin, end in left]
+            pairs = itertools.pairwise(left)
+            ranks = [rules.merges.get((a[0], b[0]), (0xFFFFFFFF,))[0] for a, b in pairs]
+            assert row[12 : 12 + len(ranks)].tolist() == ranks
 
 
 def test_a_new_pair_of_lower_rank_is_merged_before_the_rest_of_a_run():

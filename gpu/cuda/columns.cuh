@@ -60,6 +60,18 @@ template <uint32_t LANES> struct Group {
     DEVICE_METHOD uint32_t& word(uint32_t place) { return words[place * GROUPS]; }
 };
 
+// Four bytes of a text from a place on, a multiple of 4, and the fifth.
+struct FiveBytes {
+    uint32_t four, fifth;
+};
+
+DEVICE FiveBytes five_bytes(const uint8_t* text, uint32_t place) {
+    uint64_t address = reinterpret_cast<uint64_t>(text);
+    const uint32_t* aligned = reinterpret_cast<const uint32_t*>(address & ~3ull) + place / 4;
+    uint32_t shift = (address & 3) * 8, low = __ldg(aligned), high = __ldg(aligned + 1);
+    return {shift_right(low, high, shift), high >> shift & 0xFF};
+}
+
 // The lowest key of a lane's own places.
 template <uint32_t LANES, uint32_t SLOTS> DEVICE uint32_t lowest_of_lane(Group<LANES>& group) {
     uint32_t lowest = NO_KEY;

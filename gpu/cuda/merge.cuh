@@ -9,35 +9,37 @@
 // The lanes of a piece find the lowest key together. A lane alone asks for both new pairs at once;
 // of several lanes the first asks for the pair ahead and the second for the one behind.
 #pragma once
-#include "columns.cuh"
+#include "runs.cuh"
 
 // What merging needs beside its columns, for registers.
 struct Merging {
+    const Job& job;
     PairTable table;
     const uint32_t* byte_pairs;
     PairCache cache;
 };
 
 DEVICE Merging merging(const Job& job, const PairCache& cache) {
-    return {pair_table(job), job.byte_pairs, cache};
+    return {job, pair_table(job), job.byte_pairs, cache};
 }
 
-// Fills a lane's part of the columns with the bytes of a piece; returns its lowest key.
+// Fills a lane's part of the columns with the bytes of a piece, and the keys of their pairs but for
+// those places that are covered otherwise; returns its lowest key.
 template <uint32_t LANES, uint32_t SLOTS>
-DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
-    uint64_t address = reinterpret_cast<uint64_t>(text);
-    const uint32_t* aligned = reinterpret_cast<const uint32_t*>(address & ~3ull);
-    uint32_t shift = (address & 3) * 8, lowest = NO_KEY;
+DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length,
+                            const Places& covered) {
+    uint32_t lowest = NO_KEY;
 #pragma unroll
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         uint32_t place = group.first_of(slot), keys[4] = {NO_KEY, NO_KEY, NO_KEY, NO_KEY};
         if (place < length) {
-            uint32_t low = __ldg(aligned + place / 4), high = __ldg(aligned + place / 4 + 1);
-            uint32_t bytes = shift_right(low, high, shift), fifth = high >> shift & 0xFF;
+            uint32_t without_key = four_of(covered, place);
+            FiveBytes five = five_bytes(text, place);
+            uint32_t bytes = five.four;
 #pragma unroll
-            for (uint32_t i = 0; i < 4; i++, bytes = bytes >> 8 | fifth << 24) {
+            for (uint32_t i = 0; i < 4; i++, bytes = bytes >> 8 | five.fifth << 24) {
                 group.word(place + i) = (bytes & 0xFF) | 1u << WORD_BITS;
-                if (place + i + 1 >= length) continue;
+                if (place + i + 1 >= length || without_key >> i & 1) continue;
                 keys[i] = key_of(rank_of_bytes(merging.byte_pairs, merging.cache, bytes & 0xFFFF), place + i);
                 lowest = min_of(lowest, keys[i]);
             }
@@ -45,6 +47,24 @@ DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const u
         group.four_keys(slot) = {keys[0], keys[1], keys[2], keys[3]};
     }
     return lowest;
+}
+
+constexpr uint32_t RUN_LANES = 4;  // Pieces of at least so many lanes begin behind their runs.
+
+// Fills the columns with what merging a piece begins with; returns the lowest key of the lane.
+template <uint32_t LANES, uint32_t SLOTS>
+DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
+    constexpr Places NONE = {0, 0};
+    if (LANES < RUN_LANES) return begin_bytes<LANES, SLOTS>(merging, group, text, length, NONE);
+    Places same = same_places<LANES, SLOTS>(group, text, length);
+    if (!__any_sync(ALL_LANES, has_run<LANES, SLOTS>(group, same)))
+        return begin_bytes<LANES, SLOTS>(merging, group, text, length, NONE);
+    Run run = run_of_lane<LANES>(merging.job, group, text, length, of_group<LANES>(same));
+    Places covered = covered_places<LANES>(run);
+    begin_bytes<LANES, SLOTS>(merging, group, text, length, covered);
+    __syncwarp();
+    start_runs<LANES>(merging.table, merging.cache, group, run, covered, length);
+    return lowest_of_lane<LANES, SLOTS>(group);
 }
 
 // Merges the pair of a key; the piece is this lane's alone.
