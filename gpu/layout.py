@@ -31,7 +31,7 @@ SMALL_BYTES = 1 << 22
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE = constant("DECODE_TILE")
 PARTS = constant("SMALL_PARTS")
-BIN_LENGTHS = (2, 5, 9, 13, 17, 25, 33, 65)
+BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that look_up.cuh fills."""
 
 

@@ -23,6 +23,7 @@ DEVICE uint32_t sum_of_lanes(uint32_t value) {
 
 DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     if (!(record & MISS)) return 1;
+    if (is_small(record)) return small_count(record);
     return job.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
 }
 
@@ -94,6 +95,14 @@ DEVICE uint64_t ids_before(const Job& job, uint32_t unit) {
     return job.group_offsets[group] + sum;
 }
 
+// The id of a missed piece's symbol of this number.
+DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t record, uint32_t number) {
+    if (is_small(record)) return small_id(job, record, number);
+    uint32_t bin = record >> BIN_SHIFT & 7;
+    uint64_t first = static_cast<uint64_t>(record & MISS_NUMBER) * longest_in_bin(bin);
+    return job.merged_ids[begins.merged[bin] + first + number];
+}
+
 // Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
 // five lanes copy, and each finds its piece by the running sums 2 2 5.
 DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count,
@@ -110,9 +119,7 @@ DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record
         uint32_t its_record = __shfl_sync(0xFFFFFFFF, record, owner);
         uint32_t its_place = __shfl_sync(0xFFFFFFFF, place, owner);
         if (wanted >= total) continue;
-        uint32_t bin = its_record >> BIN_SHIFT & 7;
-        uint64_t first_id = static_cast<uint64_t>(its_record & MISS_NUMBER) * longest_in_bin(bin);
-        ids[its_place + number] = job.merged_ids[begins.merged[bin] + first_id + number];
+        ids[its_place + number] = merged_id(job, begins, its_record, number);
     }
 }
 

@@ -3,17 +3,18 @@
 // One block for a tile of text. A tile's pieces (those that begin in it) get one record each, dense
 // from the tile's first record on:
 //
-//     id                         the piece is a token
-//     MISS | bin << 28 | number  it is this one in the list of misses of a bin
+//     id                           the piece is a token
+//     MISS | bin << 27 | number    it is this one in the list of misses of a bin
+//     MISS | SMALL | kind | bytes  it has two or three bytes, see small_piece.cuh
 //
 // Pieces of more than MAX_PIECE bytes were cut before and are tokens.
 #pragma once
 #include "block.cuh"
+#include "small_piece.cuh"
 #include "special.cuh"
 #include "tokens.cuh"
 
-constexpr uint32_t MISS = 1u << 31;
-constexpr uint32_t BIN_SHIFT = 28, MISS_NUMBER = (1u << BIN_SHIFT) - 1;
+constexpr uint32_t BIN_SHIFT = 27, MISS_NUMBER = (1u << BIN_SHIFT) - 1;
 
 constexpr uint32_t ONLY_WHOLE = 1u << 26;  // An id that only a whole pretoken has, never a part of one.
 
@@ -34,7 +35,7 @@ DEVICE bool is_special_piece(const Job& job, uint64_t begin) {
     return job.special_counts[COUNT_ACCEPTED] && begins_special(job, begin);
 }
 
-// The bin of a missed piece's length: 2-4, 5-8, 9-12, 13-16, 17-24, 25-32, 33-64, 65-128.
+// The bin of a missed piece's length: 4, 5-8, 9-12, 13-16, 17-24, 25-32, 33-64, 65-128.
 DEVICE uint32_t bin_of(uint32_t length) {
     if (length <= 16) return (length - 1) >> 2;
     if (length <= 32) return length <= 24 ? 4 : 5;
@@ -45,7 +46,7 @@ struct LookUpShared {
     alignas(16) uint32_t text[TILE / 4 + 8];
     uint16_t begins[TILE];
     uint16_t later[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes.
-    uint32_t misses[TILE / 2 + 1];  // Number in the tile | bin << 12 | place in the bin << 16.
+    uint32_t misses[TILE / 4 + 1];  // Number in the tile | bin << 12 | place in the bin << 16.
     uint32_t bin_counts[NUM_BINS], bin_begins[NUM_BINS];
     uint32_t scratch[BLOCK / 32 + 1];
     uint32_t num_misses, num_later, end, has_special;
@@ -93,8 +94,8 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint64_t tile_be
     read_words<3>(reinterpret_cast<const uint8_t*>(shared.text) + begin, length, words);
     uint64_t place = tile_begin + begin;
     uint32_t id = checked_id(job, find_short(job, words, length), place, place + length);
-    if (id == NO_ID) list_miss(shared, number, length);
-    else job.records[tile_begin + number] = id;
+    if (id == NO_ID && length > MAX_SMALL) list_miss(shared, number, length);
+    else job.records[tile_begin + number] = id == NO_ID ? small_record(job, words[0], length) : id;
 }
 
 // The cut leaves no piece of more than MAX_PIECE bytes that is no token; where it did not run, the

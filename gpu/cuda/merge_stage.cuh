@@ -113,7 +113,8 @@ DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, uint32_t chu
         else merge_chunk<8, 4>(job, mergers, bin, first);
         return;
     }
-    if (bin < 2) merge_chunk<1, 2>(job, mergers, bin, first);
+    if (bin == 0) merge_chunk<1, 1>(job, mergers, bin, first);
+    else if (bin == 1) merge_chunk<1, 2>(job, mergers, bin, first);
     else if (bin < 4) merge_chunk<1, 4>(job, mergers, bin, first);
     else if (bin < 6) merge_chunk<2, 4>(job, mergers, bin, first);
     else if (bin == 6) merge_chunk<4, 4>(job, mergers, bin, first);
