@@ -6,12 +6,13 @@ NumPy and the reference (for the words of an error) only; knows no device.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.job import constant
+from gpu.kernels import Family
 from gpu.tables import NotCovered
 from vocabularies.batch import (
     DEFAULT_OPTIONS,
@@ -20,8 +21,9 @@ from vocabularies.batch import (
     RowError,
     RowRefused,
 )
+from vocabularies.reference import encode
 from vocabularies.reference_stretches import cut_text
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.vocabulary import Bpe, Kmers, Vocabulary
 
 __all__ = ["RowOptions", "row_errors", "row_options"]
 
@@ -45,6 +47,7 @@ class RowOptions:
         spans: bool[B], rows that ask for spans; None where none does.
         framed: whether any row gets begin and end tokens or may be cut.
         refuses: whether any row refuses special tokens.
+        turned: whether any row asks for the other strand.
         is_default: whether the kernels may do without flags: all rows match special tokens and add
             begin and end tokens, none is cut.
     """
@@ -55,6 +58,7 @@ class RowOptions:
     framed: bool
     refuses: bool
     is_default: bool
+    turned: bool = False
 
     @property
     def may_refuse(self) -> bool:
@@ -62,8 +66,8 @@ class RowOptions:
         return self.refuses or self.max_length is not None
 
 
-def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
-    """The options of a batch.
+def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOptions:
+    """The options of a batch for the kernels of a family.
 
     Raises:
         NotCovered: a row asks for the other strand or for a circle, which other kernels compute.
@@ -77,21 +81,25 @@ def row_options(vocabulary: Vocabulary, batch: Batch) -> RowOptions:
         numbers: dict[EncodeOptions, int] = {}
         which = np.fromiter((numbers.setdefault(o, len(numbers)) for o in options), np.intp, rows)
         distinct = [*numbers]
-    if any(o.reverse_complement or o.circular is not None for o in distinct):
-        raise NotCovered("the kernels of text know no strands and no circles")
+    if not family.turns_rows:
+        if any(o.reverse_complement or o.circular is not None for o in distinct):
+            raise NotCovered("the kernels of text know no strands and no circles")
     limits = [
         NO_LIMIT if o.max_length is None else min(o.max_length, NO_LIMIT - 1) for o in distinct
     ]
     limited = min(limits, default=NO_LIMIT) < NO_LIMIT
     with_spans = [o.spans for o in distinct]
     has_template = bool(vocabulary.prefix or vocabulary.suffix)
+    wraps = isinstance(vocabulary.model, Kmers) and vocabulary.model.circular
+    flags = [_flags(o, wraps) for o in distinct]
     return RowOptions(
-        flags=np.array([_flags(o) for o in distinct], np.uint8)[which],
+        flags=np.array(flags, np.uint8)[which],
         max_length=np.array(limits, np.uint32)[which] if limited else None,
         spans=np.array(with_spans)[which] if any(with_spans) else None,
         framed=limited or (has_template and any(o.add_special_tokens for o in distinct)),
         refuses=any(o.special == "refuse" for o in distinct),
-        is_default=not limited and {_flags(o) for o in distinct} == {DEFAULT_FLAGS},
+        is_default=not limited and set(flags) == {DEFAULT_FLAGS} and not wraps,
+        turned=any(o.reverse_complement for o in distinct),
     )
 
 
@@ -101,8 +109,13 @@ def _default(has_template: bool) -> RowOptions:
     return RowOptions(np.zeros(0, np.uint8), None, None, has_template, False, True)
 
 
-def _flags(options: EncodeOptions) -> int:
+def _flags(options: EncodeOptions, wraps: bool) -> int:
+    """The ROW_* bits of a row; `wraps` where the vocabulary says that it does."""
     flags = _MODES[options.special]
+    if options.reverse_complement:
+        flags |= constant("ROW_OTHER_STRAND")
+    if wraps if options.circular is None else options.circular:
+        flags |= constant("ROW_CIRCLE")
     if options.add_special_tokens:
         flags |= constant("ROW_ADD_SPECIAL")
     if options.truncation_side == "left":
@@ -122,11 +135,8 @@ def row_errors(
     not_utf8 and refused, uint32[B], are the first byte in the batch that is at fault, or NO_BYTE.
     """
     errors: dict[int, RowError] = {}
-    for row in np.flatnonzero(not_utf8 != NO_BYTE).tolist():
-        errors[row] = _decoding_error(batch.row_bytes(row))
-    for row in np.flatnonzero(refused != NO_BYTE).tolist():
-        if row not in errors:
-            errors[row] = _refusal(vocabulary, batch.row_bytes(row).decode())
+    for row in np.flatnonzero((not_utf8 != NO_BYTE) | (refused != NO_BYTE)).tolist():
+        errors[row] = _row_error(vocabulary, batch, row)
     if options.max_length is not None:
         added = len(vocabulary.prefix) + len(vocabulary.suffix)
         adds = options.flags & constant("ROW_ADD_SPECIAL") != 0
@@ -138,19 +148,20 @@ def row_errors(
     return errors
 
 
-def _decoding_error(row: bytes) -> RowError:
+def _row_error(vocabulary: Vocabulary, batch: Batch, row: int) -> RowError:
+    options = batch.options if isinstance(batch.options, EncodeOptions) else batch.options[row]
     try:
-        row.decode()
+        text = batch.row_bytes(row).decode()
     except UnicodeDecodeError as error:
         where = f"byte {error.start}"
         return RowError("not_utf8", f"the text is not UTF-8: {error.reason}", where)
-    raise AssertionError("a kernel refused a row that is UTF-8")
-
-
-def _refusal(vocabulary: Vocabulary, text: str) -> RowError:
+    options = replace(options, add_special_tokens=False, max_length=None)
     try:
-        for _ in cut_text(vocabulary, text, "refuse"):
-            pass
+        if isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level:
+            for _ in cut_text(vocabulary, text, options.special):
+                pass
+        else:
+            encode(vocabulary, text, options)
     except RowRefused as refused:
         return refused.error
-    raise AssertionError("a kernel refused a row that holds no special token")
+    raise AssertionError("a kernel refused a row that nothing is wrong with")

@@ -1,6 +1,6 @@
 """A vocabulary's tokens as the table that cuda/decode.cuh spells ids from.
 
-NumPy only; knows no batch. K-mers that overlap are left to the CPU.
+NumPy only; knows no batch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gpu.job import constant
 from gpu.tables import NotCovered
 from vocabularies.tables import token_table
-from vocabularies.vocabulary import Kmers, Upstream, Vocabulary
+from vocabularies.vocabulary import Upstream, Vocabulary
 
 __all__ = ["decode_table"]
 
@@ -29,8 +29,7 @@ def decode_table(vocabulary: Vocabulary) -> NDArray[np.uint32]:
 
     Example: id 5 is "abc", which gives the words 3, 0x636261, 0, 0.
     """
-    model = vocabulary.model
-    if isinstance(model, Upstream) or (isinstance(model, Kmers) and model.stride < model.k):
+    if isinstance(vocabulary.model, Upstream):
         raise NotCovered(f"ids of kind {vocabulary.kind} are not spelled one after another")
     tokens = token_table(vocabulary)
     table = np.zeros((len(vocabulary), 4), np.uint32)

@@ -36,7 +36,7 @@ def decode_rows(
     """
     rows, capacity = len(offsets) - 1, 2 * len(ids)
     while True:
-        with workspaces.lend(capacity, rows, resident.family.name) as workspace:
+        with workspaces.lend(capacity, rows, resident.family.layout) as workspace:
             _launch(workspace, resident, ids, offsets, skip_special_tokens, processors)
             ends = fetch(workspace, "decoded_offsets", np.int64, rows + 1)
             total = int(ends[-1])

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
+from gpu.contents import first_kernels, launch_content, rare_kernels
 from gpu.decoding import decode_rows
 from gpu.device import Device
-from gpu.kernels import encode_kernels, frame_kernels
+from gpu.kernels import frame_kernels
 from gpu.launches import (
     STATUS,
     DeviceFault,
@@ -103,11 +104,11 @@ class GpuEngine:
             OutOfMemory: the batch does not fit.
             DeviceFault: a kernel found itself wrong.
         """
-        options = row_options(vocabulary, batch)
         with (
             self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(batch.data), len(batch), resident.family.name) as workspace,
+            self.workspaces.lend(len(batch.data), len(batch), resident.family.layout) as workspace,
         ):
+            options = row_options(vocabulary, batch, resident.family)
             call = _Call(self.processors, vocabulary, workspace, resident, batch, options)
             if workspace.is_small and options.spans is None:
                 fused = resident.is_fused and size_of(batch) <= self.fused_bytes
@@ -116,11 +117,11 @@ class GpuEngine:
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
         """int64[B]: how many ids `encode` would give each row; and the refused rows."""
-        options = row_options(vocabulary, batch)
         with (
             self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(batch.data), len(batch), resident.family.name) as workspace,
+            self.workspaces.lend(len(batch.data), len(batch), resident.family.layout) as workspace,
         ):
+            options = row_options(vocabulary, batch, resident.family)
             call = _Call(self.processors, vocabulary, workspace, resident, batch, options)
             return call.count()
 
@@ -133,11 +134,10 @@ class GpuEngine:
         """
         with (
             self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(data), len(offsets) - 1, resident.family.name) as workspace,
+            self.workspaces.lend(len(data), len(offsets) - 1, resident.family.layout) as workspace,
         ):
             pack_rows(workspace, resident, data, offsets, self.processors, staged=True)
-            kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
-            launch(workspace, kernels, self.processors)
+            launch_content(workspace, resident, self.processors)
             num_ids = int(status_of(workspace)[STATUS["NUM_IDS"]])
             ids = fetch(workspace, "ids", np.int32, num_ids)
             return ids, fetch(workspace, "id_offsets", np.int64, len(offsets))
@@ -173,6 +173,8 @@ class _Call:
         self.processors, self.vocabulary, self.workspace = processors, vocabulary, workspace
         self.resident, self.batch, self.options = resident, batch, options
         self.family = resident.family
+        takes_bytes = resident.fields.get("letters_are_bytes")
+        self.validate = not (batch.has_texts or takes_bytes)
         self.framed = options.framed or options.spans is not None
 
     def pack(self) -> None:
@@ -183,19 +185,22 @@ class _Call:
         """Queue kernels."""
         launch(self.workspace, kernels, self.processors)
 
-    def kernels(self, *, count_only: bool = False) -> tuple[str, ...]:
-        """Those from text to ids."""
-        return encode_kernels(
-            self.family,
-            num_rounds=self.resident.num_rounds,
-            validate=not self.batch.has_texts,
+    def launch_content(self, *, count_only: bool = False) -> None:
+        """Queue what makes ids of the text."""
+        launch_content(
+            self.workspace,
+            self.resident,
+            self.processors,
+            validate=self.validate,
             count_only=count_only,
+            turned=self.options.turned,
+            with_spans=self.options.spans is not None,
         )
 
     def count(self) -> tuple[Int64s, dict[int, RowError]]:
         """Lengths of the rows' answers, and the refused rows."""
         self.pack()
-        self.launch(self.kernels(count_only=True))
+        self.launch_content(count_only=True)
         self.launch(frame_kernels(self.family, spans=False, count_only=True))
         status_of(self.workspace)
         offsets = fetch(self.workspace, "framed_offsets", np.int64, len(self.batch) + 1)
@@ -204,17 +209,16 @@ class _Call:
     def encode(self) -> Encoded:
         """All stages, the answer fetched from the device."""
         self.pack()
-        self.launch(self.kernels())
         with_spans = self.options.spans is not None
+        self.launch_content()
         if with_spans:
-            self.workspace.reserve_spans(self.most_ids())
+            self.workspace.reserve("spans", 16 * max(1, self.most_ids()))
         if self.framed:
             self.launch(frame_kernels(self.family, spans=with_spans))
         status, errors = status_of(self.workspace), self.errors()
         if errors and not self.framed:
-            self.launch(
-                frame_kernels(self.family, spans=False)
-            )  # Takes the refused rows' ids away.
+            # Takes the refused rows' ids away.
+            self.launch(frame_kernels(self.family, spans=False))
             status, self.framed = status_of(self.workspace), True
         total = int(status[STATUS["NUM_FRAMED" if self.framed else "NUM_IDS"]])
         names = ("framed_ids", "framed_offsets") if self.framed else ("ids", "id_offsets")
@@ -236,10 +240,8 @@ class _Call:
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
         if not (fused and launch_fused(workspace, self.resident, self.batch, self.options)):
-            last = frame_kernels(self.family, spans=False) if self.framed else ()
             self.pack()
-            self.launch((*self.kernels(), *last, "put_out"))
-            workspace.stream.synchronize()
+            self.launch_small()
         status = checked(workspace)
         offsets = workspace.offsets[: rows + 1].copy()
         encoded = Encoded(workspace.ids[: offsets[-1]].copy(), offsets, engine="gpu")
@@ -251,10 +253,26 @@ class _Call:
                 _drop_rows(encoded)
         return encoded
 
+    def launch_small(self) -> None:
+        """All stages, as often as need be, the answer in pinned memory at the end."""
+        workspace = self.workspace
+        frames = frame_kernels(self.family, spans=False) if self.framed else ()
+        first = first_kernels(self.resident, validate=self.validate, turned=self.options.turned)
+        workspace.status[STATUS["NOT_UTF8"]] = 0
+        self.launch((*first, *frames, "put_out"))
+        workspace.stream.synchronize()
+        rare = int(workspace.status[STATUS["RARE"]]) if self.family.plain else 0
+        if rare:
+            others = rare_kernels(workspace, self.resident, rare, validate=self.validate)
+            self.launch((*others, *frames, "put_out"))
+            workspace.stream.synchronize()
+
     def most_ids(self) -> int:
         """Ids of the answer at most, begin and end tokens included; waits for the count."""
         added = len(self.vocabulary.prefix) + len(self.vocabulary.suffix)
-        return int(status_of(self.workspace)[STATUS["NUM_IDS"]]) + added * len(self.batch)
+        num_ids = int(status_of(self.workspace)[STATUS["NUM_IDS"]])
+        pieces = num_ids // (self.resident.fields.get("piece_ids") or NO_BYTE) + len(self.batch)
+        return num_ids + added * pieces
 
     def add_cuts(self, encoded: Encoded) -> None:
         """What truncation left of each row."""
@@ -268,7 +286,7 @@ class _Call:
         bad = refused = np.full(rows, NO_BYTE, np.uint32)
         if not self.batch.has_texts:
             bad = fetch(self.workspace, "row_errors", np.uint32, rows)
-        if self.options.refuses:
+        if self.options.refuses or self.family.plain:
             refused = fetch(self.workspace, "row_refused", np.uint32, rows)
         return row_errors(self.vocabulary, self.batch, self.options, bad, refused)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.kernels import encode_kernels
-from gpu.launches import STATUS, checked, launch, pack_rows
+from gpu.contents import first_kernels, rare_kernels
+from gpu.launches import STATUS, checked, launch, pack_rows, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.workspaces import Workspaces
@@ -22,9 +22,16 @@ class Flight:
     """Kernels of a batch are queued; see `start`."""
 
     def __init__(
-        self, workspaces: Workspaces, workspace: Workspace, rows: int, id_bits: int
+        self,
+        workspaces: Workspaces,
+        workspace: Workspace,
+        resident: Resident,
+        processors: int,
+        rows: int,
+        id_bits: int,
     ) -> None:
         self._workspaces, self._workspace, self._rows = workspaces, workspace, rows
+        self._resident, self._processors = resident, processors
         self._bits = id_bits
 
     def num_ids(self) -> int:
@@ -33,8 +40,15 @@ class Flight:
         Raises:
             DeviceFault: a kernel found itself wrong.
         """
-        self._workspace.stream.synchronize()
-        return int(checked(self._workspace)[STATUS["NUM_IDS"]])
+        workspace = self._workspace
+        workspace.stream.synchronize()
+        status = checked(workspace)
+        if self._resident.family.plain and (rare := int(status[STATUS["RARE"]])):
+            kernels = rare_kernels(workspace, self._resident, rare, id_bits=self._bits)
+            launch(workspace, kernels, self._processors)
+            status = status_of(workspace)
+            workspace.status[STATUS["RARE"]] = 0
+        return int(status[STATUS["NUM_IDS"]])
 
     def num_bytes(self) -> int:
         """Bytes of the ids in the answer: whole words, but for ids of 16 bits."""
@@ -75,15 +89,13 @@ def start(
     lies, stays as it is; pinned, it overlaps with other flights. `id_bits` are those of an id in
     the answer, see cuda/pack.cuh.
     """
-    workspace = workspaces.try_take(len(data), len(begins) - 1, resident.family.name)
+    workspace = workspaces.try_take(len(data), len(begins) - 1, resident.family.layout)
     if workspace is None:
         return None
-    flight = Flight(workspaces, workspace, len(begins) - 1, id_bits)
+    flight = Flight(workspaces, workspace, resident, processors, len(begins) - 1, id_bits)
     try:
         pack_rows(workspace, resident, data, begins, processors, staged=False, id_bits=id_bits)
-        kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
-        narrow = () if id_bits == BITS_A_WORD else ("pack",)
-        launch(workspace, (*kernels, *narrow), processors)
+        launch(workspace, first_kernels(resident, id_bits=id_bits), processors)
         status = workspace.fields["status"]
         workspace.stream.copy_out(workspace.status.ctypes.data, status, 64)
     except BaseException:

@@ -6,28 +6,34 @@ Knows no CuPy: `device` compiles a module when the first of its kernels is launc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpu.job import CUDA, constant
 
 __all__ = [
+    "CHARACTERS",
     "FAMILIES",
     "KERNELS",
+    "KMERS",
     "SOURCES",
+    "STRIDED_KMERS",
     "TEXT",
     "Family",
     "Kernel",
     "encode_kernels",
     "frame_kernels",
     "joined_source",
+    "letter_kernels",
     "num_blocks",
+    "plain_kernels",
 ]
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 SOURCES = {
     "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
     "small": ("small.cu",),
+    "symbols": ("symbols.cu",),
 }
 """The files of each module; `text` has the kernels that all families share."""
 
@@ -55,12 +61,42 @@ class Kernel:
     cluster: int = 1
 
 
+_WIDEST = 32
+PLAIN_WRITERS = ("letters", "kmers", "strided")
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
 _WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3)) + 256  # WalkShared.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
+
+_LETTERS = _BLOCK // 32 * constant("LETTER_TILE")
+_SCAN_THREADS = constant("SCAN_THREADS")
+
+
+def _symbol_kernels() -> dict[str, Kernel]:
+    """Those of characters and k-mers; the ones that write ids do so in three widths."""
+    shapes = {
+        "turn_rows": (_BLOCK, 16 * _BLOCK, 8),
+        "place_rows": (_BLOCK, _TILE, 8),
+        "begin_letters": (_BLOCK, _CHUNKS, 8),
+        "expand_letters": (_BLOCK, _TILE, 8),
+        "place_letters": (_BLOCK, _TILE, 8),
+        "mark_letter_rows": (_BLOCK, _TILE, 8),
+        "find_breaks": (_BLOCK, _LETTERS, 8),
+        "enter_tiles": (_SCAN_THREADS, 1 << 62, 1),
+        "find_places": (_BLOCK, _LETTERS, 8),
+        "sum_letter_tiles": (_SCAN_THREADS, 1 << 62, 1),
+        "letter_offsets": (_BLOCK, _TILE, 8),
+        "write_places": (_BLOCK, _LETTERS, 8),
+        "frame_own_spans": (_BLOCK, _TILE, 8),
+        "decode_kmers": (_BLOCK, _TILE, 8),
+        "decode_kmers_again": (_BLOCK, _TILE, 8),
+    }
+    for bits in ("", "16", "8"):
+        shapes |= {f"write_{name}{bits}": (_BLOCK, _TILE, 8) for name in PLAIN_WRITERS}
+    return {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
+
 
 KERNELS = {
     "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8),
@@ -106,6 +142,7 @@ KERNELS = {
     "encode_cluster": Kernel(
         _BLOCK, _TILE, 1, _SMALL_SHARED, "small", takes_job=True, cluster=_CLUSTER
     ),
+    **_symbol_kernels(),
 }
 
 SPECIAL = (
@@ -129,23 +166,33 @@ class Family:
     """The kernels of one kind of vocabulary, between those that all of them share.
 
     Attributes:
-        name: of the family and of its layout (`layout.LAYOUTS`).
+        name: of the family.
+        layout: of its workspaces (`layout.LAYOUTS`).
         content: from text, hard bits and accepted special tokens to id_offsets.
         write: from there to ids.
         spans: from framed rows to spans.
         decode: from ids to bytes.
         is_fused: whether the kernels of small.cu do all of it in one launch, unless STATUS_RARE.
+        plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
+            others follow. () where there are none such.
+        rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
+        turns_rows: rows may ask for the other strand or a circle.
     """
 
     name: str
+    layout: str
     content: tuple[str, ...]
     write: tuple[str, ...]
     spans: tuple[str, ...]
     decode: tuple[str, ...] = ("decode_spell", "decode_spell_again")
     is_fused: bool = False
+    plain: tuple[str, ...] = ()
+    rewrite: tuple[str, ...] = ()
+    turns_rows: bool = False
 
 
 TEXT = Family(
+    "text",
     "text",
     content=(*PRETOKENIZE, "clear_special", *CUT, *MERGE, *COUNT),
     write=("compact",),
@@ -154,7 +201,33 @@ TEXT = Family(
 )
 """Byte-level BPE behind a pretokenizer."""
 
-FAMILIES = {family.name: family for family in (TEXT,)}
+REWRITE = ("begin_letters", "clear_special", "expand_letters", "place_letters")
+PLACES = (
+    *("mark_letter_rows", "find_breaks", "enter_tiles", "find_places", "sum_letter_tiles"),
+    "letter_offsets",
+)
+CHARACTERS = Family(
+    "characters",
+    "symbols",
+    content=(*REWRITE, *PLACES),
+    write=("write_places",),
+    spans=("frame_own_spans",),
+    plain=("place_rows", "write_letters"),
+    rewrite=REWRITE,
+    turns_rows=True,
+)
+"""An id for each letter."""
+KMERS = replace(
+    CHARACTERS,
+    name="kmers",
+    plain=("place_rows", "write_kmers"),
+    decode=("decode_kmers", "decode_kmers_again"),
+)
+"""An id for each letter and those behind it."""
+STRIDED_KMERS = replace(KMERS, name="strided_kmers", plain=("place_rows", "write_strided"))
+"""An id for every so many letters."""
+
+FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS)}
 
 
 def encode_kernels(
@@ -172,7 +245,7 @@ def encode_kernels(
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids.
     """
-    special = sum(SPECIAL[:num_rounds], ())
+    special: tuple[str, ...] = sum(SPECIAL[:num_rounds], ())
     return (
         *("mark_rows", "clear_faults"),
         *(("validate",) if validate else ()),
@@ -180,6 +253,22 @@ def encode_kernels(
         *(name for name in family.content if special or name != "clear_special"),
         *(() if count_only else family.write),
     )
+
+
+def plain_kernels(family: Family, *, id_bits: int = 32, turned: bool = False) -> tuple[str, ...]:
+    """What a family tries first; ids of fewer bits than 32 go to `packed`."""
+    *first, write = family.plain
+    return (
+        *(("turn_rows",) if turned else ()),
+        *first,
+        write if id_bits == _WIDEST else f"{write}{id_bits}",
+    )
+
+
+def letter_kernels(family: Family) -> tuple[str, ...]:
+    """As encode_kernels, for a batch whose bytes are letters: it needs not be rewritten."""
+    content = (name for name in family.content if name not in family.rewrite)
+    return ("clear_faults", *content, *family.write)
 
 
 def frame_kernels(

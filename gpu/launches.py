@@ -15,6 +15,7 @@ from gpu.job import constant
 from gpu.kernels import num_blocks
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.tables import NotCovered
 from vocabularies.batch import Batch
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "launch",
     "pack",
     "pack_rows",
+    "read_letters",
     "set_fields",
     "status_of",
+    "turn",
 ]
 
 Bytes = NDArray[np.uint8]
@@ -35,7 +38,7 @@ Int64s = NDArray[np.int64]
 Item = TypeVar("Item", bound=np.generic)
 STATUS = {
     name: constant(f"STATUS_{name}")
-    for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8")
+    for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED")
 }
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 22  # Up to here a kernel fetches a batch; above, the copy engine does.
@@ -87,6 +90,7 @@ def pack(
         stream.copy_in(place, workspace.row_max_length.ctypes.data, 4 * rows)
     data, offsets = batch.data, batch.offsets
     workspace.text[: len(data)] = data
+    turn(workspace, options.turned)
     _send(workspace, resident, workspace.text, len(data), offsets, processors)
 
 
@@ -109,9 +113,31 @@ def pack_rows(
     job["row_flags"] = job["row_max_length"] = 0
     job["id_bits"] = id_bits
     source: Bytes = workspace.text if staged else data
+    turn(workspace, False)
     if staged:
         workspace.text[: len(data)] = data
     _send(workspace, resident, source, len(data), offsets, processors)
+
+
+def turn(workspace: Workspace, turned: bool) -> None:
+    """Whether the rows are encoded as they are sent, or as turn_rows makes them."""
+    job, fields = workspace.job[0], workspace.fields
+    job["text"] = fields["turned" if turned else "text"]
+    job["sent_text"] = fields["text"] if turned else 0
+    job["sent_begins"] = fields["row_begins"]
+
+
+def read_letters(workspace: Workspace, rewritten: bool) -> None:
+    """The letters of a batch that is on the device already are its bytes, or those of `letters`.
+
+    Clears what kernels count in, so that others can follow those that ran before.
+    """
+    job, fields = workspace.job[0], workspace.fields
+    job["letters"] = fields["letters"] if rewritten else 0
+    job["letter_rows"] = fields["letter_rows" if rewritten else "row_begins"]
+    stream = workspace.stream
+    stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
+    stream.clear(fields["status"], 8 * int(job["num_cleared"]))
 
 
 def _send(
@@ -130,7 +156,9 @@ def _send(
     job["num_bytes"], job["num_rows"] = num_bytes, rows
     job["row_refused"] = fields["row_refused"]
     workspace.row_begins[: rows + 1] = offsets
-    if source is workspace.text and num_bytes <= TAKE_IN_BYTES:
+    if job["sent_text"]:
+        stream.clear(fields["row_not_ascii"], 4 * rows)
+    elif source is workspace.text and num_bytes <= TAKE_IN_BYTES:
         blocks = num_blocks("take_in", max(num_bytes, 8 * rows), processors)
         stream.launch("take_in", blocks, workspace.job.ctypes.data)
         return
@@ -175,7 +203,10 @@ def checked(workspace: Workspace) -> NDArray[np.uint64]:
 
     Raises:
         DeviceFault: a kernel found itself wrong.
+        NotCovered: a kernel met a character that it does not know.
     """
+    if workspace.status[STATUS["NOT_COVERED"]]:
+        raise NotCovered("a character whose upper case has more letters than it has bytes")
     if workspace.status[STATUS["FAULT"]]:
         raise DeviceFault("a piece was neither short nor a token; please report the text")
     return workspace.status

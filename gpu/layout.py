@@ -29,7 +29,7 @@ TEXT_PADDING = 64
 SMALL_BYTES = 1 << 22
 """Text of a batch whose answer a kernel writes straight into pinned memory."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
-DECODE_TILE = constant("DECODE_TILE")
+DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 PARTS = constant("SMALL_PARTS")
 BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that look_up.cuh fills."""
@@ -37,16 +37,16 @@ BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The largest batch that a workspace holds, and the family whose fields it has."""
+    """The largest batch that a workspace holds, and the layout of its fields."""
 
     num_bytes: int
     num_rows: int
-    family: str = "text"
+    layout: str = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields that a family adds to those that all share, with their bytes.
+    """The fields that a family adds to those that all families have, with their bytes.
 
     Attributes:
         cleared: fields that are zero before a batch begins, for n bytes (whole tiles) and rows.
@@ -131,6 +131,28 @@ def _text_scratch(n: int, rows: int) -> dict[str, int]:
     }
 
 
+def _symbols_cleared(n: int, rows: int) -> dict[str, int]:
+    return {
+        "breaks": n // 8 + 16,
+        "place_states": 8 * (rows // SCAN_TILE + 3),
+        "letter_states": 8 * (n // SCAN_TILE + 3),
+    }
+
+
+def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
+    tiles = n // LETTER_TILE
+    return {
+        "turned": n + TEXT_PADDING,
+        "letters": 2 * n + 64,  # With the places behind them room for one and a half ids a byte.
+        "letter_places": 4 * n + 64,
+        "letter_rows": 8 * (rows + 1),
+        "row_has_words": 4 * rows,
+        "row_not_ascii": 4 * rows,
+        "letter_tiles": 4 * (tiles + 2),
+        "letter_tile_ids": 4 * (tiles + 2),
+    }
+
+
 LAYOUTS = {
     "text": Layout(
         _text_cleared,
@@ -145,8 +167,20 @@ LAYOUTS = {
             "decoded": "ids",
         },
     ),
+    "symbols": Layout(
+        _symbols_cleared,
+        _symbols_scratch,
+        {
+            "special_matches": "letter_places",
+            "framed_ids": "letters",
+            "packed": "letters",
+            "decode_ids": "letters",
+            "decode_offsets": "row_begins",
+            "decoded": "ids",
+        },
+    ),
 }
-"""By family, see kernels.Family."""
+"""By the name that a family says, see kernels.Family."""
 
 
 def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
@@ -161,7 +195,7 @@ def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
 def field_places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
     """Where each field lies in the device block; where the cleared ones end; the block's size."""
     n, rows = -(-max(1, capacity.num_bytes) // TILE) * TILE, capacity.num_rows
-    layout = LAYOUTS[capacity.family]
+    layout = LAYOUTS[capacity.layout]
     begin = -(-JOB.itemsize // ALIGNMENT) * ALIGNMENT
     places, end = cut(_cleared(n, rows) | layout.cleared(n, rows), begin)
     scratch, size = cut(_scratch(n, rows) | layout.scratch(n, rows), end)

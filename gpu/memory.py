@@ -85,14 +85,16 @@ class Workspace:
             self.ids, self.offsets = view("ids", np.int32), view("offsets", np.int64)
             self.errors = view("errors", np.uint32)
         self.device_job, self.stream = self.block, device.stream()
-        self.size, self.recordings, self.num_spans = size, {}, 0
+        self.size, self.recordings, self.reserved = size, {}, {}
         self._set_fields(places, cleared_end)
 
     stream: Stream
     recordings: dict[object, object]
+    reserved: dict[str, int]
     resident: object = None
 
     def _set_fields(self, places: dict[str, int], cleared_end: int) -> None:
+        self.job.view(np.uint8)[:] = 0  # A family does not use all fields.
         job = self.job[0]
         names = set(JOB.names or ())
         for name, place in places.items():
@@ -121,25 +123,24 @@ class Workspace:
         words[WORD["answer_ids"]] = fields["framed_ids" if framed else "ids"]
         words[WORD["answer_offsets"]] = fields["framed_offsets" if framed else "id_offsets"]
 
-    def reserve_spans(self, num_ids: int) -> None:
-        """Make room for the spans of so many ids; kept from then on.
+    def reserve(self, field: str, num_bytes: int) -> None:
+        """Make room for a field that few batches need; kept from then on.
 
         Raises:
             OutOfMemory: there is not so much.
         """
-        if num_ids <= self.num_spans:
+        if num_bytes <= self.reserved.get(field, 0):
             return
-        if self.num_spans:
-            self.device.free(self.fields["spans"])
-            self.num_spans = 0
-        self.fields["spans"] = self.device.allocate(16 * num_ids)
-        self.num_spans, self.job[0]["spans"] = num_ids, self.fields["spans"]
+        if self.reserved.pop(field, 0):
+            self.device.free(self.fields[field])
+        self.fields[field] = self.device.allocate(num_bytes)
+        self.reserved[field], self.job[0][field] = num_bytes, self.fields[field]
         self.stream.copy_in(self.device_job, self.job.ctypes.data, self.job.nbytes)
 
     def close(self) -> None:
         """Give the memory back."""
         self.recordings.clear()
-        if self.num_spans:
-            self.device.free(self.fields["spans"])
+        for field in self.reserved:
+            self.device.free(self.fields[field])
         self.device.free(self.block)
         self.device.free_pinned(self.pinned)

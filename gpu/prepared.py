@@ -15,6 +15,7 @@ from gpu.automata import automaton
 from gpu.decode import decode_table
 from gpu.kernels import TEXT, Family
 from gpu.special import SpecialTables, special_tables
+from gpu.symbols import symbol_tables
 from gpu.tables import (
     PAIRS_A_BUCKET,
     SHORT_A_BUCKET,
@@ -23,6 +24,7 @@ from gpu.tables import (
     bpe_tables,
     shift_of,
 )
+from vocabularies.tables import token_table
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["Prepared", "prepare"]
@@ -55,7 +57,7 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
     """
     if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
         raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
-    own = prepare_text(vocabulary, seed)
+    own = _own_tables(vocabulary, seed)
     special = special_tables(vocabulary, seed)
     arrays = {
         **own.arrays,
@@ -72,7 +74,20 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
         "num_suffix": len(vocabulary.suffix),
         "seed": seed,
     }
-    return Prepared(own.family, arrays, numbers, special.num_rounds)
+    # Special tokens that are words among k-mers are no borders of the text.
+    num_rounds = 0 if numbers.get("has_words") else special.num_rounds
+    return Prepared(own.family, arrays, numbers, num_rounds)
+
+
+def _own_tables(vocabulary: Vocabulary, seed: int) -> Prepared:
+    """What a vocabulary's own kernels read."""
+    symbols = symbol_tables(vocabulary)
+    if symbols is None:
+        return prepare_text(vocabulary, seed)
+    family, arrays, numbers = symbols
+    tokens = token_table(vocabulary)
+    padded = np.concatenate([tokens.data, np.zeros(16, np.uint8)])
+    return Prepared(family, arrays | {"token_bytes": padded}, numbers, 0)
 
 
 def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:

@@ -45,36 +45,36 @@ class Workspaces:
                 best = capacity
         return best
 
-    def _capacity(self, num_bytes: int, num_rows: int, family: str = "text") -> Capacity:
+    def _capacity(self, num_bytes: int, num_rows: int, layout: str = "text") -> Capacity:
         """The smallest size for a batch; rows beyond the usual number count as bytes."""
         wanted = max(num_bytes, num_rows * self.BYTES_A_ROW)
         size = next((size for size in self.SIZES if size >= wanted), wanted)
         if size > MAX_BYTES:
             raise OutOfMemory(f"{num_bytes} bytes in one batch; at most {MAX_BYTES} are possible")
-        return Capacity(size, size // self.BYTES_A_ROW, family)
+        return Capacity(size, size // self.BYTES_A_ROW, layout)
 
     @contextmanager
-    def lend(self, num_bytes: int, num_rows: int, family: str = "text") -> Iterator[Workspace]:
-        """A workspace for a batch of a family; waits while all of its size are in use.
+    def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Iterator[Workspace]:
+        """A workspace for a batch; waits while all of its size are in use.
 
         Raises:
             OutOfMemory: no workspace of this size fits under the cap or into memory.
         """
-        workspace = self.take(num_bytes, num_rows, family)
+        workspace = self.take(num_bytes, num_rows, layout)
         try:
             yield workspace
         finally:
             self.give(workspace)
 
-    def take(self, num_bytes: int, num_rows: int, family: str = "text") -> Workspace:
+    def take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace:
         """As `lend`, until it is given back."""
-        workspace = self._take(self._capacity(num_bytes, num_rows, family), wait=True)
+        workspace = self._take(self._capacity(num_bytes, num_rows, layout), wait=True)
         assert workspace is not None
         return workspace
 
-    def try_take(self, num_bytes: int, num_rows: int, family: str = "text") -> Workspace | None:
+    def try_take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace | None:
         """As `take`, but None where all of the size are in use."""
-        return self._take(self._capacity(num_bytes, num_rows, family), wait=False)
+        return self._take(self._capacity(num_bytes, num_rows, layout), wait=False)
 
     def give(self, workspace: Workspace) -> None:
         """Give a workspace back; nothing of it may still be at work."""

@@ -17,7 +17,12 @@ from vocabularies.builtin import load
 
 __all__ = ["ENGINES", "MARKS", "ON_GPU", "engine_of", "make_engine"]
 
-ON_GPU = ("gpt2", "cl100k_base", "o200k_base")
+SYMBOLS = (
+    *("evo_bytes", "hyenadna", "caduceus", "ntv3", "gpn", "mtdna6", "nt_v1", "nt_v2"),
+    *("dnabert1_3mer", "dnabert1_4mer", "dnabert1_5mer", "dnabert1_6mer"),
+)
+TEXT = ("gpt2", "cl100k_base", "o200k_base")
+ON_GPU = (*TEXT, *SYMBOLS)
 
 
 def emulated() -> OpenedGpu:

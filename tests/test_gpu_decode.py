@@ -16,7 +16,7 @@ from gpu.tables import NotCovered
 from service.cpu_decode import decode_rows
 from tests.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.tables import token_table
-from vocabularies.vocabulary import Bpe, Kmers, SpecialToken, Upstream, Vocabulary
+from vocabularies.vocabulary import Bpe, SpecialToken, Upstream, Vocabulary
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
 DECODE_TILE = constant("DECODE_TILE")
@@ -145,9 +145,6 @@ def test_random_rows(rows: list[list[int]], skip: bool, repeated: int) -> None:
 
 
 def test_what_is_not_covered() -> None:
-    kmers = tuple(bytes([a, b]) for a in b"ACGT" for b in b"ACGT")
-    with pytest.raises(NotCovered, match="kmers"):
-        decode_table(Vocabulary((*kmers, b"?"), Kmers(2, 0, 16)))
     with pytest.raises(NotCovered, match="upstream"):
         decode_table(Vocabulary((b"a",), Upstream("{}", "a test")))
 

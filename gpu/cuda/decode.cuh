@@ -89,7 +89,55 @@ DEVICE uint4 shown_token(const Job& job, uint64_t place, uint64_t id) {
     return token;
 }
 
-template <bool AGAIN>
+// Whether an id is a k-mer, and which number it has.
+DEVICE bool is_kmer(const Job& job, uint64_t id, uint32_t& number) {
+    number = static_cast<uint32_t>(id - job.kmer_first_id);
+    return id - job.kmer_first_id < job.kmer_count;
+}
+
+// Whether the k-mer at a place begins with the end of the k-mer before it in its row. Special tokens
+// that are left out do not part them, an unknown does.
+DEVICE bool overlaps_kmer(const Job& job, uint64_t place, uint64_t row_begin, uint32_t number) {
+    while (place-- > row_begin) {
+        uint64_t id = decode_id(job, place);
+        uint32_t before;
+        if (is_kmer(job, id, before))
+            return before % static_cast<uint32_t>(job.kmer_of_shared) == number / static_cast<uint32_t>(job.kmer_of_stride);
+        bool hidden = job.skip_special && (token_meta(job, id) & IS_SPECIAL);
+        if (!hidden || id == job.kmer_unknown_id) return false;
+    }
+    return false;
+}
+
+// A token of at most 12 bytes without its first ones.
+DEVICE uint4 without_bytes(const uint4& token, uint32_t count) {
+    uint32_t words[6] = {token.y, token.z, token.w, 0, 0, 0}, shift = count % 4 * 8;
+    uint4 rest = {token.x - count, 0, 0, 0};
+#pragma unroll
+    for (uint32_t i = 0; i < 3; i++)
+        if (count / 4 == i)
+            rest = {rest.x, shift_right(words[i], words[i + 1], shift),
+                    shift_right(words[i + 1], words[i + 2], shift),
+                    shift_right(words[i + 2], words[i + 3], shift)};
+    return rest;
+}
+
+// Takes from a thread's k-mers what the ones before them have of it.
+DEVICE void share_letters(const Job& job, uint64_t place, const uint64_t* ids, uint4* tokens) {
+    if (place >= job.num_decode_ids) return;
+    uint64_t row = row_of_id(job, place);
+#pragma unroll
+    for (uint32_t i = 0; i < DECODE_ITEMS; i++) {
+        uint32_t number;
+        if (place + i >= job.num_decode_ids) continue;
+        while (place + i >= static_cast<uint64_t>(job.decode_offsets[row + 1])) row++;
+        if (length_of_token(tokens[i]) < job.kmer_shared || !is_kmer(job, ids[i], number)) continue;
+        if (overlaps_kmer(job, place + i, job.decode_offsets[row], number))
+            tokens[i] = without_bytes(tokens[i], job.kmer_shared);
+    }
+}
+
+template <bool AGAIN, bool OVERLAP>
 DEVICE void load_tokens(const Job& job, uint64_t place, ThreadTokens& mine) {
     uint64_t ids[DECODE_ITEMS];
     load_ids(job, place, ids);
@@ -100,6 +148,10 @@ DEVICE void load_tokens(const Job& job, uint64_t place, ThreadTokens& mine) {
         mine.tokens[i] = {0, 0, 0, 0};
         if (place + i < job.num_decode_ids)
             mine.tokens[i] = shown_token<AGAIN>(job, place + i, ids[i]);
+    }
+    if constexpr (OVERLAP) share_letters(job, place, ids, mine.tokens);
+#pragma unroll
+    for (uint32_t i = 0; i < DECODE_ITEMS; i++) {
         mine.bytes += length_of_token(mine.tokens[i]);
         mine.any_long |= length_of_token(mine.tokens[i]) > MAX_STAGED;
     }

@@ -24,6 +24,20 @@ DEVICE bool is_refused(const Job& job, uint64_t row) {
     return job.row_refused && job.row_refused[row] != NO_BYTE;
 }
 
+// Ids of a row with `size` of its own: begin and end tokens stand around every piece_ids of these, and
+// around what is left, which may be nothing. With 510 a piece 509 have one piece, 510 have two.
+DEVICE uint64_t framed_size(const Job& job, uint64_t size, uint64_t added) {
+    return size + (job.piece_ids ? size / job.piece_ids + 1 : 1) * added;
+}
+
+// The most ids of its own that a row may keep where these and the begin and end tokens behind the first
+// piece are to be no more than `room`.
+DEVICE uint64_t kept_ids(const Job& job, uint64_t room, uint64_t added) {
+    if (!job.piece_ids) return room;
+    uint64_t whole = job.piece_ids + added, rest = room % whole;
+    return room / whole * job.piece_ids + (rest < job.piece_ids ? rest : job.piece_ids - 1);
+}
+
 // Writes what is kept of a row; returns the ids of its answer: none where it is refused, or where
 // its max_length has no room for begin and end tokens.
 DEVICE uint64_t frame_row(const Job& job, uint64_t row) {
@@ -32,14 +46,15 @@ DEVICE uint64_t frame_row(const Job& job, uint64_t row) {
     uint64_t added = flags & ROW_ADD_SPECIAL ? job.num_prefix + job.num_suffix : 0;
     uint64_t limit = job.row_max_length ? job.row_max_length[row] : NO_LIMIT;
     bool faulty = is_refused(job, row), refused = faulty || limit < added;
-    if (limit != NO_LIMIT && limit < size + added) kept = limit - added;
+    if (limit != NO_LIMIT && limit < framed_size(job, size, added)) kept = kept_ids(job, limit - added, added);
+    if (kept > size) kept = size;
     if (refused) kept = 0;
     if (!faulty && kept < size) job.status[STATUS_CUT] = 1;
     uint64_t first = flags & ROW_CUT_LEFT && !refused ? size - kept : 0;
-    job.num_tokens[row] = refused ? 0 : size + added;
+    job.num_tokens[row] = refused ? 0 : framed_size(job, size, added);
     job.kept[2 * row] = first;
     job.kept[2 * row + 1] = first + kept;
-    return refused ? 0 : kept + added;
+    return refused ? 0 : framed_size(job, kept, added);
 }
 
 DEVICE void frame_rows_stage(const Job& job, ScanShared& shared) {
@@ -55,14 +70,15 @@ DEVICE void frame_rows_stage(const Job& job, ScanShared& shared) {
 struct FramedRow {
     uint64_t number, begin, end;           // Of the answer's ids.
     uint64_t source, kept;                 // The first of its own ids that are kept, and how many.
-    uint64_t num_prefix;
+    uint64_t num_prefix, num_suffix;
 };
 
 DEVICE FramedRow framed_row(const Job& job, uint64_t row) {
     uint64_t begin = job.framed_offsets[row], end = job.framed_offsets[row + 1];
     uint64_t first = job.kept[2 * row], kept = job.kept[2 * row + 1] - first;
-    uint64_t num_prefix = flags_of(job, row) & ROW_ADD_SPECIAL ? job.num_prefix : 0;
-    return {row, begin, end, job.id_offsets[row] + first, kept, num_prefix};
+    bool adds = flags_of(job, row) & ROW_ADD_SPECIAL;
+    uint64_t num_prefix = adds ? job.num_prefix : 0, num_suffix = adds ? job.num_suffix : 0;
+    return {row, begin, end, job.id_offsets[row] + first, kept, num_prefix, num_suffix};
 }
 
 DEVICE FramedRow framed_row_of(const Job& job, uint64_t place) {
@@ -95,17 +111,32 @@ DEVICE void walk_framed(const Job& job, uint32_t block, uint32_t num_blocks, Put
     }
 }
 
+// A piece of a row: what begin and end tokens stand around.
+struct FramedPiece {
+    uint64_t number;                       // Of the place in it.
+    uint64_t source, kept;                 // As those of the row.
+};
+
+DEVICE FramedPiece piece_of(const Job& job, const FramedRow& row, uint64_t place) {
+    if (!job.piece_ids) return {place - row.begin, row.source, row.kept};
+    uint64_t whole = job.piece_ids + row.num_prefix + row.num_suffix, piece = (place - row.begin) / whole;
+    uint64_t first = piece * job.piece_ids, rest = row.kept - first;
+    return {(place - row.begin) % whole, row.source + first, rest < job.piece_ids ? rest : job.piece_ids};
+}
+
 // Which of the batch's ids stands at a place of the answer, NO_SOURCE for begin and end tokens.
-DEVICE uint64_t source_of(const FramedRow& row, uint64_t place) {
-    uint64_t own = place - row.begin - row.num_prefix;  // Wraps at a begin token.
-    return own < row.kept ? row.source + own : NO_SOURCE;
+DEVICE uint64_t source_of(const Job& job, const FramedRow& row, uint64_t place) {
+    FramedPiece piece = piece_of(job, row, place);
+    uint64_t own = piece.number - row.num_prefix;  // Wraps at a begin token.
+    return own < piece.kept ? piece.source + own : NO_SOURCE;
 }
 
 DEVICE uint32_t framed_id(const Job& job, const FramedRow& row, uint64_t place) {
-    uint64_t source = source_of(row, place), number = place - row.begin;
-    if (source != NO_SOURCE) return job.ids[source];
-    if (number < row.num_prefix) return job.prefix[number];
-    return job.suffix[number - row.num_prefix - row.kept];
+    FramedPiece piece = piece_of(job, row, place);
+    uint64_t own = piece.number - row.num_prefix;
+    if (own < piece.kept) return job.ids[piece.source + own];
+    if (piece.number < row.num_prefix) return job.prefix[piece.number];
+    return job.suffix[own - piece.kept];
 }
 
 DEVICE void frame_ids_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
@@ -132,7 +163,7 @@ DEVICE void frame_spans_stage(const Job& job, uint32_t block, uint32_t num_block
     walk_framed(
         job, block, num_blocks,
         [&](uint64_t place, uint32_t, const FramedRow& row) {
-            uint64_t source = source_of(row, place);
+            uint64_t source = source_of(job, row, place);
             ulonglong2 span = {0, 0};
             if (source != NO_SOURCE) {
                 const uint32_t* begins = job.span_begins;

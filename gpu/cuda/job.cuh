@@ -153,6 +153,50 @@ struct Job {
     // Packing (pack.cuh).
     uint64_t id_bits;              // Of a packed id.
     uint32_t* packed;
+    // Characters and k-mers (gpu/symbols.py, letters.cuh).
+    const uint32_t* letter_table;  // uint32[NUM_LETTERS] what a letter is, see letters.cuh.
+    const uint32_t* letter_ids;    // uint32[NUM_LETTERS] ids of letters that stand alone.
+    const uint32_t* wide_letters;  // uint32[num_wide][4] what other characters than ASCII become.
+    uint64_t num_wide;
+    uint64_t kmer_k;
+    uint64_t kmer_stride;
+    uint64_t kmer_base;            // How many letters there are.
+    uint64_t kmer_count;           // How many k-mers there are.
+    uint64_t kmer_shared;          // Letters that neighbouring k-mers share,
+    uint64_t kmer_of_shared;       // how many words there are of so many letters,
+    uint64_t kmer_of_stride;       // and how many of those that they do not share.
+    uint64_t kmer_first_id;
+    uint64_t kmer_unknown_id;
+    uint64_t kmer_shift;           // Where a k-mer wraps: letters that the first k-mer is ahead.
+    uint64_t letters_are_bytes;    // Not 0: a letter is a byte, whatever it is.
+    uint64_t keeps_remainder;      // Letters that no k-mer covers have ids of their own.
+    uint64_t has_words;            // K-mers may stand apart, see starts.cuh.
+    uint64_t can_wrap;             // A sequence may be a circle.
+    uint64_t wraps;                // It is one where row_flags do not say.
+    uint64_t four_letters;         // The letters of a k-mer by bits 1 and 2 of each; 0: not so few.
+    uint64_t four_codes;           // The code of each, by the same bits, a byte each.
+    uint64_t four_fold;            // Bits of four bytes that count.
+    uint64_t piece_ids;            // Begin and end tokens stand around every so many; 0: around all.
+    // Turned rows (turn.cuh).
+    const uint8_t* sent_text;      // The batch as it was sent; a null pointer: `text` is that.
+    const int64_t* sent_begins;    // int64[num_rows + 1] its rows.
+    const uint8_t* complement;     // uint8[256].
+    uint32_t* row_not_ascii;       // uint32[num_rows] not 0: a turned row is no sequence. Zeros before.
+    uint64_t random_seed;
+    uint64_t first_row;            // The number that the random numbers of row 0 have.
+    uint64_t crop_letters;         // Rows are cut to so many; 0: they are not.
+    uint64_t substitution_rate;    // Letters of 2^24 that are substituted.
+    // Characters and k-mers, in the workspace.
+    uint64_t* place_states;        // uint64[scan_states(num_rows)]. Zeros before.
+    uint64_t* letter_states;       // uint64[scan_states(num_bytes)]. Zeros before.
+    uint16_t* letters;             // uint16[...]; a null pointer: the bytes of the text are.
+    uint32_t* letter_places;       // uint32[...] the byte that each letter begins with.
+    int64_t* letter_rows;          // int64[num_rows + 1] the first letter of each row.
+    uint32_t* row_has_words;       // uint32[num_rows].
+    uint64_t* breaks;              // Bits of letters: a run begins here. Zeros before.
+    uint32_t* letter_tiles;        // uint32[letter tiles + 1], see starts.cuh.
+    uint32_t* letter_tile_ids;     // uint32[letter tiles + 1].
+    uint2* own_spans;              // uint2[ids] bytes of each id in its row; a null pointer.
 };
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;
@@ -162,7 +206,8 @@ constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
 constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
 constexpr uint32_t STATUS_CUT = 2;         // Not 0: max_length cut a row.
 constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
-constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels for long runs or pieces had to run.
+constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels that seldom run had to, or have to.
 constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
+constexpr uint32_t STATUS_NOT_COVERED = 6; // Not 0: a character that the kernels do not know.
 
 DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }

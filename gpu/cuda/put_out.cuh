@@ -11,11 +11,11 @@ DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     for (uint64_t i = first; i <= job.num_rows; i += stride)
         job.host_offsets[i] = job.answer_offsets[i];
     for (uint64_t row = first; row < job.num_rows; row += stride) {
-        uint32_t error = job.row_errors[row];
+        uint32_t error = min_of(job.row_errors[row], job.row_refused[row]);
         job.host_errors[row] = error;
         if (error != NO_BYTE) job.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.
     }
-    bool rare = job.bad_tiles[0] || job.window_counts[0];
-    if (first < STATUS_NOT_UTF8)
-        job.host_status[first] = first == STATUS_RARE ? rare : job.status[first];
+    bool rare = job.bad_tiles && (job.bad_tiles[0] || job.window_counts[0]);
+    if (first < 8 && first != STATUS_NOT_UTF8)
+        job.host_status[first] = job.status[first] | (first == STATUS_RARE && rare);
 }

@@ -35,6 +35,7 @@ using int64_t = long long;
 #include WARPTOK_EMULATION
 #else
 struct uint4 { uint32_t x, y, z, w; };
+struct uint2 { uint32_t x, y; };
 struct ulonglong2 { unsigned long long x, y; };
 template <class T> static inline T __ldg(const T* place) { return *place; }
 #endif
@@ -99,6 +100,17 @@ DEVICE uint32_t shift_right(uint32_t low, uint32_t high, uint32_t shift) {
     return __funnelshift_r(low, high, shift);
 #else
     return static_cast<uint32_t>(((static_cast<uint64_t>(high) << 32) | low) >> shift);
+#endif
+}
+
+// Four bytes of a word, each chosen by a nibble 0 .. 3 of the selector.
+DEVICE uint32_t permute_bytes(uint32_t bytes, uint32_t selector) {
+#ifdef __CUDACC__
+    return __byte_perm(bytes, 0, selector);
+#else
+    uint32_t chosen = 0;
+    for (uint32_t i = 0; i < 4; i++) chosen |= (bytes >> (selector >> 4 * i & 3) * 8 & 0xFF) << 8 * i;
+    return chosen;
 #endif
 }
 

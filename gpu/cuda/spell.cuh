@@ -54,7 +54,8 @@ DEVICE bool put_tokens(const Job& job, SpellShared& shared, const ThreadTokens& 
     return is_staged;
 }
 
-template <bool AGAIN>
+// OVERLAP: ids may be k-mers that share letters with the ones before them.
+template <bool AGAIN, bool OVERLAP = false>
 DEVICE void spell_stage(const Job& job, SpellShared& shared) {
     if (AGAIN && !job.decode_faults[0]) return;
     uint64_t tiles = decode_tiles(job);
@@ -67,7 +68,7 @@ DEVICE void spell_stage(const Job& job, SpellShared& shared) {
         uint64_t tile = shared.tile, tile_begin = tile * DECODE_TILE;
         if (tile >= tiles) return;
         ThreadTokens mine;
-        load_tokens<AGAIN>(job, tile_begin + threadIdx.x * DECODE_ITEMS, mine);
+        load_tokens<AGAIN, OVERLAP>(job, tile_begin + threadIdx.x * DECODE_ITEMS, mine);
         uint32_t total;
         bool is_staged = put_tokens(job, shared, mine, total);
         if (threadIdx.x < 32) {

@@ -1,0 +1,90 @@
+"""From text to ids, whatever the family: plain kernels first, others where need be."""
+
+from __future__ import annotations
+
+from gpu.job import constant
+from gpu.kernels import encode_kernels, letter_kernels, plain_kernels
+from gpu.launches import STATUS, launch, read_letters, status_of
+from gpu.memory import Workspace
+from gpu.residents import Resident
+
+__all__ = ["first_kernels", "launch_content", "rare_kernels"]
+
+RARE_WIDE, RARE_MARK = constant("RARE_WIDE"), constant("RARE_MARK")
+SPAN_BYTES = 8  # Of an id's own span on the device.
+
+
+def first_kernels(
+    resident: Resident,
+    *,
+    validate: bool = False,
+    count_only: bool = False,
+    turned: bool = False,
+    id_bits: int = 32,
+) -> tuple[str, ...]:
+    """Those that are tried first: the plain ones of a family that has such, else all.
+
+    Args:
+        resident: the vocabulary.
+        validate: whether rows may not be UTF-8.
+        count_only: id_offsets without ids, where that is less work.
+        turned: whether rows are not encoded as they were sent.
+        id_bits: of an id; fewer than 32 are written to `packed`.
+    """
+    family = resident.family
+    if family.plain:
+        return plain_kernels(family, id_bits=id_bits, turned=turned)
+    all_kernels = encode_kernels(
+        family, num_rounds=resident.num_rounds, validate=validate, count_only=count_only
+    )
+    return all_kernels if id_bits == 32 else (*all_kernels, "pack")
+
+
+def rare_kernels(
+    workspace: Workspace,
+    resident: Resident,
+    rare: int,
+    *,
+    validate: bool = False,
+    with_spans: bool = False,
+    id_bits: int = 32,
+) -> tuple[str, ...]:
+    """Those for what the plain ones met, the bits of STATUS_RARE, in the batch on the device.
+
+    The batch is made ready for them.
+
+    Raises:
+        OutOfMemory: spans were asked for, and there is no room for them.
+    """
+    job = workspace.job[0]
+    if with_spans:
+        workspace.reserve("own_spans", SPAN_BYTES * max(1, int(job["num_bytes"])))
+    job["own_spans"] = workspace.fields["own_spans"] if with_spans else 0
+    rewritten = bool(rare & (RARE_WIDE | RARE_MARK))
+    read_letters(workspace, rewritten)
+    kernels = letter_kernels(resident.family)
+    if rewritten:
+        rounds = resident.num_rounds
+        kernels = encode_kernels(resident.family, num_rounds=rounds, validate=validate)
+    return kernels if id_bits == 32 else (*kernels, "pack")
+
+
+def launch_content(
+    workspace: Workspace,
+    resident: Resident,
+    processors: int,
+    *,
+    validate: bool = False,
+    count_only: bool = False,
+    turned: bool = False,
+    with_spans: bool = False,
+) -> None:
+    """Queue what makes ids of a batch; waits only where plain kernels are tried."""
+    first = first_kernels(resident, validate=validate, count_only=count_only, turned=turned)
+    launch(workspace, first, processors)
+    if not resident.family.plain:
+        return
+    rare = int(status_of(workspace)[STATUS["RARE"]])
+    if rare or with_spans:
+        others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=with_spans)
+        launch(workspace, others, processors)

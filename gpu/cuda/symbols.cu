@@ -1,0 +1,122 @@
+// The kernels of characters and k-mers, in the order in which they run; see gpu/README.md. Launch:
+// BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
+#include "plain.cuh"
+#include "spell.cuh"
+#include "turn.cuh"
+#include "write_starts.cuh"
+
+KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {
+    SHARED uint8_t complement[256];
+    turn_rows_stage(*job, complement, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
+    SHARED ScanShared shared;
+    SHARED uint32_t table[NUM_LETTERS];
+    place_rows_stage(*job, shared, table);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_letters(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_letters_stage<uint32_t>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_letters16(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_letters_stage<uint16_t>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_letters_stage<uint8_t>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_kmers(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_kmers_stage<uint32_t, false>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_kmers16(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_kmers_stage<uint16_t, false>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_kmers8(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_kmers_stage<uint8_t, false>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_strided(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_kmers_stage<uint32_t, true>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_strided16(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_kmers_stage<uint16_t, true>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_strided8(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_kmers_stage<uint8_t, true>(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) begin_letters(const Job* job) {
+    begin_letters_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) expand_letters(const Job* job) {
+    SHARED ScanShared shared;
+    expand_letters_stage(*job, shared);
+}
+
+KERNEL __launch_bounds__(BLOCK) place_letters(const Job* job) {
+    place_letters_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) mark_letter_rows(const Job* job) {
+    mark_letter_rows_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) find_breaks(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    find_breaks_stage(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(SCAN_THREADS) enter_tiles(const Job* job) {
+    SHARED uint32_t scratch[SCAN_THREADS / 32];
+    enter_tiles_stage(*job, scratch);
+}
+
+KERNEL __launch_bounds__(BLOCK) find_places(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    find_places_stage(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(SCAN_THREADS) sum_letter_tiles(const Job* job) {
+    SHARED uint32_t scratch[SCAN_THREADS / 32];
+    sum_letter_tiles_stage(*job, scratch);
+}
+
+KERNEL __launch_bounds__(BLOCK) letter_offsets(const Job* job) {
+    letter_offsets_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_places(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    write_places_stage(*job, table, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) frame_own_spans(const Job* job) {
+    frame_own_spans_stage(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) decode_kmers(const Job* job) {
+    SHARED SpellShared shared;
+    spell_stage<false, true>(*job, shared);
+}
+
+KERNEL __launch_bounds__(BLOCK) decode_kmers_again(const Job* job) {
+    SHARED SpellShared shared;
+    spell_stage<true, true>(*job, shared);
+}

@@ -1,0 +1,219 @@
+"""Characters and k-mers on the GPU engine, against the reference: emulated and on a device."""
+
+from __future__ import annotations
+
+import functools
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpu import symbols
+from gpu.device import CudaDevice, Device
+from gpu.engine import GpuEngine, NotCovered
+from gpu.pipeline import encode_stream
+from tests.data_files import expected, ids_digest, records
+from tests.emulated_device import EmulatedDevice
+from tests.gpu_emulation import compile_for_device
+from tests.sequence_strategies import (
+    OPTIONS,
+    SEQUENCES,
+    character_vocabularies,
+    kmer_vocabularies,
+)
+from tests.test_engines_expected import vocabulary_of
+from vocabularies import reference
+from vocabularies.batch import Batch, EncodeOptions, RowRefused
+from vocabularies.builtin import load
+from vocabularies.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+
+NAMES = (
+    *("evo_bytes", "hyenadna", "caduceus", "gpn", "ntv3", "mtdna6", "nt_v1", "nt_v2"),
+    *("dnabert1_3mer", "dnabert1_6mer"),
+)
+DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+MEGABYTE = 1 << 20
+
+
+@functools.cache
+def engine_of(name: str) -> GpuEngine:
+    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
+    return GpuEngine(device, 1 << 30)
+
+
+@pytest.fixture(params=DEVICES)
+def engine(request):
+    return engine_of(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _short_pieces(monkeypatch):
+    """Texts here are short, so that the workspaces have room for pieces of any length."""
+    monkeypatch.setattr(symbols, "MIN_PIECE", 1)
+
+
+def check(
+    engine: GpuEngine, vocabulary: Vocabulary, texts: list[str], options: EncodeOptions
+) -> None:
+    """Ids, spans, counts, refusals and decoded bytes are the reference's, as text and as bytes."""
+    rows = [text.encode() for text in texts]
+    for batch in (Batch(texts, options=options), Batch.from_bytes(rows, options)):
+        encoded = engine.encode(vocabulary, batch)
+        counts, errors = engine.count(vocabulary, batch)
+        assert errors == encoded.errors
+        assert counts.tolist() == np.diff(encoded.offsets).tolist()
+        for row, text in enumerate(texts):
+            try:
+                right = reference.encode(vocabulary, text, options)
+            except RowRefused as refused:
+                assert encoded.errors[row] == refused.error
+                continue
+            assert row not in encoded.errors, encoded.errors
+            begin, end = encoded.offsets[row : row + 2]
+            assert encoded.ids[begin:end].tolist() == right.ids, text
+            if options.spans:
+                assert list(map(tuple, encoded.spans[begin:end].tolist())) == right.spans, text
+            if encoded.num_tokens is not None:
+                assert encoded.num_tokens[row] == right.num_tokens
+    ids, offsets = encoded.ids.astype(np.int64), encoded.offsets
+    for skip in (False, True):
+        data, places, errors = engine.decode(vocabulary, ids, offsets, skip)
+        assert errors == {}
+        for (begin, end), (first, last) in zip(pairwise(offsets), pairwise(places), strict=True):
+            row_ids = ids[begin:end].tolist()
+            assert data[first:last].tobytes() == reference.decode(vocabulary, row_ids, skip)
+
+
+def check_any(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) -> None:
+    engine = engine_of("emulated")
+    try:
+        engine.load(vocabulary)
+    except NotCovered:
+        assume(False)
+    try:
+        check(engine, vocabulary, texts, options)
+    finally:
+        engine.unload(vocabulary.digest)
+
+
+@settings(max_examples=120, deadline=None)
+@given(kmer_vocabularies(), st.lists(SEQUENCES, max_size=5), OPTIONS)
+def test_any_kmers_have_the_ids_of_the_reference(vocabulary, texts, options):
+    check_any(vocabulary, texts, options)
+
+
+WIDE = st.text("ACGTacgtſßıŉﬁK\xa0\x85\u3000\x1c é中🙂<mask>", max_size=30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(kmer_vocabularies(), st.lists(WIDE, max_size=5), OPTIONS)
+def test_any_kmers_of_any_text_have_the_ids_of_the_reference(vocabulary, texts, options):
+    check_any(vocabulary, texts, options)
+
+
+@settings(max_examples=60, deadline=None)
+@given(character_vocabularies(), st.lists(SEQUENCES | WIDE, max_size=5), OPTIONS)
+def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options):
+    check_any(vocabulary, texts, options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_of_every_length_around_the_borders_of_tiles(engine, name):
+    chance = np.random.default_rng(len(name))
+    sizes = [*range(40), *(border + i for border in (64, 2048, 4096) for i in range(-14, 15))]
+    plain = ["".join(chance.choice([*"ACGT"], size)) for size in chance.permutation(sizes)]
+    odds = [0.2] * 4 + [0.05] * 4
+    mixed = ["".join(chance.choice([*"ACGTNnR "], size, p=odds)) for size in sizes[:80]]
+    check(engine, load(name), plain, EncodeOptions())
+    check(engine, load(name), [*plain[:50], *mixed], EncodeOptions(spans=True))
+    wraps = EncodeOptions(circular=True, reverse_complement=True, spans=True)
+    if isinstance(load(name).model, Kmers):
+        check(engine, load(name), plain[::3], wraps)
+
+
+@pytest.mark.parametrize("name", ["nt_v2", "dnabert1_6mer", "caduceus"])
+def test_one_unusual_letter_anywhere_changes_only_what_it_should(engine, name):
+    chance = np.random.default_rng(7)
+    text = "".join(chance.choice([*"ACGT"], 9000))
+    for letter in ("N", "é", "<", "["):
+        for place in (0, 1, 63, 2047, 4095, 8999):
+            changed = text[:place] + letter + text[place + 1 :]
+            check(engine, load(name), [text[:50], changed, text[:70]], EncodeOptions(spans=True))
+
+
+def test_a_letter_that_becomes_more_letters_than_it_has_bytes_is_refused_with_a_reason(engine):
+    with pytest.raises(NotCovered, match="upper case"):
+        engine.encode(load("caduceus"), Batch(["ACGT\u0390"]))
+    assert engine.encode(load("caduceus"), Batch(["ACGT"])).ids.tolist() == [7, 8, 9, 10, 1]
+
+
+def test_what_the_kernels_cannot_do_they_say():
+    letters = (("A", 0), ("\u4e2d", 1))
+    wide = Vocabulary((b"A", "\u4e2d".encode(), b"?"), Characters(letters, 2))
+    upper = Vocabulary((b"A", b"?"), Characters((("A", 0),), 1, "byte", "upper"))
+    special = (SpecialToken("<m>", 0),)
+    marked = Vocabulary((b"<m>", b"?"), Characters((("A", 1),), 1, "byte"), special)
+    words = tuple(bytes([a, b]) for a in b"ACGT" for b in b"ACGT")
+    swapped = Vocabulary((*words[::-1], b"?"), Kmers(2, 0, 16))
+    for vocabulary, why in (
+        (wide, "not ASCII"),
+        (upper, "upper case"),
+        (marked, "special tokens"),
+        (swapped, "something else"),
+    ):
+        with pytest.raises(NotCovered, match=why):
+            symbols.symbol_tables(vocabulary)
+
+
+@pytest.mark.parametrize("name", ["hyenadna", "nt_v2", "mtdna6"])
+@pytest.mark.parametrize("in_flight", [1, 3, 8])
+def test_streams_have_the_ids_of_batches(engine, name, in_flight):
+    chance = np.random.default_rng(in_flight)
+    letters = "ACGT" if in_flight == 3 else "ACGTN"
+    rows = ["".join(chance.choice([*letters], size)).encode() for size in (0, 9000, 5, 70, 4100, 0)]
+    batch = Batch.from_bytes(rows)
+    ids, offsets = engine.encode_ids(load(name), batch.data, batch.offsets)
+    for dtype in (np.int32, np.uint16):
+        out = np.zeros(len(batch.data) + 9, dtype)
+        got = encode_stream(
+            engine,
+            load(name),
+            batch.data,
+            batch.offsets,
+            out,
+            chunk_bytes=4000,
+            in_flight=in_flight,
+        )
+        assert got.tolist() == offsets.tolist()
+        assert out[: len(ids)].tolist() == ids.tolist()
+    wanted = [
+        token_id
+        for row in rows
+        for token_id in reference.encode(
+            load(name), row.decode(), EncodeOptions(add_special_tokens=False)
+        ).ids
+    ]
+    assert ids.tolist() == wanted
+
+
+NAMED = ("mtdna6_linear", "mtdna6_circular", *NAMES)
+FILES = [(name, file) for name in NAMED for file in expected().get(name, {})]
+
+
+@pytest.mark.parametrize(("name", "file"), FILES)
+def test_the_data_files_have_the_hashes_of_the_reference(engine, name, file):
+    known = expected()[name][file]
+    sequences = records(file)
+    if isinstance(engine.device, EmulatedDevice) and sum(map(len, sequences)) > MEGABYTE // 4:
+        pytest.skip("long in emulation")
+    options = EncodeOptions(circular=True if name == "mtdna6_circular" else None)
+    encoded = engine.encode(vocabulary_of(name), Batch(sequences, options=options))
+    assert encoded.errors == {}
+    assert len(encoded.ids) == known["n_tokens"]
+    assert ids_digest(encoded.ids) == known["sha256"]
+
+
+def test_the_kernels_compile_for_a_device() -> None:
+    compile_for_device("symbols.cu")
