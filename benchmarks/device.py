@@ -27,7 +27,7 @@ from benchmarks.texts import Bytes, cut_rows
 from benchmarks.timing import clocked, summary, take_turns
 from gpu.device import CudaDevice, DeviceUnavailable
 from gpu.engine import GpuEngine
-from gpu.kernels import encode_kernels
+from gpu.families import encode_kernels
 from gpu.launches import STATUS, launch, pack_rows, status_of
 from gpu.pipeline import chunks_of, encode_packed, encode_stream
 from vocabularies.batch import Batch

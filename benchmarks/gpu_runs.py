@@ -20,8 +20,9 @@ from benchmarks.gpu_clock import Clock
 from benchmarks.texts import Bytes, Int64s
 from gpu.device import Device
 from gpu.engine import GpuEngine
+from gpu.families import encode_kernels
 from gpu.flights import Flight, start
-from gpu.kernels import encode_kernels, num_blocks
+from gpu.kernels import num_blocks
 from gpu.launches import ROW_BYTES, STATUS, fetch, launch, pack_rows, status_of
 from gpu.memory import Workspace
 from gpu.pipeline import PackedIds, chunks_of, encode_packed, encode_stream

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.families import Family
 from gpu.job import constant
-from gpu.kernels import Family
 from gpu.tables import NotCovered
 from vocabularies.batch import (
     DEFAULT_OPTIONS,

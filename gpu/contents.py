@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpu.families import encode_kernels, letter_kernels, plain_kernels
 from gpu.job import constant
-from gpu.kernels import encode_kernels, letter_kernels, plain_kernels
 from gpu.launches import STATUS, launch, read_letters, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident

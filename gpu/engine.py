@@ -23,7 +23,7 @@ from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
 from gpu.contents import first_kernels, launch_content, rare_kernels
 from gpu.decoding import decode_rows
 from gpu.device import Device
-from gpu.kernels import frame_kernels
+from gpu.families import frame_kernels
 from gpu.launches import (
     STATUS,
     DeviceFault,

@@ -1,4 +1,4 @@
-"""The kernels: their sources joined by module, their launch shapes, the order in which they run.
+"""The kernels: their sources joined by module, and their launch shapes.
 
 Knows no CuPy: `device` compiles a module when the first of its kernels is launched.
 """
@@ -6,27 +6,17 @@ Knows no CuPy: `device` compiles a module when the first of its kernels is launc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpu.job import CUDA, constant
 
 __all__ = [
-    "CHARACTERS",
-    "FAMILIES",
     "KERNELS",
-    "KMERS",
     "SOURCES",
-    "STRIDED_KMERS",
-    "TEXT",
-    "Family",
     "Kernel",
-    "encode_kernels",
-    "frame_kernels",
     "joined_source",
-    "letter_kernels",
     "num_blocks",
-    "plain_kernels",
 ]
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
@@ -61,7 +51,6 @@ class Kernel:
     cluster: int = 1
 
 
-_WIDEST = 32
 PLAIN_WRITERS = ("letters", "kmers", "strided")
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
@@ -144,140 +133,6 @@ KERNELS = {
     ),
     **_symbol_kernels(),
 }
-
-SPECIAL = (
-    ("find_special", "enter_special", "accept_special"),
-    ("find_special_again", "enter_special_again", "accept_special_again"),
-)
-"""By round: special tokens in the text, and in what these leave of it."""
-
-PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
-CUT = (
-    "cut_certain",
-    *("find_long", "windows", "check_windows", "write_borders"),
-    *("hard_windows", "check_hard", "write_hard_borders", "walk_pieces", "whole_pieces"),
-)
-MERGE = ("look_up", "merge")
-COUNT = ("count_tiles", "sum_tiles", "row_offsets")
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """The kernels of one kind of vocabulary, between those that all of them share.
-
-    Attributes:
-        name: of the family.
-        layout: of its workspaces (`layout.LAYOUTS`).
-        content: from text, hard bits and accepted special tokens to id_offsets.
-        write: from there to ids.
-        spans: from framed rows to spans.
-        decode: from ids to bytes.
-        is_fused: whether the kernels of small.cu do all of it in one launch, unless STATUS_RARE.
-        plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
-            others follow. () where there are none such.
-        rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
-        turns_rows: rows may ask for the other strand or a circle.
-    """
-
-    name: str
-    layout: str
-    content: tuple[str, ...]
-    write: tuple[str, ...]
-    spans: tuple[str, ...]
-    decode: tuple[str, ...] = ("decode_spell", "decode_spell_again")
-    is_fused: bool = False
-    plain: tuple[str, ...] = ()
-    rewrite: tuple[str, ...] = ()
-    turns_rows: bool = False
-
-
-TEXT = Family(
-    "text",
-    "text",
-    content=(*PRETOKENIZE, "clear_special", *CUT, *MERGE, *COUNT),
-    write=("compact",),
-    spans=("span_begins", "frame_spans"),
-    is_fused=True,
-)
-"""Byte-level BPE behind a pretokenizer."""
-
-REWRITE = ("begin_letters", "clear_special", "expand_letters", "place_letters")
-PLACES = (
-    *("mark_letter_rows", "find_breaks", "enter_tiles", "find_places", "sum_letter_tiles"),
-    "letter_offsets",
-)
-CHARACTERS = Family(
-    "characters",
-    "symbols",
-    content=(*REWRITE, *PLACES),
-    write=("write_places",),
-    spans=("frame_own_spans",),
-    plain=("place_rows", "write_letters"),
-    rewrite=REWRITE,
-    turns_rows=True,
-)
-"""An id for each letter."""
-KMERS = replace(
-    CHARACTERS,
-    name="kmers",
-    plain=("place_rows", "write_kmers"),
-    decode=("decode_kmers", "decode_kmers_again"),
-)
-"""An id for each letter and those behind it."""
-STRIDED_KMERS = replace(KMERS, name="strided_kmers", plain=("place_rows", "write_strided"))
-"""An id for every so many letters."""
-
-FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS)}
-
-
-def encode_kernels(
-    family: Family = TEXT,
-    *,
-    num_rounds: int = 0,
-    validate: bool = False,
-    count_only: bool = False,
-) -> tuple[str, ...]:
-    """From text and row_begins on the device to ids and id_offsets.
-
-    Args:
-        family: of the vocabulary.
-        num_rounds: rounds of special tokens, see special.py.
-        validate: whether rows may not be UTF-8.
-        count_only: id_offsets without ids.
-    """
-    special: tuple[str, ...] = sum(SPECIAL[:num_rounds], ())
-    return (
-        *("mark_rows", "clear_faults"),
-        *(("validate",) if validate else ()),
-        *special,
-        *(name for name in family.content if special or name != "clear_special"),
-        *(() if count_only else family.write),
-    )
-
-
-def plain_kernels(family: Family, *, id_bits: int = 32, turned: bool = False) -> tuple[str, ...]:
-    """What a family tries first; ids of fewer bits than 32 go to `packed`."""
-    *first, write = family.plain
-    return (
-        *(("turn_rows",) if turned else ()),
-        *first,
-        write if id_bits == _WIDEST else f"{write}{id_bits}",
-    )
-
-
-def letter_kernels(family: Family) -> tuple[str, ...]:
-    """As encode_kernels, for a batch whose bytes are letters: it needs not be rewritten."""
-    content = (name for name in family.content if name not in family.rewrite)
-    return ("clear_faults", *content, *family.write)
-
-
-def frame_kernels(
-    family: Family = TEXT, *, spans: bool, count_only: bool = False
-) -> tuple[str, ...]:
-    """Begin and end tokens and truncation, behind encode_kernels."""
-    if count_only:
-        return ("frame_rows",)
-    return ("frame_rows", "frame_ids", *(family.spans if spans else ()))
 
 
 def num_blocks(name: str, num_bytes: int, processors: int) -> int:

@@ -180,7 +180,7 @@ LAYOUTS = {
         },
     ),
 }
-"""By the name that a family says, see kernels.Family."""
+"""By the name that a family says, see families.Family."""
 
 
 def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gpu.automata import automaton
 from gpu.decode import decode_table
-from gpu.kernels import TEXT, Family
+from gpu.families import TEXT, Family
 from gpu.special import SpecialTables, special_tables
 from gpu.symbols import symbol_tables
 from gpu.tables import (

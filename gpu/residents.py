@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from threading import Condition, Lock
 
 from gpu.device import Device, OutOfMemory
-from gpu.kernels import Family
+from gpu.families import Family
 from gpu.prepared import Prepared, prepare
 from vocabularies.vocabulary import Vocabulary
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.families import CHARACTERS, KMERS, STRIDED_KMERS, Family
 from gpu.job import constant
-from gpu.kernels import CHARACTERS, KMERS, STRIDED_KMERS, Family
 from gpu.tables import NotCovered
 from vocabularies.normalizers import normalize
 from vocabularies.strand import COMPLEMENT

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.engine import GpuEngine
-from gpu.kernels import encode_kernels
+from gpu.families import encode_kernels
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
 from gpu.tables import bpe_tables
 from tests.emulated_device import EmulatedDevice

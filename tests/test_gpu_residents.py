@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpu.device import OutOfMemory
-from gpu.kernels import TEXT
+from gpu.families import TEXT
 from gpu.prepared import Prepared
 from gpu.residents import Residents
 from tests.emulated_device import EmulatedDevice
