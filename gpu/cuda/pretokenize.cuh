@@ -1,4 +1,5 @@
-// Where pretokens begin: one thread reads 64 bytes of text through its rule's automaton.
+// Where pretokens begin: one thread reads a chunk of 64 bytes of text through its rule's automaton, or
+// in small batches a part of one: SIZE bytes, a multiple of 16.
 //
 // Tables, states and outputs: gpu/automata.py. A thread starts a few bytes before its chunk, in the
 // state ANYWHERE, and reads on behind it while a later character may still say that a pretoken began
@@ -112,14 +113,26 @@ DEVICE void append(Outputs& bits, uint32_t outputs, uint32_t inner) {
     append(bits.inner, inner, 0);
 }
 
-// Reads a chunk from a state on; `entry` is then its last one.
+// The borders of texts from a place on, a multiple of 16.
+template <uint32_t SIZE> DEVICE uint64_t hard_bits(const Reader& reader, uint64_t begin) {
+    uint64_t hard = reader.hard[begin / CHUNK];
+    return SIZE == CHUNK ? hard : hard >> begin % CHUNK;
+}
+
+// Outputs without the lowest bits.
+template <uint32_t COUNT> DEVICE Outputs moved_down(const Outputs& bits) {
+    return {bits.start >> COUNT, bits.prev >> COUNT, bits.mark >> COUNT, bits.commit >> COUNT, bits.inner >> COUNT};
+}
+
+// Reads a chunk from a state on; `entry` is then its last one. Bit 0 of the outputs is its first byte.
+template <uint32_t SIZE = CHUNK>
 DEVICE Outputs read_chunk(const Reader& reader, uint64_t begin, uint32_t& entry, uint32_t& doubt) {
     Outputs bits;
     Trail trail = {entry, doubt, 0};
-    uint64_t hard = reader.hard[begin / CHUNK], rest = reader.num_bytes - begin;
-    uint32_t length = rest < CHUNK ? static_cast<uint32_t>(rest) : CHUNK;
+    uint64_t hard = hard_bits<SIZE>(reader, begin), rest = reader.num_bytes - begin;
+    uint32_t length = rest < SIZE ? static_cast<uint32_t>(rest) : SIZE;
 #pragma unroll 1
-    for (uint32_t i = 0; i < CHUNK; i += 16, hard >>= 16) {
+    for (uint32_t i = 0; i < SIZE; i += 16, hard >>= 16) {
         uint4 rows = rows_at(reader, begin + i, length < i ? 0 : min_of(length - i, 16));
         uint32_t inner = 0, borders = static_cast<uint32_t>(hard) & 0xFFFF, first;
         if ((rows.x | rows.y | rows.z | rows.w) & 0x80808080)
@@ -146,13 +159,13 @@ DEVICE Outputs read_chunk(const Reader& reader, uint64_t begin, uint32_t& entry,
     }
     entry = trail.entry;
     doubt = trail.doubt;
-    return bits;
+    return moved_down<CHUNK - SIZE>(bits);
 }
 
 // Where texts begin in a chunk: pretokens begin there even if the text is none.
-DEVICE uint64_t text_begins(const Reader& reader, uint64_t begin) {
-    uint64_t hard = reader.hard[begin / CHUNK], rest = reader.num_bytes - begin;
-    return rest < CHUNK ? hard & ((1ull << rest) - 1) : hard;
+template <uint32_t SIZE = CHUNK> DEVICE uint64_t text_begins(const Reader& reader, uint64_t begin) {
+    uint64_t hard = hard_bits<SIZE>(reader, begin) & (~0ull >> (64 - SIZE)), rest = reader.num_bytes - begin;
+    return rest < SIZE ? hard & ((1ull << rest) - 1) : hard;
 }
 
 // The starts that a chunk's own outputs tell.
@@ -181,24 +194,26 @@ DEVICE uint32_t read_next(const Reader& reader, uint64_t& place, uint32_t entry,
 }
 
 // The bit of a chunk's last character.
-DEVICE uint64_t last_character(const Outputs& bits) {
-    return ~bits.inner ? 1ull << highest_bit(~bits.inner) : 0;
+template <uint32_t SIZE = CHUNK> DEVICE uint64_t last_character(const Outputs& bits) {
+    uint64_t firsts = ~bits.inner & (~0ull >> (64 - SIZE));
+    return firsts ? 1ull << highest_bit(firsts) : 0;
 }
 
 // Reads on behind a chunk while that may still tell starts inside; returns these.
+template <uint32_t SIZE>
 DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits, uint32_t entry,
                        uint32_t& doubt) {
     if (!(entry & (OPEN_PREV | OPEN_PENDING))) return 0;
-    uint64_t place = begin + CHUNK, starts = 0;
+    uint64_t place = begin + SIZE, starts = 0;
     uint64_t marked = bits.mark && (entry & OPEN_PENDING) ? 1ull << highest_bit(bits.mark) : 0;
     bool ended;
     entry = read_next(reader, place, entry, ended);
-    if (entry & OUT_START_PREV) starts = last_character(bits);
+    if (entry & OUT_START_PREV) starts = last_character<SIZE>(bits);
     while (true) {
         if (entry & AMBIGUOUS_BEFORE) doubt |= AMBIGUOUS;
         if (entry & OUT_COMMIT) return starts | marked;
         if (!marked || !(entry & OPEN_PENDING)) return starts;
-        if (place > begin + CHUNK + MAX_RUN_ON) {
+        if (place > begin + SIZE + MAX_RUN_ON) {
             doubt |= TOO_FAR;
             return starts;
         }
@@ -206,15 +221,16 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
     }
 }
 
-// The starts of a chunk that begins at `begin`, a multiple of 64 before num_bytes.
-DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin) {
+// The starts of a chunk that begins at `begin`, a multiple of SIZE before num_bytes.
+template <uint32_t SIZE = CHUNK> DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin) {
     Chunk chunk;
-    uint64_t borders = text_begins(reader, begin);
+    uint64_t borders = text_begins<SIZE>(reader, begin);
     for (uint32_t distance = FIRST_LOOKBACK;; distance *= 16) {
         uint32_t doubt = 0;
         chunk.entry = borders & 1 ? 0 : look_back(reader, begin, distance);
-        Outputs bits = read_chunk(reader, begin, chunk.entry, doubt);
-        chunk.starts = borders | starts_inside(bits) | run_on(reader, begin, bits, chunk.entry, doubt);
+        Outputs bits = read_chunk<SIZE>(reader, begin, chunk.entry, doubt);
+        uint64_t later = run_on<SIZE>(reader, begin, bits, chunk.entry, doubt);
+        chunk.starts = borders | starts_inside(bits) | later;
         chunk.resolved = !(doubt & (AMBIGUOUS | TOO_FAR));
         bool known = (borders & 1) || distance >= begin || distance == MAX_LOOKBACK;
         if (known || !(doubt & AMBIGUOUS)) return chunk;

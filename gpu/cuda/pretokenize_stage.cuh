@@ -3,15 +3,27 @@
 #include "pretokenize_tiles.cuh"
 
 struct PretokenizeShared {
-    uint32_t entries[MAX_ROWS * ROW_STRIDE];
+    alignas(16) uint32_t entries[MAX_ROWS * ROW_STRIDE];
 };
 
-// A reader of the batch; its automaton is copied to shared memory by the whole block.
-DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
-    uint32_t count = (ROW_END + static_cast<uint32_t>(job.num_classes)) * ROW_STRIDE;
-    for (uint32_t i = threadIdx.x; i < count; i += BLOCK) shared.entries[i] = __ldg(job.entries + i);
-    __syncthreads();
+// Copies the automaton to shared memory; the whole block calls it.
+DEVICE void load_entries(const Job& job, PretokenizeShared& shared) {
+    uint32_t count = (ROW_END + static_cast<uint32_t>(job.num_classes)) * ROW_STRIDE, fours = count / 4;
+    const uint4* from = reinterpret_cast<const uint4*>(job.entries);
+    uint4* to = reinterpret_cast<uint4*>(shared.entries);
+    for (uint32_t i = threadIdx.x; i < fours; i += BLOCK) to[i] = __ldg(from + i);
+    uint32_t rest = 4 * fours + threadIdx.x;
+    if (rest < count) shared.entries[rest] = __ldg(job.entries + rest);
+}
+
+DEVICE Reader reader_of(const Job& job, const PretokenizeShared& shared) {
     return {job.text, job.num_bytes, job.hard, shared.entries, job.class_pages, job.class_table};
+}
+
+DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
+    load_entries(job, shared);
+    __syncthreads();
+    return reader_of(job, shared);
 }
 
 // The first pass: a thread a chunk, a warp half a tile. Writes starts, tile_state and tile_entry, and
@@ -36,6 +48,28 @@ DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_
         uint32_t flags = (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
         half[i / WORDS_A_TILE] = state_of(chunk.entry) | flags;
         if (unresolved || (empty && marks)) atomicAdd(job.bad_tiles, 1);
+    }
+}
+
+// The first pass of a small batch, in which nobody else would have anything to do: a thread a quarter
+// of a chunk, so that it reads less, one byte after the other. Of bad tiles it says only that there are.
+DEVICE void pretokenize_quarters(const Job& job, const PretokenizeShared& shared, uint32_t block,
+                                 uint32_t num_blocks) {
+    constexpr uint32_t SIZE = CHUNK / 4;
+    Reader reader = reader_of(job, shared);
+    uint32_t lane = threadIdx.x & 31, quarters = num_tiles(job) * (TILE / SIZE);
+    bool marks = has_marks(shared.entries);
+    for (uint32_t i = block * BLOCK + threadIdx.x; i < quarters; i += num_blocks * BLOCK) {
+        uint64_t begin = static_cast<uint64_t>(i) * SIZE;
+        Chunk chunk = {0, 0, true};
+        if (begin < job.num_bytes) chunk = pretokenize_chunk<SIZE>(reader, begin);
+        uint64_t starts = chunk.starts << begin % CHUNK;
+        starts |= __shfl_xor_sync(0xFFFFFFFF, starts, 1);
+        starts |= __shfl_xor_sync(0xFFFFFFFF, starts, 2);
+        if (begin % CHUNK == 0 && begin < job.num_bytes) job.starts[begin / CHUNK] = starts;
+        bool unresolved = __any_sync(0xFFFFFFFF, !chunk.resolved);
+        bool empty = __all_sync(0xFFFFFFFF, !chunk.starts) && begin + SIZE <= job.num_bytes;
+        if (lane == 31 && (unresolved || (empty && marks))) atomicAdd(job.bad_tiles, 1);
     }
 }
 

@@ -28,13 +28,13 @@ struct OneCluster {
     DEVICE_METHOD void wait() const { wait_for_cluster(); }
 };
 
-constexpr uint32_t SMALL_SHARED = 33 * 1024;
+constexpr uint32_t SMALL_SHARED = 54 * 1024;
 struct SmallShared {
     BinBegins begins;
+    PretokenizeShared pretokenize;
     union {                                // One stage at a time uses these.
         SpecialShared special;
         OrbitShared orbits;
-        PretokenizeShared pretokenize;
         LookUpShared look_up;
         Columns columns[BLOCK / 32];
         uint32_t sums[32];
@@ -51,6 +51,7 @@ template <class Barrier> struct SmallLaunch {
     uint32_t block, num_blocks;
 
     DEVICE_METHOD void take_in() const {
+        load_entries(job, shared.pretokenize);  // In time for pretokenize; here nothing else is waited for.
         take_in_batch(job, block, num_blocks);
         clear_faults_stage(job, block, num_blocks);
         barrier.wait();
@@ -70,7 +71,7 @@ template <class Barrier> struct SmallLaunch {
     }
 
     DEVICE_METHOD void pretokenize() const {
-        pretokenize_stage(job, shared.pretokenize, block, num_blocks);
+        pretokenize_quarters(job, shared.pretokenize, block, num_blocks);
         barrier.wait();
         if (!job.special_counts[COUNT_ACCEPTED]) return;
         clear_special_stage(job, block, num_blocks);
