@@ -51,10 +51,14 @@ DEVICE uint32_t character_at(uint32_t bytes) {
 }
 
 // Whether the border in front of the byte at `place` is certain; before and behind are the 4 bytes on
-// either side of it, in the order of memory.
-DEVICE bool is_certain(const Filter& filter, uint32_t before, uint32_t behind) {
-    if (has_bit(filter.byte_borders, before >> 24 << 8 | (behind & 0xFF))) return false;
+// either side of it, in the order of memory. AT_ONCE: nothing is looked up only after something else.
+template <bool AT_ONCE> DEVICE bool is_certain(const Filter& filter, uint32_t before, uint32_t behind) {
     uint32_t left = character_before(before), right = character_at(behind);
+    bool by_bytes = has_bit(filter.byte_borders, before >> 24 << 8 | (behind & 0xFF));
+    if (AT_ONCE)
+        return !(by_bytes | may_lie_across(filter, left, right) | may_lie_across(filter, left, ANY_CHARACTER) |
+                 may_lie_across(filter, ANY_CHARACTER, right));
+    if (by_bytes) return false;
     return !may_lie_across(filter, left, right) && !may_lie_across(filter, left, ANY_CHARACTER) &&
            !may_lie_across(filter, ANY_CHARACTER, right);
 }
@@ -84,30 +88,51 @@ DEVICE void bytes_around(const uint8_t* text, uint64_t place, uint32_t& before, 
     behind = shift_right(middle, aligned[1], shift);
 }
 
-// A thread takes 64 bytes and so owns their word of start bits.
-DEVICE void cut_words(const Job& job, const Filter& filter, uint32_t block, uint32_t num_blocks) {
-    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * blockDim.x;
-    for (uint64_t word = static_cast<uint64_t>(block) * blockDim.x + threadIdx.x; word < words; word += stride) {
-        const uint4* text = reinterpret_cast<const uint4*>(job.text) + 4 * word;
-        uint64_t high = 0, continued = 0;
+// The bytes of a word of start bits, or a lane's part of them: which are not ASCII, which continue a
+// character.
+template <uint32_t SIZE> DEVICE void look_at(const uint8_t* place, uint64_t& high, uint64_t& continued) {
+    const uint4* text = reinterpret_cast<const uint4*>(place);
+    high = continued = 0;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) {
-            uint4 bytes = text[i];
-            high |= static_cast<uint64_t>(high_bits(bytes)) << (16 * i);
-            continued |= static_cast<uint64_t>(continuation_bits(bytes)) << (16 * i);
-        }
-        bool high_before = word && job.text[64 * word - 1] >= 0x80;
-        uint64_t borders = (high | high << 1 | high_before) & ~continued;
-        if (!borders) continue;
-        uint64_t starts = job.starts[word], added = 0;
-        if (job.num_bytes - 64 * word < 64) borders &= (1ull << (job.num_bytes - 64 * word)) - 1;
-        for (borders &= ~starts; borders; borders &= borders - 1) {
-            uint32_t bit = lowest_bit(borders), before, behind;
-            bytes_around(job.text, 64 * word + bit, before, behind);
-            if (is_certain(filter, before, behind)) added |= 1ull << bit;
-        }
-        if (!added) continue;
-        job.starts[word] = starts | added;
+    for (uint32_t i = 0; i < SIZE / 16; i++) {
+        uint4 bytes = text[i];
+        high |= static_cast<uint64_t>(high_bits(bytes)) << (16 * i);
+        continued |= static_cast<uint64_t>(continuation_bits(bytes)) << (16 * i);
+    }
+}
+
+// The certain borders among SIZE bytes from `begin` on, a bit each, where no piece begins yet.
+template <uint32_t SIZE>
+DEVICE uint64_t certain_borders(const Job& job, const Filter& filter, uint64_t begin) {
+    uint64_t high, continued, certain = 0;
+    look_at<SIZE>(job.text + begin, high, continued);
+    bool high_before = begin && job.text[begin - 1] >= 0x80;
+    uint64_t borders = (high | high << 1 | high_before) & ~continued & (~0ull >> (64 - SIZE));
+    if (!borders) return 0;
+    if (job.num_bytes - begin < SIZE) borders &= (1ull << (job.num_bytes - begin)) - 1;
+    for (borders &= ~(job.starts[begin / 64] >> begin % 64); borders; borders &= borders - 1) {
+        uint32_t bit = lowest_bit(borders), before, behind;
+        bytes_around(job.text, begin + bit, before, behind);
+        if (is_certain<SIZE != 64>(filter, before, behind)) certain |= 1ull << bit;
+    }
+    return certain;
+}
+
+// LANES neighbouring threads take 64 bytes and so own their word of start bits: one of them, or four
+// in a small batch, in which nobody else would have anything to do.
+template <uint32_t LANES>
+DEVICE void cut_words(const Job& job, const Filter& filter, uint32_t block, uint32_t num_blocks) {
+    constexpr uint32_t SIZE = 64 / LANES;
+    uint64_t before = threadIdx.x % 32 * SIZE;  // What the lanes before this one take.
+    uint64_t begin = (static_cast<uint64_t>(block) * blockDim.x + threadIdx.x) * SIZE;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * blockDim.x * SIZE;
+    for (; begin - before < job.num_bytes; begin += stride) {
+        uint64_t word = begin / 64, added = 0;
+        if (begin < job.num_bytes) added = certain_borders<SIZE>(job, filter, begin) << begin % 64;
+        for (uint32_t distance = 1; distance < LANES; distance *= 2)
+            added |= __shfl_xor_sync(0xFFFFFFFF, added, distance);
+        if (!added || begin % 64) continue;
+        job.starts[word] |= added;
         if (job.cuts) job.cuts[word] = added;
     }
 }
@@ -119,5 +144,5 @@ DEVICE void cut_certain_stage(const Job& job, CertainShared& shared, uint32_t bl
         shared.byte_borders[i] = job.byte_borders[i];
     __syncthreads();
     Filter filter = {shared.borders, shared.byte_borders, static_cast<uint32_t>(job.seed)};
-    cut_words(job, filter, block, num_blocks);
+    cut_words<1>(job, filter, block, num_blocks);
 }

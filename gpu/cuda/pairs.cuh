@@ -65,14 +65,14 @@ DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
     return rank_in(table, pair, load_bucket(table, pair, true), true);
 }
 
-// What is looked up before the table of pairs is asked: ranks of two ASCII bytes and the filter.
+// What is looked up before the tables of pairs are asked: ranks of two ASCII bytes and the filter.
 struct PairCache {
-    const uint16_t* ascii;
-    const uint32_t* filter;    // A null pointer: every pair is looked for in the table.
+    const uint16_t* ascii;     // Null pointers: the tables are asked at once.
+    const uint32_t* filter;
 };
 
-// The tables themselves, for a few pieces: nothing is loaded first.
-DEVICE PairCache no_cache(const Job& job) { return {job.ascii_pairs, nullptr}; }
+// For a few pieces: nothing is loaded first, and all looks at the tables are under way together.
+constexpr PairCache NO_CACHE = {nullptr, nullptr};
 
 // Copies in shared memory: a gather from global memory costs a warp a cycle for each lane, one from
 // shared memory only a few.
@@ -103,7 +103,7 @@ DEVICE bool may_merge(const PairCache& cache, const Pair& pair) {
 
 // Rank of two bytes, the first in the lower 8 bits.
 DEVICE uint32_t rank_of_bytes(const uint32_t* byte_pairs, const PairCache& cache, uint32_t bytes) {
-    if (!(bytes & 0x8080)) {
+    if (cache.ascii && !(bytes & 0x8080)) {
         uint32_t rank = cache.ascii[(bytes & 0x7F) << 7 | bytes >> 8];
         if (rank < ASK_AGAIN) return rank;
         if (rank == NO_ASCII_PAIR) return NO_RANK;

@@ -79,7 +79,8 @@ template <class Barrier> struct SmallLaunch {
     }
 
     DEVICE_METHOD void cut() const {
-        cut_words(job, {job.borders, job.byte_borders, static_cast<uint32_t>(job.seed)}, block, num_blocks);
+        Filter filter = {job.borders, job.byte_borders, static_cast<uint32_t>(job.seed)};
+        cut_words<4>(job, filter, block, num_blocks);
         barrier.wait();
         find_long_stage(job, block, num_blocks);
     }
@@ -92,7 +93,7 @@ template <class Barrier> struct SmallLaunch {
     DEVICE_METHOD void merge() const {
         find_begins<true>(job, shared.begins);
         if (!shared.begins.num_chunks) return;
-        merge_chunks<true>(job, {shared.columns, shared.begins, no_cache(job)}, block, num_blocks);
+        merge_chunks<true>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
         barrier.wait();
     }
 
