@@ -1,5 +1,6 @@
 # make serve    start the service on 127.0.0.1:8000 (WARPTOK_PORT chooses another port)
 # make test     run the tests; PYTEST_ARGS="-k batcher" runs some of them
+# make clients  environments for tests with clients that others wrote
 # make lint     ruff and mypy; make fix lets ruff mend what it can
 # make bench    the HTTP benchmark
 # make clean    remove what was built, the environment included
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PORT := $(or $(WARPTOK_PORT),8000)
 ROOMS := vocabularies gpu service
 
-.PHONY: serve test lint fix bench clean
+.PHONY: serve test clients lint fix bench clean
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
@@ -20,6 +21,15 @@ serve: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Each client in an environment of its own: they ask for other versions of the same libraries.
+clients: .clients/triton/.installed
+.clients/triton/.installed: PACKAGES := "tritonclient[http,grpc]>=2.55"
+
+.clients/%/.installed: Makefile | $(BIN)/python
+	$(PYTHON) -m venv .clients/$*
+	.clients/$*/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
+	@touch $@
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -34,7 +44,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.http $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -16,13 +16,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
-from service import api_routes, health_routes, vocabulary_routes
+from service import api_routes, health_routes, oip_routes, vocabulary_routes
 from service.batcher import Batcher
 from service.engines import Engine
 from service.errors import ServiceError, problem
 from service.health_routes import package_version, readiness
 from service.hot_routes import HotRoutes
 from service.metrics import Metrics
+from service.oip_memory import Regions
 from service.registry import Registry
 from service.settings import PREFIX, Settings
 from service.state import Service
@@ -81,7 +82,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     engine = engine or make_engine(settings)
     metrics = Metrics(package_version())
     registry = Registry(engine, settings)
-    service = Service(settings, engine, registry, Batcher(engine, settings, metrics), metrics)
+    regions = Regions(settings.shared_memory, settings.max_regions)
+    batcher = Batcher(engine, settings, metrics)
+    service = Service(settings, engine, registry, batcher, metrics, regions)
     metrics.queue = lambda: (service.batcher.queue_bytes, service.batcher.queue_rows)
     metrics.ready = lambda: not readiness(service)
     metrics.vocabularies = registry.samples
@@ -94,8 +97,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
         lifespan=lambda _: running(service),
     )
     app.state.service = service
-    for router in (api_routes.router, vocabulary_routes.router, health_routes.router):
-        app.include_router(router)
+    for routes in (api_routes, vocabulary_routes, health_routes, oip_routes):
+        app.include_router(routes.router)
     for kind in (
         ServiceError,
         VocabularyError,
@@ -130,6 +133,7 @@ async def running(service: Service) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await service.batcher.stop(service.settings.drain_timeout_s)
+        service.regions.close()
         service.engine.close()
 
 

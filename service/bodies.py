@@ -29,16 +29,15 @@ __all__ = ["ENCODINGS", "body_pieces", "collect"]
 
 PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
 FIRST_BYTES = 1 << 16  # Room for a body of unknown length at first; doubled when full.
-GZIP_WBITS = 31
 
 
 class _Gzip:
     """Members one after another, as bgzip writes them."""
 
-    name = "gzip"
+    name, wbits = "gzip", 31
 
     def __init__(self) -> None:
-        self.member = isal_zlib.decompressobj(GZIP_WBITS)
+        self.member = isal_zlib.decompressobj(self.wbits)
 
     @property
     def is_whole(self) -> bool:
@@ -50,13 +49,19 @@ class _Gzip:
         piece = b""
         while data or len(piece) == PIECE_BYTES:
             if self.member.eof:
-                self.member = isal_zlib.decompressobj(GZIP_WBITS)
+                self.member = isal_zlib.decompressobj(self.wbits)
             piece = self.member.decompress(data, PIECE_BYTES)
             if piece:
                 yield piece
             data = self.member.unused_data if self.member.eof else self.member.unconsumed_tail
             if self.member.eof:
                 piece = b""
+
+
+class _Deflate(_Gzip):
+    """The same in zlib's frame, which HTTP calls deflate."""
+
+    name, wbits = "deflate", 15
 
 
 class _Zstd:
@@ -87,7 +92,12 @@ class _Zstd:
                 return
 
 
-ENCODINGS: dict[str, Callable[[], _Gzip | _Zstd]] = {"gzip": _Gzip, "x-gzip": _Gzip, "zstd": _Zstd}
+ENCODINGS: dict[str, Callable[[], _Gzip | _Zstd]] = {
+    "gzip": _Gzip,
+    "x-gzip": _Gzip,
+    "deflate": _Deflate,
+    "zstd": _Zstd,
+}
 
 
 async def body_pieces(
@@ -131,7 +141,8 @@ def _decompressor(encoding: str | None) -> _Gzip | _Zstd | None:
         return None
     if name not in ENCODINGS:
         raise UnsupportedFormat(
-            f"a {encoding} body is not read; send it plain, or as gzip or zstd", "Content-Encoding"
+            f"a {encoding} body is not read; send it plain, or as gzip, deflate or zstd",
+            "Content-Encoding",
         )
     return ENCODINGS[name]()
 

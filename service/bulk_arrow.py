@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from service.arrow_wire import MEDIA_TYPE, IdMessages, TextReader
 from service.bodies import body_pieces
-from service.bulk_query import BatchQuery, parse_query
-from service.bulk_text import DTYPES
+from service.bulk_query import DTYPES, BatchQuery, parse_query
 from service.calls import bulk_work, check_digest, check_rows, find_entry
 from service.encode_answers import check_dtype
 from service.errors import TooLarge

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import QueryParams
 
@@ -11,8 +12,13 @@ from service import schemas
 from service.errors import InvalidRequest, invalid_body
 from vocabularies.batch import DEFAULT_OPTIONS, EncodeOptions
 
-__all__ = ["BatchQuery", "TextQuery", "parse_query"]
+__all__ = ["DTYPES", "BatchQuery", "TextQuery", "parse_query"]
 
+DTYPES: dict[str, type[np.integer[Any]]] = {
+    "int32": np.int32,
+    "uint16": np.uint16,
+    "uint8": np.uint8,
+}
 Query = TypeVar("Query", bound="BatchQuery")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.bodies import body_pieces, collect
-from service.bulk_query import TextQuery, parse_query
+from service.bulk_query import DTYPES, TextQuery, parse_query
 from service.calls import bulk_work, check_digest, find_entry
 from service.encode_answers import ENCODE, check_dtype, truncated_row
 from service.errors import InvalidRequest, RowRefused
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["BulkText"]
 
 WHERE = "body"
-DTYPES: dict[str, type[np.integer[Any]]] = {
-    "int32": np.int32,
-    "uint16": np.uint16,
-    "uint8": np.uint8,
-}
 
 
 class BulkText(Streamed):

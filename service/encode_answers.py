@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from service.registry import Entry
     from service.state import Service
 
-__all__ = ["COUNT", "ENCODE", "ENCODE_BATCH", "check_dtype", "truncated_row"]
+__all__ = ["COUNT", "ENCODE", "ENCODE_BATCH", "check_dtype", "pad_id_of", "truncated_row"]
 
 OPTION_FIELDS = (
     "add_special_tokens",
@@ -139,7 +139,7 @@ def _plan_texts(
         if isinstance(value, list) and len(value) != len(request.texts):
             message = f"{len(value)} values for {len(request.texts)} texts"
             raise InvalidRequest(message, f"/{name}")
-    pad_id = _pad_id(request, entry.vocabulary)
+    pad_id = 0 if request.padding is None else pad_id_of(request.pad_id, entry.vocabulary)
     options = _options(request, len(request.texts))
     work = make_work(service, call, "encode", entry, request.texts, options, "/texts/{}")
     return work, partial(_render_texts, service, entry, request, pad_id)
@@ -165,10 +165,13 @@ def _check_padded(service: Service, request: EncodeBatchRequest, result: Result)
         raise TooLarge(message, "/padding")
 
 
-def _pad_id(request: EncodeBatchRequest, vocabulary: Vocabulary) -> int:
-    if request.padding is None:
-        return 0
-    pad_id = vocabulary.roles.get("pad") if request.pad_id is None else request.pad_id
+def pad_id_of(asked: int | None, vocabulary: Vocabulary) -> int:
+    """The id to pad with: the one that was asked for, or the vocabulary's own.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    pad_id = vocabulary.roles.get("pad") if asked is None else asked
     if pad_id is None:
         message = "the vocabulary has no padding token; say which id pads with pad_id"
         raise InvalidRequest(message, "/padding")

@@ -4,6 +4,7 @@
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
+    ├── RegionsOff 403 · UnknownRegion 404
     ├── QueueFull 429 · TooManyStreams 429 · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500
 
@@ -39,10 +40,12 @@ __all__ = [
     "NameTaken",
     "NotReady",
     "QueueFull",
+    "RegionsOff",
     "RowRefused",
     "ServiceError",
     "TooLarge",
     "TooManyStreams",
+    "UnknownRegion",
     "UnknownVocabulary",
     "UnsupportedFormat",
     "invalid_body",
@@ -135,6 +138,18 @@ class RowRefused(ServiceError):
         self.code = error.code
         self.status = 500 if error.code == "engine_failed" else 422
         super().__init__(error.message, f"{pointer}: {error.where}" if error.where else pointer)
+
+
+class RegionsOff(ServiceError):
+    """Shared memory is not allowed here."""
+
+    status, code = 403, "shared_memory_off"
+
+
+class UnknownRegion(ServiceError):
+    """No region of shared memory has this name."""
+
+    status, code = 404, "unknown_region"
 
 
 class QueueFull(ServiceError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -20,10 +20,12 @@ from grpc_reflection.v1alpha import reflection
 
 from service import grpc_tokenizer as tokenizer
 from service import grpc_vocabularies as vocabularies
+from service import oip_grpc
 from service.calls import Call
 from service.errors import Draining, as_service_error
 from service.grpc_errors import abort
 from service.health_routes import readiness
+from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
 from service.state import Service
 
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
 HEALTH_PERIOD_S = 0.5
 Unary = Callable[[Service, Call, Any], Awaitable[Any]]
+Stream = Callable[[Service, Call, Any], AsyncIterator[Any]]
 
 UNARY: dict[str, Unary] = {
     "Encode": tokenizer.encode,
@@ -73,9 +76,9 @@ class GrpcServer:
         Raises:
             OSError: the address cannot be used.
         """
-        self._server.add_generic_rpc_handlers((self._handlers(),))
+        self._server.add_generic_rpc_handlers(self._handlers())
         add_HealthServicer_to_server(self._health, self._server)
-        names = (NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+        names = (NAME, oip_grpc.NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
         reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -97,64 +100,71 @@ class GrpcServer:
         states = health_pb2.HealthCheckResponse
         while True:
             state = states.NOT_SERVING if readiness(self.service) else states.SERVING
-            for name in ("", NAME):
+            for name in ("", NAME, oip_grpc.NAME):
                 await self._health.set(name, state)
             await asyncio.sleep(HEALTH_PERIOD_S)
 
-    def _handlers(self) -> grpc.GenericRpcHandler:
-        methods = pb.DESCRIPTOR.services_by_name["Tokenizer"].methods_by_name
-        classes = {
-            name: (getattr(pb, method.input_type.name).FromString, _to_bytes)
-            for name, method in methods.items()
-        }
-        handlers = {
-            name: grpc.unary_unary_rpc_method_handler(self._unary(name, function), *classes[name])
-            for name, function in UNARY.items()
-        }
-        handlers["EncodeStream"] = grpc.stream_stream_rpc_method_handler(
-            self._encode_stream, *classes["EncodeStream"]
-        )
-        handlers["PutVocabulary"] = grpc.stream_unary_rpc_method_handler(
-            self._unary("PutVocabulary", vocabularies.put_vocabulary), *classes["PutVocabulary"]
-        )
-        return grpc.method_handlers_generic_handler(NAME, handlers)
+    def _handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """All methods of both services."""
+        unary = {**UNARY, "PutVocabulary": vocabularies.put_vocabulary}
+        own = self._service(NAME, pb, unary, {"EncodeStream": tokenizer.encode_stream})
+        streams = {"ModelStreamInfer": oip_grpc.stream_infer}
+        return own, self._service(oip_grpc.NAME, inference_pb2, oip_grpc.UNARY, streams)
 
-    def _unary(
-        self, name: str, function: Unary
-    ) -> Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]:
+    def _service(
+        self, name: str, messages: Any, unary: Mapping[str, Unary], streams: Mapping[str, Stream]
+    ) -> grpc.GenericRpcHandler:
+        """The methods of a service by name, each with its messages."""
+        described = messages.DESCRIPTOR.services_by_name[name.rsplit(".", 1)[1]]
+        handlers = {}
+        for method in described.methods:
+            parse = getattr(messages, method.input_type.name).FromString
+            path = f"/{name}/{method.name}"
+            if method.name in streams:
+                answer = self._stream(path, streams[method.name])
+                handler = grpc.stream_stream_rpc_method_handler(answer, parse, _to_bytes)
+            elif method.client_streaming:
+                answer = self._unary(path, unary[method.name])
+                handler = grpc.stream_unary_rpc_method_handler(answer, parse, _to_bytes)
+            else:
+                answer = self._unary(path, unary[method.name])
+                handler = grpc.unary_unary_rpc_method_handler(answer, parse, _to_bytes)
+            handlers[method.name] = handler
+        return grpc.method_handlers_generic_handler(name, handlers)
+
+    def _unary(self, path: str, function: Unary) -> Any:
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:
             begin = perf_counter()
             try:
                 response = await function(self.service, self._call(context), request)
             except Exception as error:
-                self._count(name, as_service_error(error).status, begin)
+                self._count(path, as_service_error(error).status, begin)
                 await abort(context, error)
-            self._count(name, 200, begin)
+            self._count(path, 200, begin)
             return response
 
         return answer
 
-    async def _encode_stream(
-        self, requests: AsyncIterator[pb.EncodeBatchRequest], context: grpc.aio.ServicerContext
-    ) -> AsyncIterator[pb.EncodeBatchResponse]:
-        begin = perf_counter()
-        try:
-            async for response in tokenizer.encode_stream(
-                self.service, self._call(context), requests
-            ):
-                yield response
-        except Exception as error:
-            self._count("EncodeStream", as_service_error(error).status, begin)
-            await abort(context, error)
-        self._count("EncodeStream", 200, begin)
+    def _stream(self, path: str, function: Stream) -> Any:
+        async def answer(requests: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+            begin = perf_counter()
+            try:
+                async for response in function(self.service, self._call(context), requests):
+                    yield response
+            except Exception as error:
+                self._count(path, as_service_error(error).status, begin)
+                await abort(context, error)
+            self._count(path, 200, begin)
+
+        return answer
 
     def _call(self, context: grpc.aio.ServicerContext) -> Call:
         if self.service.draining:
             raise Draining("the service is stopping; ask another replica")
         return Call(timeout_s=context.time_remaining())
 
-    def _count(self, name: str, status: int, begin: float) -> None:
-        self.service.metrics.requests(f"/{NAME}/{name}", status, perf_counter() - begin)
+    def _count(self, path: str, status: int, begin: float) -> None:
+        self.service.metrics.requests(path, status, perf_counter() - begin)
 
 
 def _to_bytes(message: Any) -> bytes:

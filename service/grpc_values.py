@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.bulk_text import DTYPES
+from service.bulk_query import DTYPES
 from service.encode_answers import truncated_row
 from service.errors import InvalidRequest
 from service.protos import warptok_pb2 as pb

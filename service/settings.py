@@ -94,6 +94,12 @@ class Settings(BaseSettings):
     max_window_ids: int = Field(
         16_777_216, ge=1, description="Most ids that the windows of one sequence may add up to."
     )
+    shared_memory: bool = Field(
+        False,
+        description="Whether clients of the Open Inference Protocol may name shared memory of this "
+        "machine for inputs and outputs; whoever reaches the port can then read and write it.",
+    )
+    max_regions: int = Field(64, ge=1, description="Most regions of shared memory at once.")
     max_streams: int = Field(
         64,
         ge=1,

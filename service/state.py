@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from service.oip_statistics import Statistics
 
 if TYPE_CHECKING:
     from service.batcher import Batcher
     from service.engines import Engine
     from service.metrics import Metrics
+    from service.oip_memory import Regions
     from service.registry import Registry
     from service.settings import Settings
 
@@ -20,7 +23,9 @@ class Service:
     """One service; several can live in one process.
 
     Attributes:
+        oip_statistics: requests by model, as the Open Inference Protocol reports them.
         preloaded: set when the vocabularies of the setting `preload` are loaded.
+        regions: shared memory that clients have registered.
         num_streams: Arrow and FASTA streams that are being answered.
         draining: set when the service has been told to stop; readiness is then off.
     """
@@ -30,6 +35,8 @@ class Service:
     registry: Registry
     batcher: Batcher
     metrics: Metrics
+    regions: Regions
+    oip_statistics: Statistics = field(default_factory=Statistics)
     preloaded: bool = False
     num_streams: int = 0
     draining: bool = False

@@ -105,7 +105,9 @@ async def octets(
 ) -> None:
     """Arrays with their length as a whole answer, the loop kept free between pieces."""
     size = sum(array.nbytes for array in arrays)
-    headers = [OCTETS, (b"content-length", b"%d" % size), *headers]
+    headers = [(b"content-length", b"%d" % size), *headers]
+    if all(name != b"content-type" for name, _ in headers):
+        headers.append(OCTETS)
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     for body in slices(arrays):
         await send({"type": "http.response.body", "body": body, "more_body": True})

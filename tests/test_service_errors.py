@@ -24,6 +24,8 @@ EXPECTED = {
     "digest_differs": 412,
     "too_large": 413,
     "too_many_streams": 429,
+    "shared_memory_off": 403,
+    "unknown_region": 404,
     "unsupported_format": 415,
     "invalid_request": 422,
     "vocabulary_invalid": 422,

@@ -1,0 +1,195 @@
+"""Inference requests and answers over HTTP: JSON, and tensors behind it as they lie in memory.
+
+body    JSON | tensor | tensor ...     Inference-Header-Content-Length: bytes of the JSON
+answer  JSON | tensor | tensor ...     the same
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import orjson
+from fastapi import Request, Response
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.types import Receive, Scope, Send
+
+from service.bodies import body_pieces, collect
+from service.errors import InvalidRequest, invalid_body
+from service.hot_routes import header_call
+from service.oip_infer import Inference, Wanted, infer
+from service.oip_regions import input_from_region, output_to_region
+from service.oip_statistics import VERSION
+from service.oip_tensors import BYTES, Tensor, bytes_of, rows_of
+from service.state import Service
+from service.streams import check_length, octets
+from service.work import ClientGone
+
+__all__ = ["InferAnswer"]
+
+LENGTH = "inference-header-content-length"
+BINARY_SIZE = "binary_data_size"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    parameters: dict[str, Any] = {}
+
+
+class _Input(_Part):
+    datatype: str
+    shape: list[int]
+    data: list[Any] | None = None
+
+
+class _InferBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    id: str = ""
+    parameters: dict[str, Any] = {}
+    inputs: list[_Input] = Field(max_length=16)
+    outputs: list[_Part] = Field([], max_length=16)
+
+
+class InferAnswer(Response):
+    """The answer to one inference request."""
+
+    def __init__(
+        self,
+        service: Service,
+        request: Request,
+        model: str,
+        refusal: Callable[[Exception], Response],
+    ) -> None:
+        super().__init__()
+        self.service, self.model, self.refusal = service, model, refusal
+        self.call = header_call(request.scope["headers"])
+        self.json_length = request.headers.get(LENGTH)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read, infer, answer."""
+        try:
+            parts, headers = await self._answer(receive)
+        except ClientGone:
+            self.service.metrics.cancelled()
+            return
+        except Exception as error:
+            await self.refusal(error)(scope, receive, send)
+            return
+        await octets(send, parts, headers)
+
+    async def _answer(
+        self, receive: Receive
+    ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
+        limit = self.service.settings.max_body_bytes
+        check_length(self.call.content_length, limit)
+        pieces = body_pieces(receive, self.call.encoding, limit)
+        body = await collect(pieces, self.call.content_length)
+        self.call.receive = receive
+        asked, binary = self._parse(body)
+        request = Inference(
+            self.model,
+            asked.parameters,
+            self._inputs(asked, binary),
+            [Wanted(each.name, each.parameters) for each in asked.outputs],
+            self.call,
+        )
+        outputs = await infer(self.service, request)
+        return _answer_parts(self.service, asked, self.model, outputs)
+
+    def _parse(self, body: NDArray[np.uint8]) -> tuple[_InferBody, NDArray[np.uint8]]:
+        length = len(body) if self.json_length is None else _whole_number(self.json_length)
+        if length > len(body):
+            raise InvalidRequest(f"is {length}; the body has {len(body)} bytes", LENGTH)
+        if not length and self.json_length is not None:
+            return _raw_body(self.model, body), body
+        try:
+            asked = _InferBody.model_validate_json(body[:length].tobytes())
+        except ValidationError as error:
+            raise invalid_body(error) from error
+        return asked, body[length:]
+
+    def _inputs(self, asked: _InferBody, binary: NDArray[np.uint8]) -> dict[str, Tensor]:
+        inputs: dict[str, Tensor] = {}
+        for each in asked.inputs:
+            data: Any = each.data
+            size = each.parameters.get(BINARY_SIZE)
+            if "shared_memory_region" in each.parameters:
+                data = input_from_region(self.service.regions, each.name, each.parameters)
+            elif size is not None:
+                if not isinstance(size, int) or not 0 <= size <= len(binary):
+                    message = f"{size} bytes; {len(binary)} are left in the body"
+                    raise InvalidRequest(message, f"inputs/{each.name}/{BINARY_SIZE}")
+                data, binary = binary[:size], binary[size:]
+            elif data is None:
+                raise InvalidRequest("has no data", f"inputs/{each.name}")
+            shape = tuple(each.shape)
+            inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
+        if len(binary):
+            raise InvalidRequest(f"{len(binary)} bytes belong to no input", "body")
+        return inputs
+
+
+def _whole_number(value: str) -> int:
+    if not value.isdigit():
+        raise InvalidRequest("is no whole number", LENGTH)
+    return int(value)
+
+
+def _raw_body(model: str, body: NDArray[np.uint8]) -> _InferBody:
+    """A body that is nothing but the one input's bytes."""
+    size = {BINARY_SIZE: len(body)}
+    return _InferBody(
+        inputs=[_Input(name="text", datatype="UINT8", shape=[len(body)], parameters=size)]
+    )
+
+
+def _answer_parts(
+    service: Service, asked: _InferBody, model: str, outputs: list[Tensor]
+) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
+    """The JSON and the tensors behind it, and the headers that say where they part."""
+    all_binary = bool(asked.parameters.get("binary_data_output"))
+    wanted = {each.name: each.parameters for each in asked.outputs}
+    described: list[dict[str, Any]] = []
+    binary: list[NDArray[Any]] = []
+    for tensor in outputs:
+        parameters = wanted.get(tensor.name, {})
+        entry: dict[str, Any] = {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": list(tensor.shape),
+        }
+        if "shared_memory_region" in parameters:
+            entry["parameters"] = output_to_region(service.regions, tensor, parameters)
+        elif parameters.get("binary_data", all_binary):
+            entry["parameters"] = {BINARY_SIZE: tensor.data.nbytes}
+            binary.append(tensor.data)
+        else:
+            entry["data"] = _json_data(tensor)
+        described.append(entry)
+    document: dict[str, Any] = {"model_name": model, "model_version": VERSION, "outputs": described}
+    if asked.id:
+        document["id"] = asked.id
+    head = np.frombuffer(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
+    if not binary:
+        return [head], [(b"content-type", b"application/json")]
+    return [head, *binary], [
+        (b"content-type", b"application/octet-stream"),
+        (LENGTH.encode(), b"%d" % len(head)),
+    ]
+
+
+def _json_data(tensor: Tensor) -> Any:
+    if tensor.datatype != BYTES:
+        return tensor.data
+    rows = rows_of(tensor)
+    texts = [rows.row_bytes(row) for row in range(len(rows))]
+    try:
+        return [text.decode() for text in texts]
+    except UnicodeDecodeError as error:
+        message = "a text is not UTF-8; ask for it with binary_data"
+        raise InvalidRequest(message, f"outputs/{tensor.name}") from error

@@ -1,0 +1,249 @@
+"""Inference requests of the Open Inference Protocol: a vocabulary is a model.
+
+    model {vocabulary}            text BYTES [N], or text UINT8 [bytes] with offsets INT64 [N + 1]
+                                  ─► input_ids [T], offsets INT64 [N + 1]
+                                  ─► padded: input_ids [N, L], attention_mask INT8 [N, L]
+    model {vocabulary}.decode     input_ids [T], offsets INT64 [N + 1] ─► text BYTES [N]
+
+Options are the request's parameters, in the words of the JSON calls. A refused text fails the
+request, unless the client asks for the output `errors`. Knows neither HTTP nor gRPC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from service import schemas
+from service.bulk_query import DTYPES, BatchQuery
+from service.calls import ROW_BYTES, Call, bulk_work, check_digest, check_rows, deadline, find_entry
+from service.encode_answers import check_dtype, pad_id_of
+from service.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
+from service.grpc_values import offsets_of
+from service.oip_tensors import BYTES, Tensor, bytes_tensor, rows_of, tensor_of
+from service.padding import pad_rows
+from service.registry import Entry
+from service.state import Service
+from service.work import IdRows, Result, Work
+from vocabularies.batch import Batch
+
+__all__ = ["DECODE_SUFFIX", "Inference", "Wanted", "infer"]
+
+DECODE_SUFFIX = ".decode"
+ENCODE_OUTPUTS = ("input_ids", "offsets", "attention_mask", "num_tokens", "errors")
+DECODE_OUTPUTS = ("text", "errors")
+# What clients send of their own accord; none of it changes what is computed here.
+IGNORED = {"sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output"}
+
+
+class EncodeParameters(BatchQuery):
+    """The parameters of an encode request."""
+
+    padding: Literal["longest"] | int | None = None
+    padding_side: schemas.Side | None = None
+    pad_id: schemas.Length | None = None
+
+
+class DecodeParameters(BatchQuery):
+    """The parameters of a decode request."""
+
+    skip_special_tokens: bool = Field(False, description=schemas.SKIP_SPECIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An output that the client asked for, and what it says of it."""
+
+    name: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Inference:
+    """One request.
+
+    Attributes:
+        inputs: by name.
+        outputs: what the client asked for; empty: what the model gives.
+    """
+
+    model: str
+    parameters: dict[str, Any]
+    inputs: dict[str, Tensor]
+    outputs: list[Wanted]
+    call: Call
+
+
+async def infer(service: Service, request: Inference) -> list[Tensor]:
+    """The outputs of a request, in the order in which they were asked for.
+
+    Raises:
+        ServiceError: the request, or a row of it, is refused.
+    """
+    begin = perf_counter()
+    service.registry.find(request.model.removesuffix(DECODE_SUFFIX))
+    statistics = service.oip_statistics.of(request.model)
+    try:
+        if request.model.endswith(DECODE_SUFFIX):
+            outputs, num_rows, queue_s = await _decode(service, request)
+        else:
+            outputs, num_rows, queue_s = await _encode(service, request)
+        wanted = _wanted(request, outputs)
+    except Exception:
+        statistics.failed(perf_counter() - begin)
+        raise
+    statistics.succeeded(num_rows, queue_s, perf_counter() - begin)
+    return wanted
+
+
+def _wanted(request: Inference, outputs: dict[str, Tensor]) -> list[Tensor]:
+    if not request.outputs:
+        return [tensor for name, tensor in outputs.items() if name not in ("num_tokens", "errors")]
+    for wanted in request.outputs:
+        if wanted.name not in outputs:
+            names = ", ".join(outputs)
+            raise InvalidRequest(f"is no output here; there are {names}", f"outputs/{wanted.name}")
+    return [outputs[wanted.name] for wanted in request.outputs]
+
+
+async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tensor], int, float]:
+    entry = await find_entry(service, request.model)
+    asked = _parameters(EncodeParameters, request)
+    check_digest(entry, asked.if_digest)
+    check_dtype(entry.vocabulary, asked.dtype)
+    batch = _texts(request.inputs)
+    check_rows(service, len(batch), "text")
+    longest, limit = int(np.diff(batch.offsets).max(initial=0)), service.settings.max_text_bytes
+    if longest > limit:
+        raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
+    dtype = batch.id_dtype = DTYPES[asked.dtype]
+    work = bulk_work(service, request.call, entry, batch, asked.options())
+    result = await service.batcher.run(work)
+    _check_refused(request, result, "text")
+    assert result.encoded is not None
+    offsets = result.encoded.offsets[result.begin : result.end + 1]
+    ids = result.encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
+    offsets = offsets - offsets[0]
+    outputs = _padded(service, entry, asked, ids, offsets)
+    outputs["num_tokens"] = tensor_of("num_tokens", np.diff(offsets))
+    outputs["errors"] = _errors(result)
+    return outputs, len(batch), work.started - work.submitted
+
+
+def _parameters(model: type[Any], request: Inference) -> Any:
+    given = {
+        name: value
+        for name, value in request.parameters.items()
+        if name not in IGNORED and not name.startswith("triton_")
+    }
+    timeout_us = given.pop("timeout", None)
+    if timeout_us:
+        request.call.timeout_s = int(timeout_us) / 1e6
+    try:
+        return model.model_validate({"vocabulary": request.model, **given})
+    except ValidationError as error:
+        raise invalid_body(error) from error
+
+
+def _texts(inputs: dict[str, Tensor]) -> Batch:
+    """The texts of a request in either of their two forms."""
+    unknown = inputs.keys() - {"text", "offsets"}
+    if "text" not in inputs or unknown:
+        given = ", ".join(inputs) or "none"
+        raise InvalidRequest(
+            f"the inputs are text and, beside UINT8, offsets, not {given}", "inputs"
+        )
+    text = inputs["text"]
+    if text.datatype == BYTES:
+        if "offsets" in inputs:
+            raise InvalidRequest("belongs to a text of UINT8", "inputs/offsets")
+        return rows_of(text)
+    if text.datatype != "UINT8":
+        raise InvalidRequest(f"must be BYTES or UINT8, not {text.datatype}", "inputs/text")
+    return Batch(data=text.data, offsets=_offsets(inputs, len(text.data)))
+
+
+def _offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:
+    """Where the rows begin; without the input all values are one row."""
+    offsets = inputs.get("offsets")
+    if offsets is None:
+        return np.array([0, num_values], np.int64)
+    if offsets.datatype not in ("INT32", "INT64"):
+        raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
+    return offsets_of(offsets.data.astype(np.int64).tobytes(), num_values, "inputs/offsets")
+
+
+def _padded(
+    service: Service,
+    entry: Entry,
+    asked: EncodeParameters,
+    ids: NDArray[Any],
+    offsets: NDArray[np.int64],
+) -> dict[str, Tensor]:
+    """Ids as rows of their own lengths, or as a rectangle with its mask."""
+    if asked.padding is None:
+        return {"input_ids": tensor_of("input_ids", ids), "offsets": tensor_of("offsets", offsets)}
+    pad_id = pad_id_of(asked.pad_id, entry.vocabulary)
+    least = 0 if asked.padding == "longest" else int(asked.padding)
+    width = max(least, int(np.diff(offsets).max(initial=0)))
+    limit = service.settings.max_padded_ids
+    if width * (len(offsets) - 1) > limit:
+        message = f"{len(offsets) - 1} rows of {width} ids; max_padded_ids is {limit}"
+        raise TooLarge(message, "padding")
+    side = asked.padding_side or entry.vocabulary.padding_side
+    padded, mask = pad_rows(ids, offsets, pad_id, least, side)
+    return {
+        "input_ids": tensor_of("input_ids", padded.astype(ids.dtype, copy=False)),
+        "attention_mask": tensor_of("attention_mask", mask),
+    }
+
+
+def _check_refused(request: Inference, result: Result, where: str) -> None:
+    """A refused row fails the request, unless the client looks at the rows' errors itself."""
+    errors = result.row_errors()
+    if errors and all(wanted.name != "errors" for wanted in request.outputs):
+        row = min(errors)
+        raise RowRefused(errors[row], f"{where}[{row}]")
+
+
+def _errors(result: Result) -> Tensor:
+    errors = result.row_errors()
+    texts = [""] * (result.end - result.begin)
+    for row, error in errors.items():
+        texts[row] = f"{error.code}: {error.message} {error.where}".strip()
+    return bytes_tensor("errors", Batch(texts))
+
+
+async def _decode(service: Service, request: Inference) -> tuple[dict[str, Tensor], int, float]:
+    entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX))
+    asked = _parameters(DecodeParameters, request)
+    check_digest(entry, asked.if_digest)
+    ids = request.inputs.get("input_ids")
+    if ids is None or ids.datatype == BYTES:
+        raise InvalidRequest("the inputs are input_ids, of integers, and offsets", "inputs")
+    rows = IdRows(ids.data, _id_offsets(ids, request.inputs))
+    check_rows(service, len(rows), "offsets")
+    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=asked.skip_special_tokens)
+    work.num_bytes = 4 * len(rows.ids) + ROW_BYTES * len(rows)
+    work.deadline, work.receive = deadline(service, request.call), request.call.receive
+    result = await service.batcher.run(work)
+    _check_refused(request, result, "input_ids")
+    decoded = result.decoded
+    assert decoded is not None
+    offsets = decoded.offsets[result.begin : result.end + 1]
+    text = Batch(data=decoded.data[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
+    outputs = {"text": bytes_tensor("text", text), "errors": _errors(result)}
+    return outputs, len(rows), work.started - work.submitted
+
+
+def _id_offsets(ids: Tensor, inputs: dict[str, Tensor]) -> NDArray[np.int64]:
+    """Rows by offsets, or else those of a matrix."""
+    if "offsets" in inputs or len(ids.shape) != 2:
+        return _offsets(inputs, len(ids.data))
+    rows, width = ids.shape
+    return np.arange(rows + 1, dtype=np.int64) * width

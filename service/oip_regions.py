@@ -1,0 +1,47 @@
+"""Inputs that lie in shared memory, and outputs that go there: what a tensor's parameters say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.errors import InvalidRequest
+from service.oip_memory import Regions
+from service.oip_tensors import Tensor
+
+__all__ = ["REGION", "input_from_region", "output_to_region"]
+
+REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
+
+
+def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
+    region, offset, size = parameters[REGION], parameters.get(OFFSET, 0), parameters.get(SIZE)
+    if not isinstance(region, str) or not isinstance(offset, int) or not isinstance(size, int):
+        message = f"needs {REGION}, {SIZE} and perhaps {OFFSET}"
+        raise InvalidRequest(message, name)
+    return region, offset, size
+
+
+def input_from_region(regions: Regions, name: str, parameters: dict[str, Any]) -> NDArray[np.uint8]:
+    """The bytes of an input.
+
+    Raises:
+        ServiceError: the region is not there or too small.
+    """
+    region, offset, size = _slice(name, parameters)
+    return regions.find(region).read(offset, size)
+
+
+def output_to_region(
+    regions: Regions, tensor: Tensor, parameters: dict[str, Any]
+) -> dict[str, Any]:
+    """Write an output; returns the parameters that say where it is.
+
+    Raises:
+        ServiceError: the region is not there or too small.
+    """
+    region, offset, size = _slice(tensor.name, parameters)
+    regions.find(region).write(offset, tensor.data, size)
+    return {REGION: region, OFFSET: offset, SIZE: tensor.data.nbytes}

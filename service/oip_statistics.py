@@ -1,0 +1,85 @@
+"""What happened to the requests of each model, as Triton's statistics show it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["VERSION", "Statistics"]
+
+VERSION = "1"
+
+
+@dataclass(slots=True)
+class Duration:
+    """How often something happened, and how long it took together."""
+
+    count: int = 0
+    ns: int = 0
+
+    def add(self, seconds: float) -> None:
+        """One more time."""
+        self.count += 1
+        self.ns += max(0, int(seconds * 1e9))
+
+
+@dataclass(slots=True)
+class ModelStatistics:
+    """What happened to a model's requests since the start."""
+
+    inference_count: int = 0
+    execution_count: int = 0
+    last_inference_ms: int = 0
+    success: Duration = field(default_factory=Duration)
+    fail: Duration = field(default_factory=Duration)
+    queue: Duration = field(default_factory=Duration)
+    compute: Duration = field(default_factory=Duration)
+
+    def failed(self, seconds: float) -> None:
+        """A request was refused or went wrong."""
+        self.fail.add(seconds)
+
+    def succeeded(self, num_rows: int, queue_s: float, seconds: float) -> None:
+        """A request of so many rows was answered."""
+        self.inference_count += num_rows
+        self.execution_count += 1
+        self.last_inference_ms = int(time.time() * 1000)
+        self.success.add(seconds)
+        self.queue.add(queue_s)
+        self.compute.add(seconds - queue_s)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """The statistics of all models that were asked for."""
+
+    models: dict[str, ModelStatistics] = field(default_factory=dict)
+
+    def of(self, model: str) -> ModelStatistics:
+        """One model's."""
+        return self.models.setdefault(model, ModelStatistics())
+
+    def report(self, models: list[str]) -> list[dict[str, Any]]:
+        """As Triton shows them."""
+        return [_report(model, self.models.get(model, ModelStatistics())) for model in models]
+
+
+def _report(model: str, found: ModelStatistics) -> dict[str, Any]:
+    def duration(name: str) -> dict[str, int]:
+        value: Duration = getattr(found, name)
+        return {"count": value.count, "ns": value.ns}
+
+    return {
+        "name": model,
+        "version": VERSION,
+        "last_inference": found.last_inference_ms,
+        "inference_count": found.inference_count,
+        "execution_count": found.execution_count,
+        "inference_stats": {
+            "success": duration("success"),
+            "fail": duration("fail"),
+            "queue": duration("queue"),
+            "compute_infer": duration("compute"),
+        },
+    }

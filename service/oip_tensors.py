@@ -1,0 +1,153 @@
+"""Tensors of the Open Inference Protocol as arrays: datatypes, shapes, BYTES elements.
+
+In binary form a BYTES element is its length as 4 little-endian bytes, then its bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.errors import InvalidRequest
+from vocabularies.batch import Batch
+
+__all__ = ["BYTES", "DATATYPES", "Tensor", "bytes_of", "bytes_tensor", "rows_of", "tensor_of"]
+
+BYTES = "BYTES"
+DATATYPES: dict[str, type[np.integer[Any]]] = {
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "INT8": np.int8,
+    "INT32": np.int32,
+    "INT64": np.int64,
+}
+NAMES = {np.dtype(dtype): name for name, dtype in DATATYPES.items()}
+PREFIX = 4
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """A named tensor.
+
+    Attributes:
+        datatype: BYTES or one of DATATYPES.
+        data: its elements, flat; for BYTES uint8[...], the elements with their lengths.
+        parameters: what the client says of it.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: NDArray[Any]
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_elements(self) -> int:
+        """The product of the shape."""
+        return math.prod(self.shape)
+
+
+def tensor_of(name: str, array: NDArray[Any]) -> Tensor:
+    """An array of integers as a tensor."""
+    return Tensor(name, NAMES[array.dtype], array.shape, np.ascontiguousarray(array).reshape(-1))
+
+
+def bytes_of(
+    name: str, datatype: str, shape: tuple[int, ...], data: NDArray[np.uint8] | list[Any]
+) -> Tensor:
+    """A tensor from its bytes, uint8[...], or from a list of JSON values, which may be nested.
+
+    Raises:
+        InvalidRequest: the datatype is not read, or there are not as many elements as the shape
+            says.
+    """
+    if datatype != BYTES and datatype not in DATATYPES:
+        known = ", ".join((BYTES, *DATATYPES))
+        raise InvalidRequest(f"the datatype {datatype} is not read, only {known}", name)
+    if any(size < 0 for size in shape):
+        raise InvalidRequest(f"the shape {list(shape)} has a negative size", name)
+    tensor = Tensor(name, datatype, shape, np.zeros(0, np.uint8))
+    if isinstance(data, list):
+        tensor.data = _from_json(name, datatype, data)
+        if datatype == BYTES:
+            return tensor
+    elif datatype == BYTES:
+        tensor.data = data
+        return tensor
+    else:
+        dtype = DATATYPES[datatype]
+        if len(data) % np.dtype(dtype).itemsize:
+            raise InvalidRequest(f"{len(data)} bytes are no whole number of {datatype}", name)
+        tensor.data = data.view(dtype)
+    if len(tensor.data) != tensor.num_elements:
+        message = f"{len(tensor.data)} elements; the shape {list(shape)} has {tensor.num_elements}"
+        raise InvalidRequest(message, name)
+    return tensor
+
+
+def _from_json(name: str, datatype: str, values: list[Any]) -> NDArray[Any]:
+    flat = _flattened(values)
+    if datatype == BYTES:
+        if not all(isinstance(value, str) for value in flat):
+            raise InvalidRequest("the data of BYTES must be strings", name)
+        return bytes_tensor(name, Batch(flat)).data
+    if not all(isinstance(value, int) for value in flat):
+        raise InvalidRequest(f"the data of {datatype} must be whole numbers", name)
+    try:
+        return np.array(flat, DATATYPES[datatype])
+    except OverflowError as error:
+        raise InvalidRequest(f"a number does not fit {datatype}", name) from error
+
+
+def _flattened(values: list[Any]) -> list[Any]:
+    while values and all(isinstance(value, list) for value in values):
+        values = [element for value in values for element in value]
+    return values
+
+
+def rows_of(tensor: Tensor) -> Batch:
+    """The elements of a BYTES tensor as joined texts.
+
+    Raises:
+        InvalidRequest: the lengths do not fit the bytes or the shape.
+    """
+    data, count = tensor.data, tensor.num_elements
+    view = data.data
+    lengths, places, place = np.zeros(count, np.int64), np.zeros(count, np.int64), 0
+    for row in range(count):
+        if place + PREFIX > len(data):
+            message = f"element {row} is missing; the shape has {count}"
+            raise InvalidRequest(message, tensor.name)
+        lengths[row], places[row] = struct.unpack_from("<I", view, place)[0], place
+        place += PREFIX + int(lengths[row])
+    if place != len(data):
+        message = f"the {count} elements have {place} bytes with their lengths, not {len(data)}"
+        raise InvalidRequest(message, tensor.name)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if count == 1:
+        return Batch(data=data[PREFIX:], offsets=offsets)
+    is_text = np.ones(len(data), np.bool_)
+    for i in range(PREFIX):
+        is_text[places + i] = False
+    return Batch(data=data[is_text], offsets=offsets)
+
+
+def bytes_tensor(name: str, rows: Batch) -> Tensor:
+    """Joined texts as a BYTES tensor of one dimension."""
+    lengths, count = np.diff(rows.offsets), len(rows)
+    places = rows.offsets[:-1] + PREFIX * np.arange(count)
+    data = np.empty(len(rows.data) + PREFIX * count, np.uint8)
+    is_text = np.ones(len(data), np.bool_)
+    prefixes = lengths.astype(np.uint32).view(np.uint8).reshape(count, PREFIX)
+    for i in range(PREFIX):
+        data[places + i] = prefixes[:, i]
+        is_text[places + i] = False
+    data[is_text] = rows.data
+    return Tensor(name, BYTES, (count,), data)
