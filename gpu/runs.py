@@ -6,11 +6,12 @@ merging may begin behind them is told in gpu/README.md, Head start. Knows no dev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vocabularies.reference_bpe import BpeRules
 
 __all__ = ["RunTables", "run_tables"]
 
@@ -20,15 +21,16 @@ MAX_SYMBOLS, WORD_BITS = 12, 22
 ROW_WORDS = 2 * MAX_SYMBOLS + 8
 NUM_ASCII, FIRST_MERGED = 128, 256
 FIRST_RANKS = 4  # One part in so many: later merges come late enough after those of the neighbours.
-NO_RANK = 0xFFFFFFFF
+NO_RANK, UNUSED = 0xFFFFFFFF, 0x7FFFFFFF
+Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 UInt32s = NDArray[np.uint32]
-Merges = Mapping[tuple[int, int], tuple[int, int]]
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunTables:
-    """The runs of each ASCII byte that has a token of MIN_RUN of them; K such bytes.
+    """The runs of K bytes: of ASCII, and merged to four of them by the first merges.
 
     Attributes:
         run_numbers: uint32[128], 1 + the number of a byte, or 0.
@@ -46,62 +48,75 @@ class Development:
     """How runs are merged, each by itself, by the ranks of a table.
 
     Attributes:
-        symbols: int64[R, MAX_SYMBOLS], lengths of what is left, zeros behind; all zeros where there
+        symbols: int32[R, MAX_SYMBOLS], lengths of what is left, zeros behind; all zeros where there
             are more of them.
-        first, last: int64[R, MAX_RUN + 1], the highest rank that is merged while a symbol of this
+        first, last: int32[R, MAX_RUN + 1], the highest rank that is merged while a symbol of this
             length is the first or the last one; of the one that is left there, the highest of all.
             -1 where it never is.
     """
 
-    symbols: Int64s
-    first: Int64s
-    last: Int64s
+    symbols: Int32s
+    first: Int32s
+    last: Int32s
 
 
 def run_tables(
-    tokens: Sequence[bytes | None],
-    token_ids: Mapping[bytes, int],
-    merges: Merges,
+    rules: BpeRules,
+    pairs: UInt32s,
+    ranks: UInt32s,
     symbol_ids: UInt32s,
+    token_bytes: Bytes,
+    begins: UInt32s,
 ) -> RunTables:
-    """The tables of a vocabulary: its tokens, their ids, its merges, and the id of each symbol."""
-    bytes_used, ids = _run_ids(token_ids)
-    kinds, lengths = np.nonzero(ids >= 0)
-    run_of = np.full((len(tokens), 2), -1)  # Of tokens that are runs: number of the byte, length.
-    run_of[ids[kinds, lengths]] = np.stack((kinds, lengths), axis=1)
-    pairs = np.array([*merges], np.int64).reshape(-1, 2)
-    ranks = np.array([*merges.values()], np.int64).reshape(-1, 2)[:, 0]
+    """The tables of a vocabulary.
+
+    Args:
+        rules: its tokens and merges.
+        pairs: uint32[M, 2], the ids of the merges' parts.
+        ranks: uint32[M], the ranks of these merges.
+        symbol_ids: uint32[256 + M], the id of each symbol.
+        token_bytes: uint8[N], the bytes of all ids joined.
+        begins: uint32[V + 1], where each id's bytes begin.
+    """
+    limit = int(ranks.max(initial=0)) // FIRST_RANKS
+    bytes_used, ids = _run_ids(rules, limit)
+    number, length = np.nonzero(ids >= 0)
+    run_of = np.full((len(begins) - 1, 2), -1)  # Of a token: number of its byte, length of the run.
+    run_of[ids[number, length]] = np.stack((number, length), axis=1)
     left, right = run_of[pairs[:, 0]], run_of[pairs[:, 1]]
     inside = (left[:, 0] >= 0) & (left[:, 0] == right[:, 0])
     inside &= left[:, 1] + right[:, 1] <= MAX_RUN
-    table = np.full((len(bytes_used), MAX_RUN + 1, MAX_RUN + 1), NO_RANK)
+    table = np.full((len(bytes_used), MAX_RUN + 1, MAX_RUN + 1), NO_RANK, np.uint32)
     table[left[inside, 0], left[inside, 1], right[inside, 1]] = ranks[inside]
-    limit = ranks.max(initial=0) // FIRST_RANKS
-    development = _develop(np.where(table < limit, table, NO_RANK))
-    last_bytes = np.array([token[-1] if token else 0 for token in tokens])[pairs[:, 0]]
-    first_bytes = np.array([token[0] if token else 0 for token in tokens])[pairs[:, 1]]
+    development = _develop(np.where(table < limit, table, UNUSED).astype(np.int32))
     behind, in_front = (right[:, 0] >= 0) & ~inside, (left[:, 0] >= 0) & ~inside
+    last_bytes = token_bytes[begins[pairs[behind, 0] + 1] - 1]
+    first_bytes = token_bytes[begins[pairs[in_front, 1]]]
     unsafe = (
-        _unsafe(development.first, right[behind], ranks[behind], last_bytes[behind]),
-        _unsafe(development.last, left[in_front], ranks[in_front], first_bytes[in_front]),
+        _unsafe(development.first, right[behind], ranks[behind], last_bytes),
+        _unsafe(development.last, left[in_front], ranks[in_front], first_bytes),
     )
     kind, symbols = np.repeat(np.arange(len(bytes_used)), LENGTHS)[:, None], development.symbols
     words = _run_symbols(ids, bytes_used, symbol_ids)[kind, symbols] | symbols << WORD_BITS
-    next_symbols = np.append(symbols[:, 1:], np.zeros((len(symbols), 1), np.int64), axis=1)
-    rows = np.concatenate((words, table[kind, symbols, next_symbols]), axis=1).astype(np.uint32)
+    next_symbols = np.append(symbols[:, 1:], np.zeros((len(symbols), 1), np.int32), axis=1)
     bits = np.packbits(np.concatenate(unsafe, axis=1), axis=1, bitorder="little").view(np.uint32)
-    rows = np.concatenate((rows, bits), axis=1)
+    rows = (words.astype(np.uint32), table[kind, symbols, next_symbols], bits)
     numbers = np.zeros(NUM_ASCII, np.uint32)
     numbers[bytes_used] = 1 + np.arange(len(bytes_used))
-    return RunTables(numbers, rows.reshape(len(bytes_used), LENGTHS, ROW_WORDS))
+    shape = len(bytes_used), LENGTHS, ROW_WORDS
+    return RunTables(numbers, np.concatenate(rows, axis=1).reshape(shape))
 
 
-def _run_ids(token_ids: Mapping[bytes, int]) -> tuple[Int64s, Int64s]:
+def _run_ids(rules: BpeRules, limit: int) -> tuple[Int64s, Int64s]:
     """The bytes that have runs; int64[K, MAX_RUN + 1] the id of each length of them, or -1."""
-    sizes = range(1, MAX_RUN + 1)
-    ids = np.array([[token_ids.get(bytes([b]) * n, -1) for n in sizes] for b in range(NUM_ASCII)])
-    bytes_used = np.flatnonzero(ids[:, MIN_RUN - 1] >= 0)
-    return bytes_used, np.insert(ids[bytes_used], 0, -1, axis=1)
+    find = rules.token_ids.get
+    pairs = [find(bytes([byte, byte]), -1) for byte in range(NUM_ASCII)]
+    ranks = [rules.merges.get((pair, pair), (limit, 0))[0] for pair in pairs]
+    bytes_used = np.array([byte for byte, rank in enumerate(ranks) if rank < limit], np.int64)
+    ids = [[find(bytes([byte]) * n, -1) for n in range(1, MAX_RUN + 1)] for byte in bytes_used]
+    table = np.full((len(ids), MAX_RUN + 1), -1)
+    table[:, 1:] = np.array(ids, np.int64).reshape(len(ids), MAX_RUN)
+    return bytes_used, table
 
 
 def _run_symbols(ids: Int64s, bytes_used: Int64s, symbol_ids: UInt32s) -> Int64s:
@@ -116,14 +131,14 @@ def _run_symbols(ids: Int64s, bytes_used: Int64s, symbol_ids: UInt32s) -> Int64s
     return symbols
 
 
-def _unsafe(needed: Int64s, runs: Int64s, ranks: Int64s, neighbours: Int64s) -> NDArray[np.bool_]:
+def _unsafe(needed: Int32s, runs: Int64s, ranks: UInt32s, neighbours: Bytes) -> NDArray[np.bool_]:
     """bool[R, 128]: the bytes beside a run that could merge with it before its own merges are done.
 
     Args:
         needed: `first` or `last` of a development.
         runs: int64[n, 2], of merges of a run with what is none, the run's number and length.
-        ranks: int64[n], the ranks of these merges.
-        neighbours: int64[n], the bytes of their other sides that stand beside the run.
+        ranks: uint32[n], the ranks of these merges.
+        neighbours: uint8[n], the bytes of their other sides that stand beside the run.
     """
     rows = runs[:, :1] * LENGTHS + np.arange(LENGTHS)
     early = needed[rows, runs[:, 1:]] >= ranks[:, None]
@@ -133,7 +148,7 @@ def _unsafe(needed: Int64s, runs: Int64s, ranks: Int64s, neighbours: Int64s) -> 
     return unsafe
 
 
-def _develop(table: Int64s) -> Development:
+def _develop(table: Int32s) -> Development:
     """Merge the runs of all lengths of K bytes; `table`: ranks by number and two lengths.
 
     In rounds: all pairs of a run's lowest rank, of overlapping ones every other; the leftmost alone
@@ -141,18 +156,18 @@ def _develop(table: Int64s) -> Development:
     """
     lengths = np.tile(np.arange(MIN_RUN, MAX_RUN + 1), len(table))
     kinds = np.repeat(np.arange(len(table)), LENGTHS)
-    left_over = np.zeros((len(lengths), MAX_SYMBOLS), np.int64)
-    first, last = np.full((2, len(lengths), MAX_RUN + 1), -1)
-    highest = np.full(len(lengths), -1)
+    left_over = np.zeros((len(lengths), MAX_SYMBOLS), np.int32)
+    first, last = np.full((2, len(lengths), MAX_RUN + 1), -1, np.int32)
+    highest = np.full(len(lengths), -1, np.int32)
     lowest_with = np.minimum(table.min(axis=1), table.min(axis=2))
-    runs, sizes, symbols = np.arange(len(lengths)), lengths, np.ones(lengths.sum(), np.int64)
+    runs, sizes, symbols = np.arange(len(lengths)), lengths, np.ones(lengths.sum(), np.int32)
     while len(runs):
         begins, owner = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(runs)), sizes)
         ends, place = begins + sizes - 1, np.arange(len(symbols))
         ranks = table[kinds[runs][owner], symbols, np.append(symbols[1:], 0)]
-        ranks[ends] = NO_RANK
+        ranks[ends] = UNUSED
         lowest = np.minimum.reduceat(ranks, begins)
-        done = lowest == NO_RANK
+        done = lowest == UNUSED
         _finish(left_over, symbols, sizes, begins, runs, done)
         pairs = (ranks == lowest[owner]) & ~done[owner]
         pairs &= (place - np.maximum.accumulate(np.where(pairs, -1, place))) % 2 == 1
@@ -177,8 +192,8 @@ def _develop(table: Int64s) -> Development:
 
 
 def _finish(
-    left_over: Int64s,
-    symbols: Int64s,
+    left_over: Int32s,
+    symbols: Int32s,
     sizes: Int64s,
     begins: Int64s,
     runs: Int64s,

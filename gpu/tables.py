@@ -133,7 +133,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     )
     token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
     filters = border_filters(token_bytes, begins, seed)
-    runs = run_tables(vocabulary.tokens, rules.token_ids, rules.merges, symbol_ids)
+    runs = run_tables(rules, pairs, results[:, 0], symbol_ids, token_bytes, begins)
     return BpeTables(
         short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, seed),
         long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, seed),

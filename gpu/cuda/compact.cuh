@@ -128,23 +128,26 @@ template <uint32_t PARTS>
 DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit) {
     Records own = records_of<PARTS>(job, unit);
     const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
-    uint32_t written = 0;
     int32_t* ids = job.ids + ids_before(job, unit);
-    for (uint32_t first = own.first; first < own.end; first += 32) {
-        uint32_t number = first + lane_of_thread();
-        bool here = number < own.end;
-        uint32_t record = here ? records[number] : 0;
-        bool miss = here && (record & MISS);
+    uint32_t number = own.first + lane_of_thread(), written = 0;
+    uint32_t record = number < own.end ? records[number] : 0;
+    uint32_t next = number + 32 < own.end ? records[number + 32] : 0, count = count_of(job, record);
+    for (uint32_t left = own.end - own.first; left; left -= min_of(32, left), number += 32) {
+        // Records are fetched two turns ahead, their counts one: nothing waits for what it asked for.
+        uint32_t after = number + 64 < own.end ? records[number + 64] : 0, next_count = count_of(job, next);
+        bool here = number < own.end, miss = record & MISS;
         if (!__any_sync(0xFFFFFFFF, miss)) {
             if (here) ids[written + lane_of_thread()] = record;
-            written += min_of(32, own.end - first);
-            continue;
+            written += min_of(32, left);
+        } else {
+            uint32_t sums = sum_of_lanes(here ? count : 0), place = written + sums - count;
+            if (here && !miss) ids[place] = record;
+            copy_merged(job, begins, record, miss ? count : 0, ids, place);
+            written += __shfl_sync(0xFFFFFFFF, sums, 31);
         }
-        uint32_t count = here ? count_of(job, record) : 0, sums = sum_of_lanes(count);
-        uint32_t place = written + sums - count;
-        if (here && !miss) ids[place] = record;
-        copy_merged(job, begins, record, miss ? count : 0, ids, place);
-        written += __shfl_sync(0xFFFFFFFF, sums, 31);
+        record = next;
+        count = next_count;
+        next = after;
     }
 }
 

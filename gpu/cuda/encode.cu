@@ -80,7 +80,7 @@ KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
     sum_tiles_stage(*job, scratch);
 }
 
-KERNEL __launch_bounds__(BLOCK) compact(const Job* job) {
+KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
     SHARED BinBegins begins;
     compact_stage(*job, begins, blockIdx.x, gridDim.x);
 }

@@ -125,12 +125,13 @@ DEVICE void merge_piece(const Merging& merging, Group<LANES>& group, const uint8
         }
         return;
     }
-    __syncwarp();
     lowest = lowest_of_group<LANES>(lowest);
+    __syncwarp();
     while (__any_sync(ALL_LANES, lowest != NO_KEY)) {
         merge_pair(merging, group, lowest, length);
-        __syncwarp();
+        __syncwarp();  // Keys and words are written before any lane reads them ...
         lowest = lowest_of_group<LANES>(lowest_of_lane<LANES, SLOTS>(group));
+        __syncwarp();  // ... and all are read before any is written anew.
     }
 }
 
