@@ -81,6 +81,7 @@ def _symbol_kernels() -> dict[str, Kernel]:
         "frame_own_spans": (_BLOCK, _TILE, 8),
         "decode_kmers": (_BLOCK, _TILE, 8),
         "decode_kmers_again": (_BLOCK, _TILE, 8),
+        "cut_windows": (_BLOCK, 4 * _BLOCK, 8),
     }
     for bits in ("", "16", "8"):
         shapes |= {f"write_{name}{bits}": (_BLOCK, _TILE, 8) for name in PLAIN_WRITERS}

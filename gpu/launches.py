@@ -16,7 +16,9 @@ from gpu.kernels import num_blocks
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.tables import NotCovered
+from vocabularies.augmentation import Augmentation
 from vocabularies.batch import Batch
+from vocabularies.framing import offsets_of
 
 __all__ = [
     "ROW_BYTES",
@@ -26,6 +28,7 @@ __all__ = [
     "fetch",
     "launch",
     "pack",
+    "pack_augmented",
     "pack_rows",
     "read_letters",
     "set_fields",
@@ -42,6 +45,8 @@ STATUS = {
 }
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 22  # Up to here a kernel fetches a batch; above, the copy engine does.
+RANDOM = ("random_seed", "first_row", "substitution_rate")
+"""Job fields of an augmentation; 0 where there is none."""
 ROW_BYTES = 64  # A row makes as much work as so many bytes.
 
 
@@ -78,7 +83,39 @@ def pack(
     workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, processors: int
 ) -> None:
     """A batch and its options to the device."""
-    rows, job, stream = len(batch), workspace.job[0], workspace.stream
+    _pack_options(workspace, options, len(batch))
+    data, offsets = batch.data, batch.offsets
+    workspace.text[: len(data)] = data
+    turn(workspace, options.turned)
+    _send(workspace, resident, workspace.text, len(data), offsets, processors)
+
+
+def pack_augmented(
+    workspace: Workspace,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    augmentation: Augmentation,
+    processors: int,
+) -> None:
+    """As `pack`, for rows that turn_rows augments."""
+    _pack_options(workspace, options, len(batch))
+    data, sent, job = batch.data, batch.offsets, workspace.job[0]
+    workspace.text[: len(data)] = data
+    turn(workspace, True)
+    place = workspace.fields["sent_begins"]
+    job["sent_begins"], job["random_seed"] = place, augmentation.seed
+    job["first_row"], job["substitution_rate"] = augmentation.first_row, augmentation.rate
+    workspace.row_begins[: len(sent)] = sent
+    workspace.stream.copy_in(place, workspace.row_begins.ctypes.data, 8 * len(sent))
+    workspace.stream.synchronize()
+    offsets = offsets_of(augmentation.sizes(np.diff(sent)))
+    _send(workspace, resident, workspace.text[: len(data)], int(offsets[-1]), offsets, processors)
+
+
+def _pack_options(workspace: Workspace, options: RowOptions, rows: int) -> None:
+    """What the rows ask for to the device."""
+    job, stream = workspace.job[0], workspace.stream
     job["row_flags"] = job["row_max_length"] = 0
     if not options.is_default:
         workspace.row_flags[:rows] = options.flags
@@ -88,10 +125,6 @@ def pack(
         workspace.row_max_length[:rows] = options.max_length
         job["row_max_length"] = place = workspace.fields["row_max_length"]
         stream.copy_in(place, workspace.row_max_length.ctypes.data, 4 * rows)
-    data, offsets = batch.data, batch.offsets
-    workspace.text[: len(data)] = data
-    turn(workspace, options.turned)
-    _send(workspace, resident, workspace.text, len(data), offsets, processors)
 
 
 def pack_rows(
@@ -125,6 +158,8 @@ def turn(workspace: Workspace, turned: bool) -> None:
     job["text"] = fields["turned" if turned else "text"]
     job["sent_text"] = fields["text"] if turned else 0
     job["sent_begins"] = fields["row_begins"]
+    for name in ("own_spans", *RANDOM):
+        job[name] = 0
 
 
 def read_letters(workspace: Workspace, rewritten: bool) -> None:
@@ -165,7 +200,9 @@ def _send(
     stream.clear(fields["status"], 8 * int(job["num_cleared"]))
     stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
     stream.copy_in(fields["row_begins"], workspace.row_begins.ctypes.data, 8 * (rows + 1))
-    stream.copy_in(fields["text"], source.ctypes.data, num_bytes)
+    stream.copy_in(
+        fields["text"], source.ctypes.data, len(source) if job["sent_text"] else num_bytes
+    )
 
 
 def set_fields(workspace: Workspace, resident: Resident) -> None:

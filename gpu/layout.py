@@ -148,6 +148,7 @@ def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
         "letter_rows": 8 * (rows + 1),
         "row_has_words": 4 * rows,
         "row_not_ascii": 4 * rows,
+        "sent_begins": 8 * (rows + 1),
         "letter_tiles": 4 * (tiles + 2),
         "letter_tile_ids": 4 * (tiles + 2),
     }

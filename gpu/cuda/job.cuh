@@ -184,7 +184,6 @@ struct Job {
     uint32_t* row_not_ascii;       // uint32[num_rows] not 0: a turned row is no sequence. Zeros before.
     uint64_t random_seed;
     uint64_t first_row;            // The number that the random numbers of row 0 have.
-    uint64_t crop_letters;         // Rows are cut to so many; 0: they are not.
     uint64_t substitution_rate;    // Letters of 2^24 that are substituted.
     // Characters and k-mers, in the workspace.
     uint64_t* place_states;        // uint64[scan_states(num_rows)]. Zeros before.
@@ -197,6 +196,19 @@ struct Job {
     uint32_t* letter_tiles;        // uint32[letter tiles + 1], see starts.cuh.
     uint32_t* letter_tile_ids;     // uint32[letter tiles + 1].
     uint2* own_spans;              // uint2[ids] bytes of each id in its row; a null pointer.
+    // Windows (cut_windows.cuh), of C = num_window_prefix + window_length columns.
+    const int64_t* window_rows;    // int64[num_rows + 1] the first window of each row.
+    uint64_t window_length;
+    uint64_t window_stride;
+    uint64_t window_pad;           // An id.
+    const int32_t* window_prefix;  // int32[num_window_prefix] ids before each window.
+    uint64_t num_window_prefix;
+    const float* channel;          // float32[num_bytes] a value for each byte; a null pointer.
+    int32_t* window_ids;           // int32[windows][C], as all that follow in whole fours.
+    int8_t* window_mask;           // int8[windows][C].
+    int64_t* window_positions;     // int64[windows][C].
+    float* window_values;          // float32[windows][C].
+    int64_t* window_starts;        // int64[windows].
 };
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;

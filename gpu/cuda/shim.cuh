@@ -10,6 +10,7 @@ using uint8_t = unsigned char;
 using uint16_t = unsigned short;
 using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
+using int8_t = signed char;
 using int32_t = int;
 using int64_t = long long;
 #else

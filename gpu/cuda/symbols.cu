@@ -1,5 +1,6 @@
 // The kernels of characters and k-mers, in the order in which they run; see gpu/README.md. Launch:
 // BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
+#include "cut_windows.cuh"
 #include "plain.cuh"
 #include "spell.cuh"
 #include "turn.cuh"
@@ -119,4 +120,8 @@ KERNEL __launch_bounds__(BLOCK) decode_kmers(const Job* job) {
 KERNEL __launch_bounds__(BLOCK) decode_kmers_again(const Job* job) {
     SHARED SpellShared shared;
     spell_stage<true, true>(*job, shared);
+}
+
+KERNEL __launch_bounds__(BLOCK) cut_windows(const Job* job) {
+    cut_windows_stage(*job, blockIdx.x, gridDim.x);
 }

@@ -1,0 +1,63 @@
+"""Ids of augmented rows: random parts, random letters and other strands, made on the device.
+
+The rows are what `vocabularies.augmentation.augment` makes of them, before anything else is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gpu.batches import NO_BYTE, row_errors, row_options
+from gpu.contents import launch_content
+from gpu.engine import GpuEngine
+from gpu.families import frame_kernels
+from gpu.launches import STATUS, fetch, launch, pack_augmented, status_of
+from gpu.tables import NotCovered
+from vocabularies.augmentation import Augmentation, augment
+from vocabularies.batch import Batch, Encoded
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["encode_augmented"]
+
+
+def encode_augmented(
+    engine: GpuEngine, vocabulary: Vocabulary, batch: Batch, augmentation: Augmentation
+) -> Encoded:
+    """What `encode` gives for the augmented rows; row i of the batch has the number first_row + i.
+
+    Raises:
+        ValueError: a row asks for spans.
+        NotCovered: the vocabulary is not one of characters or k-mers.
+        OutOfMemory: the batch does not fit.
+    """
+    with engine.residents.using(vocabulary) as resident:
+        if not resident.family.plain:
+            raise NotCovered("rows are augmented for characters and k-mers")
+        options = row_options(vocabulary, batch, resident.family)
+        if options.spans is not None:
+            raise ValueError("augmented rows have no spans in the rows as sent")
+        size, rows = len(batch.data), len(batch)
+        with engine.workspaces.lend(size, rows, resident.family.layout) as workspace:
+            options = replace(options, turned=True)
+            pack_augmented(workspace, resident, batch, options, augmentation, engine.processors)
+            takes_bytes = bool(resident.fields.get("letters_are_bytes"))
+            processors = engine.processors
+            # A part may begin or end inside of a character.
+            launch_content(workspace, resident, processors, validate=not takes_bytes, turned=True)
+            launch(workspace, frame_kernels(resident.family, spans=False), processors)
+            status = status_of(workspace)
+            ids = fetch(workspace, "framed_ids", np.int32, int(status[STATUS["NUM_FRAMED"]]))
+            offsets = fetch(workspace, "framed_offsets", np.int64, rows + 1)
+            encoded = Encoded(ids, offsets, engine="gpu")
+            if status[STATUS["CUT"]]:
+                encoded.num_tokens = fetch(workspace, "num_tokens", np.int64, rows)
+                encoded.kept = fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
+            bad = fetch(workspace, "row_errors", np.uint32, rows)
+            refused = fetch(workspace, "row_refused", np.uint32, rows)
+    if (np.minimum(bad, refused) != NO_BYTE).any() or options.max_length is not None:
+        data, offsets = augment(batch.data, batch.offsets, augmentation)
+        augmented = Batch(data=data, offsets=offsets, options=batch.options)
+        encoded.errors = row_errors(vocabulary, augmented, options, bad, refused)
+    return encoded

@@ -1,0 +1,243 @@
+"""Windows over the ids of characters and k-mers, cut on the device and left there.
+
+What `vocabularies.windows.windows` makes of the ids and places of `encode`, by one kernel more.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
+from gpu.contents import first_kernels, rare_kernels
+from gpu.device import Device
+from gpu.engine import GpuEngine
+from gpu.kernels import num_blocks
+from gpu.launches import STATUS, fetch, launch, pack, status_of
+from gpu.memory import Workspace
+from gpu.residents import Resident
+from gpu.tables import NotCovered
+from vocabularies.batch import Batch, EncodeOptions, RowError
+from vocabularies.framing import offsets_of
+from vocabularies.vocabulary import Vocabulary
+from vocabularies.windows import Windows
+
+__all__ = ["DeviceArray", "DeviceWindows", "encode_windows"]
+
+Int64s = NDArray[np.int64]
+Item = TypeVar("Item", bound=np.generic)
+ALIGNMENT = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceArray:
+    """An array of the device, which CuPy, torch and others take without a copy.
+
+    Its memory is free when it, all its neighbours and all arrays made of it are garbage.
+
+    Attributes:
+        address, shape, dtype: where it lies and what it is.
+        owner: what holds its memory.
+
+    Example: torch.as_tensor(array, device="cuda"); cupy.asarray(array) has `__dlpack__`.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    owner: _Block
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3; what wrote it is done."""
+        place = self.address, False
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": place, "version": 3}
+
+    def to_host(self) -> NDArray[Any]:
+        """A copy as a NumPy array."""
+        array = np.empty(self.shape, self.dtype)
+        stream = self.owner.device.stream()
+        stream.copy_out(array.ctypes.data, self.address, array.nbytes)
+        stream.synchronize()
+        return array
+
+
+class _Block:
+    """Device memory that is freed when nobody has it any more."""
+
+    def __init__(self, device: Device, num_bytes: int) -> None:
+        self.device, self.address = device, device.allocate(max(1, num_bytes))
+        weakref.finalize(self, device.free, self.address)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceWindows:
+    """W windows of C columns, as `vocabularies.windows.Windows` says, on the device.
+
+    Attributes:
+        input_ids, attention_mask, position_ids, channel, starts: as there.
+        rows: int64[B + 1] of the host, each row's first window; a refused row has none.
+        errors: the refused rows.
+    """
+
+    input_ids: DeviceArray
+    attention_mask: DeviceArray
+    position_ids: DeviceArray
+    channel: DeviceArray | None
+    starts: DeviceArray
+    rows: Int64s
+    errors: dict[int, RowError]
+
+    def to_host(self) -> Windows:
+        """All of them as NumPy arrays."""
+        return Windows(
+            self.input_ids.to_host(),
+            self.attention_mask.to_host(),
+            self.position_ids.to_host(),
+            None if self.channel is None else self.channel.to_host(),
+            self.starts.to_host(),
+        )
+
+
+def encode_windows(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    batch: Batch,
+    *,
+    window: int,
+    stride: int,
+    pad_id: int,
+    prefix: Sequence[int] = (),
+    channel: NDArray[np.float32] | None = None,
+) -> DeviceWindows:
+    """The windows of each row of a batch, one row's behind another's.
+
+    Args:
+        engine: the engine.
+        vocabulary: of characters or k-mers.
+        batch: its rows, with their options: circles wrap, other strands have the places of the rows
+            as sent. Begin and end tokens are not added, and no row may be cut.
+        window: tokens in a window, the prefix not counted.
+        stride: tokens from one window's begin to the next one's.
+        pad_id: id of the padding.
+        prefix: ids put before every window.
+        channel: float32[N], one value for each byte of the batch.
+
+    Raises:
+        ValueError: window or stride is below 1, a row has a max_length, or the channel has another
+            length.
+        NotCovered: the vocabulary is of another family.
+        OutOfMemory: the batch or its windows do not fit.
+    """
+    _check(batch, window, stride, channel)
+    with engine.residents.using(vocabulary) as resident:
+        if not resident.family.plain:
+            raise NotCovered("windows are cut of characters and k-mers")
+        size = len(batch.data), len(batch)
+        with engine.workspaces.lend(*size, resident.family.layout) as workspace:
+            options = row_options(vocabulary, batch, resident.family)
+            pack(workspace, resident, batch, options, engine.processors)
+            _launch_content(workspace, resident, batch, options, engine.processors)
+            refused = _refused(workspace, len(batch))
+            errors = row_errors(vocabulary, batch, options, refused, refused)
+            counts = np.diff(fetch(workspace, "id_offsets", np.int64, len(batch) + 1))
+            counts[list(errors)] = 0
+            rows = offsets_of(-(-counts // stride))
+            job = workspace.job[0]
+            job["window_length"], job["window_stride"], job["window_pad"] = window, stride, pad_id
+            job["num_window_prefix"] = len(prefix)
+            _send(workspace, "window_rows", rows)
+            _send(workspace, "window_prefix", np.asarray(prefix, np.int32))
+            job["channel"] = 0
+            if channel is not None:
+                _send(workspace, "channel", channel)
+            made = _allocate(engine.device, workspace, rows, len(prefix) + window, errors)
+            stream = workspace.stream
+            stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
+            cells = int(rows[-1]) * (len(prefix) + window)
+            blocks = num_blocks("cut_windows", cells, engine.processors)
+            stream.launch("cut_windows", blocks, workspace.device_job)
+            stream.synchronize()
+            return made
+
+
+def _check(batch: Batch, window: int, stride: int, channel: NDArray[np.float32] | None) -> None:
+    for name, value in (("window", window), ("stride", stride)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 1")
+    if channel is not None and len(channel) != len(batch.data):
+        raise ValueError(f"{len(channel)} values for {len(batch.data)} bytes")
+    options = batch.options
+    each = [options] if isinstance(options, EncodeOptions) else options
+    if any(option.max_length is not None for option in each):
+        raise ValueError("rows that become windows cannot have a max_length")
+
+
+def _launch_content(
+    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, processors: int
+) -> None:
+    """The ids of the rows; their places, too, where these do not follow from their numbers."""
+    takes_bytes = bool(resident.fields.get("letters_are_bytes"))
+    validate = not (batch.has_texts or takes_bytes)
+    launch(workspace, first_kernels(resident, turned=options.turned), processors)
+    rare = int(status_of(workspace)[STATUS["RARE"]])
+    if rare:
+        others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=True)
+        launch(workspace, others, processors)
+        status_of(workspace)
+
+
+def _refused(workspace: Workspace, rows: int) -> NDArray[np.uint32]:
+    """uint32[B]: not NO_BYTE where a row is refused, whatever for."""
+    both = [fetch(workspace, name, np.uint32, rows) for name in ("row_errors", "row_refused")]
+    return np.minimum(*both) if rows else np.full(0, NO_BYTE, np.uint32)
+
+
+def _send(workspace: Workspace, field: str, array: NDArray[Item]) -> None:
+    """An array of the host into a field of its own."""
+    array = np.ascontiguousarray(array)
+    workspace.reserve(field, max(1, array.nbytes))
+    workspace.job[0][field] = workspace.fields[field]
+    workspace.stream.copy_in(workspace.fields[field], array.ctypes.data, array.nbytes)
+    workspace.stream.synchronize()
+
+
+def _allocate(
+    device: Device, workspace: Workspace, rows: Int64s, columns: int, errors: dict[int, RowError]
+) -> DeviceWindows:
+    """Room for the windows, and where it is into the job."""
+    windows, job = int(rows[-1]), workspace.job[0]
+    shape = windows, columns
+    wanted: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
+        "window_ids": (shape, np.int32),
+        "window_mask": (shape, np.int8),
+        "window_positions": (shape, np.int64),
+        "window_starts": ((windows,), np.int64),
+    }
+    if job["channel"]:
+        wanted["window_values"] = shape, np.float32
+    places, size = {}, 0
+    for name, (dimensions, kind) in wanted.items():
+        places[name] = size
+        items = int(np.prod(dimensions)) + 4  # The kernel writes whole fours.
+        size += -(-items * np.dtype(kind).itemsize // ALIGNMENT) * ALIGNMENT
+    block = _Block(device, size)
+    arrays = {}
+    for name, (dimensions, kind) in wanted.items():
+        address = block.address + places[name]
+        job[name] = address
+        arrays[name] = DeviceArray(address, dimensions, np.dtype(kind), block)
+    return DeviceWindows(
+        arrays["window_ids"],
+        arrays["window_mask"],
+        arrays["window_positions"],
+        arrays.get("window_values"),
+        arrays["window_starts"],
+        rows,
+        errors,
+    )
