@@ -51,7 +51,6 @@ class Kernel:
     cluster: int = 1
 
 
-PLAIN_WRITERS = ("letters", "kmers", "strided")
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
@@ -84,7 +83,9 @@ def _symbol_kernels() -> dict[str, Kernel]:
         "cut_windows": (_BLOCK, 4 * _BLOCK, 8),
     }
     for bits in ("", "16", "8"):
-        shapes |= {f"write_{name}{bits}": (_BLOCK, _TILE, 8) for name in PLAIN_WRITERS}
+        shapes[f"write_letters{bits}"] = (_BLOCK, _TILE, 8)
+        # As many blocks as their registers let run at a time.
+        shapes |= {f"write_{name}{bits}": (_BLOCK, _TILE, 4) for name in ("kmers", "strided")}
     return {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
 
 

@@ -70,13 +70,13 @@ DEVICE void write_letters_stage(const Job& job, uint32_t* table, uint32_t block,
     uint32_t stride = num_blocks * BLOCK * ITEMS, num_bytes = job.num_bytes, seen = 0;
     for (uint32_t begin = (block * BLOCK + threadIdx.x) * ITEMS; begin < num_bytes; begin += stride) {
         uint32_t words[WORDS], ids[ITEMS];
-        if constexpr (WORDS == 1) words[0] = *reinterpret_cast<const uint32_t*>(text + begin);
+        if constexpr (WORDS == 1) words[0] = __ldg(reinterpret_cast<const uint32_t*>(text + begin));
         if constexpr (WORDS == 2) {
-            uint2 two = *reinterpret_cast<const uint2*>(text + begin);
+            uint2 two = __ldg(reinterpret_cast<const uint2*>(text + begin));
             words[0] = two.x, words[1] = two.y;
         }
         if constexpr (WORDS == 4) {
-            uint4 four = *reinterpret_cast<const uint4*>(text + begin);
+            uint4 four = __ldg(reinterpret_cast<const uint4*>(text + begin));
             words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
         }
         bool is_whole = begin + ITEMS <= num_bytes;
@@ -139,12 +139,12 @@ struct FourLetters {
 // them are among the four. Bits 1 and 2 of a letter tell the four apart, as they do A, C, T and G.
 DEVICE bool four_letter_codes(const FourLetters& four, uint32_t place, uint32_t num_words, uint64_t& codes) {
     const uint32_t* text = four.text + place / 4;
-    uint32_t shift = place % 4 * 8, low = text[0], differ = 0;
+    uint32_t shift = place % 4 * 8, low = __ldg(text), differ = 0;
     codes = 0;
 #pragma unroll
     for (uint32_t i = 0; i < 7; i++) {
         if (i >= num_words) break;
-        uint32_t high = text[i + 1], word = shift_right(low, high, shift);
+        uint32_t high = __ldg(text + i + 1), word = shift_right(low, high, shift);
         uint32_t two_bits = word >> 1 & 0x03030303, nibbles = two_bits | two_bits >> 4;
         uint32_t selector = (nibbles & 0xFF) | (nibbles >> 8 & 0xFF00);
         differ |= permute_bytes(four.letters, selector) ^ (word & four.fold);
@@ -194,7 +194,27 @@ DEVICE RowRange rows_of_ids(const Job& job, uint64_t begin, uint64_t end) {
     return {static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
 }
 
-// A warp takes ROUNDS * 32 * ITEMS ids at a time; a thread ITEMS neighbours.
+// The row of an id of such a part.
+DEVICE uint32_t row_of_id_in(const Job& job, const RowRange& rows, uint32_t place) {
+    return rows.first + last_not_behind(job.id_offsets + rows.first, rows.last - rows.first + 1, place);
+}
+
+// Up to `count` ids from `begin` on, one by one; returns what was seen on the way.
+template <class Id>
+DEVICE uint32_t write_slowly(const Job& job, const uint32_t* table, const RowRange& rows, uint32_t begin, uint32_t count) {
+    uint32_t seen = 0, end = job.id_offsets[job.num_rows];
+    if (end > begin + count) end = begin + count;
+    if (begin >= end) return 0;
+    PlainRow row = plain_row(job, row_of_id_in(job, rows, begin));
+    for (uint32_t place = begin; place < end; place++) {
+        while (place >= static_cast<uint64_t>(job.id_offsets[row.number + 1])) row = plain_row(job, row.number + 1);
+        ids_out<Id>(job)[place] = static_cast<Id>(plain_id(job, table, row, place - row.first, seen));
+    }
+    return seen;
+}
+
+// A warp takes ROUNDS * 32 * ITEMS ids at a time, a thread ITEMS neighbours; those that cross a row's end
+// or hold other letters are left for last, so that they take no registers from the others.
 template <class Id, bool IS_STRIDED>
 DEVICE void write_kmers_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
     constexpr uint32_t ITEMS = IS_STRIDED ? 4 : 16 / sizeof(Id), ROUNDS = 4, PART = ROUNDS * 32 * ITEMS;
@@ -206,24 +226,20 @@ DEVICE void write_kmers_stage(const Job& job, uint32_t* table, uint32_t block, u
     for (uint32_t part = warp * PART; part < total; part += stride) {
         RowRange rows = rows_of_ids(job, part, min_of(part + PART, total));
         PlainRow row = plain_row(job, rows.first);
+        uint32_t first = part + (threadIdx.x & 31) * ITEMS, left = 0;
+#pragma unroll
         for (uint32_t round = 0; round < ROUNDS; round++) {
-            uint32_t begin = part + (round * 32 + (threadIdx.x & 31)) * ITEMS;
-            if (begin >= total) continue;
-            if (rows.first != rows.last) {
-                uint32_t count = rows.last - rows.first + 1;
-                uint32_t number = rows.first + last_not_behind(job.id_offsets + rows.first, count, begin);
+            uint32_t begin = first + round * 32 * ITEMS, ids[ITEMS];
+            if (begin < total && rows.first != rows.last) {
+                uint32_t number = row_of_id_in(job, rows, begin);
                 if (number != row.number) row = plain_row(job, number);
             }
-            uint32_t ids[ITEMS];
-            if (begin + ITEMS <= total && neighbouring_ids<ITEMS, IS_STRIDED>(four, row, begin - row.first, ids)) {
-                store_ids<Id, ITEMS>(out + begin, ids);
-                continue;
-            }
-            for (uint32_t place = begin; place < begin + ITEMS && place < total; place++) {
-                while (place >= static_cast<uint64_t>(job.id_offsets[row.number + 1])) row = plain_row(job, row.number + 1);
-                out[place] = static_cast<Id>(plain_id(job, table, row, place - row.first, seen));
-            }
+            bool fits = begin + ITEMS <= total && neighbouring_ids<ITEMS, IS_STRIDED>(four, row, begin - row.first, ids);
+            if (fits) store_ids<Id, ITEMS>(out + begin, ids);
+            else left |= 1u << round;
         }
+        for (; left; left &= left - 1)
+            seen |= write_slowly<Id>(job, table, rows, first + lowest_bit(left) * 32 * ITEMS, ITEMS);
     }
     note_rare(job, seen);
 }
