@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from service import api_routes, health_routes, oip_routes, vocabulary_routes
 from service.batcher import Batcher
+from service.chat_templates import ChatTemplates
 from service.engines import Engine
 from service.errors import ServiceError, problem
 from service.health_routes import package_version, readiness
@@ -84,7 +85,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     registry = Registry(engine, settings)
     regions = Regions(settings.shared_memory, settings.max_regions)
     batcher = Batcher(engine, settings, metrics)
-    service = Service(settings, engine, registry, batcher, metrics, regions)
+    templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
+    service = Service(settings, engine, registry, batcher, metrics, regions, templates)
     metrics.queue = lambda: (service.batcher.queue_bytes, service.batcher.queue_rows)
     metrics.ready = lambda: not readiness(service)
     metrics.vocabularies = registry.samples
@@ -134,6 +136,7 @@ async def running(service: Service) -> AsyncIterator[None]:
             task.cancel()
         await service.batcher.stop(service.settings.drain_timeout_s)
         service.regions.close()
+        await service.chat_templates.close()
         service.engine.close()
 
 

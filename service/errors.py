@@ -4,7 +4,7 @@
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
-    ├── RegionsOff 403 · UnknownRegion 404
+    ├── RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
     ├── QueueFull 429 · TooManyStreams 429 · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500
 
@@ -43,6 +43,7 @@ __all__ = [
     "RegionsOff",
     "RowRefused",
     "ServiceError",
+    "TemplateFailed",
     "TooLarge",
     "TooManyStreams",
     "UnknownRegion",
@@ -150,6 +151,12 @@ class UnknownRegion(ServiceError):
     """No region of shared memory has this name."""
 
     status, code = 404, "unknown_region"
+
+
+class TemplateFailed(ServiceError):
+    """A chat template took too long or too much memory."""
+
+    status, code = 422, "template_failed"
 
 
 class QueueFull(ServiceError):

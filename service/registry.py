@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-import os
 import re
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +28,8 @@ from service.errors import (
 from service.isolation import raise_if_not_the_engines
 from service.metrics import VocabularySample
 from service.settings import Settings
+from service.store import Store
+from service.tokenizer_configs import TokenizerConfig, TokenizerConfigs
 from vocabularies import builtin, canonical
 from vocabularies.vocabulary import Vocabulary, VocabularyError
 
@@ -76,6 +76,8 @@ class Registry:
         self.entries: dict[str, Entry] = {}
         self.known: dict[str, Known] = {}
         self.failures: dict[str, str] = {}
+        self.store = Store(settings.store_dir)
+        self.configs = TokenizerConfigs(self.store, settings.max_template_bytes)
         self._pinned = {settings.default_vocabulary, *map(str.strip, settings.pinned.split(","))}
         self._loading: dict[str, asyncio.Task[Entry]] = {}
         self._change = threading.Lock()
@@ -86,12 +88,7 @@ class Registry:
 
     def _read_store(self) -> None:
         """Name what the store holds; a damaged file is reported and its name stays free."""
-        folder = self.settings.store_dir
-        if folder is None:
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in sorted(folder.glob("*" + SUFFIX)):
-            name = path.name.removesuffix(SUFFIX)
+        for name, path in self.store.files(SUFFIX):
             if not NAME.fullmatch(name) or name in self.known:
                 logger.warning("store: %s is not used: its name is no free name", path.name)
                 continue
@@ -179,8 +176,14 @@ class Registry:
             message = f"the tokenizer library breaks on this vocabulary: {error}"
             raise VocabularyError.at("vocabulary", message) from error
 
-    def put(self, name: str, vocabulary: Vocabulary, replace: bool) -> tuple[Entry, bool]:
-        """Give a vocabulary a name; slow, for a thread.
+    def put(
+        self,
+        name: str,
+        vocabulary: Vocabulary,
+        replace: bool,
+        config: TokenizerConfig | None = None,
+    ) -> tuple[Entry, bool]:
+        """Give a vocabulary a name, and what came with it; slow, for a thread.
 
         Returns:
             The entry, and whether anything changed (False: the name meant this vocabulary before).
@@ -194,13 +197,16 @@ class Registry:
             raise InvalidRequest(message + " the first two", "/name")
         entry = self.entries.get(name)
         if entry is not None and entry.vocabulary.digest == vocabulary.digest:
+            if config is not None and not self.find(name).builtin:
+                self.configs.put(name, config)
             return entry, False
         self._check_free(name, vocabulary, replace)
         known = Known(name, "uploaded", "", False, lambda: vocabulary)
         residency = self._on_engine(name, vocabulary)
         with self._change:
             self._check_free(name, vocabulary, replace)
-            self._store(name, vocabulary)
+            self.store.write(name + SUFFIX, canonical.to_bytes(vocabulary))
+            self.configs.put(name, config)
             entry = Entry(name, vocabulary, residency)
             self.known[name] = known
             self.entries[name] = entry
@@ -221,18 +227,6 @@ class Registry:
         if meant != vocabulary.digest:
             raise NameTaken(f"{name} means {meant}; add ?replace=true to change it", "/name")
 
-    def _store(self, name: str, vocabulary: Vocabulary) -> None:
-        """Write the canonical form so that a crash leaves the old file or the new one, whole."""
-        folder = self.settings.store_dir
-        if folder is None:
-            return
-        descriptor, temporary = tempfile.mkstemp(dir=folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(canonical.to_bytes(vocabulary))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / (name + SUFFIX))
-
     def delete(self, name: str) -> None:
         """Forget a name and its file.
 
@@ -247,8 +241,8 @@ class Registry:
             self.known.pop(name, None)
             self.entries.pop(name, None)
             self.failures.pop(name, None)
-            if self.settings.store_dir is not None:
-                (self.settings.store_dir / (name + SUFFIX)).unlink(missing_ok=True)
+            self.configs.put(name, None)
+            self.store.remove(name + SUFFIX)
 
     def unload(self, name: str) -> None:
         """Take a vocabulary off the engine; its next use loads it again."""

@@ -147,6 +147,12 @@ class Settings(BaseSettings):
     max_vocabularies: int = Field(
         1_024, ge=1, description="Most vocabularies known at once, built-in ones included."
     )
+    max_template_bytes: int = Field(
+        1 * MIB, ge=1, description="Largest tokenizer_config.json that comes with a vocabulary."
+    )
+    chat_template_timeout_ms: int = Field(
+        1_000, ge=1, description="Longest time that a chat template may take for one chat."
+    )
     max_samples: int = Field(10_000, ge=1, description="Most texts that one verify call compares.")
     drain_timeout_s: float = Field(
         20.0,

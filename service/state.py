@@ -9,6 +9,7 @@ from service.oip_statistics import Statistics
 
 if TYPE_CHECKING:
     from service.batcher import Batcher
+    from service.chat_templates import ChatTemplates
     from service.engines import Engine
     from service.metrics import Metrics
     from service.oip_memory import Regions
@@ -26,6 +27,7 @@ class Service:
         oip_statistics: requests by model, as the Open Inference Protocol reports them.
         preloaded: set when the vocabularies of the setting `preload` are loaded.
         regions: shared memory that clients have registered.
+        chat_templates: the process that templates run in.
         num_streams: Arrow and FASTA streams that are being answered.
         draining: set when the service has been told to stop; readiness is then off.
     """
@@ -36,6 +38,7 @@ class Service:
     batcher: Batcher
     metrics: Metrics
     regions: Regions
+    chat_templates: ChatTemplates
     oip_statistics: Statistics = field(default_factory=Statistics)
     preloaded: bool = False
     num_streams: int = 0

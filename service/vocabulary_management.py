@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from service.state import Service
+from service.tokenizer_configs import CONFIG_FILE, TokenizerConfig
 from vocabularies import formats
 
 __all__ = [
@@ -26,7 +27,7 @@ class Upload:
     """A vocabulary as files, and what they do not say.
 
     Attributes:
-        files: their bytes by name.
+        files: their bytes by name; a tokenizer_config.json among them brings the chat template.
         format: one of `formats.FORMATS`, or auto.
         pretokenizer, special_tokens, id_offset: for formats that leave them out.
     """
@@ -45,16 +46,21 @@ async def put_vocabulary(service: Service, name: str, upload: Upload, *, replace
         ServiceError: the name is impossible, taken or a built-in's, or too many are known.
         VocabularyError: the files are wrong, or nothing here computes it.
     """
+    files = dict(upload.files)
+    content = files.pop(CONFIG_FILE, None)
+    config = None
+    if content is not None:
+        config = TokenizerConfig.of(content, service.settings.max_template_bytes)
     vocabulary = await asyncio.to_thread(
         formats.read_vocabulary,
-        upload.files,
+        files,
         format=upload.format,
         pretokenizer=upload.pretokenizer,
         special_tokens=upload.special_tokens,
         id_offset=upload.id_offset,
     )
     before = service.registry.entries.get(name)
-    _, created = await asyncio.to_thread(service.registry.put, name, vocabulary, replace)
+    _, created = await asyncio.to_thread(service.registry.put, name, vocabulary, replace, config)
     if before is not None and created:
         _forget_later(service, before.vocabulary.digest)
     return created

@@ -1,0 +1,87 @@
+"""Chats as text, by the template of a vocabulary.
+
+Templates run in a process of their own (chat_worker), one at a time; one that takes too long is
+ended with it, and the next chat starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import struct
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import Any
+
+from service.errors import InvalidRequest, TemplateFailed
+
+__all__ = ["ChatTemplates"]
+
+START_S = 10.0  # What starting the process may take beside the time of a chat.
+
+
+class ChatTemplates:
+    """The process that templates run in.
+
+    Args:
+        timeout_s: the longest that one chat may take.
+        max_chars: the most that one chat may be.
+    """
+
+    def __init__(self, timeout_s: float, max_chars: int) -> None:
+        self.timeout_s, self.max_chars = timeout_s, max_chars
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def render(self, template: str, variables: dict[str, Any]) -> str:
+        """The text of a chat.
+
+        Raises:
+            InvalidRequest: the template refuses the messages, or is wrong.
+            TemplateFailed: it took too long, or ended its process.
+        """
+        request = {"template": template, "variables": variables, "max_chars": self.max_chars}
+        body = json.dumps(request).encode()
+        async with self._turn:
+            is_new = self._process is None
+            try:
+                limit_s = self.timeout_s + (START_S if is_new else 0.0)
+                answer = await asyncio.wait_for(self._ask(body), limit_s)
+            except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+                await self._end()
+                reason = "took too long" if isinstance(error, TimeoutError) else "ended its process"
+                raise TemplateFailed(f"the chat template {reason}", "/messages") from error
+            except asyncio.CancelledError:
+                await self._end()
+                raise
+        if "error" in answer:
+            raise InvalidRequest(f"the chat template says: {answer['error']}", "/messages")
+        text: str = answer["text"]
+        return text
+
+    async def _ask(self, body: bytes) -> dict[str, str]:
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "service.chat_worker", stdin=PIPE, stdout=PIPE
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(struct.pack("<I", len(body)) + body)
+        await process.stdin.drain()
+        (size,) = struct.unpack("<I", await process.stdout.readexactly(4))
+        answer: dict[str, str] = json.loads(await process.stdout.readexactly(size))
+        return answer
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def close(self) -> None:
+        """End the process."""
+        async with self._turn:
+            await self._end()

@@ -1,0 +1,102 @@
+"""Chat templates are programs of whoever uploaded them: they run here, in a process of their own.
+
+`python -m service.chat_worker` reads requests from stdin and writes answers to stdout, each 4 bytes
+of length, little-endian, and JSON. jinja2's sandbox keeps a template from everything but its
+values; the process has a limit on its memory, and `chat_templates` ends it when it takes too long.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import resource
+import struct
+import sys
+from typing import Any, NoReturn
+
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+__all__ = ["main", "render"]
+
+MEMORY_BYTES = 1 << 30
+MAX_CACHED = 64  # Templates that stay compiled.
+
+
+class Generation(Extension):
+    """The block `generation`, which marks the assistant's words for training: its text as it is."""
+
+    tags = {"generation"}  # noqa: RUF012  # jinja2 asks for a set.
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """What stands between the tags."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def environment() -> ImmutableSandboxedEnvironment:
+    """jinja2 as chat templates expect it."""
+    made = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        cache_size=MAX_CACHED,
+        extensions=[Generation, "jinja2.ext.loopcontrols"],
+    )
+    made.filters["tojson"] = to_json
+    made.globals["raise_exception"] = raise_exception
+    made.globals["strftime_now"] = strftime_now
+    return made
+
+
+def to_json(value: Any, indent: int | None = None, **options: Any) -> str:
+    """JSON with letters as they are; jinja2's own filter escapes for HTML."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def raise_exception(message: str) -> NoReturn:
+    """What templates call for messages that they do not take."""
+    raise TemplateError(message)
+
+
+def strftime_now(format: str) -> str:
+    """Today, as templates write it into the system message."""
+    return datetime.datetime.now().strftime(format)
+
+
+def render(
+    jinja: ImmutableSandboxedEnvironment, template: str, variables: dict[str, Any], max_chars: int
+) -> str:
+    """The text of a chat.
+
+    Raises:
+        TemplateError: the template is wrong, or refuses the messages, or writes too much.
+    """
+    pieces, size = [], 0
+    for piece in jinja.from_string(template).generate(**variables):
+        size += len(piece)
+        if size > max_chars:
+            raise TemplateError(f"the template writes more than {max_chars} characters")
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def main() -> None:
+    """Answer requests until stdin ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    jinja = environment()
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while len(prefix := source.read(4)) == 4:
+        request = json.loads(source.read(*struct.unpack("<I", prefix)))
+        try:
+            answer = {"text": render(jinja, **request)}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        body = json.dumps(answer).encode()
+        sink.write(struct.pack("<I", len(body)) + body)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The folder where uploads are kept; without one they live in memory and a restart forgets them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Files by name in one folder, or in none."""
+
+    folder: Path | None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file so that a crash leaves the old one or the new one, whole."""
+        if self.folder is None:
+            return
+        descriptor, temporary = tempfile.mkstemp(dir=self.folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.folder / name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if self.folder is not None:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def files(self, suffix: str) -> Iterator[tuple[str, Path]]:
+        """The files whose names end so, by what stands before it; makes the folder if need be."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self.folder.glob("*" + suffix)):
+            yield path.name.removesuffix(suffix), path
