@@ -16,7 +16,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
-from service import api_routes, health_routes, oip_routes, vocabulary_routes
+from service import (
+    api_routes,
+    health_routes,
+    oip_routes,
+    probe_routes,
+    render_routes,
+    tokenize_routes,
+    vocabulary_routes,
+)
 from service.batcher import Batcher
 from service.chat_templates import ChatTemplates
 from service.engines import Engine
@@ -36,6 +44,15 @@ logger = logging.getLogger(__name__)
 LAG_PERIOD_S = 0.25
 LOADING_AT_ONCE = 2
 GC_THRESHOLDS = (50_000, 50, 50)
+ROUTES = (
+    api_routes,
+    vocabulary_routes,
+    health_routes,
+    oip_routes,
+    tokenize_routes,
+    render_routes,
+    probe_routes,
+)
 DESCRIPTION = """
 Text or DNA in, token ids out: exactly the ids of the reference tokenizer.
 
@@ -99,7 +116,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
         lifespan=lambda _: running(service),
     )
     app.state.service = service
-    for routes in (api_routes, vocabulary_routes, health_routes, oip_routes):
+    for routes in ROUTES:
         app.include_router(routes.router)
     for kind in (
         ServiceError,

@@ -1,0 +1,83 @@
+"""Chats of OpenAI's and Anthropic's clients as the text that a model's template makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from service.dialects import Asked, Lax
+from service.errors import InvalidRequest
+from service.registry import Entry
+
+__all__ = ["ChatBody", "chat_text"]
+
+TEXT_PARTS = ("text", "input_text", "output_text")
+
+
+class ChatBody(Lax):
+    """What is read of a chat request; the rest is for whoever generates."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    tools: list[dict[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    documents: list[dict[str, Any]] | None = None
+
+
+async def chat_text(asked: Asked, entry: Entry, chat: ChatBody) -> str:
+    """The text of a chat.
+
+    Raises:
+        ServiceError: the vocabulary has no template, or it refuses the messages.
+    """
+    if chat.chat_template is not None:
+        message = "templates come with a vocabulary, in tokenizer_config.json, not with a request"
+        raise InvalidRequest(message, "/chat_template")
+    if chat.continue_final_message and chat.add_generation_prompt:
+        message = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+        raise InvalidRequest(message, "/continue_final_message")
+    config = asked.service.registry.configs.get(entry.name)
+    template = None if config is None else config.template(has_tools=bool(chat.tools))
+    if config is None or template is None:
+        message = f"{entry.name} has no chat template; upload tokenizer_config.json with it"
+        raise InvalidRequest(message, "/messages")
+    messages = [_message(number, message) for number, message in enumerate(chat.messages)]
+    variables = {
+        **config.special_tokens(),
+        "messages": messages,
+        "tools": chat.tools,
+        "documents": chat.documents,
+        "add_generation_prompt": chat.add_generation_prompt,
+        **(chat.chat_template_kwargs or {}),
+    }
+    text = await asked.service.chat_templates.render(template, variables)
+    return _up_to_final(text, messages) if chat.continue_final_message else text
+
+
+def _message(number: int, message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose content is one text: its parts are joined by line breaks, as vLLM does."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    texts = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict) and part.get("type") in TEXT_PARTS:
+            texts.append(str(part.get("text", "")))
+        else:
+            raise InvalidRequest("only text has ids", f"/messages/{number}/content")
+    return {**message, "content": "\n".join(texts)}
+
+
+def _up_to_final(text: str, messages: list[dict[str, Any]]) -> str:
+    """The text without what the template puts behind the last message."""
+    final = str(messages[-1].get("content") or "").strip()
+    place = text.rfind(final)
+    if not final or place < 0:
+        raise InvalidRequest("the template does not repeat the last message", "/messages")
+    return text[: place + len(final)]

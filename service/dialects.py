@@ -1,0 +1,233 @@
+"""What the routes of other systems share: a body, its vocabulary, ids of its texts, its refusals.
+
+vLLM, SGLang, llama.cpp, TEI, OpenAI and Anthropic name the same things in their own words; each
+refusal has the shape that the system's clients read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import orjson
+from fastapi import Request, Response
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from service.bodies import body_pieces, collect
+from service.calls import ROW_BYTES, Call, check_rows, deadline, find_entry, make_work
+from service.errors import (
+    BadJson,
+    InvalidRequest,
+    RowRefused,
+    ServiceError,
+    as_service_error,
+    invalid_body,
+)
+from service.hot_routes import header_call
+from service.registry import Entry
+from service.state import Service
+from service.streams import check_length
+from service.work import Result, Work
+from vocabularies.alphabet import to_alphabet
+from vocabularies.batch import EncodeOptions
+from vocabularies.vocabulary import Bpe
+
+__all__ = [
+    "Asked",
+    "Lax",
+    "Shape",
+    "ask",
+    "decode_rows",
+    "encode_texts",
+    "json_answer",
+    "parse_body",
+    "refusal",
+    "token_strings",
+]
+
+Shape = Literal["openai", "llama_cpp", "tei", "anthropic"]
+Body = TypeVar("Body", bound=BaseModel)
+DOUBLED = {"x-warptok-warning": "doubled-special-token"}
+TEI_TYPES = {413: "validation", 422: "validation", 429: "overloaded", 503: "unhealthy"}
+OPENAI_TYPES = {404: "NotFoundError", 429: "RateLimitError", 503: "ServiceUnavailableError"}
+ANTHROPIC_TYPES = {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
+
+
+class Lax(BaseModel):
+    """A body of which other fields are nothing to us: clients send whole generation requests."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request that has been read.
+
+    Attributes:
+        body: its JSON object.
+    """
+
+    service: Service
+    call: Call
+    body: dict[str, Any]
+
+    async def entry(self, model: str | None) -> Entry:
+        """The vocabulary that `model` names, or the default one."""
+        return await find_entry(self.service, model or self.service.settings.default_vocabulary)
+
+
+async def ask(request: Request) -> Asked:
+    """Read a request's body, whatever it says that it is.
+
+    Raises:
+        ServiceError: it is too large, or no JSON object.
+    """
+    service: Service = request.app.state.service
+    call = header_call(request.scope["headers"])
+    limit = service.settings.max_body_bytes
+    check_length(call.content_length, limit)
+    pieces = body_pieces(request.receive, call.encoding, limit)
+    raw = bytes(await collect(pieces, call.content_length))
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise BadJson(f"the body is not JSON: {error.msg}", f"line {error.lineno}") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object", "body")
+    call.receive = request.receive
+    return Asked(service, call, body)
+
+
+def parse_body(model: type[Body], asked: Asked) -> Body:
+    """A body as what it must be.
+
+    Raises:
+        ServiceError: a field is wrong.
+    """
+    try:
+        return model.model_validate(asked.body)
+    except ValidationError as error:
+        raise invalid_body(error) from error
+
+
+async def encode_texts(
+    asked: Asked,
+    entry: Entry,
+    texts: list[str],
+    *,
+    add_special_tokens: bool,
+    spans: bool = False,
+    where: str = "/prompt",
+) -> tuple[list[list[int]], dict[str, str], Result]:
+    """The ids of each text, headers that warn, and the result they are from.
+
+    Raises:
+        ServiceError: a text is refused.
+    """
+    check_rows(asked.service, len(texts), where)
+    options = EncodeOptions(add_special_tokens=add_special_tokens, spans=spans)
+    work = make_work(asked.service, asked.call, "encode", entry, texts, options, where)
+    result = await asked.service.batcher.run(work)
+    errors = result.row_errors()
+    if errors:
+        row = min(errors)
+        raise RowRefused(errors[row], where)
+    assert result.encoded is not None
+    rows = [result.encoded.row(row).tolist() for row in range(result.begin, result.end)]
+    prefix = list(entry.vocabulary.prefix)
+    size = len(prefix)
+    doubled = size and any(row[:size] == prefix == row[size : 2 * size] for row in rows)
+    return rows, DOUBLED if doubled and add_special_tokens else {}, result
+
+
+async def decode_rows(
+    asked: Asked, entry: Entry, rows: list[list[int]], *, skip_special_tokens: bool, where: str
+) -> list[str]:
+    """The text of each row of ids; bytes that are not UTF-8 become U+FFFD.
+
+    Raises:
+        ServiceError: an id is none of the vocabulary's.
+    """
+    check_rows(asked.service, len(rows), where)
+    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=skip_special_tokens)
+    work.num_bytes = 4 * sum(map(len, rows)) + ROW_BYTES * len(rows)
+    work.deadline, work.receive = deadline(asked.service, asked.call), asked.call.receive
+    result = await asked.service.batcher.run(work)
+    errors = result.row_errors()
+    if errors:
+        raise RowRefused(errors[min(errors)], where)
+    decoded = result.decoded
+    assert decoded is not None
+    begins = decoded.offsets.tolist()
+    return [
+        decoded.data[begins[row] : begins[row + 1]].tobytes().decode(errors="replace")
+        for row in range(result.begin, result.end)
+    ]
+
+
+def token_strings(entry: Entry, ids: list[int]) -> list[str]:
+    """Tokens as tokenizer.json spells them: byte-level ones in their alphabet."""
+    vocabulary = entry.vocabulary
+    is_byte_level = isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level
+    strings = []
+    for token_id in ids:
+        token = vocabulary.tokens[token_id]
+        if is_byte_level and token is not None and token_id not in vocabulary.special_ids:
+            strings.append(to_alphabet(token))
+        else:
+            strings.append(vocabulary.token_string(token_id))
+    return strings
+
+
+def json_answer(value: Any, headers: dict[str, str] | None = None, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(orjson.dumps(value), status, headers, "application/json")
+
+
+def refusal(error: Exception, shape: Shape) -> Response:
+    """Any exception in a system's own words."""
+    refused = as_service_error(error)
+    message = f"{refused.where}: {refused.message}" if refused.where else refused.message
+    headers = {name.decode(): value.decode() for name, value in refused.headers}
+    return json_answer(WORDINGS[shape](refused, message), headers, _status(refused, shape))
+
+
+def _status(refused: ServiceError, shape: Shape) -> int:
+    """What the system itself would say where it knows fewer kinds of fault than we do."""
+    if refused.status == 422 and shape in ("openai", "anthropic", "llama_cpp"):
+        return 400
+    return refused.status
+
+
+def _openai(refused: ServiceError, message: str) -> Any:
+    kind = OPENAI_TYPES.get(refused.status, "BadRequestError")
+    kind = "InternalServerError" if refused.status == 500 else kind
+    status = _status(refused, "openai")
+    error = {"message": message, "type": kind, "param": refused.where or None, "code": status}
+    return {"error": error}
+
+
+def _llama_cpp(refused: ServiceError, message: str) -> Any:
+    kind = "invalid_request_error" if refused.status < 500 else "server_error"
+    return {"error": {"code": _status(refused, "llama_cpp"), "message": message, "type": kind}}
+
+
+def _tei(refused: ServiceError, message: str) -> Any:
+    return {"error": message, "error_type": TEI_TYPES.get(refused.status, "tokenizer")}
+
+
+def _anthropic(refused: ServiceError, message: str) -> Any:
+    kind = ANTHROPIC_TYPES.get(refused.status, "invalid_request_error")
+    kind = "api_error" if refused.status >= 500 else kind
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+WORDINGS: dict[Shape, Callable[[ServiceError, str], Any]] = {
+    "openai": _openai,
+    "llama_cpp": _llama_cpp,
+    "tei": _tei,
+    "anthropic": _anthropic,
+}

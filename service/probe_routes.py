@@ -1,0 +1,99 @@
+"""What clients and balancers of other systems look at before they send anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from service.dialects import json_answer, refusal
+from service.health_routes import package_version, readiness
+from service.state import Service
+from service.tokenize_routes import NO_LIMIT
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["dialects"])
+LEFT_OUT = ("vocab_file", "merges_file")
+ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+@router.get("/health")
+@router.get("/ping")
+async def health(request: Request) -> Response:
+    """Nothing but the status: 200 when requests are answered, 503 when not."""
+    return Response(status_code=503 if readiness(_service(request)) else 200)
+
+
+@router.get("/version")
+async def version() -> dict[str, str]:
+    """The version."""
+    return {"version": package_version()}
+
+
+@router.get("/v1/models")
+async def list_models(request: Request) -> dict[str, Any]:
+    """The vocabularies, as OpenAI lists models."""
+    return {"object": "list", "data": [_model(name) for name in _service(request).registry.known]}
+
+
+@router.get("/v1/models/{model}")
+async def get_model(request: Request, model: str) -> Response:
+    """One vocabulary, as OpenAI shows a model."""
+    try:
+        return json_answer(_model(_service(request).registry.find(model).name))
+    except Exception as error:
+        return refusal(error, "openai")
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "warptok"}
+
+
+@router.get("/info")
+async def info(request: Request) -> dict[str, Any]:
+    """What TEI says of itself."""
+    service = _service(request)
+    settings = service.settings
+    name = settings.default_vocabulary
+    entry = service.registry.entries.get(name)
+    return {
+        "model_id": name,
+        "model_sha": entry.vocabulary.digest if entry is not None else None,
+        "model_dtype": "none",
+        "model_type": {"tokenizer": {}},
+        "max_concurrent_requests": settings.max_queue_bytes,
+        "max_input_length": NO_LIMIT,
+        "max_batch_tokens": settings.max_batch_bytes,
+        "max_batch_requests": None,
+        "max_client_batch_size": settings.max_texts,
+        "auto_truncate": False,
+        "tokenization_workers": 1,
+        "version": package_version(),
+        "served_model_name": name,
+    }
+
+
+@router.get("/tokenizer_info")
+async def tokenizer_info(request: Request, model: str | None = None) -> Response:
+    """tokenizer_config.json as vLLM shows it; without one, what the vocabulary itself says."""
+    service = _service(request)
+    try:
+        name = model or service.settings.default_vocabulary
+        entry = await service.registry.loaded(name)
+        roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
+        known: dict[str, Any] = {
+            f"{role}_token": token_string(roles[role]) if role in roles else None for role in ROLES
+        }
+        config = service.registry.configs.get(name)
+        given = config.values if config is not None else {}
+        shown = {key: value for key, value in given.items() if key not in LEFT_OUT}
+        answer = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None, **known}
+        return json_answer(answer | shown)
+    except Exception as error:
+        return refusal(error, "openai")

@@ -1,0 +1,165 @@
+"""Requests for generation as the ids that a model would be given, and how many they are.
+
+What routers in front of vLLM and SGLang ask of a tokenizer, and the count calls of OpenAI's and
+Anthropic's clients.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from service.chats import ChatBody, chat_text
+from service.dialects import Asked, Lax, ask, encode_texts, json_answer, parse_body, refusal
+from service.errors import InvalidRequest
+from service.positions import convert_spans
+from service.registry import Entry
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["dialects"])
+
+
+class CompletionBody(Lax):
+    """What is read of a completion request."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    add_special_tokens: bool = True
+    return_token_offsets: bool = False
+
+
+class RenderChat(ChatBody):
+    """What is read of a chat completion request."""
+
+    return_token_offsets: bool = Field(False)
+
+
+@router.post("/v1/completions/render")
+async def render_completion(request: Request) -> Response:
+    """A completion's prompts as ids: a list, one element for each prompt."""
+    try:
+        asked = await ask(request)
+        body = parse_body(CompletionBody, asked)
+        entry = await asked.entry(body.model)
+        prompts: list[Any] = body.prompt if isinstance(body.prompt, list) else [body.prompt]
+        if prompts and all(isinstance(each, int) for each in prompts):
+            prompts = [prompts]
+        texts = [each for each in prompts if isinstance(each, str)]
+        rows, offsets, warning = await _rows(asked, entry, texts, body)
+        answer, place = [], 0
+        for prompt in prompts:
+            if isinstance(prompt, str):
+                answer.append(_generation(asked, "cmpl", rows[place], offsets[place]))
+                place += 1
+            else:
+                answer.append(_generation(asked, "cmpl", prompt, None))
+        return json_answer(answer, warning)
+    except Exception as error:
+        return refusal(error, "openai")
+
+
+async def _rows(
+    asked: Asked, entry: Entry, texts: list[str], body: CompletionBody | RenderChat
+) -> tuple[list[list[int]], list[Any], dict[str, str]]:
+    """Ids of texts, and their places in code points where they were asked for."""
+    with_offsets = body.return_token_offsets
+    rows, warning, result = await encode_texts(
+        asked, entry, texts, add_special_tokens=body.add_special_tokens, spans=with_offsets
+    )
+    if not with_offsets:
+        return rows, [None] * len(rows), warning
+    encoded = result.encoded
+    assert encoded is not None
+    assert encoded.spans is not None
+    begins = encoded.offsets[result.begin : result.end + 1].tolist()
+    offsets = [
+        convert_spans(encoded.spans[begins[i] : begins[i + 1]], text, "codepoints").tolist()
+        for i, text in enumerate(texts)
+    ]
+    return rows, offsets, warning
+
+
+def _generation(asked: Asked, prefix: str, ids: list[int], offsets: Any) -> dict[str, Any]:
+    """A request as vLLM's and SGLang's engines take it."""
+    body = asked.body
+    return {
+        "request_id": f"{prefix}-{uuid.uuid4().hex}",
+        "model": body.get("model") or asked.service.settings.default_vocabulary,
+        "token_ids": ids,
+        "input_ids": ids,
+        "token_offsets": offsets,
+        "features": None,
+        "sampling_params": {},
+        "stream": bool(body.get("stream", False)),
+        "stream_options": body.get("stream_options"),
+        "cache_salt": body.get("cache_salt"),
+        "priority": body.get("priority") or 0,
+    }
+
+
+@router.post("/v1/chat/completions/render")
+async def render_chat(request: Request) -> Response:
+    """A chat as ids, by the vocabulary's template."""
+    try:
+        asked = await ask(request)
+        body = parse_body(RenderChat, asked)
+        entry = await asked.entry(body.model)
+        text = await chat_text(asked, entry, body)
+        rows, offsets, warning = await _rows(asked, entry, [text], body)
+        return json_answer(_generation(asked, "chatcmpl", rows[0], offsets[0]), warning)
+    except Exception as error:
+        return refusal(error, "openai")
+
+
+@router.post("/v1/messages/count_tokens")
+async def count_messages(request: Request) -> Response:
+    """Anthropic's count of a conversation, its system prompt and tools included."""
+    try:
+        asked = await ask(request)
+        system = asked.body.pop("system", None)
+        body = parse_body(ChatBody, asked)
+        entry = await asked.entry(body.model)
+        if system:
+            body.messages.insert(0, {"role": "system", "content": system})
+        return json_answer({"input_tokens": await _count(asked, entry, body)})
+    except Exception as error:
+        return refusal(error, "anthropic")
+
+
+async def _count(asked: Asked, entry: Entry, body: ChatBody) -> int:
+    text = await chat_text(asked, entry, body)
+    (ids,), _, _ = await encode_texts(
+        asked, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
+    )
+    return len(ids)
+
+
+@router.post("/v1/responses/input_tokens")
+async def count_responses(request: Request) -> Response:
+    """OpenAI's count of what would be sent: a text as it is, messages by the template."""
+    try:
+        asked = await ask(request)
+        given, instructions = asked.body.get("input"), asked.body.get("instructions")
+        entry = await asked.entry(asked.body.get("model"))
+        if isinstance(given, str) and not instructions:
+            (ids,), _, _ = await encode_texts(
+                asked, entry, [given], add_special_tokens=True, where="/input"
+            )
+            return _counted(len(ids))
+        if isinstance(given, str):
+            given = [{"role": "user", "content": given}]
+        if not isinstance(given, list):
+            raise InvalidRequest("must be a text or a list of messages", "/input")
+        if instructions:
+            given = [{"role": "system", "content": instructions}, *given]
+        asked.body["messages"] = given
+        return _counted(await _count(asked, entry, parse_body(ChatBody, asked)))
+    except Exception as error:
+        return refusal(error, "openai")
+
+
+def _counted(num_tokens: int) -> Response:
+    return json_answer({"object": "response.input_tokens", "input_tokens": num_tokens})
