@@ -23,8 +23,13 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Each client in an environment of its own: they ask for other versions of the same libraries.
-clients: .clients/triton/.installed
+CLIENTS := triton kserve lm_eval openai anthropic
+clients: $(CLIENTS:%=.clients/%/.installed)
 .clients/triton/.installed: PACKAGES := "tritonclient[http,grpc]>=2.55"
+.clients/kserve/.installed: PACKAGES := kserve
+.clients/lm_eval/.installed: PACKAGES := lm_eval
+.clients/openai/.installed: PACKAGES := openai
+.clients/anthropic/.installed: PACKAGES := anthropic
 
 .clients/%/.installed: Makefile | $(BIN)/python
 	$(PYTHON) -m venv .clients/$*

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from pathlib import Path
+from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.data_files import ROOT
-from tests.server_process import server_process
+from tests.server_process import Server, server_process
 from vocabularies import reference
 from vocabularies.builtin import load
+from vocabularies.formats import write_vocabulary
 
+TEMPLATE = "A chat: {% for message in messages %}{{ message['content'] }}{% endfor %}"
 TEXTS = ["Hello, world", "", "北京 now", "it's"]
 
 
@@ -37,12 +40,39 @@ def run_client(name: str, *arguments: str) -> None:
     assert ended.stdout.endswith("all as expected\n")
 
 
-def test_tritons_clients(tmp_path: Path) -> None:
-    expected = [reference.encode(load("gpt2"), text).ids for text in TEXTS]
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service with GPT-2, and with GPT-2 once more as `chat`, which has a template."""
     settings = {"WARPTOK_PRELOAD": "gpt2", "WARPTOK_SHARED_MEMORY": "true"}
-    with server_process(tmp_path, settings) as server:
+    with server_process(tmp_path_factory.mktemp("clients"), settings) as server:
         server.wait_ready()
-        found = re.search(r"gRPC on (\S+)", server.log.read_text())
-        assert found is not None
-        http = server.url.removeprefix("http://")
-        run_client("triton", http, found[1], json.dumps(expected))
+        (document,) = write_vocabulary(load("gpt2"), "tokenizer.json").values()
+        config = json.dumps({"chat_template": TEMPLATE}).encode()
+        files = {"a": ("tokenizer.json", document), "b": ("tokenizer_config.json", config)}
+        answer = httpx.put(f"{server.url}/v1/vocabularies/chat", files=files, timeout=60)
+        assert answer.status_code == 201, answer.text
+        yield server
+
+
+def grpc_address(server: Server) -> str:
+    """Where gRPC listens, as the service says it when it starts."""
+    found = re.search(r"gRPC on (\S+)", server.log.read_text())
+    assert found is not None
+    return found[1]
+
+
+def test_tritons_clients(running: Server) -> None:
+    expected = [reference.encode(load("gpt2"), text).ids for text in TEXTS]
+    http = running.url.removeprefix("http://")
+    run_client("triton", http, grpc_address(running), json.dumps(expected))
+
+
+def test_kserves_clients(running: Server) -> None:
+    run_client("kserve", running.url, grpc_address(running))
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "lm_eval"])
+def test_clients_of_language_models(name: str, running: Server) -> None:
+    chat = TEMPLATE.split("{%")[0] + "Hello, world"
+    ids = reference.encode(load("gpt2"), chat).ids
+    run_client(name, running.url, str(len(ids)))
