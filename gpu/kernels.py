@@ -17,6 +17,7 @@ __all__ = [
     "Kernel",
     "joined_source",
     "num_blocks",
+    "source_of",
 ]
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
@@ -149,8 +150,13 @@ def num_blocks(name: str, num_bytes: int, processors: int) -> int:
 
 def joined_source(module: str) -> str:
     """A module as one source without includes, so that a cache of compiled code sees it all."""
+    return source_of(*SOURCES[module])
+
+
+def source_of(*names: str) -> str:
+    """Files of gpu/cuda as one source without includes."""
     done: set[str] = set()
-    return "\n".join(_with_includes(CUDA / name, done) for name in SOURCES[module])
+    return "\n".join(_with_includes(CUDA / name, done) for name in names)
 
 
 def _with_includes(path: Path, done: set[str]) -> str:

@@ -1,0 +1,270 @@
+"""Sequences to embeddings without a tokenizer's help: DNATok's layer, for torch.
+
+On a CUDA device bytes are copied and looked up on a stream of their own while the rows before them
+are embedded. Nothing that a stream may still read is written again: the ids of each micro-batch are
+a new tensor, and torch's allocators are told which streams use it. Knows no tokenizer: `discovery`
+says what one does.
+
+Source: Niktab and Patel, DNATok, Algorithm 2.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gpu.discovery import Discovery
+from gpu.gather import gathered
+from gpu.row_ids import LookedUp, RowIds, Way
+from gpu.rows import as_batch, next_rows
+from gpu.upstream import SequenceRefused
+from vocabularies.batch import Batch
+
+__all__ = ["MAX_IDS", "EmbeddingLayer", "Part"]
+
+MAX_IDS = 1 << 20
+"""Ids of a micro-batch: some kernels index with 32 bits."""
+
+GROUP = 4  # Micro-batches of equal rows looked up at once: the host's work for each is less.
+STAGED_AHEAD = 2  # Groups looked up ahead: with one, the host would wait for its look-up.
+MAX_AHEAD = 3  # Micro-batches whose embedding may be outstanding; bounds the memory of their ids.
+TOO_LARGE = ("out of memory", "canuse32bitindexmath", "conv1d index")
+Path = Literal["auto", "ids", "bytes"]
+FALLBACKS = {"bytes": ("bytes", "ids", "upstream"), "ids": ("ids", "upstream")}
+_log = logging.getLogger(__name__)
+_cuda: Any = torch.cuda  # Partly without types.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Neighbouring rows and what the embedder made of them.
+
+    Attributes:
+        begin, end: the rows.
+        ids: [end - begin, T'] on the device, padded on the left; never written again by the layer.
+        activations: what `embed_tokens` gave for these ids.
+        path: how the ids came: "bytes", "ids" or "upstream", with ", pipelined" where copies and
+            look-ups ran beside the embedding.
+        num_upstream: rows that had to go to the upstream tokenizer.
+        reason: why another path ran than was asked for; "" where it did.
+    """
+
+    begin: int
+    end: int
+    ids: Tensor
+    activations: Any
+    path: str
+    num_upstream: int
+    reason: str
+
+
+@dataclass(slots=True)
+class _Run:
+    """One call: what is left to do, and how many rows the embedder bears at once."""
+
+    batch: Batch
+    counts: NDArray[np.int64]
+    max_rows: int
+    begin: int = 0
+    reason: str = ""
+
+    def next_rows(self, begin: int, least_width: int, max_ids: int) -> tuple[int, Batch]:
+        """The row behind the next micro-batches, and these as one batch."""
+        end = next_rows(self.counts, begin, least_width, max_ids, self.max_rows, GROUP)
+        return end, self.batch.part(begin, end)
+
+    def halve(self, num_rows: int, error: RuntimeError) -> None:
+        self.max_rows = max(1, num_rows // 2)
+        _log.warning("%d rows are too many at once (%s): now %d", num_rows, error, self.max_rows)
+
+
+class EmbeddingLayer:
+    """Feeds an embedder with sequences; several iterators of one layer may be in use at once."""
+
+    def __init__(
+        self,
+        embed_tokens: Callable[[Tensor], Any],
+        discovery: Discovery,
+        *,
+        device: torch.device | str | None = None,
+        max_rows: int | None = None,
+        max_ids: int = MAX_IDS,
+        ids_dtype: torch.dtype = torch.int64,
+        staging_dtype: torch.dtype = torch.int32,
+        pipelined: bool = True,
+    ) -> None:
+        """Put the tables on the device.
+
+        Args:
+            embed_tokens: called with ids [b, T'] on the device. A faster kernel stands in for a
+                `torch.nn.Embedding` on CUDA whose weights need no gradient, see `gather`.
+            discovery: what is known of the tokenizer, see `discovery.discover`.
+            device: where the embedder is; None: the GPU if there is one, else the CPU.
+            max_rows: rows of a micro-batch at most (B_emb); None: as many as `max_ids` allows.
+            max_ids: ids of a micro-batch at most (M), padding included; a single row may have more.
+            ids_dtype: int64 or int32, what the embedder gets.
+            staging_dtype: int64 or int32, what the path "ids" copies to the device.
+            pipelined: copy and look up on a second stream where the device is a GPU.
+
+        Raises:
+            ValueError: an argument is out of range, or the embedder has fewer rows than ids.
+        """
+        if max_ids < 1 or (max_rows is not None and max_rows < 1):
+            raise ValueError(f"max_ids is {max_ids}, max_rows {max_rows}; the least is 1")
+        default = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = torch.empty(0, device=device or default).device  # "cuda" gets its number.
+        self.discovery = discovery
+        self.max_rows, self.max_ids = max_rows or max_ids, max_ids
+        self.embed_tokens, self.embedded_by = gathered(embed_tokens, self.device)
+        num_ids = getattr(embed_tokens, "num_embeddings", None)
+        self._ids = RowIds(discovery, self.device, ids_dtype, staging_dtype, num_ids)
+        self._side: Any = None
+        if self.device.type == "cuda":
+            # Of higher priority, or its small kernels would wait for all blocks of the embedder's.
+            self._side = _cuda.Stream(self.device, priority=-1) if pipelined else None
+            _cuda.synchronize(self.device)  # The side stream does not wait for the tables.
+
+    def embed_from_strings(self, sequences: Any, path: Path = "auto") -> Iterator[Part]:
+        """Embed every row, in order, one micro-batch after the other.
+
+        Args:
+            sequences: as for `rows.as_batch`. Pinned memory is copied from where it lies, and must
+                stay as it is until the parts made of it are there.
+            path: "bytes" looks ids up on the device, "ids" on the host; "auto" takes "bytes" on a
+                GPU, else "ids".
+
+        Returns:
+            Parts whose rows follow each other, none twice and none left out. The rows of a
+            micro-batch are padded to its longest one, and at least to `token_len`. Everything is
+            computed on the stream that is current when a part is taken.
+
+        Raises:
+            TypeError, ValueError: these are no sequences, or the path is none of these.
+            SequenceRefused: the upstream tokenizer refuses a row that only it knows; when its part
+                would be the next.
+            RuntimeError: of the embedder, when no path and no size is left to try.
+        """
+        batch = as_batch(sequences)
+        run = _Run(batch, self._ids.counts(batch), self.max_rows)
+        return self._parts(run, self._paths(path))
+
+    def ids_from_strings(self, sequences: Any, path: Path = "auto") -> Tensor:
+        """The ids of every row at once: [B, T'] on the device, padded on the left.
+
+        The tensor goes to other libraries through DLPack without a copy. Arguments and errors as
+        for `embed_from_strings`.
+        """
+        way, _, _ = self._paths(path)[0].partition(",")
+        return self._receive(self._ids.look_up(as_batch(sequences), cast("Way", way)), 0)[0]
+
+    def _paths(self, path: Path) -> list[str]:
+        """What is tried, one after the other."""
+        if path not in ("auto", "ids", "bytes"):
+            raise ValueError(f"path is {path!r}, neither auto nor ids nor bytes")
+        if self.discovery.rule is None:
+            return ["upstream"]
+        if path == "auto":
+            path = "bytes" if self.device.type == "cuda" else "ids"
+        paths = [*([] if self._side is None else [f"{path}, pipelined"]), *FALLBACKS[path]]
+        return paths if self.discovery.upstream is not None else paths[:-1]
+
+    def _parts(self, run: _Run, paths: list[str]) -> Iterator[Part]:
+        for attempt, path in enumerate(paths):
+            try:
+                for part in self._stream(run, path):
+                    run.begin = part.end  # Before it is given out: it never comes again.
+                    yield part
+                return
+            except RuntimeError as error:
+                if attempt + 1 == len(paths):
+                    raise
+                if is_too_large(error):
+                    run.halve(run.max_rows, error)
+                run.reason = f"{path} stopped at row {run.begin}: {error}"
+                _log.warning("%s; going on with %s", run.reason, paths[attempt + 1])
+
+    def _stream(self, run: _Run, path: str) -> Iterator[Part]:
+        """The parts from run.begin on; look-ups on the side stream run ahead of the embedding.
+
+        An error of a look-up comes when the parts before it have been given out.
+        """
+        way, _, is_beside = path.partition(",")
+        staged: deque[LookedUp | RuntimeError] = deque()
+        in_flight: deque[Any] = deque()
+        begin = staged_end = run.begin
+        while begin < len(run.batch):
+            if not staged:
+                staged_end = self._stage(run, staged_end, way, is_beside, staged)
+            ids, rows = self._receive(staged.popleft(), begin)
+            first, rows = begin, rows + begin
+            while begin - first < len(ids):
+                num_rows = min(run.max_rows, max(1, self.max_ids // max(1, ids.shape[1])))
+                some = ids[begin - first : begin - first + num_rows]
+                try:
+                    activations = self.embed_tokens(some)
+                except RuntimeError as error:
+                    if not is_too_large(error) or len(some) == 1:
+                        raise
+                    run.halve(len(some), error)
+                    continue
+                end = begin + len(some)
+                if is_beside:
+                    self._keep_near(in_flight)
+                    while staged_end < len(run.batch) and len(staged) < STAGED_AHEAD:
+                        staged_end = self._stage(run, staged_end, way, is_beside, staged)
+                num_upstream = int(np.count_nonzero((begin <= rows) & (rows < end)))
+                begin = end
+                yield Part(end - len(some), end, some, activations, path, num_upstream, run.reason)
+
+    def _stage(
+        self,
+        run: _Run,
+        begin: int,
+        way: str,
+        is_beside: str,
+        staged: deque[LookedUp | RuntimeError],
+    ) -> int:
+        """Start the look-up of the next group; the row behind it."""
+        end, batch = run.next_rows(begin, self.discovery.token_len or 0, self.max_ids)
+        try:
+            with _cuda.stream(self._side if is_beside else None):
+                staged.append(self._ids.look_up(batch, cast("Way", way)))
+        except RuntimeError as error:
+            staged.append(error)
+        return end
+
+    def _receive(
+        self, staged: LookedUp | RuntimeError, begin: int
+    ) -> tuple[Tensor, NDArray[np.int64]]:
+        """Ids that the current stream may use, and whose memory is kept until it has done so."""
+        if isinstance(staged, RuntimeError):
+            raise staged
+        try:
+            ids, rows = self._ids.finish(staged)
+        except SequenceRefused as refused:
+            raise SequenceRefused(begin + refused.row, refused.problem) from refused
+        if staged.done is not None:
+            stream = _cuda.current_stream(self.device)
+            stream.wait_event(staged.done)
+            cast("Any", ids).record_stream(stream)
+        return ids, rows
+
+    def _keep_near(self, in_flight: deque[Any]) -> None:
+        """Wait for an earlier embedding, so that the host is never far ahead of the device."""
+        in_flight.append(_cuda.current_stream(self.device).record_event())
+        if len(in_flight) > MAX_AHEAD:
+            in_flight.popleft().synchronize()
+
+
+def is_too_large(error: RuntimeError) -> bool:
+    """Whether an embedder says that it was given too much at once."""
+    message = str(error).lower()
+    return any(words in message for words in TOO_LARGE)

@@ -1,0 +1,164 @@
+"""Other people's tokenizers, and ours, under one face: texts in, ragged ids out.
+
+Duck typing only: neither `tokenizers` nor `transformers` is imported. Ids are those without begin
+and end tokens, padding and truncation. Knows no tables and no devices.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies import reference
+from vocabularies.batch import Batch, Encoded, EncodeOptions, RowRefused
+from vocabularies.framing import offsets_of
+from vocabularies.vocabulary import Upstream, Vocabulary
+
+__all__ = [
+    "EncodeBatch",
+    "Engine",
+    "Ragged",
+    "SequenceRefused",
+    "first_number",
+    "special_tokens",
+    "upstream_encoder",
+]
+
+Ragged = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""ids int32[T] of all rows, and offsets int64[B + 1]: where each row's begin."""
+
+EncodeBatch = Callable[[Batch], Ragged]
+CONTENT = EncodeOptions(add_special_tokens=False)
+
+
+class SequenceRefused(ValueError):
+    """A row cannot be encoded.
+
+    Attributes:
+        row: its number in the batch.
+        problem: why, without the number.
+    """
+
+    def __init__(self, row: int, problem: str) -> None:
+        self.row, self.problem = row, problem
+        super().__init__(f"row {row}: {problem}")
+
+
+class Engine(Protocol):
+    """What encodes batches for one of our vocabularies, such as GpuEngine."""
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """The ids of a batch."""
+
+
+def upstream_encoder(tokenizer: Any, engine: Engine | None = None) -> EncodeBatch:
+    """How a tokenizer is asked for the ids of a batch.
+
+    Args:
+        tokenizer: a Vocabulary; a `tokenizers.Tokenizer`; one in the manner of `transformers`,
+            called with a list of texts; or any object with `encode(text)`, which gives a list of
+            ids or an object with `ids`.
+        engine: encodes for a Vocabulary instead of the reference.
+
+    Raises:
+        TypeError: it is nothing of this.
+
+    The encoder raises SequenceRefused where a row is not UTF-8 or is refused.
+    """
+    if isinstance(tokenizer, Vocabulary):
+        return _vocabulary_encoder(tokenizer, engine)
+    if callable(getattr(tokenizer, "encode_batch", None)) and hasattr(tokenizer, "no_padding"):
+        plain = _without_padding(tokenizer)
+        return _texts_encoder(
+            lambda texts: (e.ids for e in plain.encode_batch(texts, add_special_tokens=False))
+        )
+    if callable(tokenizer) and hasattr(tokenizer, "convert_tokens_to_ids"):
+        return _texts_encoder(lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"])
+    if callable(encode := getattr(tokenizer, "encode", None)):
+        options = {"add_special_tokens": False} if _takes_special_tokens(encode) else {}
+        return _texts_encoder(lambda texts: (_ids(encode(text, **options)) for text in texts))
+    raise TypeError(f"a {type(tokenizer).__name__} has no encode, and is not called with texts")
+
+
+def _vocabulary_encoder(vocabulary: Vocabulary, engine: Engine | None) -> EncodeBatch:
+    if engine is not None:
+
+        def encode(batch: Batch) -> Ragged:
+            encoded = engine.encode(vocabulary, batch.select(range(len(batch)), CONTENT))
+            for row, error in encoded.errors.items():
+                raise SequenceRefused(row, error.message)
+            return encoded.ids, encoded.offsets
+
+        return encode
+    if isinstance(vocabulary.model, Upstream):
+        raise TypeError(f"this vocabulary needs an engine: {vocabulary.model.reason}")
+    return _texts_encoder(lambda texts: _reference_ids(vocabulary, texts))
+
+
+def _reference_ids(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[Sequence[int]]:
+    for row, text in enumerate(texts):
+        try:
+            yield reference.encode(vocabulary, text, CONTENT).ids
+        except RowRefused as refused:
+            raise SequenceRefused(row, refused.error.message) from refused
+
+
+def _texts_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -> EncodeBatch:
+    def encode_batch(batch: Batch) -> Ragged:
+        texts, errors = batch.texts()
+        for row, error in errors.items():
+            raise SequenceRefused(row, f"{error.message} ({error.where})")
+        rows = list(encode(list(texts)))
+        if len(rows) != len(texts):
+            raise ValueError(f"the tokenizer gave {len(rows)} rows of ids for {len(texts)} texts")
+        offsets = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
+        ids = np.fromiter((i for row in rows for i in row), np.int32, int(offsets[-1]))
+        return ids, offsets
+
+    return encode_batch
+
+
+def _without_padding(tokenizer: Any) -> Any:
+    """The tokenizer, or a copy without its padding and truncation; the caller's stays as it is."""
+    if tokenizer.padding is None and tokenizer.truncation is None:
+        return tokenizer
+    plain = type(tokenizer).from_str(tokenizer.to_str())
+    plain.no_padding()
+    plain.no_truncation()
+    return plain
+
+
+def _takes_special_tokens(encode: Callable[..., Any]) -> bool:
+    try:
+        return "add_special_tokens" in inspect.signature(encode).parameters
+    except ValueError:  # A function of an extension that does not say its parameters.
+        return False
+
+
+def _ids(encoded: Any) -> Sequence[int]:
+    ids: Sequence[int] = getattr(encoded, "ids", encoded)
+    return ids
+
+
+def special_tokens(tokenizer: Any) -> list[str] | None:
+    """The texts that a tokenizer finds as a whole; None where it does not say."""
+    if callable(added := getattr(tokenizer, "get_added_tokens_decoder", None)):
+        return [str(token.content) for token in added().values()]
+    for name in ("added_tokens_decoder", "all_special_tokens"):
+        if (added := getattr(tokenizer, name, None)) is not None:
+            return [str(token) for token in (added.values() if hasattr(added, "values") else added)]
+    return None
+
+
+def first_number(places: Iterable[tuple[Any, str]], least: int, most: int) -> int | None:
+    """The first of some attributes that is a whole number in a range; names may have dots."""
+    for thing, name in places:
+        for part in name.split("."):
+            thing = getattr(thing, part, None)
+        if isinstance(thing, int) and not isinstance(thing, bool) and least <= thing <= most:
+            return thing
+    return None

@@ -1,0 +1,140 @@
+"""Rows gathered by the kernel are the table's rows, bit for bit."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.job import CUDA
+from tests.data_files import ROOT
+from tests.gpu_emulation import compile_for_device
+from tests.torch_or_skip import torch_or_skip
+
+LAUNCH = """
+#include "gather_rows.cuh"
+extern "C" uint64_t launch(Gather gather, uint64_t blocks) {
+    for (uint64_t block = 0; block < blocks; block++)
+        for (uint32_t thread = 0; thread < GATHER_BLOCK; thread++)
+            gather_words(gather, block, thread);
+    return GATHER_BLOCK * GATHER_WORDS;
+}
+"""
+
+
+class Gather(ctypes.Structure):
+    """Gather of gather_rows.cuh."""
+
+    _fields_ = (
+        *(("ids", ctypes.c_void_p), ("table", ctypes.c_void_p), ("output", ctypes.c_void_p)),
+        *(("num_ids", ctypes.c_uint64), ("row_words", ctypes.c_uint32)),
+        ("id_bytes", ctypes.c_uint32),
+    )
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ to compile the kernel with")
+    path = ROOT / "build" / "emulation" / "gather_rows.so"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-Wno-unknown-pragmas"]
+    command += [f"-I{CUDA}", "-x", "c++", "-o", str(path), "-"]
+    done = subprocess.run(command, input=LAUNCH, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = ctypes.CDLL(str(path))
+    loaded.launch.argtypes = (Gather, ctypes.c_uint64)
+    loaded.launch.restype = ctypes.c_uint64
+    return loaded
+
+
+def block_words() -> int:
+    return int(library().launch(Gather(), 0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    num_ids=st.integers(0, 700),
+    row_words=st.integers(1, 300),
+    wide=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_every_word_is_written_once(num_ids: int, row_words: int, wide: bool, seed: int) -> None:
+    source = np.random.default_rng(seed)
+    table = source.integers(0, 2**32, (5, row_words * 4), np.uint32)
+    ids = source.integers(0, 5, num_ids).astype(np.int64 if wide else np.int32)
+    output = np.full((num_ids + 1, row_words * 4), 0xEEEEEEEE, np.uint32)
+    arrays = ids.ctypes.data, table.ctypes.data, output.ctypes.data
+    num_blocks = -(-num_ids * row_words // block_words())
+    library().launch(Gather(*arrays, num_ids, row_words, ids.itemsize), num_blocks)
+    assert np.array_equal(output[:-1], table[ids])
+    assert (output[-1] == 0xEEEEEEEE).all()
+
+
+def test_python_and_the_kernel_mean_the_same_blocks() -> None:
+    torch_or_skip()
+    from gpu.gather import BLOCK_WORDS, THREADS
+
+    assert block_words() == BLOCK_WORDS
+    assert f"GATHER_BLOCK = {THREADS};" in Path(CUDA / "gather_rows.cuh").read_text()
+
+
+def test_the_kernel_compiles_for_a_device() -> None:
+    compile_for_device("gather_rows.cu")
+
+
+def test_other_embedders_are_left_alone() -> None:
+    torch = torch_or_skip()
+    from gpu.gather import gathered
+
+    for embedder in (torch.nn.Embedding(3, 4), lambda ids: ids):
+        assert gathered(embedder, torch.device("cpu")) == (embedder, "the embedder itself")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [1, 3, 4, 8, 100, 128, 132, 1024])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_rows_are_torchs(width: int, dtype: str) -> None:
+    torch = torch_or_skip()
+    from gpu.gather import gathered
+
+    embedding = torch.nn.Embedding(77, width, dtype=getattr(torch, dtype), device="cuda")
+    embed, named = gathered(embedding, torch.device("cuda", 0))
+    assert named.startswith("gather_rows")
+    for shape in ((0,), (1,), (5, 0), (3, 333), (2, 3, 5)):
+        ids = torch.randint(0, 77, shape, device="cuda")
+        for some in (ids, ids.int(), ids.transpose(0, -1)):
+            expected = embedding(some)
+            with torch.no_grad():
+                rows = embed(some)
+            assert rows.shape == expected.shape
+            assert torch.equal(rows, expected)
+
+
+@pytest.mark.gpu
+def test_gradients_hooks_and_norms_are_torchs() -> None:
+    torch = torch_or_skip()
+    from gpu.gather import gathered
+
+    ids = torch.tensor([[1, 2, 2]], device="cuda")
+    embedding = torch.nn.Embedding(5, 4, device="cuda")
+    embed, _ = gathered(embedding, ids.device)
+    embed(ids).sum().backward()
+    assert embedding.weight.grad.sum(1).tolist() == [0, 4, 8, 0, 0]
+    calls: list[Any] = []
+    handle = embedding.register_forward_hook(lambda *arguments: calls.append(arguments))
+    with torch.no_grad():
+        embed(ids)
+        assert len(calls) == 1
+        handle.remove()
+        embedding.max_norm = 0.5
+        assert embed(ids).norm(dim=-1).max() <= 0.501
