@@ -91,7 +91,7 @@ def _vocabulary_encoder(vocabulary: Vocabulary, engine: Engine | None) -> Encode
             encoded = engine.encode(vocabulary, batch.select(range(len(batch)), CONTENT))
             for row, error in encoded.errors.items():
                 raise SequenceRefused(row, error.message)
-            return encoded.ids, encoded.offsets
+            return encoded.ids.astype(np.int32, copy=False), encoded.offsets
 
         return encode
     if isinstance(vocabulary.model, Upstream):

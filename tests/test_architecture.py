@@ -87,6 +87,13 @@ def test_only_gpu_imports_cupy_and_torch() -> None:
     assert rooms_that_import("cupy", "cupyx", "torch") <= {"gpu"}
 
 
+def test_only_the_embedding_layer_imports_torch() -> None:
+    """Everything else runs where torch is not installed."""
+    importing = {relative(path) for path in MODULES for name, _ in imports(path) if name == "torch"}
+    layer = ("embedding", "gather", "look_up", "row_ids")
+    assert importing == {f"gpu/{name}.py" for name in layer}
+
+
 def test_only_service_knows_http() -> None:
     assert rooms_that_import("fastapi", "starlette", "uvicorn", "grpc") == {"service"}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,23 +148,6 @@ def test_micro_batches_are_as_algorithm_2_says() -> None:
         assert (parts[0].ids[:, :14] == 4).all()  # The padding of HyenaDNA.
 
 
-def arrow_like(rows: list[bytes], kind: str, skipped: int = 0) -> Any:
-    """What pyarrow's Array shows of itself."""
-
-    class Array:
-        type, null_count, offset = kind, 0, skipped
-
-        def __len__(self) -> int:
-            return len(rows) - skipped
-
-        def buffers(self) -> list[Any]:
-            width = np.int64 if kind.startswith("large") else np.int32
-            offsets = np.cumsum([0, *map(len, rows)]).astype(width)
-            return [None, offsets.tobytes(), b"".join(rows)]
-
-    return Array()
-
-
 @DEVICES
 def test_every_form_of_input_gives_the_same(device: str, tmp_path: Path) -> None:
     texts = sequences(9, 20)
@@ -177,7 +161,8 @@ def test_every_form_of_input_gives_the_same(device: str, tmp_path: Path) -> None
         mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
     forms = [
         *(texts, tuple(rows), Batch(texts), Batch.from_bytes(rows), (b"".join(rows), offsets)),
-        *(arrow_like(rows, "string"), arrow_like(rows, "large_binary")),
+        *(pa.array(texts), pa.array(rows, pa.large_binary())),
+        pa.chunked_array([pa.array(texts[:4]), pa.array(texts[4:])]),
         *((mapped, offsets), np.memmap(file, np.uint8, "r").reshape(9, 20)),
         *(np.array(texts), np.array(rows)),
     ]
@@ -185,8 +170,8 @@ def test_every_form_of_input_gives_the_same(device: str, tmp_path: Path) -> None
         for path in ("bytes", "ids"):
             parts = list(layer.embed_from_strings(form, path))
             assert [ids for part in parts for ids in part.ids.tolist()] == expected, type(form)
-    part = layer.ids_from_strings(arrow_like(rows, "string", skipped=2))
-    assert part.tolist() == expected[2:]
+    assert layer.ids_from_strings(pa.array(texts)[2:7]).tolist() == expected[2:7]
+    assert layer.ids_from_strings(pa.array([], pa.string())).tolist() == []
 
 
 def test_sequences_that_are_none_are_named() -> None:
@@ -200,6 +185,8 @@ def test_sequences_that_are_none_are_named() -> None:
         ((b"ACGT", [0, 5]), ValueError, "0 to 5 in 4"),
         ((b"ACGT", [0.0, 4.0]), TypeError, "float64"),
         (np.zeros((2, 2)), TypeError, "float64"),
+        (pa.array(["A", None]), ValueError, "row 1 is null"),
+        (pa.array([1]), TypeError, "Arrow array of int64"),
         (Batch(["A"], options=EncodeOptions(reverse_complement=True)), ValueError, "options"),
     ]
     for sequences_, error, message in wrong:
