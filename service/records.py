@@ -1,6 +1,8 @@
 """Named texts out of files: text, lines, FASTA and FASTQ, gzip or not, in bounded memory.
 
-Knows nothing about vocabularies or engines; the command line reads its inputs here.
+Knows nothing about vocabularies or engines; the command line reads its inputs here, and whoever
+wants the sequences of a file in batches. gzip takes in block gzip (.bgz), whose blocks are its
+members.
 """
 
 from __future__ import annotations
@@ -10,18 +12,39 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
 from io import BufferedReader
-from typing import BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import dnaio
+import xopen
 
-__all__ = ["BadRecords", "Reading", "Record", "batches", "read_records", "standard_input"]
+from vocabularies.batch import Batch
+
+__all__ = [
+    "BadRecords",
+    "Reading",
+    "Record",
+    "batches",
+    "read_batches",
+    "read_records",
+    "standard_input",
+]
 
 Reading = Literal["auto", "whole", "lines"]
+DAMAGED: tuple[type[Exception], ...] = (EOFError, gzip.BadGzipFile, zlib.error)
+try:  # What xopen unpacks with, where it is installed.
+    from isal import isal_zlib
+except ImportError:
+    pass
+else:
+    DAMAGED += (cast("type[Exception]", isal_zlib.error),)
+WRONG: tuple[type[Exception], ...] = (dnaio.FileFormatError, ValueError, *DAMAGED)
+
 GZIP_MAGIC = b"\x1f\x8b"
 FORMATS = {b">": "fasta", b"@": "fastq"}
+BATCH_BYTES = 4 * 1024 * 1024
+BATCH_RECORDS = 65536
 TEXT_HINT = "read so because of its first byte; as text with --whole or --lines"
 STDIN = "-"
 
@@ -30,8 +53,7 @@ class BadRecords(ValueError):
     """A file is not the FASTA, FASTQ or gzip that it begins as."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One text to encode.
 
     Attributes:
@@ -54,8 +76,51 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
     Raises:
         OSError: a file cannot be read.
         ValueError: stdin is named twice, or closed.
-        BadRecords: a file's content is not what it begins as.
+        BadRecords: a file's content is not what it begins as; the message has the file, the record
+            and, where it is known, the line.
     """
+    for file, name, format in _opened(paths, reading):
+        with _explained(name, format):
+            if format is not None:
+                for record in _sequences(file, format):
+                    yield Record(record.id, record.sequence.encode())
+            else:
+                yield from _texts(file, name, reading)
+
+
+def read_batches(
+    paths: Sequence[str],
+    reading: Reading = "auto",
+    *,
+    max_bytes: int = BATCH_BYTES,
+    max_records: int = BATCH_RECORDS,
+) -> Iterator[tuple[list[str], Batch]]:
+    """The texts of some files in order, many at a time, with their names.
+
+    Args:
+        paths: files, as for `read_records`; a batch has texts of one of them.
+        reading: as for `read_records`.
+        max_bytes: of a batch's texts; a longer one is a batch of its own.
+        max_records: texts of a batch.
+
+    Raises:
+        OSError, ValueError, BadRecords: as `read_records`; the batches before it are given out.
+
+    Memory is bounded by about three batches, or three of the longest text where that is more.
+    """
+    for file, name, format in _opened(paths, reading):
+        with _explained(name, format):
+            if format is not None:
+                yield from _sequence_batches(file, format, max_bytes, max_records)
+            else:
+                for records in batches(_texts(file, name, reading), max_bytes, max_records):
+                    yield [r.name for r in records], Batch.from_bytes([r.data for r in records])
+
+
+def _opened(
+    paths: Sequence[str], reading: Reading
+) -> Iterator[tuple[BufferedReader, str, str | None]]:
+    """Each file, unpacked; its name for people; "fasta", "fastq" or None."""
     if list(paths).count(STDIN) > 1:
         raise ValueError("stdin can be read only once")
     for path in paths or (STDIN,):
@@ -64,13 +129,15 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
                 file = standard_input()
             else:
                 file = stack.enter_context(open(path, "rb"))
-            if file.peek(2)[:2] == GZIP_MAGIC:
-                unpacked = stack.enter_context(gzip.GzipFile(fileobj=file))
-                file = BufferedReader(unpacked)
-            name = "" if path == STDIN and len(paths) <= 1 else path
             # A path that is no UTF-8 still gets a name that can be printed.
+            name = "" if path == STDIN and len(paths) <= 1 else path
             shown = os.fsencode(name).decode(errors="replace")
-            yield from _of_file(file, shown, reading)
+            with _explained(shown, None):
+                if file.peek(2)[:2] == GZIP_MAGIC:
+                    unpacked = stack.enter_context(xopen.xopen(file, "rb", threads=0))
+                    file = BufferedReader(cast("Any", unpacked))
+                format = FORMATS.get(file.peek(1)[:1]) if reading == "auto" else None
+            yield file, shown, format
 
 
 def standard_input() -> BufferedReader:
@@ -84,34 +151,61 @@ def standard_input() -> BufferedReader:
     return cast("BufferedReader", sys.stdin.buffer)
 
 
-def _of_file(file: BufferedReader, name: str, reading: Reading) -> Iterator[Record]:
-    format = None
+@contextmanager
+def _explained(name: str, format: str | None) -> Iterator[None]:
+    """Errors of a file's content as BadRecords that name it.
+
+    Raises:
+        BadRecords: the body found something else than the file begins as.
+    """
     try:
-        if reading == "auto":
-            format = FORMATS.get(file.peek(1)[:1])
-        if format is not None:
-            yield from _of_sequences(file, format)
-        elif reading == "lines":
-            for number, line in enumerate(file, 1):
-                yield Record(
-                    f"{name or STDIN}:{number}", line.removesuffix(b"\n").removesuffix(b"\r")
-                )
-        else:
-            yield Record(name, file.read())
-    except (dnaio.FileFormatError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+        yield
+    except WRONG as error:
         # Damaged gzip is damaged however it is read.
-        is_damaged = isinstance(error, (EOFError, gzip.BadGzipFile, zlib.error))
+        is_damaged = isinstance(error, DAMAGED)
         hint = f" ({TEXT_HINT})" if format is not None and not is_damaged else ""
         raise BadRecords(f"{name or 'stdin'}: {error}{hint}") from error
 
 
-def _of_sequences(file: BinaryIO, format: str) -> Iterator[Record]:
-    # dnaio's reader closes the file when it is collected; done here, it comes at a known time.
-    with dnaio.open(file, fileformat=format) as records, closing(file):
-        for record in records:
-            yield Record(
-                record.name.split(maxsplit=1)[0] if record.name else "", record.sequence.encode()
-            )
+def _texts(file: BufferedReader, name: str, reading: Reading) -> Iterator[Record]:
+    if reading != "lines":
+        yield Record(name, file.read())
+        return
+    for number, line in enumerate(file, 1):
+        yield Record(f"{name or STDIN}:{number}", line.removesuffix(b"\n").removesuffix(b"\r"))
+
+
+def _sequences(file: BinaryIO, format: str) -> Iterator[dnaio.SequenceRecord]:
+    number = 1
+    try:
+        # dnaio's reader closes the file when it is collected; done here, it comes at a known time.
+        with dnaio.open(file, fileformat=format) as records, closing(file):
+            for record in records:
+                number += 1
+                yield record
+    except dnaio.FileFormatError as error:
+        raise ValueError(f"{error} (record {number})") from error
+    except UnicodeDecodeError as error:  # FASTA is decoded ahead of its records.
+        raise ValueError(f"{error} (in record {number} or behind it)") from error
+
+
+def _sequence_batches(
+    file: BinaryIO, format: str, max_bytes: int, max_records: int
+) -> Iterator[tuple[list[str], Batch]]:
+    # Records are let go at once: kept, they cost the garbage collector more than the parsing.
+    names: list[str] = []
+    rows: list[str] = []
+    num_bytes = 0
+    for record in _sequences(file, format):
+        row = record.sequence
+        if rows and (num_bytes + len(row) > max_bytes or len(rows) >= max_records):
+            yield names, Batch(rows)
+            names, rows, num_bytes = [], [], 0
+        names.append(record.id)
+        rows.append(row)
+        num_bytes += len(row)
+    if rows:
+        yield names, Batch(rows)
 
 
 def batches(records: Iterable[Record], max_bytes: int, max_records: int) -> Iterator[list[Record]]:

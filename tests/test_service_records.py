@@ -1,0 +1,130 @@
+"""Sequences out of files in batches: all records, in order, and errors with their place."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.records import BadRecords, read_batches, read_records
+from tests.data_files import DATA, records
+
+FASTA = b">one first of all\nACGT\nNNAC\r\n\n>two\n>three\nTT\n"
+FASTQ = b"@r1 x\nACGT\n+\nIIII\n@r2\nNN\n+r2\nII\n"
+
+
+def rows_of(path: Path, **limits: int) -> list[list[tuple[str, bytes]]]:
+    return [
+        [(name, batch.row_bytes(row)) for row, name in enumerate(names)]
+        for names, batch in read_batches([str(path)], **limits)
+    ]
+
+
+def block_gzip(data: bytes, size: int = 7) -> bytes:
+    """As bgzip writes it: many members, and an empty one at the end."""
+    blocks = [data[i : i + size] for i in range(0, len(data), size)]
+    return b"".join(map(gzip.compress, [*blocks, b""]))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, block_gzip])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (FASTA, [("one", b"ACGTNNAC"), ("two", b""), ("three", b"TT")]),
+        (FASTQ, [("r1", b"ACGT"), ("r2", b"NN")]),
+        (b"", [("x", b"")]),
+    ],
+)
+def test_records_of_packed_and_plain_files(
+    tmp_path: Path, pack: object, content: bytes, expected: list[tuple[str, bytes]]
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(pack(content))  # type: ignore[operator]
+    if not content:
+        expected = [(str(path), b"")]  # Nothing says that it holds sequences: one empty text.
+    assert rows_of(path) == [expected]
+    assert [tuple(record) for record in read_records([str(path)], "auto")] == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dna/mirgenedb_2.1_ALL-pre.fa.gz",
+        "dna/mtdna_haplogrep3_example_wgs.fa.gz",
+        "dna/reads_lambda_with_N.fastq.gz",
+        "dna/lambda_NC_001416.fa",
+    ],
+)
+def test_real_files_are_read_whole(name: str) -> None:
+    expected = records(name)
+    read = [
+        batch.row_bytes(row).decode()
+        for names, batch in read_batches([str(DATA / name)], max_bytes=10_000)
+        for row in range(len(names))
+    ]
+    assert read == expected
+
+
+@given(
+    lengths=st.lists(st.integers(0, 30), min_size=1, max_size=30),
+    max_bytes=st.integers(1, 60),
+    max_records=st.integers(1, 9),
+)
+def test_batches_are_bounded_and_lose_nothing(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], max_bytes: int, max_records: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "bounded.fa"
+    path.write_text("".join(f">{i}\n{'A' * length}\n" for i, length in enumerate(lengths)))
+    made = rows_of(path, max_bytes=max_bytes, max_records=max_records)
+    assert [*itertools.chain(*made)] == [
+        (str(i), b"A" * length) for i, length in enumerate(lengths)
+    ]
+    for rows, following in zip(made, [*made[1:], []], strict=True):
+        size = sum(len(data) for _, data in rows)
+        assert len(rows) <= max_records
+        assert size <= max_bytes or len(rows) == 1
+        if following:  # And none is smaller than it must be.
+            assert len(rows) == max_records or size + len(following[0][1]) > max_bytes
+
+
+def test_files_follow_each_other(tmp_path: Path) -> None:
+    for name, content in (("a", FASTA), ("b", gzip.compress(FASTQ)), ("c", b"just text")):
+        (tmp_path / name).write_bytes(content)
+    paths = [str(tmp_path / name) for name in "abc"]
+    assert [names for names, _ in read_batches(paths)] == [
+        *(["one", "two", "three"], ["r1", "r2"], [paths[2]])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (FASTQ + b"@r3\nACGT\n+\nII\n", "line 12: Length .* differ .record 3"),
+        (FASTQ + b"@r3\nACGT\nIIII\n@r4\n", "line 11: .*record 3"),
+        (FASTQ + b"@r3\nACGT\n", "record 3"),
+        (FASTQ + b"r3\nA\n+\nI\n", "line 9: .*record 3"),
+        (FASTA + b">four\n\xff\n", "in record 1 or behind it"),
+        (gzip.compress(FASTA)[:-9], "ended before the end-of-stream"),
+        (gzip.compress(FASTA)[:-8] + bytes(8), "CRC"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "wrong.x"
+    path.write_bytes(content)
+    with pytest.raises(BadRecords, match=rf"wrong\.x: .*{message}"):
+        rows_of(path)
+
+
+def test_batches_before_an_error_are_given_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.fq"
+    path.write_bytes(FASTQ * 2 + b"@r3\nACGT\n")
+    batches = read_batches([str(path)], max_records=2)
+    assert next(batches)[0] == ["r1", "r2"]
+    with pytest.raises(BadRecords, match="record 5"):
+        list(batches)
