@@ -52,6 +52,7 @@ class LookUp:
         self.rule, self.pad_id, self.device = rule, pad_id, device
         # Digits of a word are added up to numbers that need not fit into 32 bits.
         self._codes = table(rule.codes, dtype if rule.word_ids is None else torch.int64)
+        self._host_codes = self._codes.numpy() if device.type == "cpu" else None
         self._word_ids, self._letter_ids = table(rule.word_ids), table(rule.letter_ids)
 
     def __call__(
@@ -72,8 +73,7 @@ class LookUp:
             dtype = self._codes.dtype if self._word_ids is None else self._word_ids.dtype
             return torch.full(shape, self.pad_id, dtype=dtype, device=self.device), None
         d_data = to_device(data, self.device)
-        d_codes = self._codes.index_select(0, d_data.int())
-        d_least = None if self.rule.is_total else d_codes.amin()
+        d_codes, d_least = self._look_up(data, d_data)
         if self._word_ids is None and int(lengths.min()) * len(lengths) == len(data):
             d_ids = d_codes.view(len(lengths), -1)
             if width > d_ids.shape[1]:
@@ -82,6 +82,15 @@ class LookUp:
         else:
             d_ids = self._right_aligned(d_data, d_codes, offsets, width)
         return d_ids, d_least
+
+    def _look_up(self, data: NDArray[np.uint8], d_data: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The code of every byte, and the least of them where one may be ELSEWHERE."""
+        if self._host_codes is not None:  # On a CPU NumPy does this in a tenth of torch's time.
+            codes = np.take(self._host_codes, data)
+            least = None if self.rule.is_total else torch.tensor(int(codes.min()))
+            return torch.from_numpy(codes), least
+        d_codes = self._codes.index_select(0, d_data.int())
+        return d_codes, None if self.rule.is_total else d_codes.amin()
 
     def _right_aligned(
         self, d_data: Tensor, d_codes: Tensor, offsets: NDArray[np.int64], width: int

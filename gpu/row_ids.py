@@ -78,7 +78,8 @@ class RowIds:
         self._look_up: dict[str, LookUp] = {}
         if rule is not None:
             self._look_up["bytes"] = LookUp(rule, pad_id, device, ids_dtype)
-            self._look_up["ids"] = LookUp(rule, pad_id, torch.device("cpu"), staging_dtype)
+            staged = staging_dtype if device.type == "cuda" else ids_dtype
+            self._look_up["ids"] = LookUp(rule, pad_id, torch.device("cpu"), staged)
 
     def _check(self, largest: int) -> None:
         if self._num_ids is not None and largest >= self._num_ids:

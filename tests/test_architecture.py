@@ -30,6 +30,7 @@ DEVELOPERS_ONLY = {
     "vocabularies/probe_unicode.py",
     "vocabularies/builtin/build.py",
 }
+DOCUMENTS = ("README.md", "EMBEDDING.md")  # For readers of the sources only.
 MAX_LINES = 300
 LONG_FILES: dict[str, str] = {}
 
@@ -168,7 +169,7 @@ def test_every_data_file_of_a_room_is_packaged() -> None:
     }
     for room in ROOMS:
         for path in (ROOT / room).rglob("*"):
-            if not path.is_file() or path.suffix in (".py", ".pyc") or path.name == "README.md":
+            if not path.is_file() or path.suffix in (".py", ".pyc") or path.name in DOCUMENTS:
                 continue
             assert path in packaged, f"{relative(path)} is not in the wheel"
 
