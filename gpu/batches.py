@@ -73,7 +73,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         NotCovered: a row asks for the other strand or for a circle, which other kernels compute.
     """
     options, rows = batch.options, len(batch)
-    if options == DEFAULT_OPTIONS:
+    if options is DEFAULT_OPTIONS or options == DEFAULT_OPTIONS:
         return _default(bool(vocabulary.prefix or vocabulary.suffix))
     if isinstance(options, EncodeOptions):
         distinct, which = [options], np.zeros(rows, np.intp)

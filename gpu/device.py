@@ -21,7 +21,8 @@ from gpu.kernels import KERNELS, joined_source
 __all__ = ["CudaDevice", "Device", "DeviceInfo", "DeviceUnavailable", "OutOfMemory", "Stream"]
 
 Bytes = NDArray[np.uint8]
-MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one.
+WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
+MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
 LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
@@ -40,7 +41,7 @@ class DeviceInfo:
     Attributes:
         name, driver: as the driver says.
         processors: multiprocessors.
-        has_clusters: it runs several blocks side by side as a cluster.
+        has_clusters: it runs sixteen blocks side by side as a cluster.
         total_bytes, free_bytes: of its memory, when asked.
     """
 
@@ -147,7 +148,7 @@ class CudaDevice:
             version = self._runtime.driverGetVersion()
         driver = f"CUDA {version // 1000}.{version % 1000 // 10}"
         name = properties["name"].decode()
-        processors, has_clusters = properties["multiProcessorCount"], properties["major"] >= 9
+        processors, has_clusters = properties["multiProcessorCount"], self._functions.has_clusters
         return DeviceInfo(name, driver, processors, total, free, has_clusters)
 
     def allocate(self, num_bytes: int) -> int:
@@ -247,6 +248,7 @@ class _Functions(dict[str, Any]):
         super().__init__()
         self._cupy, self._number, self._lock = cupy, number, threading.Lock()
         self._modules: list[Any] = []  # A function does not keep its module.
+        self.has_clusters = int(cupy.cuda.Device(number).compute_capability[:-1]) in WITH_CLUSTERS
 
     def __missing__(self, name: str) -> Any:
         with self._lock, self._cupy.cuda.Device(self._number):
@@ -266,7 +268,7 @@ class _Functions(dict[str, Any]):
                 if kernel.shared_bytes:
                     function.max_dynamic_shared_size_bytes = kernel.shared_bytes
                 place = function.kernel.ptr
-                if kernel.cluster > MAX_CLUSTER:
+                if kernel.cluster > MAX_CLUSTER and self.has_clusters:
                     self._cupy.cuda.driver.funcSetAttribute(place, LARGER_CLUSTERS, 1)
                 self[name] = place, kernel.threads, kernel.shared_bytes, kernel.takes_job
         self._modules.append(compiled)

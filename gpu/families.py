@@ -47,7 +47,7 @@ class Family:
         write: from there to ids.
         spans: from framed rows to spans.
         decode: from ids to bytes.
-        is_fused: whether the kernels of small.cu do all of it in one launch, unless STATUS_RARE.
+        is_fused: whether small.cuh does all of it in one launch, unless STATUS_RARE.
         plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
             others follow. () where there are none such.
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.

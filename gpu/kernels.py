@@ -23,7 +23,8 @@ __all__ = [
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 SOURCES = {
     "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
-    "small": ("small.cu",),
+    "small_block": ("small_block.cu",),
+    "small_cluster": ("small_cluster.cu",),
     "symbols": ("symbols.cu",),
 }
 """The files of each module; `text` has the kernels that all families share."""
@@ -130,9 +131,9 @@ KERNELS = {
     "frame_spans": Kernel(_BLOCK, _TILE, 8),
     "decode_spell": Kernel(_BLOCK, _TILE, 8),
     "decode_spell_again": Kernel(_BLOCK, _TILE, 8),
-    "encode_block": Kernel(_BLOCK, _TILE, 1, _SMALL_SHARED, "small", takes_job=True),
+    "encode_block": Kernel(_BLOCK, _TILE, 1, _SMALL_SHARED, "small_block", takes_job=True),
     "encode_cluster": Kernel(
-        _BLOCK, _TILE, 1, _SMALL_SHARED, "small", takes_job=True, cluster=_CLUSTER
+        _BLOCK, _TILE, 1, _SMALL_SHARED, "small_cluster", takes_job=True, cluster=_CLUSTER
     ),
     **_symbol_kernels(),
 }

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Condition, Lock
 
 from gpu.device import Device, OutOfMemory
 from gpu.families import Family
+from gpu.loan import Loan
 from gpu.prepared import Prepared, prepare
 from vocabularies.vocabulary import Vocabulary
 
@@ -53,7 +54,7 @@ class Resident:
 
     @property
     def is_fused(self) -> bool:
-        """Whether the kernels of cuda/small.cu encode with it."""
+        """Whether a tiny batch is one launch (cuda/small.cuh)."""
         return self.family.is_fused and self.num_rounds < 2
 
 
@@ -103,22 +104,20 @@ class Residents:
             resident.is_pinned |= pinned
             return resident.num_bytes
 
-    @contextmanager
-    def using(self, vocabulary: Vocabulary) -> Iterator[Resident]:
-        """A vocabulary that stays on the device meanwhile; loads it if need be.
+    def using(self, vocabulary: Vocabulary) -> Loan[Resident]:
+        """A vocabulary that stays on the device for a `with` block; loads it if need be.
 
         Raises:
             NotCovered, OutOfMemory: see `load`.
         """
-        resident = self._take(vocabulary.digest) or self._make(vocabulary)
-        try:
-            yield resident
-        finally:
-            with self._changed:
-                resident.users -= 1
-                if not resident.wanted and not resident.users:
-                    self._num_leaving -= 1
-                    self._free(resident)
+        return Loan(self._take(vocabulary.digest) or self._make(vocabulary), self._give)
+
+    def _give(self, resident: Resident) -> None:
+        with self._changed:
+            resident.users -= 1
+            if not resident.wanted and not resident.users:
+                self._num_leaving -= 1
+                self._free(resident)
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary, pinned or not; calls that use it finish on it."""

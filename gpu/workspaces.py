@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
 from threading import Condition
 
 from gpu.device import Device, OutOfMemory
 from gpu.layout import Capacity, device_bytes
+from gpu.loan import Loan
 from gpu.memory import Workspace
 
 __all__ = ["Workspaces"]
@@ -51,20 +51,15 @@ class Workspaces:
         size = next((size for size in self.SIZES if size >= wanted), wanted)
         if size > MAX_BYTES:
             raise OutOfMemory(f"{num_bytes} bytes in one batch; at most {MAX_BYTES} are possible")
-        return Capacity(size, size // self.BYTES_A_ROW, layout)
+        return _capacity_of(size, size // self.BYTES_A_ROW, layout)
 
-    @contextmanager
-    def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Iterator[Workspace]:
-        """A workspace for a batch; waits while all of its size are in use.
+    def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Loan[Workspace]:
+        """A workspace for a batch and a `with` block; waits while all of its size are in use.
 
         Raises:
             OutOfMemory: no workspace of this size fits under the cap or into memory.
         """
-        workspace = self.take(num_bytes, num_rows, layout)
-        try:
-            yield workspace
-        finally:
-            self.give(workspace)
+        return Loan(self.take(num_bytes, num_rows, layout), self.give)
 
     def take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace:
         """As `lend`, until it is given back."""
@@ -118,3 +113,9 @@ class Workspaces:
                     self.used_bytes -= workspace.size
                     self._made[capacity] -= 1
             self._free.clear()
+
+
+@functools.lru_cache
+def _capacity_of(num_bytes: int, num_rows: int, layout: str) -> Capacity:
+    """One of the few that there are, made once."""
+    return Capacity(num_bytes, num_rows, layout)
