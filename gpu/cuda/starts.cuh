@@ -24,6 +24,27 @@
 constexpr uint32_t LETTER_TILE = 2048;
 static_assert(LETTER_TILE == 32 * 64, "a lane a word");
 
+// Neighbouring letters of a lane, eight bytes of them a load: lanes are 64 letters apart, and a load costs
+// a warp a cycle for each of them, however little it fetches. The first one's number is a multiple of 8.
+struct LetterReader {
+    const uint64_t* words;
+    uint64_t word = 0;
+    uint32_t bits, left = 0;
+
+    DEVICE_METHOD LetterReader(const Job& job, uint64_t first) : bits(job.letters ? 16 : 8) {
+        const uint8_t* from = job.letters ? reinterpret_cast<const uint8_t*>(job.letters + first) : job.text + first;
+        words = reinterpret_cast<const uint64_t*>(from);
+    }
+
+    DEVICE_METHOD uint32_t next() {
+        if (left == 0) word = *words++, left = 64 / bits;
+        uint32_t letter = static_cast<uint32_t>(word) & ((1u << bits) - 1);
+        word >>= bits;
+        left--;
+        return letter;
+    }
+};
+
 DEVICE uint64_t letter_tiles(const Job& job) { return (num_letters(job) + LETTER_TILE - 1) / LETTER_TILE; }
 
 DEVICE uint32_t class_of(uint32_t entry) { return entry >> CLASS_SHIFT; }
@@ -54,8 +75,9 @@ DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, u
     for (uint64_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < letter_tiles(job); tile += warps) {
         uint64_t begin = tile * LETTER_TILE + lane * 64, bits = 0;
         uint32_t before = begin && begin < end ? class_of(table[letter_at(job, begin - 1)]) : BASE;
+        LetterReader reader(job, begin);
         for (uint32_t i = 0; i < 64 && begin + i < end; i++) {
-            uint32_t own = class_of(table[letter_at(job, begin + i)]);
+            uint32_t own = class_of(table[reader.next()]);
             if (own != before || stands_alone(own)) bits |= 1ull << i;
             if (own >= SPACE) note_space(job, begin + i, own);
             before = own;
@@ -69,6 +91,15 @@ DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, u
         }
         if (lane == 0) job.letter_tiles[tile] = last;
     }
+}
+
+// The sum of the counts of this lane and all before it.
+DEVICE uint32_t sum_of_counts(uint32_t count) {
+    for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        uint32_t other = __shfl_up_sync(0xFFFFFFFF, count, distance);
+        if ((threadIdx.x & 31) >= distance) count += other;
+    }
+    return count;
 }
 
 // What all tiles before each one come to, by one block of SCAN_THREADS: the largest value of those
@@ -152,7 +183,7 @@ DEVICE Word word_at(const Job& job, uint64_t letter, uint32_t flags) {
     return word;
 }
 
-// What a row is, while its letters are walked.
+// What a row is, while its letters are walked; where rows are all alike, one for all.
 struct LetterRow {
     uint64_t number, end;                  // `end` is the first letter behind it.
     uint32_t flags;
@@ -160,6 +191,7 @@ struct LetterRow {
 };
 
 DEVICE LetterRow letter_row(const Job& job, uint64_t letter) {
+    if (!(job.can_wrap || job.has_words || job.own_spans)) return {0, ~0ull, 0, false, false};
     uint64_t number = row_of_letter(job, letter), end = job.letter_rows[number + 1];
     uint32_t flags = job.row_flags ? job.row_flags[number] : ROW_MATCH_SPECIAL;
     bool wraps = job.can_wrap && is_circle(job, number);
@@ -200,11 +232,12 @@ DEVICE uint64_t starts_of(const Job& job, const uint32_t* table, uint64_t first,
     uint32_t stride = job.kmer_stride, phase = (first - begin) % stride;
     BreaksBehind behind(job, first);
     LetterRow row = letter_row(job, first);
+    LetterReader reader(job, first);
     for (uint32_t i = 0; i < 64 && first + i < end; i++, phase = phase + 1 == stride ? 0 : phase + 1) {
         uint64_t letter = first + i;
         if (breaks >> i & 1) begin = letter, phase = 0;
         if (letter >= row.end) row = letter_row(job, letter);
-        uint32_t letter_class = class_of(table[letter_at(job, letter)]);
+        uint32_t letter_class = class_of(table[reader.next()]);
         bool is_start = row.is_circle;
         if (row.has_words) {
             is_start = letter == begin && letter_class != SPACE;

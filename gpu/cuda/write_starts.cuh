@@ -48,30 +48,48 @@ DEVICE uint2 own_span(const Job& job, const LetterRow& row, const LetterId& id) 
     return {size - to, size - from};
 }
 
-// A warp takes a tile, a lane the ids that begin in its word.
+// The place of the set bit of a word that has `number` others below it.
+DEVICE uint32_t nth_bit(uint64_t word, uint32_t number) {
+    uint32_t place = 0;
+#pragma unroll
+    for (uint32_t half = 32; half; half /= 2) {
+        uint64_t mask = (1ull << half) - 1;
+        uint32_t below = count_bits(word & mask);
+        if (number < below) continue;
+        number -= below;
+        word >>= half;
+        place += half;
+    }
+    return place;
+}
+
+// A warp takes a tile, 32 neighbouring ids at a time: each lane finds the word that its id begins in by
+// the running sums of the words' bits, which the lanes hold, and the bit in it.
+DEVICE void write_starts_of_tile(const Job& job, const uint32_t* table, uint64_t tile) {
+    uint64_t first = tile * LETTER_TILE, own = first + (threadIdx.x & 31) * 64;
+    uint64_t starts = own < num_letters(job) ? job.starts[own / 64] : 0;
+    uint32_t sums = sum_of_counts(count_bits(starts)), total = __shfl_sync(0xFFFFFFFF, sums, 31);
+    for (uint32_t round = 0; round < total; round += 32) {
+        uint32_t wanted = round + (threadIdx.x & 31), owner = 0;
+        for (uint32_t step = 16; step; step /= 2)
+            if (__shfl_sync(0xFFFFFFFF, sums, owner + step - 1) <= wanted) owner += step;
+        uint32_t before = __shfl_sync(0xFFFFFFFF, sums, (owner + 31) & 31);
+        uint64_t word = __shfl_sync(0xFFFFFFFF, starts, owner);
+        if (wanted >= total) continue;
+        uint64_t letter = first + owner * 64 + nth_bit(word, wanted - (owner ? before : 0));
+        LetterRow row = letter_row(job, letter);
+        LetterId id = id_at(job, table, row, letter);
+        uint64_t place = job.letter_tile_ids[tile] + wanted;
+        job.ids[place] = id.id;
+        if (job.own_spans) job.own_spans[place] = own_span(job, row, id);
+    }
+}
+
 DEVICE void write_places_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
     load_letters(job, table);
-    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
-    uint64_t end = num_letters(job);
-    for (uint64_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < letter_tiles(job); tile += warps) {
-        uint64_t first = tile * LETTER_TILE + lane * 64;
-        uint64_t starts = first < end ? job.starts[first / 64] : 0;
-        uint32_t count = count_bits(starts), inclusive = count;
-        for (uint32_t distance = 1; distance < 32; distance *= 2) {
-            uint32_t other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
-            if (lane >= distance) inclusive += other;
-        }
-        uint64_t place = job.letter_tile_ids[tile] + inclusive - count;
-        if (!starts) continue;
-        LetterRow row = letter_row(job, first);
-        for (; starts; starts &= starts - 1, place++) {
-            uint64_t letter = first + lowest_bit(starts);
-            if (letter >= row.end) row = letter_row(job, letter);
-            LetterId id = id_at(job, table, row, letter);
-            job.ids[place] = id.id;
-            if (job.own_spans) job.own_spans[place] = own_span(job, row, id);
-        }
-    }
+    uint32_t warps = num_blocks * (BLOCK / 32);
+    for (uint64_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < letter_tiles(job); tile += warps)
+        write_starts_of_tile(job, table, tile);
 }
 
 // The spans of a framed answer: those of the ids, and (0, 0) for begin and end tokens.
