@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import mmap
 from collections.abc import Callable
@@ -15,13 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
 from tests.torch_or_skip import torch_or_skip
 from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
 from vocabularies.vocabulary import Vocabulary
 
 torch = torch_or_skip()
+from benchmarks import embedding as benchmark  # noqa: E402
 from gpu.discovery import Discovery, discover  # noqa: E402
 from gpu.embedding import EmbeddingLayer, Part  # noqa: E402
 from gpu.look_up import LookUp  # noqa: E402
@@ -135,6 +138,33 @@ def test_random_rows(
         assert part.ids.shape[1] >= (token_len or 0)
         assert part.end - part.begin <= (max_rows or len(texts))
         assert part.ids.numel() <= max_ids or part.end - part.begin == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    vocabulary=kmer_vocabularies() | character_vocabularies(),
+    texts=st.lists(SEQUENCES, min_size=1, max_size=6),
+    path=st.sampled_from(["ids", "bytes"]),
+    max_ids=st.integers(1, 100),
+)
+def test_random_vocabularies(
+    vocabulary: Vocabulary, texts: list[str], path: Any, max_ids: int
+) -> None:
+    expected, refused = [], []
+    for row, text in enumerate(texts):
+        try:
+            expected.append(ids_of(vocabulary, text))
+        except RowRefused:
+            refused.append(row)
+    layer = EmbeddingLayer(
+        embed := embedding(), discover(vocabulary), device="cpu", max_ids=max_ids
+    )
+    if refused:
+        with pytest.raises(SequenceRefused) as error:
+            list(layer.embed_from_strings(texts, path))
+        assert error.value.row == refused[0]
+    else:
+        check(list(layer.embed_from_strings(texts, path)), expected, embed.weight)
 
 
 def test_micro_batches_are_as_algorithm_2_says() -> None:
@@ -371,6 +401,14 @@ def test_the_limits_are_checked() -> None:
             EmbeddingLayer(embedding(), found, device="cpu", **limits)
     with pytest.raises(ValueError, match="token_len is 0"):
         discover(load("ntv3"), token_len=0)
+
+
+def test_the_benchmark_proves_and_times_every_path(tmp_path: Path) -> None:
+    out = tmp_path / "figures.json"
+    benchmark.main(["--quick", "--device", "cpu", "--rounds", "1", "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 2 * 8
+    assert all(row["alone"]["median_s"] > 0 for row in rows)
 
 
 @pytest.mark.gpu
