@@ -54,6 +54,13 @@ def main(argv: list[str] | None = None) -> None:
     arguments.out.write_text(json.dumps(document, indent=1) + "\n")
 
 
+def line(row: dict[str, Any]) -> str:
+    """A row of the table on the screen."""
+    shape, alone_us = "x".join(map(str, row["shape"])), row["alone"]["median_s"] * 1e6
+    rates = f"{row['alone_per_s'] / 1e9:6.2f} G/s, in a row {row['in_a_row_per_s'] / 1e9:6.2f} G/s"
+    return f"{shape:>12} {row['case']:34} {alone_us:8.0f} us {rates}"
+
+
 def timed(
     work: Callable[[], object], num_ids: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
