@@ -14,6 +14,8 @@ from starlette.types import Receive, Scope, Send
 from service import schemas
 from service.arrow_wire import MEDIA_TYPE
 from service.bulk_arrow import BulkArrow
+from service.bulk_fasta import BulkFasta, FastaQuery
+from service.bulk_query import BatchQuery
 from service.bulk_text import BulkText
 from service.calls import Call, Operation
 from service.errors import UnsupportedFormat
@@ -50,6 +52,7 @@ BULK: dict[tuple[str, str], type[Streamed]] = {
     ("/v1/encode", "text/plain"): BulkText,
     ("/v1/encode/batch", MEDIA_TYPE): BulkArrow,
 }
+FASTA = "/v1/encode/fasta"
 """Bodies that are no JSON, by path and media type."""
 
 
@@ -61,20 +64,22 @@ def _unsupported(path: str, given: str) -> UnsupportedFormat:
 def _parameters(path: str) -> dict[str, Any]:
     """What openapi.json says of the query string, which only bulk bodies have."""
     query = next((door.query_model for (own, _), door in BULK.items() if own == path), None)
-    if query is None:
-        return {}
-    properties = query.model_json_schema()["properties"]
-    note = "With a bulk body. "
+    return {} if query is None else _query_parameters(query, "With a bulk body. ")
+
+
+def _query_parameters(query: type[BatchQuery], note: str = "") -> dict[str, Any]:
+    schema = query.model_json_schema()
+    required = [] if note else schema.get("required", [])
     return {
         "parameters": [
             {
                 "name": name,
                 "in": "query",
-                "required": False,
-                "description": note + schema.pop("description"),
-                "schema": schema,
+                "required": name in required,
+                "description": note + each.pop("description"),
+                "schema": each,
             }
-            for name, schema in properties.items()
+            for name, each in schema["properties"].items()
         ]
     }
 
@@ -132,3 +137,24 @@ DECLARED: dict[str, tuple[str, type[BaseModel]]] = {
 }
 for _path, (_summary, _response_model) in DECLARED.items():
     _declare(_path, HOT.get(_path, WINDOWS), _summary, _response_model)
+
+
+@router.post(
+    FASTA,
+    summary="The ids of the records of a FASTA or FASTQ file, or windows over them",
+    response_class=Response,
+    responses={
+        200: {"description": "An Arrow stream.", "content": {MEDIA_TYPE: {}}},
+        **refusals(400, 404, 412, 413, 415, 422, 429, 503, 504),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"text/x-fasta": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        **_query_parameters(FastaQuery),
+    },
+)
+async def encode_fasta(request: Request) -> Response:
+    """Records are read, encoded and sent as they come; whatever the Content-Type says."""
+    return BulkFasta(request.app.state.service, request)

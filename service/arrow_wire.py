@@ -1,4 +1,4 @@
-"""Arrow's stream format, both ways, without trust: texts out of messages, ids into messages.
+"""Texts out of Arrow's stream format, without trust.
 
 Knows no HTTP. Record batches are read one by one from whatever has `read`; a size that a message
 only claims is checked before memory is taken for it, and offsets before they are used.
@@ -15,14 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from service.errors import BadBody, InvalidRequest, UnsupportedFormat
-from service.work import Result
 from vocabularies.batch import Batch
 
-__all__ = ["MEDIA_TYPE", "IdMessages", "TextReader"]
+__all__ = ["CONTINUATION", "MEDIA_TYPE", "TextReader"]
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 COLUMN = "text"
-NULL_TEXT = "the text is null"
 RECORD_BATCH = "record batch"
 CONTINUATION = b"\xff\xff\xff\xff"
 HEADER, COMPRESSION = 2, 3  # Fields of Message and of RecordBatch in Arrow's Message.fbs.
@@ -160,40 +158,3 @@ def _texts(column: pa.Array) -> tuple[Batch, NDArray[np.bool_]]:
     offsets = np.frombuffer(offset_buffer, width, end)[column.offset :].astype(np.int64)
     bytes_ = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return Batch(data=bytes_[offsets[0] : offsets[-1]], offsets=offsets - offsets[0]), nulls
-
-
-class IdMessages:
-    """A stream of the columns `ids` and `error`; a refused text has null ids and says why.
-
-    Args:
-        dtype: of an id.
-    """
-
-    END = CONTINUATION + bytes(4)
-
-    def __init__(self, dtype: type[np.integer[Any]]) -> None:
-        ids = pa.list_(pa.from_numpy_dtype(dtype))
-        self._dtype = dtype
-        self._schema = pa.schema([("ids", ids), ("error", pa.string())])
-
-    def head(self) -> memoryview:
-        """What the stream begins with."""
-        return memoryview(self._schema.serialize())
-
-    def message(self, result: Result, nulls: NDArray[np.bool_]) -> memoryview:
-        """One record batch: the rows of a request, in order."""
-        encoded, begin, end = result.encoded, result.begin, result.end
-        assert encoded is not None
-        offsets = encoded.offsets[begin : end + 1]
-        values = encoded.ids[offsets[0] : offsets[-1]].astype(self._dtype, copy=False)
-        errors: list[str | None] = [NULL_TEXT if is_null else None for is_null in nulls.tolist()]
-        for row, error in result.row_errors().items():
-            errors[row] = f"{error.code}: {error.message} {error.where}".strip()
-        error_column = pa.array(errors, pa.string())
-        ids = pa.ListArray.from_arrays(
-            pa.array((offsets - offsets[0]).astype(np.int32)),
-            pa.array(values),
-            mask=error_column.is_valid(),
-        )
-        batch = pa.RecordBatch.from_arrays([ids, error_column], schema=self._schema)
-        return memoryview(batch.serialize())

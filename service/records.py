@@ -28,6 +28,7 @@ __all__ = [
     "batches",
     "read_batches",
     "read_records",
+    "sequence_batches",
     "standard_input",
 ]
 
@@ -111,7 +112,7 @@ def read_batches(
     for file, name, format in _opened(paths, reading):
         with _explained(name, format):
             if format is not None:
-                yield from _sequence_batches(file, format, max_bytes, max_records)
+                yield from sequence_batches(file, format, max_bytes, max_records)
             else:
                 for records in batches(_texts(file, name, reading), max_bytes, max_records):
                     yield [r.name for r in records], Batch.from_bytes([r.data for r in records])
@@ -189,9 +190,14 @@ def _sequences(file: BinaryIO, format: str) -> Iterator[dnaio.SequenceRecord]:
         raise ValueError(f"{error} (in record {number} or behind it)") from error
 
 
-def _sequence_batches(
+def sequence_batches(
     file: BinaryIO, format: str, max_bytes: int, max_records: int
 ) -> Iterator[tuple[list[str], Batch]]:
+    """The sequences of one FASTA or FASTQ file, many at a time, with their names.
+
+    Raises:
+        ValueError: the file is not what `format` says; the message has the record.
+    """
     # Records are let go at once: kept, they cost the garbage collector more than the parsing.
     names: list[str] = []
     rows: list[str] = []

@@ -1,4 +1,4 @@
-"""One set of ids through every door: JSON, plain bodies, Arrow, gRPC and the inference protocol."""
+"""One set of ids through every door: JSON, plain bodies, Arrow, FASTA, gRPC, inference."""
 
 from __future__ import annotations
 
@@ -104,6 +104,15 @@ async def arrow_door(house: House, name: str, texts: Sequence[str]) -> Rows:
     return pa.ipc.open_stream(answer.content).read_all().column("ids").to_pylist()
 
 
+async def fasta_door(house: House, name: str, texts: Sequence[str]) -> Rows:
+    """Sequences only: a FASTA file holds no other texts."""
+    if texts is not DNA:
+        return await json_door(house, name, texts)
+    content = "".join(f">{row}\n{text}\n" for row, text in enumerate(texts)).encode()
+    answer = await house.http.post(f"/v1/encode/fasta?vocabulary={name}", content=content)
+    return pa.ipc.open_stream(answer.content).read_all().column("ids").to_pylist()
+
+
 async def grpc_door(house: House, name: str, texts: Sequence[str]) -> Rows:
     batch = Batch(texts)
     request = warptok_pb2.EncodeBatchRequest(
@@ -175,6 +184,7 @@ DOORS: list[Door] = [
     json_door,
     octets_door,
     arrow_door,
+    fasta_door,
     grpc_door,
     oip_http_door,
     oip_grpc_door,

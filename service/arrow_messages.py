@@ -1,0 +1,134 @@
+"""Ids as Arrow's stream format: a schema, record batches, an end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from service.arrow_wire import CONTINUATION
+from service.work import Result
+from vocabularies.framing import offsets_of, ragged
+
+__all__ = ["IdMessages", "RecordMessages", "WindowMessages"]
+
+NULL_TEXT = "the text is null"
+END = CONTINUATION + bytes(4)
+
+
+def _error_texts(result: Result) -> list[str | None]:
+    """Why rows of a request are refused; None for those that are not."""
+    errors: list[str | None] = [None] * (result.end - result.begin)
+    for row, error in result.row_errors().items():
+        errors[row] = f"{error.code}: {error.message} {error.where}".strip()
+    return errors
+
+
+def _rows(result: Result, dtype: type[np.integer[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The ids of a request's rows, and int64[B + 1] where each begins."""
+    encoded = result.encoded
+    assert encoded is not None
+    offsets = encoded.offsets[result.begin : result.end + 1]
+    ids = encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
+    return ids, offsets - offsets[0]
+
+
+def _lists(
+    ids: NDArray[Any], offsets: NDArray[np.int64], nulls: pa.Array | None = None
+) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids), mask=nulls)
+
+
+class IdMessages:
+    """A stream of the columns `ids` and `error`; a refused text has null ids and says why.
+
+    Args:
+        dtype: of an id.
+    """
+
+    END = END
+
+    def __init__(self, dtype: type[np.integer[Any]]) -> None:
+        ids = pa.list_(pa.from_numpy_dtype(dtype))
+        self._dtype = dtype
+        self._schema = pa.schema([("ids", ids), ("error", pa.string())])
+
+    def head(self) -> memoryview:
+        """What the stream begins with."""
+        return memoryview(self._schema.serialize())
+
+    def message(self, result: Result, nulls: NDArray[np.bool_]) -> memoryview:
+        """One record batch: the rows of a request, in order; bool[B] says which were null."""
+        errors = _error_texts(result)
+        for row in np.flatnonzero(nulls).tolist():
+            errors[row] = NULL_TEXT
+        error_column = pa.array(errors, pa.string())
+        columns = [_lists(*_rows(result, self._dtype), error_column.is_valid()), error_column]
+        return memoryview(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
+
+
+class RecordMessages:
+    """A stream of the columns `name`, `ids` and `error`."""
+
+    END = END
+
+    def __init__(self, dtype: type[np.integer[Any]]) -> None:
+        ids = pa.list_(pa.from_numpy_dtype(dtype))
+        self._dtype = dtype
+        fields = [("name", pa.string()), ("ids", ids), ("error", pa.string())]
+        self._schema = pa.schema(fields)
+
+    def head(self) -> memoryview:
+        """What the stream begins with."""
+        return memoryview(self._schema.serialize())
+
+    def message(self, result: Result, names: list[str]) -> memoryview:
+        """One record batch: records of a file, in order."""
+        errors = pa.array(_error_texts(result), pa.string())
+        ids = _lists(*_rows(result, self._dtype), errors.is_valid())
+        columns = [pa.array(names, pa.string()), ids, errors]
+        return memoryview(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
+
+
+class WindowMessages:
+    """A stream of the columns `name`, `start`, `input_ids` and `error`: a row for each window.
+
+    Args:
+        window, stride: in ids; the last windows of a record are as short as what is left.
+
+    A refused record is one row without ids that says why.
+    """
+
+    END = END
+
+    def __init__(self, dtype: type[np.integer[Any]], window: int, stride: int) -> None:
+        ids = pa.list_(pa.from_numpy_dtype(dtype))
+        self._dtype, self._window, self._stride = dtype, window, stride
+        fields = [("name", pa.string()), ("start", pa.int64()), ("input_ids", ids)]
+        self._schema = pa.schema([*fields, ("error", pa.string())])
+
+    def head(self) -> memoryview:
+        """What the stream begins with."""
+        return memoryview(self._schema.serialize())
+
+    def message(self, result: Result, names: list[str]) -> memoryview:
+        """One record batch: the windows of records, in order."""
+        errors = _error_texts(result)
+        is_refused = np.array([error is not None for error in errors], np.bool_)
+        ids, offsets = _rows(result, self._dtype)
+        sizes = np.diff(offsets)
+        counts = np.where(is_refused, 1, -(-sizes // self._stride))
+        rows = np.repeat(np.arange(len(names)), counts)
+        starts = ragged(np.zeros_like(counts), counts, self._stride)
+        lengths = np.minimum(self._window, sizes[rows] - starts)
+        values = ids[ragged(offsets[:-1][rows] + starts, lengths)]
+        window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
+        columns = [
+            pa.array(names, pa.string()).take(pa.array(rows)),
+            pa.array(starts),
+            _lists(values, offsets_of(lengths), window_errors.is_valid()),
+            window_errors,
+        ]
+        return memoryview(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())

@@ -1,0 +1,196 @@
+"""Answers that are Arrow streams: read, encoded and sent all at once, in bounded memory.
+
+    body ─► read exactly n bytes ─► texts ─► batcher ─► record batch ─► 1 MiB at a time
+              │ on the loop          │ on a thread of the stream's own
+              └ texts are read while those before them are encoded and those before that are sent
+
+Memory does not grow with the stream: what waits to be sent is bounded. A client that sends
+everything before it reads may therefore send so much that its answers fit into that bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from service.arrow_wire import MEDIA_TYPE
+from service.bodies import body_pieces
+from service.bulk_query import DTYPES, BatchQuery, parse_query
+from service.calls import bulk_work, check_digest, check_rows, find_entry
+from service.encode_answers import check_dtype
+from service.errors import TooLarge
+from service.hot_routes import header_call, timeout_s
+from service.streams import Outgoing, Streamed, run_patiently, stream_thread
+from service.work import Result, Work
+from vocabularies.batch import Batch, EncodeOptions
+
+if TYPE_CHECKING:
+    from fastapi import Request
+    from starlette.types import Receive, Scope, Send
+
+    from service.registry import Entry
+    from service.state import Service
+
+__all__ = ["ArrowStream", "BodyReader", "Messages", "Source"]
+
+READ_AHEAD = 2  # Batches that are encoded or wait to be written.
+Answered = tuple[Result, Any]
+
+
+class Source(Protocol):
+    """Texts out of a body."""
+
+    def next_batch(self) -> tuple[Batch, Any] | None:
+        """The next texts, and what their message needs beside ids; None at the end. May block."""
+
+
+class Messages(Protocol):
+    """An Arrow stream, message by message."""
+
+    END: bytes
+
+    def head(self) -> memoryview:
+        """What the stream begins with."""
+
+    def message(self, result: Result, beside: Any) -> memoryview:
+        """One record batch."""
+
+
+class BodyReader:
+    """The body as something that is read from another thread.
+
+    Args:
+        pieces: the body, as it comes.
+        max_bytes: the most that may be asked for at once: what a message claims to have.
+    """
+
+    def __init__(self, pieces: AsyncIterator[bytes], max_bytes: int) -> None:
+        self._pieces, self._max_bytes = pieces, max_bytes
+        self._rest = memoryview(b"")
+        self._loop = asyncio.get_running_loop()
+        self._asked: Future[memoryview] | None = None
+
+    def read(self, num_bytes: int) -> memoryview:
+        """Exactly so many bytes, fewer at the end; called from another thread than the loop's.
+
+        Raises:
+            TooLarge: more than `max_bytes` were asked for; none were read.
+        """
+        if num_bytes > self._max_bytes:
+            limit = f"max_body_bytes is {self._max_bytes}, for each record batch"
+            raise TooLarge(f"a message has {num_bytes} bytes; {limit}")
+        if len(self._rest) >= num_bytes:  # The loop leaves it alone until it is asked for more.
+            return self._take(num_bytes)
+        self._asked = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
+        return self._asked.result()
+
+    def close(self) -> None:
+        """Wake the thread that still reads; it gets a CancelledError."""
+        if self._asked is not None:
+            self._asked.cancel()
+
+    async def _read(self, num_bytes: int) -> memoryview:
+        array, size = np.empty(num_bytes, np.uint8), 0
+        while size < num_bytes:
+            if not self._rest:
+                self._rest = memoryview(await anext(self._pieces, b""))
+                if not self._rest:
+                    break
+            taken = self._take(num_bytes - size)
+            array[size : size + len(taken)] = np.frombuffer(taken, np.uint8)
+            size += len(taken)
+        return array[:size].data
+
+    def _take(self, num_bytes: int) -> memoryview:
+        taken, self._rest = self._rest[:num_bytes], self._rest[num_bytes:]
+        return taken
+
+
+class ArrowStream(Streamed):
+    """An answer that is an Arrow stream; subclasses say what is read and what is written."""
+
+    query_model = BatchQuery
+    query: Any
+
+    def __init__(self, service: Service, request: Request) -> None:
+        super().__init__(service, request)
+        self.query = parse_query(self.query_model, request.query_params)
+        self.call = header_call(request.scope["headers"])
+        if self.call.timeout_ms is not None:
+            self.call.timeout_s = timeout_s(self.call.timeout_ms)
+        self.dtype = DTYPES[self.query.dtype]
+
+    def source(self, body: BodyReader) -> Source:
+        """What reads the body."""
+        raise NotImplementedError
+
+    def messages(self) -> Messages:
+        """What writes the answer."""
+        raise NotImplementedError
+
+    def options(self) -> EncodeOptions:
+        """What each text asks for."""
+        options: EncodeOptions = self.query.options()
+        return options
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read, encode and send, all three at once."""
+        entry = await find_entry(self.service, self.query.vocabulary)
+        check_digest(entry, self.query.if_digest)
+        check_dtype(entry.vocabulary, self.query.dtype)
+        settings = self.service.settings
+        pieces = body_pieces(receive, self.call.encoding, None)
+        body = BodyReader(pieces, settings.max_body_bytes)
+        outgoing = Outgoing(send, MEDIA_TYPE, settings.max_unsent_bytes)
+        encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
+        with stream_thread(self.service) as thread:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(outgoing.run())
+                    tasks.create_task(self._write(encoded, outgoing))
+                    reading = self._read(entry, self.source(body), thread, encoded, tasks)
+                    tasks.create_task(reading)
+            except BaseExceptionGroup as group:
+                raise group.exceptions[0] from None
+            finally:
+                body.close()
+
+    async def _read(
+        self,
+        entry: Entry,
+        source: Source,
+        thread: ThreadPoolExecutor,
+        encoded: asyncio.Queue[asyncio.Task[Answered] | None],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """Batches one after another, each handed on while it is being encoded."""
+        loop, options = asyncio.get_running_loop(), self.options()
+        while (read := await loop.run_in_executor(thread, source.next_batch)) is not None:
+            batch, beside = read
+            check_rows(self.service, len(batch), "text")
+            batch.id_dtype = self.dtype
+            work = bulk_work(self.service, self.call, entry, batch, options)
+            await encoded.put(tasks.create_task(self._encode(work, beside)))
+        await encoded.put(None)
+
+    async def _encode(self, work: Work, beside: Any) -> Answered:
+        return await run_patiently(self.service.batcher, work), beside
+
+    async def _write(
+        self, encoded: asyncio.Queue[asyncio.Task[Answered] | None], outgoing: Outgoing
+    ) -> None:
+        """The ids of each batch as soon as they are there, in order."""
+        messages = self.messages()
+        head: bytes | memoryview = messages.head()
+        while (task := await encoded.get()) is not None:
+            message = await asyncio.to_thread(messages.message, *await task)
+            await outgoing.put(head)
+            await outgoing.put(message)
+            head = b""
+        await outgoing.put(head)
+        await outgoing.put(messages.END)
+        await outgoing.close()

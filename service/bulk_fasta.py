@@ -1,0 +1,129 @@
+"""POST /v1/encode/fasta: FASTA or FASTQ in, an Arrow stream of ids or of windows out.
+
+FASTA and FASTQ are told apart by the first byte; gzip and zstd are Content-Encodings. Records up to
+4 MiB together are one record batch. Memory does not grow with the file, because no record may be
+longer than `max_text_bytes`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from service.arrow_messages import RecordMessages, WindowMessages
+from service.arrow_stream import ArrowStream, BodyReader, Messages
+from service.bulk_query import BatchQuery
+from service.errors import BadBody, InvalidRequest, TooLarge
+from service.records import BATCH_BYTES, FORMATS, sequence_batches
+from vocabularies.batch import Batch, EncodeOptions
+
+__all__ = ["BulkFasta", "FastaQuery"]
+
+READ_BYTES = 1 << 18
+BATCH_RECORDS = 16_384
+RECORD_MARKS = {"fasta": b"\n>", "fastq": b"\n"}
+
+
+class FastaQuery(BatchQuery):
+    """The options of the call; with `window` the answer has windows instead of whole records."""
+
+    window: int | None = Field(None, ge=1, le=1_048_576, description="Ids in a window.")
+    stride: int | None = Field(
+        None, ge=1, description="Ids from the begin of a window to the next; as `window` if absent."
+    )
+
+
+class _Body(io.RawIOBase):
+    """The body as a file; refuses a record that never ends before it is in memory."""
+
+    def __init__(self, body: BodyReader, max_bytes: int) -> None:
+        super().__init__()
+        self._body, self._max_bytes = body, max_bytes
+        self._mark, self._since = b"", 0
+
+    def begin(self, mark: bytes) -> None:
+        """Say what a record begins with."""
+        self._mark = mark
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._body.read(min(len(buffer), READ_BYTES))
+        place = bytes(data).rfind(self._mark) if self._mark else -1
+        self._since = self._since + len(data) if place < 0 else len(data) - place
+        # A quarter more for line ends and names.
+        if self._since > self._max_bytes + self._max_bytes // 4 + READ_BYTES:
+            limit = f"max_text_bytes is {self._max_bytes}; windows do not change that"
+            raise TooLarge(f"a record has more than {self._since} bytes; {limit}", "record")
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Records:
+    """Records of a body, many at a time."""
+
+    def __init__(self, body: BodyReader, max_bytes: int) -> None:
+        self._file = _Body(body, max_bytes)
+        self._max_bytes = max_bytes
+        self._batches: Iterator[tuple[list[str], Batch]] | None = None
+
+    def next_batch(self) -> tuple[Batch, list[str]] | None:
+        """The next records and their names; None at the end.
+
+        Raises:
+            BadBody: the body is neither FASTA nor FASTQ; the message has the record.
+            TooLarge: a record is longer than `max_text_bytes`.
+        """
+        try:
+            if self._batches is None:
+                self._batches = self._opened()
+            found = next(self._batches, None)
+        except ValueError as error:
+            raise BadBody(f"the body is no FASTA or FASTQ: {error}", "body") from error
+        if found is None:
+            return None
+        names, batch = found
+        return batch, names
+
+    def _opened(self) -> Iterator[tuple[list[str], Batch]]:
+        file = io.BufferedReader(self._file, READ_BYTES)
+        first = file.peek(1)[:1]
+        if not first:
+            return iter(())
+        format = FORMATS.get(first)
+        if format is None:
+            raise BadBody("FASTA begins with '>' and FASTQ with '@'", "line 1")
+        self._file.begin(RECORD_MARKS[format])
+        return sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS)
+
+
+class BulkFasta(ArrowStream):
+    """The answer to a FASTA or FASTQ file."""
+
+    query_model = FastaQuery
+
+    def source(self, body: BodyReader) -> _Records:
+        """The records."""
+        query: FastaQuery = self.query
+        if query.stride is not None and query.window is None:
+            raise InvalidRequest("belongs to window", "/stride")
+        return _Records(body, self.service.settings.max_text_bytes)
+
+    def messages(self) -> Messages:
+        """Windows where they were asked for, else whole records."""
+        query: FastaQuery = self.query
+        if query.window is None:
+            return RecordMessages(self.dtype)
+        return WindowMessages(self.dtype, query.window, query.stride or query.window)
+
+    def options(self) -> EncodeOptions:
+        """Windows are cut from a record's own ids."""
+        options: EncodeOptions = self.query.options()
+        if self.query.window is None:
+            return options
+        return replace(options, add_special_tokens=False)
