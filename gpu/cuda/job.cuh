@@ -23,6 +23,10 @@ struct LongPiece {  // A pretoken that is cut before it is looked up.
     uint32_t begin, end, first_window, failed;
 };
 
+struct BaseWord {  // Sixteen letters, see dna_text.cuh.
+    uint32_t codes, flags;
+};
+
 struct Job {
     // The batch.
     const uint8_t* text;           // uint8[num_bytes], 64 readable bytes behind it.
@@ -150,6 +154,41 @@ struct Job {
     uint64_t validates;            // Rows may not be UTF-8.
     uint64_t num_rounds;           // Of special tokens.
     uint64_t framed;               // Begin and end tokens or truncation.
+    // Byte-pair encoding of letters (gpu/dna_tables.py, dna_*.cuh).
+    const uint8_t* dna_classes; // uint8[256], see dna_text.cuh.
+    const uint16_t* dna_letter_ids;   // uint16[256] ids of letters that do not merge, NO_TOKEN.
+    const uint32_t* dropped_letters;  // uint32[num_dropped] characters beyond ASCII without an id.
+    uint64_t num_dropped;
+    const uint32_t* stripped_letters; // uint32[num_stripped] characters taken from a stretch's ends.
+    uint64_t num_stripped;
+    uint64_t strips;               // 1: from the left end, 2: from the right end.
+    uint64_t run_letter;           // At least run_length of it are the letter run_id; 0: no rule.
+    uint64_t run_length;
+    uint64_t run_id;
+    uint64_t dna_k;                // Letters that the next two are indexed by.
+    const uint16_t* dna_longest;   // uint16[4^k], see dna_tokens.cuh.
+    const uint16_t* dna_spelled;   // uint16[(4^(k+1) - 4) / 3].
+    const uint64_t* dna_tokens;    // uint64[num_ids].
+    const uint32_t* dna_pairs;     // uint32[classes][dna_pair_words] bits of compatible pairs.
+    uint64_t dna_pair_words;
+    const uint4* long_ranges;      // uint32[...][4], see dna_tokens.cuh.
+    const ulonglong2* long_keys;   // uint64[long tokens][2].
+    const uint32_t* long_ids;      // uint32[long tokens] length << 16 | id.
+    const uint8_t* mixed_bytes;    // uint8[num_mixed][MAX_LETTERS] tokens with other letters, in order.
+    const uint32_t* mixed_ids;     // uint32[num_mixed] length << 16 | id.
+    uint64_t num_mixed;
+    uint64_t mixed_reach;          // Bases at most before the first other letter of a token.
+    uint64_t large_chunks;         // Not 0: windows have LARGE_CHUNK letters, see dna_stitch.cuh.
+    BaseWord* base_words;          // BaseWord[num_bytes / 16 + 16].
+    uint64_t* certain;             // Bits of places: no token crosses this border. To the end and 64 on.
+    uint32_t* window_bits;         // uint32[WINDOW_WORDS][num_windows] borders, see dna_walk.cuh.
+    uint8_t* meetings;             // uint8[num_windows], see dna_stitch.cuh.
+    uint32_t* unmet_counts;        // uint32[3] windows that do not meet those before, by round. Zeros before.
+    uint32_t* window_ranks;        // uint32[4][num_windows], see dna_repair.cuh.
+    uint64_t* window_states;       // uint64[2][scan_states(num_windows)]. Zeros before.
+    uint64_t* dna_states;          // uint64[num_tiles + 2]. Zeros before.
+    uint32_t* id_places;           // uint32[ids] where each id begins in the text; a null pointer.
+    uint16_t* id_lengths;          // uint16[ids] bytes of each.
     // Packing (pack.cuh).
     uint64_t id_bits;              // Of a packed id.
     uint32_t* packed;

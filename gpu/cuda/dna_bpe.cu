@@ -1,0 +1,92 @@
+// The kernels of byte-pair encoding of letters, in the order in which they run; see gpu/README.md.
+// Launch: BLOCK threads, any number of blocks; finish_windows one block. WALKERS is BLOCK.
+#include "dna_ids.cuh"
+#include "dna_strip.cuh"
+
+constexpr uint32_t WALKERS = BLOCK;
+
+// A column for each thread of a block.
+struct WindowColumns {
+    uint32_t borders[Window<LARGE_CHUNK>::WORDS * WALKERS], dead[Window<LARGE_CHUNK>::WORDS * WALKERS];
+    DEVICE_METHOD Columns mine() { return {borders + threadIdx.x, dead + threadIdx.x, WALKERS}; }
+};
+
+KERNEL __launch_bounds__(BLOCK) pack_letters(const Job* job) { pack_letters_stage(*job, blockIdx.x, gridDim.x); }
+
+KERNEL __launch_bounds__(BLOCK) pack_special(const Job* job) { pack_special_stage(*job, blockIdx.x, gridDim.x); }
+
+KERNEL __launch_bounds__(BLOCK) strip_ends(const Job* job) { strip_ends_stage(*job, blockIdx.x, gridDim.x); }
+
+KERNEL __launch_bounds__(WALKERS) walk_windows(const Job* job) {
+    SHARED WindowColumns columns;
+    DnaTables tables = tables_of(*job);
+    if (job->large_chunks) walk_windows_stage<LARGE_CHUNK>(*job, tables, columns.mine(), blockIdx.x, gridDim.x);
+    else walk_windows_stage<SMALL_CHUNK>(*job, tables, columns.mine(), blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {
+    if (job->large_chunks) meet_windows_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
+    else meet_windows_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) rank_windows(const Job* job) {
+    SHARED ScanShared shared;
+    if (job->large_chunks) rank_windows_stage<LARGE_CHUNK, 0>(*job, shared);
+    else rank_windows_stage<SMALL_CHUNK, 0>(*job, shared);
+}
+
+KERNEL __launch_bounds__(WALKERS) continue_windows(const Job* job) {
+    SHARED WindowColumns columns;
+    if (job->large_chunks) continue_windows_stage<LARGE_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    else continue_windows_stage<SMALL_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(WALKERS) align_windows(const Job* job) {
+    SHARED WindowColumns columns;
+    if (job->large_chunks) align_windows_stage<LARGE_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    else align_windows_stage<SMALL_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) meet_again(const Job* job) {
+    if (job->large_chunks) meet_again_stage<LARGE_CHUNK, 0>(*job, blockIdx.x, gridDim.x);
+    else meet_again_stage<SMALL_CHUNK, 0>(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) rank_windows_2(const Job* job) {
+    SHARED ScanShared shared;
+    if (job->large_chunks) rank_windows_stage<LARGE_CHUNK, 1>(*job, shared);
+    else rank_windows_stage<SMALL_CHUNK, 1>(*job, shared);
+}
+
+KERNEL __launch_bounds__(WALKERS) continue_windows_2(const Job* job) {
+    SHARED WindowColumns columns;
+    if (job->large_chunks) continue_windows_stage<LARGE_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    else continue_windows_stage<SMALL_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(WALKERS) align_windows_2(const Job* job) {
+    SHARED WindowColumns columns;
+    if (job->large_chunks) align_windows_stage<LARGE_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    else align_windows_stage<SMALL_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) meet_again_2(const Job* job) {
+    if (job->large_chunks) meet_again_stage<LARGE_CHUNK, 1>(*job, blockIdx.x, gridDim.x);
+    else meet_again_stage<SMALL_CHUNK, 1>(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(WALKERS) finish_windows(const Job* job) {
+    SHARED WindowColumns columns;
+    if (job->large_chunks) finish_windows_stage<LARGE_CHUNK>(*job, columns.mine());
+    else finish_windows_stage<SMALL_CHUNK>(*job, columns.mine());
+}
+
+KERNEL __launch_bounds__(BLOCK) write_starts(const Job* job) {
+    if (job->large_chunks) write_starts_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
+    else write_starts_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_letter_ids(const Job* job) {
+    SHARED DnaIdsShared shared;
+    write_letter_ids_stage(*job, shared);
+}

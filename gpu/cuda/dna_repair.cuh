@@ -1,0 +1,272 @@
+// Windows that do not meet the one before: in long runs of one letter or of a few, every path has the
+// same tokens, but not at the same places.
+//
+//     window w       | A A A A|A A A A|A A A A|A A A        tokens of 4
+//     window w + 1       A A|A A A A|A A A A|A A A A
+//
+// A window *repeats* where its text does, in 32 letters or fewer. In a row of windows that repeat, all
+// from the first unmet one on are *bad*, for where one begins wrongly the next one does as well, even
+// if the two meet. A *segment* is these and the windows behind them that begin where the text still
+// repeats; or an unmet window alone. In front of it is one whose path is right at its end, be it bad
+// itself: what does not repeat brings paths together.
+//
+//     window    0   1   2   3   4   5   6   7   8   9
+//     repeats   .   .   x   x   x   x   .   .   .   .
+//     unmet     .   .   .   x   .   .   .   .   .   x
+//     segment               3 - - - - - - - - - 7   9
+//
+// Four steps, in two rounds, as a path may come into a run from another one. In most batches none has
+// anything to do:
+//
+//     rank       which windows are unmet, and which repeat
+//     continue   the first windows of each segment begin anew at a border of the one before, with its
+//                token in front
+//     align      the others begin anew as far behind a border of the last of these as its borders
+//                repeat
+//     meet       all meetings are checked
+//
+// and from where one still fails a single thread walks through one window after the other (finish).
+#pragma once
+#include "dna_stitch.cuh"
+
+constexpr uint32_t MAX_PERIOD = 32;
+constexpr uint32_t RANK_BITS = 31;
+constexpr uint32_t ROUNDS = 2;
+
+// Windows of a segment that continue: behind them the borders of a run repeat.
+template <uint32_t CHUNK>
+struct Continued {
+    static constexpr uint32_t COUNT = CHUNK < 256 ? 3 : 1;
+};
+
+// Thirty-two letters from a place on.
+DEVICE uint64_t codes_from(const Job& job, uint64_t place) {
+    return letters_from(job, place).codes | static_cast<uint64_t>(letters_from(job, place + 16).codes) << 32;
+}
+
+// Whether all letters of a window are those `period` before them.
+template <uint32_t CHUNK>
+DEVICE bool repeats_in(const Job& job, uint64_t begin, uint32_t period) {
+    constexpr uint32_t LAST = 32 * Window<CHUNK>::WORDS - MAX_PERIOD - 32;
+    for (uint32_t place = 0; place <= LAST; place += 32)
+        if (codes_from(job, begin + place) != codes_from(job, begin + place + period)) return false;
+    return true;
+}
+
+template <uint32_t CHUNK>
+DEVICE bool repeats(const Job& job, uint32_t window) {
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
+    if (begin + 32 * Window<CHUNK>::WORDS > job.num_bytes) return false;
+    for (uint32_t i = 0; i < Window<CHUNK>::WORDS / 2; i++)
+        if (job.base_words[begin / 16 + i].flags & (i ? 0xFFFF : 0xFFFE)) return false;
+    for (uint32_t period = 1; period <= MAX_PERIOD; period++)
+        if (repeats_in<CHUNK>(job, begin, period)) return true;
+    return false;
+}
+
+// The four lists of window_ranks: the unmet windows in order; for each window how many of these are
+// before it, times two, and whether it is one; the same for windows that do not repeat.
+constexpr uint32_t UNMET = 0, DIFFERING = 2;
+
+template <uint32_t CHUNK>
+DEVICE uint32_t& ranked(const Job& job, uint32_t list, uint32_t number) {
+    return job.window_ranks[list * num_windows<CHUNK>(job) + number];
+}
+
+template <uint32_t CHUNK>
+DEVICE void rank_window(const Job& job, uint32_t list, uint32_t window, bool is_one, uint32_t before) {
+    if (is_one) ranked<CHUNK>(job, list, before) = window;
+    ranked<CHUNK>(job, list + 1, window) = before << 1 | is_one;
+}
+
+template <uint32_t CHUNK, uint32_t ROUND>
+DEVICE void rank_windows_stage(const Job& job, ScanShared& shared) {
+    if (!job.unmet_counts[ROUND]) return;
+    constexpr uint64_t LOW = (1ull << RANK_BITS) - 1;
+    uint32_t windows = num_windows<CHUNK>(job);
+    auto is_unmet = [&](uint64_t window) { return job.meetings[window] == NO_MEETING; };
+    scan(job.window_states + ROUND * (windows / SCAN_TILE + 2), windows, shared,
+         [&](uint64_t window) -> uint64_t {
+             uint64_t differs = !repeats<CHUNK>(job, window);
+             return is_unmet(window) | differs << RANK_BITS;
+         },
+         [&](uint64_t window, uint64_t before) {
+             if (window == windows) return;
+             rank_window<CHUNK>(job, UNMET, window, is_unmet(window), before & LOW);
+             rank_window<CHUNK>(job, DIFFERING, window, !repeats<CHUNK>(job, window), before >> RANK_BITS);
+         });
+}
+
+template <uint32_t CHUNK>
+DEVICE bool is_differing(const Job& job, uint32_t window) {
+    return ranked<CHUNK>(job, DIFFERING + 1, window) & 1;
+}
+
+// The first unmet window of the row of windows that repeat up to this one, which does; NO_BORDER.
+template <uint32_t CHUNK, uint32_t ROUND>
+DEVICE uint32_t first_of_row(const Job& job, uint32_t window) {
+    uint32_t differing = ranked<CHUNK>(job, DIFFERING + 1, window) >> 1;
+    uint32_t first = differing ? ranked<CHUNK>(job, DIFFERING, differing - 1) + 1 : 0;
+    uint32_t rank = ranked<CHUNK>(job, UNMET + 1, first) >> 1;
+    uint32_t unmet = rank < job.unmet_counts[ROUND] ? ranked<CHUNK>(job, UNMET, rank) : NO_BORDER;
+    return unmet <= window ? unmet : NO_BORDER;
+}
+
+// The first window of the segment that a window is in; NO_BORDER where it is in none.
+template <uint32_t CHUNK, uint32_t ROUND>
+DEVICE uint32_t segment_of(const Job& job, uint32_t window) {
+    constexpr uint32_t BEHIND = (32 * Window<CHUNK>::WORDS + CHUNK - 1) / CHUNK;
+    if (window >= num_windows<CHUNK>(job)) return NO_BORDER;
+    uint32_t back = 0;
+    while (back < BEHIND && back < window && is_differing<CHUNK>(job, window - back)) back++;
+    uint32_t first = is_differing<CHUNK>(job, window - back) ? NO_BORDER : first_of_row<CHUNK, ROUND>(job, window - back);
+    if (first != NO_BORDER) return first;
+    return ranked<CHUNK>(job, UNMET + 1, window) & 1 ? window : NO_BORDER;
+}
+
+template <uint32_t CHUNK>
+DEVICE bool walk_again(const Job& job, const DnaTables& tables, const Columns& columns, uint32_t window,
+                       WalkBegin from) {
+    clear_columns<CHUNK>(columns);
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
+    bool leads_on = walk_window<CHUNK>(job, tables, columns, begin, from);
+    write_window<CHUNK>(job, window, columns);
+    return leads_on;
+}
+
+// The token of a window's path that ends at a place behind its first border; NO_TOKEN where a
+// certain border is there.
+template <uint32_t CHUNK>
+DEVICE uint32_t token_before(const Job& job, const DnaTables& tables, uint32_t window, uint32_t place) {
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
+    if (bit_of(job.certain, begin + place)) return NO_TOKEN;
+    uint32_t word = place / 64 * 64;
+    uint64_t bits = borders_from<CHUNK>(job, window, word) & ((1ull << place % 64) - 1);
+    while (!bits && word) bits = borders_from<CHUNK>(job, window, word -= 64);
+    return bits ? token_of(job, tables, begin + word + highest_bit(bits), begin + place) : NO_TOKEN;
+}
+
+// Walks through a window from the path of the one before on; false where that path is a dead end.
+template <uint32_t CHUNK>
+DEVICE bool continue_window(const Job& job, const DnaTables& tables, const Columns& columns, uint32_t window) {
+    uint64_t behind = borders_from<CHUNK>(job, window - 1, CHUNK);
+    if (!behind) return false;
+    uint32_t place = lowest_bit(behind), before = token_before<CHUNK>(job, tables, window - 1, CHUNK + place);
+    return walk_again<CHUNK>(job, tables, columns, window, {place, before});
+}
+
+// The first windows of each segment.
+template <uint32_t CHUNK, uint32_t ROUND>
+DEVICE void continue_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
+    if (!job.unmet_counts[ROUND]) return;
+    DnaTables tables = tables_of(job);
+    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
+    for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride)
+        for (uint32_t i = 0; i < Continued<CHUNK>::COUNT; i++)
+            if (segment_of<CHUNK, ROUND>(job, window + i) != window ||
+                !continue_window<CHUNK>(job, tables, columns, window + i)) break;
+}
+
+// How far apart the borders of 128 letters repeat, 64 at most; 0 where they do not.
+DEVICE uint32_t period_of(uint64_t low, uint64_t high) {
+    for (uint32_t period = 1; period < 64; period++) {
+        uint64_t moved = low >> period | high << (64 - period);
+        if (moved == low && high >> period == (high & ~0ull >> period)) return period;
+    }
+    return low == high ? 64 : 0;
+}
+
+// Where a window begins anew by the borders of one before it; NO_BORDER where these do not repeat.
+template <uint32_t CHUNK>
+DEVICE uint32_t aligned_begin(const Job& job, uint32_t window, uint32_t last) {
+    uint64_t low = borders_from<CHUNK>(job, last, CHUNK - 64), high = borders_from<CHUNK>(job, last, CHUNK);
+    uint32_t period = period_of(low, high);
+    if (!period || !high) return NO_BORDER;
+    uint64_t border = static_cast<uint64_t>(last + 1) * CHUNK + lowest_bit(high);
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
+    if (begin <= border) return static_cast<uint32_t>(border - begin);
+    return static_cast<uint32_t>((period - (begin - border) % period) % period);
+}
+
+// The other windows of the segments.
+template <uint32_t CHUNK, uint32_t ROUND>
+DEVICE void align_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
+    if (!job.unmet_counts[ROUND]) return;
+    DnaTables tables = tables_of(job);
+    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
+    for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride) {
+        uint32_t segment = segment_of<CHUNK, ROUND>(job, window), last = segment + Continued<CHUNK>::COUNT - 1;
+        if (segment == NO_BORDER || window <= last) continue;
+        if (job.certain[static_cast<uint64_t>(window) * CHUNK / 64]) continue;  // It is right from there on.
+        uint32_t place = aligned_begin<CHUNK>(job, window, last);
+        if (place < 64) walk_again<CHUNK>(job, tables, columns, window, {place, NO_TOKEN});
+    }
+}
+
+// Where a window that may have continued meets the one before: also at one border in common, if the
+// tokens at its sides may stand side by side.
+template <uint32_t CHUNK>
+DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
+    uint32_t meeting = meeting_of<CHUNK>(job, window);
+    if (meeting != NO_MEETING) return meeting;
+    DnaTables tables = tables_of(job);
+    uint64_t own = borders_from<CHUNK>(job, window, 0), behind = borders_from<CHUNK>(job, window, 64);
+    uint64_t common = own & borders_from<CHUNK>(job, window - 1, CHUNK);
+    if (!common) return NO_MEETING;
+    uint32_t place = lowest_bit(common);
+    uint64_t rest = place == 63 ? 0 : own >> (place + 1), begin = static_cast<uint64_t>(window) * CHUNK + place;
+    if (!rest && !behind) return NO_MEETING;
+    uint64_t length = rest ? 1 + lowest_bit(rest) : 64 - place + lowest_bit(behind);
+    uint32_t left = token_before<CHUNK>(job, tables, window - 1, CHUNK + place);
+    uint32_t right = length > MAX_LETTERS ? NO_TOKEN : token_of(job, tables, begin, begin + length);
+    if (left == NO_TOKEN || right == NO_TOKEN) return NO_MEETING;
+    bool may_meet = may_follow(job, left_class(tables.tokens[left]), right_class(tables.tokens[right]));
+    return may_meet ? place : NO_MEETING;
+}
+
+// Checks where the windows meet whose path, or the one before, was walked again.
+template <uint32_t CHUNK, uint32_t ROUND>
+DEVICE void meet_again_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    if (!job.unmet_counts[ROUND]) return;
+    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * BLOCK;
+    for (uint32_t window = 1 + block * BLOCK + threadIdx.x; window < windows; window += stride) {
+        if (segment_of<CHUNK, ROUND>(job, window) == NO_BORDER && segment_of<CHUNK, ROUND>(job, window - 1) == NO_BORDER) continue;
+        uint32_t meeting = meeting_again<CHUNK>(job, window);
+        job.meetings[window] = meeting;
+        if (meeting == NO_MEETING) note_unmet(job, ROUND + 1);
+    }
+}
+
+// Walks from an unmet window on until one meets the next; a single thread.
+template <uint32_t CHUNK>
+DEVICE void finish_from(const Job& job, const Columns& columns, uint32_t window) {
+    DnaTables tables = tables_of(job);
+    for (;; window++) {
+        bool leads_on = continue_window<CHUNK>(job, tables, columns, window);
+        if (leads_on) job.meetings[window] = meeting_again<CHUNK>(job, window);
+        if (!leads_on || job.meetings[window] == NO_MEETING) {
+            job.status[STATUS_FAULT] = 1;
+            job.meetings[window] = 0;
+            return;
+        }
+        if (window + 1 == num_windows<CHUNK>(job)) return;
+        job.meetings[window + 1] = meeting_of<CHUNK>(job, window + 1);
+        if (job.meetings[window + 1] != NO_MEETING) return;
+    }
+}
+
+// Whatever is left, by one block: its threads look for unmet windows, one thread walks.
+template <uint32_t CHUNK>
+DEVICE void finish_windows_stage(const Job& job, const Columns& columns) {
+    if (!job.unmet_counts[ROUNDS]) return;
+    uint32_t windows = num_windows<CHUNK>(job);
+    for (uint32_t first = 0; first < windows; first += BLOCK) {
+        uint32_t window = first + threadIdx.x;
+        bool unmet = window < windows && job.meetings[window] == NO_MEETING;
+        if (!__syncthreads_or(unmet)) continue;
+        if (threadIdx.x == 0)
+            for (uint32_t i = first; i < first + BLOCK && i < windows; i++)
+                if (job.meetings[i] == NO_MEETING) finish_from<CHUNK>(job, columns, i);
+        __syncthreads();
+    }
+}

@@ -1,0 +1,106 @@
+// Windows side by side: each one's path, where it meets the next one's, the pieces of both.
+//
+// Window w begins at w x CHUNK. It meets window w + 1 where both have the same token, that is the
+// same two borders and none in between, or at a certain border: left of it the first one's path
+// counts, from there on the second one's (gpu/README.md, Stitching).
+//
+//     window w       | . . | . . | . . . | . .          meetings[w + 1] = 4
+//     window w + 1           | . . . | . . . | . .
+//                            0       4       8
+//
+// Only the lowest 64 places behind the second one's begin are asked, so that a chunk's first word
+// alone has pieces of two windows.
+#pragma once
+#include "dna_walk.cuh"
+#include "scan.cuh"
+
+constexpr uint32_t NO_MEETING = 255;
+constexpr uint32_t LARGE_CHUNK = 256;
+constexpr uint32_t SMALL_CHUNK = 64;
+
+template <uint32_t CHUNK>
+DEVICE uint32_t num_windows(const Job& job) {
+    return static_cast<uint32_t>((job.num_bytes + CHUNK - 1) / CHUNK);
+}
+
+// The borders of a window, 64 from a place on.
+template <uint32_t CHUNK>
+DEVICE uint64_t borders_from(const Job& job, uint32_t window, uint32_t place) {
+    const uint32_t* words = job.window_bits + static_cast<uint64_t>(place / 32) * num_windows<CHUNK>(job) + window;
+    return words[0] | static_cast<uint64_t>(words[num_windows<CHUNK>(job)]) << 32;
+}
+
+template <uint32_t CHUNK>
+DEVICE void write_window(const Job& job, uint32_t window, const Columns& columns) {
+    uint32_t* to = job.window_bits + window;
+    for (uint32_t i = 0; i < Window<CHUNK>::WORDS; i++, to += num_windows<CHUNK>(job))
+        *to = columns.borders[i * columns.stride];
+}
+
+// Where two lists of borders have the first token in common that begins in the lower word;
+// NO_MEETING.
+DEVICE uint32_t first_in_common(uint64_t left, uint64_t left_behind, uint64_t right, uint64_t right_behind) {
+    uint64_t common = left & right, any = left | right;
+    uint64_t common_behind = left_behind & right_behind, any_behind = left_behind | right_behind;
+    for (; common; common &= common - 1) {
+        uint32_t place = lowest_bit(common);
+        uint64_t next = place == 63 ? 0 : any >> (place + 1) << (place + 1);
+        if (next ? common >> lowest_bit(next) & 1 : any_behind && common_behind >> lowest_bit(any_behind) & 1)
+            return place;
+    }
+    return NO_MEETING;
+}
+
+// Where a window meets the one before it, which is not the first one.
+template <uint32_t CHUNK>
+DEVICE uint32_t meeting_of(const Job& job, uint32_t window) {
+    uint64_t certain = job.certain[static_cast<uint64_t>(window) * CHUNK / 64];
+    if (certain) return lowest_bit(certain);
+    return first_in_common(borders_from<CHUNK>(job, window - 1, CHUNK), borders_from<CHUNK>(job, window - 1, CHUNK + 64),
+                           borders_from<CHUNK>(job, window, 0), borders_from<CHUNK>(job, window, 64));
+}
+
+// Counts a window that does not meet the one before, by round.
+DEVICE void note_unmet(const Job& job, uint32_t round) {
+    atomicAdd(job.unmet_counts + round, 1u);
+    job.status[STATUS_RARE] = 1;
+}
+
+template <uint32_t CHUNK>
+DEVICE void meet_windows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * BLOCK;
+    for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += stride) {
+        uint32_t meeting = window ? meeting_of<CHUNK>(job, window) : 0;
+        job.meetings[window] = meeting;
+        if (meeting == NO_MEETING) note_unmet(job, 0);
+    }
+}
+
+// Start bits of the tokens; a thread takes 64 places of a chunk.
+template <uint32_t CHUNK>
+DEVICE void write_starts_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word < words; word += stride) {
+        uint32_t window = word / (CHUNK / 64), place = word % (CHUNK / 64) * 64;
+        uint64_t bits = borders_from<CHUNK>(job, window, place);
+        uint32_t meeting = job.meetings[window];
+        if (place == 0 && meeting) {
+            uint64_t before = (1ull << meeting) - 1;
+            bits = (bits & ~before) | (borders_from<CHUNK>(job, window - 1, CHUNK) & before);
+        }
+        if (64 * word + 64 > job.num_bytes) bits &= ~0ull >> (64 * word + 64 - job.num_bytes);
+        job.starts[word] |= bits;
+    }
+}
+
+// A thread a window.
+template <uint32_t CHUNK>
+DEVICE void walk_windows_stage(const Job& job, const DnaTables& tables, const Columns& columns, uint32_t block,
+                               uint32_t num_blocks) {
+    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
+    for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride) {
+        clear_columns<CHUNK>(columns);
+        walk_window<CHUNK>(job, tables, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN});
+        write_window<CHUNK>(job, window, columns);
+    }
+}

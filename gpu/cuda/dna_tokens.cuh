@@ -1,0 +1,161 @@
+// Tokens of a vocabulary of letters: the longest one at a place, shorter ones, pairs.
+//
+// All tokens that a text goes on with at a place are the longest one and those that it begins with,
+// each of which its record names the next shorter of: with A, AC and ACGT that is ACGT, AC, A.
+// A token is known by its id. Its record:
+//
+//     length | id of the longest shorter one << 8 | left class << 24 | right class << 40 | mixed << 56
+//
+// The first k letters index `longest`, which names the token or, where longer ones than k begin with
+// all k of them, a range of these: sorted, so that the last one not behind the text has among
+// those that it begins with the longest that the text goes on with.
+#pragma once
+#include "dna_text.cuh"
+
+constexpr uint32_t LONG_TOKENS = 0x8000;   // In `longest`: the rest is the number of a range.
+constexpr uint32_t MAX_LETTERS = 64;       // Of a token.
+constexpr uint32_t SMALL_IDS = 4096;       // A vocabulary whose tables fit into shared memory.
+constexpr uint32_t SMALL_K = 8;
+constexpr uint32_t PREFIX_SHIFT = 8;
+constexpr uint32_t LEFT_SHIFT = 24;
+constexpr uint32_t RIGHT_SHIFT = 40;
+constexpr uint32_t MIXED_SHIFT = 56;
+
+DEVICE uint32_t length_of(uint64_t record) { return record & 0xFF; }
+DEVICE uint32_t shorter_of(uint64_t record) { return record >> PREFIX_SHIFT & 0xFFFF; }
+DEVICE uint32_t left_class(uint64_t record) { return record >> LEFT_SHIFT & 0xFFFF; }
+DEVICE uint32_t right_class(uint64_t record) { return record >> RIGHT_SHIFT & 0xFFFF; }
+DEVICE bool is_mixed(uint64_t record) { return record >> MIXED_SHIFT & 1; }
+
+// The tables that every step reads, in whatever memory they lie.
+struct DnaTables {
+    const uint16_t* longest;
+    const uint64_t* tokens;
+    uint32_t mask;                         // Of k letters.
+};
+
+DEVICE DnaTables tables_of(const Job& job) {
+    return {job.dna_longest, job.dna_tokens, static_cast<uint32_t>((1ull << 2 * job.dna_k) - 1)};
+}
+
+// Whether a token of a right class may follow one of a left class.
+DEVICE bool may_follow(const Job& job, uint32_t left, uint32_t right) {
+    uint32_t bits = __ldg(job.dna_pairs + left * static_cast<uint32_t>(job.dna_pair_words) + right / 32);
+    return bits >> right % 32 & 1;
+}
+
+DEVICE uint64_t reversed_bits(uint64_t bits) {
+#ifdef __CUDACC__
+    return __brevll(bits);
+#else
+    uint64_t reversed = 0;
+    for (uint32_t i = 0; i < 64; i++) reversed |= (bits >> i & 1) << (63 - i);
+    return reversed;
+#endif
+}
+
+// Sixty-four letters as `long_keys` has them: the first one at the top.
+struct LongKey {
+    uint64_t high, low;
+};
+
+DEVICE LongKey key_at(const Job& job, uint64_t place) {
+    uint32_t codes[4];
+    for (uint32_t i = 0; i < 4; i++) codes[i] = letters_from(job, place + 16 * i).codes;
+    return {reversed_bits(static_cast<uint64_t>(codes[1]) << 32 | codes[0]),
+            reversed_bits(static_cast<uint64_t>(codes[3]) << 32 | codes[2])};
+}
+
+// Whether the first `length` letters of two keys, 1 .. 64, are the same.
+DEVICE bool begin_alike(LongKey a, ulonglong2 b, uint32_t length) {
+    uint64_t high = a.high ^ b.x, low = a.low ^ b.y;
+    if (length <= 32) return high >> (64 - 2 * length) == 0;
+    return high == 0 && low >> (128 - 2 * length) == 0;
+}
+
+// The longest token of bases at a place where tokens of more than k letters begin.
+DEVICE uint32_t longest_of_range(const Job& job, uint64_t place, uint32_t number) {
+    uint4 range = job.long_ranges[number];
+    LongKey text = key_at(job, place);
+    uint32_t low = range.x, high = range.y;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        ulonglong2 key = job.long_keys[middle];
+        bool is_behind = key.x > text.high || (key.x == text.high && key.y > text.low);
+        if (is_behind) high = middle;
+        else low = middle + 1;
+    }
+    if (low == range.x) return range.z;
+    ulonglong2 key = job.long_keys[low - 1];
+    uint32_t token = job.long_ids[low - 1] & 0xFFFF;
+    while (token != NO_TOKEN) {            // Those of k letters at most begin as the text does.
+        uint32_t length = length_of(job.dna_tokens[token]);
+        if (length <= job.dna_k || begin_alike(text, key, length)) break;
+        token = shorter_of(job.dna_tokens[token]);
+    }
+    return token;
+}
+
+// Whether the text goes on with the first `length` bytes of a mixed token.
+DEVICE bool goes_on_with(const uint8_t* text, const uint8_t* token, uint32_t length) {
+    for (uint32_t i = 0; i < length; i++)
+        if (text[i] != token[i]) return false;
+    return true;
+}
+
+// The longest token with a mixed letter at a place, NO_TOKEN where there is none.
+DEVICE uint32_t longest_mixed(const Job& job, uint64_t place) {
+    const uint8_t* text = job.text + place;
+    uint32_t low = 0, high = job.num_mixed;
+    while (low < high) {                   // Those before `low` are not behind the text.
+        uint32_t middle = (low + high) / 2, i = 0;
+        const uint8_t* token = job.mixed_bytes + middle * MAX_LETTERS;
+        while (i < MAX_LETTERS - 1 && token[i] == text[i]) i++;
+        if (token[i] > text[i]) high = middle;
+        else low = middle + 1;
+    }
+    if (low == 0) return NO_TOKEN;
+    const uint8_t* spelled = job.mixed_bytes + (low - 1) * MAX_LETTERS;
+    uint32_t token = job.mixed_ids[low - 1] & 0xFFFF;
+    while (token != NO_TOKEN && is_mixed(job.dna_tokens[token])) {
+        uint64_t record = job.dna_tokens[token];
+        if (goes_on_with(text, spelled, length_of(record))) return token;
+        token = shorter_of(record);
+    }
+    return NO_TOKEN;
+}
+
+// A token to try, and how many letters one at its place may have.
+struct Candidate {
+    uint32_t token, most;
+};
+
+// The longest token at a place, in all cases; NO_TOKEN where the letter itself is none.
+DEVICE Candidate longest_at(const Job& job, uint64_t place, Ahead ahead, uint32_t entry) {
+    uint32_t most = to_certain(job, place);
+    if (job.num_mixed) {
+        uint32_t bases = lowest_bit(ahead.stops >> 1 | 1u << 16) + 1;
+        bool is_other = class_of(job, place) == LETTER_MIXED;
+        if (is_other || bases <= job.mixed_reach) {
+            uint32_t token = longest_mixed(job, place);
+            if (token != NO_TOKEN) return {token, most};
+            if (is_other) return {NO_TOKEN, most};
+        }
+        // Tokens of bases end before the next other letter.
+        uint64_t at = place + 1;
+        uint32_t length = 1;
+        while (length < most && class_of(job, at) != LETTER_MIXED) at++, length++;
+        most = length;
+    }
+    if (entry != NO_TOKEN && entry & LONG_TOKENS) entry = longest_of_range(job, place, entry & (LONG_TOKENS - 1));
+    return {entry, most};
+}
+
+// The token that the letters `begin` to `end - 1` spell.
+DEVICE uint32_t token_of(const Job& job, const DnaTables& tables, uint64_t begin, uint64_t end) {
+    Ahead ahead = letters_from(job, begin);
+    uint32_t token = longest_at(job, begin, ahead, tables.longest[ahead.codes & tables.mask]).token;
+    while (token != NO_TOKEN && length_of(job.dna_tokens[token]) != end - begin)
+        token = shorter_of(job.dna_tokens[token]);
+    return token;
+}

@@ -1,0 +1,177 @@
+// One thread finds the tokens of one window, from left to right.
+//
+// The text is cut into *chunks* of the same size, whatever its rows; a window is a chunk and the
+// OVERLAP letters behind it. A *path* is a list of tokens from the window's begin on of which each may
+// follow the one before: it is enc of what it spells (gpu/README.md, Pairs decide), so that there is
+// one path to every place. A step tries one token; where none leads on, the place is dead and the
+// path goes back by a token:
+//
+//     text     a a b          tokens a b aa ab, merges (a, b) (a, a)
+//     step 1   aa             the longest one
+//     step 2   aa b           no: "aab" is a ab. Place 2 is dead, back
+//     step 3   a              the next shorter one at 0
+//     step 4   a ab
+//
+// A place that is dead is never tried again, so a window takes no more steps than its letters have
+// tokens. The path ends behind the overlap, wherever that is: any path is right.
+#pragma once
+#include "dna_tokens.cuh"
+
+constexpr uint32_t OVERLAP = 64;
+constexpr uint32_t NO_BORDER = 0xFFFFFFFF;
+constexpr uint32_t FORGOTTEN = 0xFFFE;     // A token of the path that is not in a register any more.
+constexpr uint32_t ANY_LENGTH = 255;
+static_assert(OVERLAP >= MAX_LETTERS, "chunks meet in the 64 letters behind their border");
+
+template <uint32_t CHUNK>
+struct Window {
+    static constexpr uint32_t LIMIT = CHUNK + OVERLAP;             // Tokens begin before it ...
+    static constexpr uint32_t WORDS = (LIMIT + MAX_LETTERS) / 32;  // ... and end before this.
+};
+
+// Two bits for each place of a window, one column of words for each thread.
+struct Columns {
+    uint32_t* borders;                     // A token of the path begins here.
+    uint32_t* dead;                        // No path leads on from here.
+    uint32_t stride;
+};
+
+DEVICE uint32_t& word_of(uint32_t* column, const Columns& columns, uint32_t place) {
+    return column[place / 32 * columns.stride];
+}
+
+template <uint32_t CHUNK>
+DEVICE void clear_columns(const Columns& columns) {
+    for (uint32_t i = 0; i < Window<CHUNK>::WORDS; i++)
+        columns.borders[i * columns.stride] = columns.dead[i * columns.stride] = 0;
+}
+
+// The last border before a place; NO_BORDER where there is none.
+DEVICE uint32_t border_before(const Columns& columns, uint32_t place) {
+    uint32_t word = place / 32, bits = word_of(columns.borders, columns, place) & ((1u << place % 32) - 1);
+    while (!bits && word) bits = columns.borders[--word * columns.stride];
+    return bits ? word * 32 + highest_bit(bits) : NO_BORDER;
+}
+
+// Where a walk begins: a place of the window and the token in front of it, NO_TOKEN where any token
+// may follow.
+struct WalkBegin {
+    uint32_t place, token;
+};
+
+// The path while it is walked. `tokens` are its last ones, the latest first.
+struct Path {
+    uint32_t place, root, root_token, left;  // `left`: class of the latest token.
+    uint32_t tokens[3];
+};
+
+DEVICE void begin_path(Path& path, const DnaTables& tables, uint32_t place, uint32_t token) {
+    path.place = path.root = place;
+    path.root_token = path.tokens[0] = token;
+    path.tokens[1] = path.tokens[2] = FORGOTTEN;
+    path.left = token == NO_TOKEN ? 0 : left_class(tables.tokens[token]);
+}
+
+DEVICE void push_token(Path& path, const Columns& columns, uint32_t token, uint64_t record) {
+    word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
+    path.tokens[2] = path.tokens[1];
+    path.tokens[1] = path.tokens[0];
+    path.tokens[0] = token;
+    path.left = left_class(record);
+    path.place += length_of(record);
+}
+
+// The latest token, found again where it was forgotten.
+DEVICE void recall_token(const Job& job, const DnaTables& tables, const Columns& columns, uint64_t begin,
+                         Path& path) {
+    if (path.place == path.root) path.tokens[0] = path.root_token;
+    if (path.tokens[0] != FORGOTTEN) return;
+    uint32_t before = border_before(columns, path.place);
+    path.tokens[0] = token_of(job, tables, begin + before, begin + path.place);
+}
+
+// Goes back until there is a shorter token to try; NO_TOKEN where no path leads on from the root.
+DEVICE uint32_t go_back(const Job& job, const DnaTables& tables, const Columns& columns, uint64_t begin,
+                        Path& path) {
+    uint32_t shorter = NO_TOKEN;
+    while (shorter == NO_TOKEN) {
+        if (path.place == path.root) return NO_TOKEN;
+        word_of(columns.borders, columns, path.place) &= ~(1u << path.place % 32);
+        word_of(columns.dead, columns, path.place) |= 1u << path.place % 32;
+        uint64_t record = tables.tokens[path.tokens[0]];
+        path.place -= length_of(record);
+        shorter = shorter_of(record);
+        path.tokens[0] = path.tokens[1];
+        path.tokens[1] = path.tokens[2];
+        path.tokens[2] = FORGOTTEN;
+        recall_token(job, tables, columns, begin, path);
+    }
+    path.left = path.tokens[0] == NO_TOKEN ? 0 : left_class(tables.tokens[path.tokens[0]]);
+    return shorter;
+}
+
+// The first place from one on that is no gap, or one not before `limit`.
+DEVICE uint32_t behind_gaps(const Job& job, uint64_t begin, uint32_t place, uint32_t limit) {
+    while (place < limit) {
+        uint64_t at = begin + place;
+        uint32_t gaps = job.base_words[at / 16].flags >> (16 + at % 16), others = ~gaps & (0xFFFFu >> at % 16);
+        if (others) return place + lowest_bit(others);
+        place += 16 - at % 16;
+    }
+    return place;
+}
+
+// Walks through the window that begins at `begin`; false where no path leads on from its root, which
+// happens only with a token in front of it. The columns are cleared before.
+template <uint32_t CHUNK>
+DEVICE bool walk_window(const Job& job, const DnaTables& tables, const Columns& columns, uint64_t begin,
+                        WalkBegin from) {
+    constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
+    uint32_t limit = job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
+    Path path;
+    begin_path(path, tables, from.place, from.token);
+    uint64_t loaded = ~0ull;
+    BaseWord first = {0, 0}, second = {0, 0};
+    Candidate candidate = {NO_TOKEN, 0};
+    bool is_new = true;                    // The path has a new last place.
+    for (;;) {
+        if (is_new) {
+            if (path.place >= limit) break;
+            uint64_t at = begin + path.place;
+            if (at / 16 != loaded) {
+                loaded = at / 16;
+                first = job.base_words[loaded];
+                second = job.base_words[loaded + 1];
+            }
+            Ahead ahead = letters_from(first, second, static_cast<uint32_t>(at));
+            if (ahead.stops & 1) {
+                if (ahead.is_gap) {
+                    begin_path(path, tables, behind_gaps(job, begin, path.place, limit), NO_TOKEN);
+                    continue;
+                }
+                if (bit_of(job.certain, at)) begin_path(path, tables, path.place, NO_TOKEN);
+            }
+            uint32_t entry = tables.longest[ahead.codes & tables.mask];
+            candidate = {entry, lowest_bit(ahead.stops >> 1 | 1u << 16) + 1};
+            bool is_plain = !(entry & LONG_TOKENS) && candidate.most > job.mixed_reach;
+            if (!is_plain || (ahead.stops & 1 && job.num_mixed)) candidate = longest_at(job, at, ahead, entry);
+            is_new = false;
+        }
+        uint64_t record = tables.tokens[candidate.token];
+        uint32_t end = path.place + length_of(record);
+        bool leads_on = length_of(record) <= candidate.most && may_follow(job, path.left, right_class(record)) &&
+                        !(word_of(columns.dead, columns, end) >> end % 32 & 1);
+        if (leads_on) {
+            push_token(path, columns, candidate.token, record);
+            is_new = true;
+            continue;
+        }
+        candidate.token = shorter_of(record);
+        if (candidate.token != NO_TOKEN) continue;
+        candidate = {go_back(job, tables, columns, begin, path), ANY_LENGTH};
+        if (candidate.token == NO_TOKEN) return false;
+    }
+    if (path.place < 32 * Window<CHUNK>::WORDS)
+        word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
+    return true;
+}

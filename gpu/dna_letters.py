@@ -1,0 +1,160 @@
+"""Letters of a character-level vocabulary: which merge, and what becomes of those that do not.
+
+NumPy only; knows no device and no tokens of several letters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.job import constant
+from gpu.tables import NotCovered
+from vocabularies.unicode_classes import class_mask, normalizer_code_points
+from vocabularies.vocabulary import Bpe, Vocabulary
+
+__all__ = ["BASES", "Letters", "letters_of"]
+
+BASES = 4
+MIXED, GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
+DROPPED, UNKNOWN = constant("LETTER_DROPPED"), constant("LETTER_UNKNOWN")
+NO_LETTER = constant("NO_TOKEN")
+_RUN = re.compile(r"([!-~])\{(\d+),\}")
+_SYNTAX = set(".^$*+?()[]{}|\\")
+_ISOLATE = "isolate:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Letters:
+    """What a text's bytes mean before any merge.
+
+    Attributes:
+        bases: up to four letters, those that most tokens have; the others that merge are mixed.
+        classes: uint8[256], the place of a letter in `bases` or one of LETTER_*; all bytes of
+            characters that are not ASCII are LETTER_GAP.
+        ids: uint16[256], the id of a letter that does not merge; of a character's first byte where
+            it is not ASCII; NO_TOKEN where there is none.
+        dropped: uint32[...], characters that are not ASCII and give no id, in order.
+        stripped: uint32[...], characters that are taken from both ends of a stretch, in order.
+        strips: 1 for the left end and 2 for the right one.
+        run_letter, run_length: a run of the letter, at least so long, is the letter `run_id`; 0: no
+            such rule.
+        run_id: NO_TOKEN where it gives no id.
+    """
+
+    bases: bytes
+    classes: NDArray[np.uint8]
+    ids: NDArray[np.uint16]
+    dropped: NDArray[np.uint32]
+    stripped: NDArray[np.uint32]
+    strips: int
+    run_letter: int
+    run_length: int
+    run_id: int
+
+
+def letters_of(vocabulary: Vocabulary, letter_ids: dict[bytes, int], merged: Iterable[bytes]) -> Letters:
+    """The letters of a vocabulary.
+
+    Args:
+        letter_ids: ids of single characters.
+        merged: the tokens of several letters that merges reach.
+
+    Raises:
+        NotCovered: letters that merge are not ASCII, or a step before the merges is none of those
+            that the kernels know.
+    """
+    model = vocabulary.model
+    assert isinstance(model, Bpe)
+    counts = Counter(letter for token in merged for letter in set(token))
+    if any(letter > 0x7F for letter in counts):
+        raise NotCovered("letters that are not ASCII are merged")
+    if any(len(letter.decode()) and letter[0] > 0x7F for letter in letter_ids):
+        raise NotCovered("a letter that is not ASCII has an id")
+    if model.fuse_unknown and model.unknown_id is not None:
+        raise NotCovered("neighbouring unknown letters are one id")
+    bases = bytes(letter for letter, _ in sorted(counts.items(), key=lambda c: (-c[1], c[0]))[:BASES])
+    bases = bytes(sorted(bases))
+    unknown = NO_LETTER if model.unknown_id is None else model.unknown_id
+    classes = np.full(256, GAP, np.uint8)
+    ids = np.full(256, unknown, np.uint16)
+    for letter, letter_id in letter_ids.items():
+        ids[letter[0]] = letter_id
+    ids[0x80:0xC0] = NO_LETTER
+    for letter in counts:
+        classes[letter] = bases.index(letter) if letter in bases else MIXED
+    spaces = _dropped(vocabulary, set(counts))
+    for letter in spaces[spaces < 0x80].tolist():
+        classes[letter] = DROPPED
+    ids[classes == DROPPED] = NO_LETTER
+    classes[(classes == GAP) & (ids == NO_LETTER) & (np.arange(256) < 0x80)] = UNKNOWN
+    letter, length, content, strips = _normalized(vocabulary)
+    run_id = NO_LETTER
+    if letter:
+        if content in counts or content in spaces:
+            raise NotCovered(f"a run of {chr(letter)} becomes a letter that merges or is dropped")
+        run_id = int(ids[content])
+    return Letters(
+        bases=bases,
+        classes=classes,
+        ids=ids,
+        dropped=spaces[spaces >= 0x80],
+        stripped=_code_points(normalizer_code_points("strip")) if strips else _code_points(()),
+        strips=strips,
+        run_letter=letter,
+        run_length=length,
+        run_id=run_id,
+    )
+
+
+def _code_points(characters: Iterable[str]) -> NDArray[np.uint32]:
+    return np.array(sorted(map(ord, characters)), np.uint32)
+
+
+def _dropped(vocabulary: Vocabulary, merging: set[int]) -> NDArray[np.uint32]:
+    """The characters that the pretokenizer leaves out.
+
+    Raises:
+        NotCovered: it would cut between letters that merge, or is another one.
+    """
+    name = vocabulary.pretokenizer
+    if name == "none":
+        return _code_points(())
+    if name.startswith(_ISOLATE):
+        isolated = name.removeprefix(_ISOLATE)
+        if len(isolated) != 1 or ord(isolated) in merging or not isolated.isascii():
+            raise NotCovered(f"the pretokenizer {name} cuts letters that merge")
+        return _code_points(())
+    if name not in ("whitespace", "whitespace_split"):
+        raise NotCovered(f"the pretokenizer {name} for letters")
+    is_space, is_word = class_mask("s", "rust"), class_mask("w", "rust")
+    if any(is_space[letter] for letter in merging):
+        raise NotCovered("white space that the pretokenizer drops is merged")
+    if name == "whitespace" and len({bool(is_word[letter]) for letter in merging}) > 1:
+        raise NotCovered("the pretokenizer whitespace cuts between letters that merge")
+    return np.flatnonzero(is_space).astype(np.uint32)
+
+
+def _normalized(vocabulary: Vocabulary) -> tuple[int, int, int, int]:
+    """The letter of a run, its least length, what it becomes; and which ends are stripped.
+
+    Raises:
+        NotCovered: the kernels do not know a normalizer, or its place among the others.
+    """
+    letter = length = content = strips = 0
+    for step in vocabulary.normalizers:
+        found = _RUN.fullmatch(step.pattern) if step.kind == "replace_regex" else None
+        if step.kind == "strip" and not strips:
+            strips = step.left | step.right << 1
+        elif found and not letter and found[1] not in _SYNTAX and re.fullmatch("[!-~]", step.content):
+            letter, length, content = ord(found[1]), int(found[2]), ord(step.content)
+        else:
+            raise NotCovered(f"the normalizer {step.kind} {step.pattern!r} rewrites the text")
+    if not 0 <= length <= 16:
+        raise NotCovered(f"runs of {length} letters and more become one")
+    return letter, length, content, strips

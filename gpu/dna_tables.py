@@ -1,0 +1,216 @@
+"""A character-level BPE vocabulary as the tables of cuda/dna_*.cuh.
+
+NumPy only: made once when a vocabulary is loaded and then copied to the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.dna_letters import BASES, Letters, letters_of
+from gpu.dna_pairs import Run, compatible_pairs, run_of
+from gpu.job import constant
+from gpu.tables import NotCovered
+from vocabularies.reference_bpe import bpe_rules
+from vocabularies.vocabulary import Bpe, Vocabulary
+
+__all__ = ["DnaTables", "dna_tables"]
+
+UInt16s = NDArray[np.uint16]
+UInt32s = NDArray[np.uint32]
+UInt64s = NDArray[np.uint64]
+
+NO_TOKEN, LONG_TOKENS = constant("NO_TOKEN"), constant("LONG_TOKENS")
+MAX_LETTERS, MAX_IDS = constant("MAX_LETTERS"), LONG_TOKENS
+SMALL_VOCABULARY, SMALL_K, LARGE_K = constant("SMALL_IDS"), constant("SMALL_K"), 10
+PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
+RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
+MAX_PAIR_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DnaTables:
+    """What the kernels read; see cuda/dna_tokens.cuh. A token is known by its id.
+
+    Attributes:
+        letters: what bytes mean.
+        k: letters that the tables `longest` and `spelled` are indexed by; the first one's two bits
+            are the lowest.
+        longest: uint16[4**k], the longest token that the k letters begin with; LONG_TOKENS | number
+            where longer ones begin with all of them.
+        spelled: uint16[...], the token that 1 .. k letters spell, from (4**length - 4) / 3 on.
+        tokens: uint64[ids], length, longest shorter token that it begins with, classes.
+        pairs: uint32[...], see dna_pairs.Pairs; `pair_words` words a row.
+        long_ranges: uint32[numbers, 4], begin and end among the long tokens, the longest short one.
+        long_keys: uint64[long tokens, 2], their letters from the highest bits on.
+        long_ids: uint32[long tokens], length << 16 | id.
+        mixed_bytes: uint8[mixed tokens, 64], those with a letter beyond the four bases, in order.
+        mixed_ids: uint32[mixed tokens], length << 16 | id.
+        reach: bases at most before the first such letter in a token.
+    """
+
+    letters: Letters
+    k: int
+    longest: UInt16s
+    spelled: UInt16s
+    tokens: UInt64s
+    pairs: UInt32s
+    pair_words: int
+    long_ranges: UInt32s
+    long_keys: UInt64s
+    long_ids: UInt32s
+    mixed_bytes: NDArray[np.uint8]
+    mixed_ids: UInt32s
+    reach: int
+
+
+def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
+    """The tables of a vocabulary; `k` is chosen where it is not given.
+
+    Raises:
+        NotCovered: the kernels cannot compute it.
+    """
+    model = vocabulary.model
+    if not isinstance(model, Bpe) or model.byte_level:
+        raise NotCovered("the model is no BPE over letters")
+    if len(vocabulary) > MAX_IDS:
+        raise NotCovered(f"more than {MAX_IDS} ids")
+    letter_ids, tokens, runs = _reached(vocabulary)
+    letters = letters_of(vocabulary, letter_ids, [token for token in tokens if len(token) > 1])
+    merging = {letter for token in tokens if len(token) > 1 for letter in token}
+    kept = {token: each for token, each in tokens.items() if token[0] in merging}
+    if any(len(token) > MAX_LETTERS for token in kept):
+        raise NotCovered(f"a token of more than {MAX_LETTERS} letters")
+    if k is None:
+        k = min(SMALL_K if len(vocabulary) <= SMALL_VOCABULARY else LARGE_K, max(map(len, kept), default=1))
+    records, bits = _records(vocabulary, kept, runs, letter_ids, letters)
+    codes = {token: [letters.bases.index(letter) for letter in token] for token in kept if _pure(token, letters)}
+    longest, ranges, keys, long_ids = _longest(codes, kept, k)
+    mixed = sorted(token for token in kept if token not in codes)
+    return DnaTables(
+        letters=letters,
+        k=k,
+        longest=longest,
+        spelled=_spelled(codes, kept, k),
+        tokens=records,
+        pairs=bits.reshape(-1),
+        pair_words=bits.shape[1],
+        long_ranges=ranges,
+        long_keys=keys,
+        long_ids=long_ids,
+        mixed_bytes=np.frombuffer(
+            b"".join(token.ljust(MAX_LETTERS, b"\0") for token in mixed), np.uint8
+        ),
+        mixed_ids=np.array([len(token) << 16 | kept[token] for token in mixed], np.uint32),
+        reach=max((_first_mixed(token, letters) for token in mixed), default=0),
+    )
+
+
+def _reached(
+    vocabulary: Vocabulary,
+) -> tuple[dict[bytes, int], dict[bytes, int], dict[bytes, Run]]:
+    """Ids of letters; ids and runs of the tokens that merges give for their own letters."""
+    model, rules = vocabulary.model, bpe_rules(vocabulary)
+    assert isinstance(model, Bpe)
+    letter_ids = {
+        token: token_id for token, token_id in rules.token_ids.items() if len(token.decode()) == 1
+    }
+    tokens, runs = {}, {}
+    for token_id in {*letter_ids.values(), *(merged for _, merged in rules.merges.values())}:
+        token = vocabulary.tokens[token_id]
+        assert token is not None
+        symbols = [letter_ids.get(letter.encode()) for letter in token.decode()]
+        run = None if None in symbols else run_of([s for s in symbols if s is not None], rules)
+        if run is not None:
+            tokens[token], runs[token] = token_id, run
+    special = vocabulary.special_ids
+    unreached = [t for t, i in rules.token_ids.items() if t not in tokens and i not in special]
+    if model.ignore_merges and unreached:
+        raise NotCovered("a pretoken that is a token which merges do not reach")
+    return letter_ids, tokens, runs
+
+
+def _pure(token: bytes, letters: Letters) -> bool:
+    return all(letter in letters.bases for letter in token)
+
+
+def _first_mixed(token: bytes, letters: Letters) -> int:
+    """The place of the first letter that is no base."""
+    return next(place for place, letter in enumerate(token) if letter not in letters.bases)
+
+
+def _records(
+    vocabulary: Vocabulary,
+    kept: dict[bytes, int],
+    runs: dict[bytes, Run],
+    letter_ids: dict[bytes, int],
+    letters: Letters,
+) -> tuple[UInt64s, UInt32s]:
+    """The record of each id and the bits of compatible classes."""
+    records = np.zeros(max(1, len(vocabulary)), np.uint64)
+    if not kept:
+        return records, np.zeros((1, 1), np.uint32)
+    in_letters = [[letter_ids[bytes([letter])] for letter in token] for token in kept]
+    try:
+        pairs = compatible_pairs(in_letters, [runs[t] for t in kept], bpe_rules(vocabulary))
+    except ValueError as error:
+        raise NotCovered(str(error)) from error
+    if pairs.bits.nbytes > MAX_PAIR_BYTES:
+        raise NotCovered(f"{pairs.bits.nbytes} bytes for pairs of tokens")
+    for (token, token_id), left, right in zip(
+        kept.items(), pairs.left.tolist(), pairs.right.tolist(), strict=True
+    ):
+        shorter = next((kept[token[:n]] for n in range(len(token) - 1, 0, -1) if token[:n] in kept), NO_TOKEN)
+        record = len(token) | shorter << PREFIX_SHIFT | left << LEFT_SHIFT | right << RIGHT_SHIFT
+        records[token_id] = record | (not _pure(token, letters)) << MIXED_SHIFT
+    return records, pairs.bits
+
+
+def _code(bases: Sequence[int]) -> int:
+    return sum(base << 2 * place for place, base in enumerate(bases))
+
+
+def _longest(
+    codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int
+) -> tuple[UInt16s, UInt32s, UInt64s, UInt32s]:
+    """`longest`, `long_ranges`, `long_keys` and `long_ids`."""
+    longest = np.full(BASES**k, NO_TOKEN, np.uint16)
+    for token in sorted(codes, key=len):
+        if len(token) <= k:
+            longest.reshape(-1, BASES ** len(token))[:, _code(codes[token])] = ids[token]
+    entries = sorted(
+        (_code(codes[token][:k]), _key(codes[token]), len(token), ids[token])
+        for token in codes
+        if len(token) > k
+    )
+    ranges: list[list[int]] = []
+    for place, (code, *_) in enumerate(entries):
+        if place and entries[place - 1][0] == code:
+            ranges[-1][1] = place + 1
+        else:
+            ranges.append([place, place + 1, int(longest[code]), 0])
+            longest[code] = LONG_TOKENS | (len(ranges) - 1)
+    keys = np.array([key for _, key, _, _ in entries], np.uint64).reshape(-1, 2)
+    long_ids = np.array([length << 16 | token_id for _, _, length, token_id in entries], np.uint32)
+    return longest, np.array(ranges, np.uint32).reshape(-1, 4), keys, long_ids
+
+
+def _key(bases: Sequence[int]) -> tuple[int, int]:
+    """Two words with the first letter at the top, each letter's two bits turned round."""
+    whole = 0
+    for base in bases:
+        whole = whole << 2 | (base & 1) << 1 | base >> 1
+    whole <<= 2 * (MAX_LETTERS - len(bases))
+    return whole >> 64, whole & 0xFFFFFFFFFFFFFFFF
+
+
+def _spelled(codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int) -> UInt16s:
+    spelled = np.full((BASES ** (k + 1) - BASES) // 3, NO_TOKEN, np.uint16)
+    for token, bases in codes.items():
+        if len(token) <= k:
+            spelled[(BASES ** len(token) - BASES) // 3 + _code(bases)] = ids[token]
+    return spelled
