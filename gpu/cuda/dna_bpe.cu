@@ -19,9 +19,8 @@ KERNEL __launch_bounds__(BLOCK) strip_ends(const Job* job) { strip_ends_stage(*j
 
 KERNEL __launch_bounds__(WALKERS) walk_windows(const Job* job) {
     SHARED WindowColumns columns;
-    DnaTables tables = tables_of(*job);
-    if (job->large_chunks) walk_windows_stage<LARGE_CHUNK>(*job, tables, columns.mine(), blockIdx.x, gridDim.x);
-    else walk_windows_stage<SMALL_CHUNK>(*job, tables, columns.mine(), blockIdx.x, gridDim.x);
+    if (job->large_chunks) walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    else walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {

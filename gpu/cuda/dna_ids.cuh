@@ -43,16 +43,16 @@ DEVICE Piece gap_piece(const Job& job, uint64_t begin) {
 }
 
 // The piece that begins at a place, `next` the one where the next one begins.
-DEVICE Piece piece_at(const Job& job, const DnaTables& tables, uint64_t begin, uint64_t next) {
+DEVICE Piece piece_at(const Job& job, uint64_t begin, uint64_t next) {
     Ahead ahead = letters_from(job, begin);
     if (ahead.is_gap) return gap_piece(job, begin);
     uint64_t length = next - begin;
-    uint32_t bases = lowest_bit(ahead.stops >> 1 | 1u << 16) + 1;
+    uint32_t bases = bases_ahead(ahead);
     bool is_plain = !job.num_mixed || (length <= bases && class_of(job, begin) != LETTER_MIXED);
     if (is_plain && bases < length && bases <= 16) length = bases;
     else if (!is_plain || length > 16) length = min_of(length < 64 ? length : 64, to_certain(job, begin));
     if (!is_plain || length > job.dna_k)
-        return {token_of(job, tables, begin, begin + length), begin, static_cast<uint32_t>(length)};
+        return {token_of(job, begin, begin + length), begin, static_cast<uint32_t>(length)};
     uint32_t mask = (1u << 2 * length) - 1;
     return {__ldg(job.dna_spelled + (mask + 1 - 4) / 3 + (ahead.codes & mask)), begin,
             static_cast<uint32_t>(length)};
@@ -107,7 +107,6 @@ DEVICE void write_piece(const Job& job, uint64_t number, const Piece& piece) {
 
 // ids, id_offsets and STATUS_NUM_IDS.
 DEVICE void write_letter_ids_stage(const Job& job, DnaIdsShared& shared) {
-    DnaTables tables = tables_of(job);
     uint32_t tiles = num_tiles(job) ? num_tiles(job) : 1;
     for (;;) {
         if (threadIdx.x == 0) shared.tile = static_cast<uint32_t>(atomic_add(job.dna_states, 1));
@@ -125,7 +124,7 @@ DEVICE void write_letter_ids_stage(const Job& job, DnaIdsShared& shared) {
         if (threadIdx.x == 0 && tile + 1 == tiles) job.status[STATUS_NUM_IDS] = shared.before + count;
         for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
             uint64_t next = number + 1 < count ? tile_begin + shared.begins[number + 1] : piece_behind(job, tile_begin + TILE);
-            write_piece(job, shared.before + number, piece_at(job, tables, tile_begin + shared.begins[number], next));
+            write_piece(job, shared.before + number, piece_at(job, tile_begin + shared.begins[number], next));
         }
         __syncthreads();
     }

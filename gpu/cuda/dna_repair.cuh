@@ -125,11 +125,11 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t window) {
 }
 
 template <uint32_t CHUNK>
-DEVICE bool walk_again(const Job& job, const DnaTables& tables, const Columns& columns, uint32_t window,
+DEVICE bool walk_again(const Job& job, const Columns& columns, uint32_t window,
                        WalkBegin from) {
     clear_columns<CHUNK>(columns);
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
-    bool leads_on = walk_window<CHUNK>(job, tables, columns, begin, from);
+    bool leads_on = walk_window<CHUNK>(job, columns, begin, from);
     write_window<CHUNK>(job, window, columns);
     return leads_on;
 }
@@ -137,34 +137,33 @@ DEVICE bool walk_again(const Job& job, const DnaTables& tables, const Columns& c
 // The token of a window's path that ends at a place behind its first border; NO_TOKEN where a
 // certain border is there.
 template <uint32_t CHUNK>
-DEVICE uint32_t token_before(const Job& job, const DnaTables& tables, uint32_t window, uint32_t place) {
+DEVICE uint32_t token_before(const Job& job, uint32_t window, uint32_t place) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
     if (bit_of(job.certain, begin + place)) return NO_TOKEN;
     uint32_t word = place / 64 * 64;
     uint64_t bits = borders_from<CHUNK>(job, window, word) & ((1ull << place % 64) - 1);
     while (!bits && word) bits = borders_from<CHUNK>(job, window, word -= 64);
-    return bits ? token_of(job, tables, begin + word + highest_bit(bits), begin + place) : NO_TOKEN;
+    return bits ? token_of(job, begin + word + highest_bit(bits), begin + place) : NO_TOKEN;
 }
 
 // Walks through a window from the path of the one before on; false where that path is a dead end.
 template <uint32_t CHUNK>
-DEVICE bool continue_window(const Job& job, const DnaTables& tables, const Columns& columns, uint32_t window) {
+DEVICE bool continue_window(const Job& job, const Columns& columns, uint32_t window) {
     uint64_t behind = borders_from<CHUNK>(job, window - 1, CHUNK);
     if (!behind) return false;
-    uint32_t place = lowest_bit(behind), before = token_before<CHUNK>(job, tables, window - 1, CHUNK + place);
-    return walk_again<CHUNK>(job, tables, columns, window, {place, before});
+    uint32_t place = lowest_bit(behind), before = token_before<CHUNK>(job, window - 1, CHUNK + place);
+    return walk_again<CHUNK>(job, columns, window, {place, before});
 }
 
 // The first windows of each segment.
 template <uint32_t CHUNK, uint32_t ROUND>
 DEVICE void continue_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
     if (!job.unmet_counts[ROUND]) return;
-    DnaTables tables = tables_of(job);
     uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
     for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride)
         for (uint32_t i = 0; i < Continued<CHUNK>::COUNT; i++)
             if (segment_of<CHUNK, ROUND>(job, window + i) != window ||
-                !continue_window<CHUNK>(job, tables, columns, window + i)) break;
+                !continue_window<CHUNK>(job, columns, window + i)) break;
 }
 
 // How far apart the borders of 128 letters repeat, 64 at most; 0 where they do not.
@@ -192,14 +191,13 @@ DEVICE uint32_t aligned_begin(const Job& job, uint32_t window, uint32_t last) {
 template <uint32_t CHUNK, uint32_t ROUND>
 DEVICE void align_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
     if (!job.unmet_counts[ROUND]) return;
-    DnaTables tables = tables_of(job);
     uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
     for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride) {
         uint32_t segment = segment_of<CHUNK, ROUND>(job, window), last = segment + Continued<CHUNK>::COUNT - 1;
         if (segment == NO_BORDER || window <= last) continue;
         if (job.certain[static_cast<uint64_t>(window) * CHUNK / 64]) continue;  // It is right from there on.
         uint32_t place = aligned_begin<CHUNK>(job, window, last);
-        if (place < 64) walk_again<CHUNK>(job, tables, columns, window, {place, NO_TOKEN});
+        if (place < 64) walk_again<CHUNK>(job, columns, window, {place, NO_TOKEN});
     }
 }
 
@@ -209,7 +207,6 @@ template <uint32_t CHUNK>
 DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
     uint32_t meeting = meeting_of<CHUNK>(job, window);
     if (meeting != NO_MEETING) return meeting;
-    DnaTables tables = tables_of(job);
     uint64_t own = borders_from<CHUNK>(job, window, 0), behind = borders_from<CHUNK>(job, window, 64);
     uint64_t common = own & borders_from<CHUNK>(job, window - 1, CHUNK);
     if (!common) return NO_MEETING;
@@ -217,10 +214,10 @@ DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
     uint64_t rest = place == 63 ? 0 : own >> (place + 1), begin = static_cast<uint64_t>(window) * CHUNK + place;
     if (!rest && !behind) return NO_MEETING;
     uint64_t length = rest ? 1 + lowest_bit(rest) : 64 - place + lowest_bit(behind);
-    uint32_t left = token_before<CHUNK>(job, tables, window - 1, CHUNK + place);
-    uint32_t right = length > MAX_LETTERS ? NO_TOKEN : token_of(job, tables, begin, begin + length);
+    uint32_t left = token_before<CHUNK>(job, window - 1, CHUNK + place);
+    uint32_t right = length > MAX_LETTERS ? NO_TOKEN : token_of(job, begin, begin + length);
     if (left == NO_TOKEN || right == NO_TOKEN) return NO_MEETING;
-    bool may_meet = may_follow(job, left_class(tables.tokens[left]), right_class(tables.tokens[right]));
+    bool may_meet = may_follow(job, left_class(job.dna_tokens[left]), right_class(job.dna_tokens[right]));
     return may_meet ? place : NO_MEETING;
 }
 
@@ -240,9 +237,8 @@ DEVICE void meet_again_stage(const Job& job, uint32_t block, uint32_t num_blocks
 // Walks from an unmet window on until one meets the next; a single thread.
 template <uint32_t CHUNK>
 DEVICE void finish_from(const Job& job, const Columns& columns, uint32_t window) {
-    DnaTables tables = tables_of(job);
     for (;; window++) {
-        bool leads_on = continue_window<CHUNK>(job, tables, columns, window);
+        bool leads_on = continue_window<CHUNK>(job, columns, window);
         if (leads_on) job.meetings[window] = meeting_again<CHUNK>(job, window);
         if (!leads_on || job.meetings[window] == NO_MEETING) {
             job.status[STATUS_FAULT] = 1;

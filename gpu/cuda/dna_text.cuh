@@ -153,6 +153,9 @@ DEVICE Ahead letters_from(const Job& job, uint64_t place) {
     return letters_from(words[0], words[1], static_cast<uint32_t>(place));
 }
 
+// Letters from the first one to the next stop, 17 at most.
+DEVICE uint32_t bases_ahead(const Ahead& ahead) { return lowest_bit(ahead.stops >> 1 | 1u << 16) + 1; }
+
 // Letters from a place to the first certain border behind it, 64 at most.
 DEVICE uint32_t to_certain(const Job& job, uint64_t place) {
     uint64_t at = place + 1, word = at / 64, bits = job.certain[word] >> at % 64;
