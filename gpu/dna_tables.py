@@ -26,10 +26,9 @@ UInt64s = NDArray[np.uint64]
 
 NO_TOKEN, LONG_TOKENS = constant("NO_TOKEN"), constant("LONG_TOKENS")
 MAX_LETTERS, MAX_IDS = constant("MAX_LETTERS"), LONG_TOKENS
-MAX_K = 10
+SMALL_VOCABULARY, SMALL_K, LARGE_K = 6000, 8, 10
 PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
-IS_NO_GUESS = constant("IS_NO_GUESS")
 MAX_PAIR_BYTES = 64 << 20
 
 
@@ -41,8 +40,6 @@ class DnaTables:
         letters: what bytes mean.
         k: letters that the tables `longest` and `spelled` are indexed by; the first one's two bits
             are the lowest.
-        guesses: uint64[4**k], the first token of what the merges make of the k letters alone, with
-            its id and classes; IS_NO_GUESS where longer tokens begin with all of them.
         longest: uint16[4**k], the longest token that the k letters begin with; LONG_TOKENS | number
             where longer ones begin with all of them.
         spelled: uint16[...], the token that 1 .. k letters spell, from (4**length - 4) / 3 on.
@@ -58,7 +55,6 @@ class DnaTables:
 
     letters: Letters
     k: int
-    guesses: UInt64s
     longest: UInt16s
     spelled: UInt16s
     tokens: UInt64s
@@ -90,7 +86,8 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
     if any(len(token) > MAX_LETTERS for token in kept):
         raise NotCovered(f"a token of more than {MAX_LETTERS} letters")
     if k is None:
-        k = min(MAX_K, 4 + len(kept).bit_length() // 2)
+        most = SMALL_K if len(kept) <= SMALL_VOCABULARY else LARGE_K
+        k = min(most, 2 + len(kept).bit_length() // 2)
     records, bits = _records(vocabulary, kept, runs, letter_ids, letters)
     codes = {token: [letters.bases.index(letter) for letter in token] for token in kept if _pure(token, letters)}
     longest, ranges, keys, long_ids = _longest(codes, kept, k)
@@ -98,7 +95,6 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
     return DnaTables(
         letters=letters,
         k=k,
-        guesses=_guesses(codes, kept, k, records, bits, longest),
         longest=longest,
         spelled=_spelled(codes, kept, k),
         tokens=records,
@@ -202,42 +198,6 @@ def _longest(
     keys = np.array([key for _, key, _, _ in entries], np.uint64).reshape(-1, 2)
     long_ids = np.array([length << 16 | token_id for _, _, length, token_id in entries], np.uint32)
     return longest, np.array(ranges, np.uint32).reshape(-1, 4), keys, long_ids
-
-
-def _guesses(
-    codes: dict[bytes, list[int]],
-    ids: dict[bytes, int],
-    k: int,
-    records: UInt64s,
-    bits: UInt32s,
-    longest: UInt16s,
-) -> UInt64s:
-    """`guesses`: by Pairs decide, from what the letters behind each first token begin with."""
-    left, right = (records >> np.uint64(shift) & np.uint64(0xFFFF) for shift in (LEFT_SHIFT, RIGHT_SHIFT))
-    by_length: dict[int, list[bytes]] = {}
-    for token in codes:
-        by_length.setdefault(len(token), []).append(token)
-    firsts = [np.zeros(1, np.uint16)]
-    for length in range(1, k + 1):
-        first = np.full(BASES**length, NO_TOKEN, np.uint16)
-        for size in range(1, length + 1):
-            tokens = by_length.get(size, [])
-            places = [_code(codes[token]) for token in tokens]
-            token_ids = np.array([ids[token] for token in tokens], np.uint16)
-            behind = firsts[length - size][:, None]
-            known = behind != NO_TOKEN
-            follower = right[np.where(known, behind, 0)].astype(np.int64)
-            apart = bits[left[token_ids].astype(np.int64)[None, :], follower >> 5] >> follower % 32 & 1
-            table = first.reshape(-1, BASES**size)
-            may_be = known & (apart != 0) if size < length else np.ones((1, 1), np.bool_)
-            table[:, places] = np.where(may_be, token_ids[None, :], table[:, places])
-        firsts.append(first)
-    guess = firsts[k]
-    is_none = (guess == NO_TOKEN) | (longest >= LONG_TOKENS)
-    guess = np.where(is_none, 0, guess)
-    entries = records[guess] & ~np.uint64(0xFFFF << PREFIX_SHIFT)
-    entries |= guess.astype(np.uint64) << np.uint64(PREFIX_SHIFT)
-    return np.where(is_none, np.uint64(IS_NO_GUESS), entries)
 
 
 def _key(bases: Sequence[int]) -> tuple[int, int]:

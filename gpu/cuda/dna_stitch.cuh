@@ -97,10 +97,9 @@ DEVICE void write_starts_stage(const Job& job, uint32_t block, uint32_t num_bloc
 template <uint32_t CHUNK>
 DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
     uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
-    for (uint32_t first = block * blockDim.x + threadIdx.x / 32 * 32; first < windows; first += stride) {
-        uint32_t window = first + threadIdx.x % 32;
+    for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride) {
         clear_columns<CHUNK>(columns);
-        walk_windows_together<CHUNK>(job, columns, static_cast<uint64_t>(window) * CHUNK, window < windows);
-        if (window < windows) write_window<CHUNK>(job, window, columns);
+        walk_window<CHUNK>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN});
+        write_window<CHUNK>(job, window, columns);
     }
 }

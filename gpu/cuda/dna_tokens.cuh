@@ -6,9 +6,7 @@
 //
 //     length | id of the longest shorter one << 8 | left class << 24 | right class << 40 | mixed << 56
 //
-// The first k letters index `guesses`: the token that the merges make of them first, with its id
-// where a record has the shorter one's. Nineteen of twenty times the text goes on with that one. They
-// index `longest` as well, which names the token or, where longer ones than k begin with
+// The first k letters index `longest`, which names the token or, where longer ones than k begin with
 // all k of them, a range of these: sorted, so that the last one not behind the text has among
 // those that it begins with the longest that the text goes on with.
 #pragma once
@@ -20,15 +18,12 @@ constexpr uint32_t PREFIX_SHIFT = 8;
 constexpr uint32_t LEFT_SHIFT = 24;
 constexpr uint32_t RIGHT_SHIFT = 40;
 constexpr uint32_t MIXED_SHIFT = 56;
-constexpr uint64_t IS_NO_GUESS = 1ull << 57;
 
 DEVICE uint32_t length_of(uint64_t record) { return record & 0xFF; }
 DEVICE uint32_t shorter_of(uint64_t record) { return record >> PREFIX_SHIFT & 0xFFFF; }
 DEVICE uint32_t left_class(uint64_t record) { return record >> LEFT_SHIFT & 0xFFFF; }
 DEVICE uint32_t right_class(uint64_t record) { return record >> RIGHT_SHIFT & 0xFFFF; }
 DEVICE bool is_mixed(uint64_t record) { return record >> MIXED_SHIFT & 1; }
-
-DEVICE uint32_t guessed_token(uint64_t guess) { return guess & IS_NO_GUESS ? NO_TOKEN : guess >> PREFIX_SHIFT & 0xFFFF; }
 
 // The entry of a table for the first k of sixteen letters.
 DEVICE uint32_t first_letters(const Job& job, uint32_t codes) {

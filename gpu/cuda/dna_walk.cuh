@@ -3,8 +3,8 @@
 // The text is cut into *chunks* of the same size, whatever its rows; a window is a chunk and the
 // OVERLAP letters behind it. A *path* is a list of tokens from the window's begin on of which each may
 // follow the one before: it is enc of what it spells (gpu/README.md, Pairs decide), so that there is
-// one path to every place. A step tries one token: first the guess, then from the longest one on.
-// Where none leads on, the place is dead and the path goes back by a token:
+// one path to every place. A step tries one token, the longest one first; where none leads on, the place
+// is dead and the path goes back by a token:
 //
 //     text     a a b          tokens a b aa ab, merges (a, b) (a, a)
 //     step 1   aa             the longest one
@@ -89,13 +89,14 @@ DEVICE void recall_token(const Job& job, const Columns& columns, uint64_t begin,
     path.tokens[0] = token_of(job, begin + before, begin + path.place);
 }
 
-// A token to try behind the path.
+// A token to try behind the path, and how many letters one may have.
 struct Step {
-    uint32_t token, guess, most;           // `guess` is the one that was tried first, or NO_TOKEN.
-    uint64_t record;
+    uint32_t token, most;
+    uint32_t repeated;                     // The one that was tried out of turn, or NO_TOKEN.
 };
 
-// The latest token, if it is a long one and the text repeats it.
+// The latest token, if it is a long one and the text repeats it: in a run it nearly always leads on,
+// where there may be sixty longer and shorter ones.
 DEVICE uint32_t repeated_token(const Job& job, const Path& path, uint64_t place) {
     uint32_t token = path.tokens[0];
     if (token == NO_TOKEN) return NO_TOKEN;
@@ -104,48 +105,45 @@ DEVICE uint32_t repeated_token(const Job& job, const Path& path, uint64_t place)
     return goes_on_with(job.text + place, job.text + place - length, length) ? token : NO_TOKEN;
 }
 
-// The guess of a place as `guesses` has it; IS_NO_GUESS also where other letters than bases are near.
-DEVICE uint64_t guess_of(const Job& job, const Ahead& ahead) {
-    bool is_plain = bases_ahead(ahead) > job.mixed_reach && !(ahead.stops & 1 && job.num_mixed);
-    return is_plain ? __ldg(job.dna_guesses + first_letters(job, ahead.codes)) : IS_NO_GUESS;
-}
-
-// The first token to try at a place where there is no guess.
-DEVICE Step step_without_guess(const Job& job, const Path& path, uint64_t place) {
+// The first token to try at a place that is no gap.
+DEVICE Step first_step(const Job& job, const Path& path, uint64_t place, const Ahead& ahead) {
+    uint32_t entry = __ldg(job.dna_longest + first_letters(job, ahead.codes));
+    uint32_t bases = bases_ahead(ahead);
+    bool is_plain = bases > job.mixed_reach && !(ahead.stops & 1 && job.num_mixed);
+    if (is_plain && !(entry & LONG_TOKENS)) return {entry, bases, NO_TOKEN};
     uint32_t repeated = repeated_token(job, path, place);
-    if (repeated != NO_TOKEN) return {repeated, repeated, to_certain(job, place), job.dna_tokens[repeated]};
+    if (repeated != NO_TOKEN) return {repeated, to_certain(job, place), repeated};
     Candidate longest = longest_at(job, place);
-    return {longest.token, NO_TOKEN, longest.most, job.dna_tokens[longest.token]};
+    return {longest.token, longest.most, NO_TOKEN};
 }
 
-// The token to try after one that does not lead on, NO_TOKEN where it was the last.
+// The token to try after one that does not lead on; NO_TOKEN where that was the last.
 DEVICE void try_next(const Job& job, Step& step, uint64_t place) {
-    if (step.token == step.guess) {
+    if (step.repeated != NO_TOKEN && step.token == step.repeated) {
         Candidate longest = longest_at(job, place);
         step.token = longest.token;
         step.most = longest.most;
     } else {
         step.token = shorter_of(job.dna_tokens[step.token]);
     }
-    if (step.token == step.guess && step.token != NO_TOKEN) step.token = shorter_of(job.dna_tokens[step.token]);
-    if (step.token != NO_TOKEN) step.record = job.dna_tokens[step.token];
+    if (step.token == step.repeated && step.token != NO_TOKEN) step.token = shorter_of(job.dna_tokens[step.token]);
 }
 
 // Goes back until there is a token to try; NO_TOKEN where no path leads on from the root.
 DEVICE Step go_back(const Job& job, const Columns& columns, uint64_t begin, Path& path) {
-    Step step = {NO_TOKEN, NO_TOKEN, 0, 0};
+    Step step = {NO_TOKEN, MAX_LETTERS, NO_TOKEN};  // Shorter ones fit where one did.
     while (step.token == NO_TOKEN && path.place != path.root) {
         word_of(columns.borders, columns, path.place) &= ~(1u << path.place % 32);
         word_of(columns.dead, columns, path.place) |= 1u << path.place % 32;
         step.token = path.tokens[0];
-        path.place -= length_of(job.dna_tokens[step.token]);
+        uint32_t length = length_of(job.dna_tokens[step.token]);
+        path.place -= length;
         path.tokens[0] = path.tokens[1];
         path.tokens[1] = path.tokens[2];
         path.tokens[2] = FORGOTTEN;
         recall_token(job, columns, begin, path);
-        uint64_t place = begin + path.place, guess = guess_of(job, letters_from(job, place));
-        step.guess = guess & IS_NO_GUESS ? repeated_token(job, path, place) : guessed_token(guess);
-        step.most = MAX_LETTERS;           // Shorter ones fit where it did.
+        uint64_t place = begin + path.place;
+        step.repeated = length > job.dna_k ? repeated_token(job, path, place) : NO_TOKEN;
         try_next(job, step, place);
     }
     path.left = path.tokens[0] == NO_TOKEN ? 0 : left_class(job.dna_tokens[path.tokens[0]]);
@@ -163,131 +161,56 @@ DEVICE uint32_t behind_gaps(const Job& job, uint64_t begin, uint32_t place, uint
     return place;
 }
 
-// What a thread does next: take the guess at a new place; anything else; nothing, for its path ends or
-// leads nowhere.
-enum class Mode { FAST, SLOW, DONE, LOST };
-
-// One window while it is walked.
-struct Walk {
-    uint64_t begin, loaded;                // `loaded`: number of the first base word in a register.
-    uint32_t limit;
-    BaseWord first, second;
-    Path path;
-    Step step;
-    bool is_new;                           // The path has a new last place, and no step was tried.
-    Mode mode;
-};
-
-template <uint32_t CHUNK>
-DEVICE Walk begin_walk(const Job& job, uint64_t begin, WalkBegin from) {
-    constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
-    Walk walk;
-    walk.begin = begin;
-    walk.loaded = ~0ull;
-    walk.first = walk.second = {0, 0};
-    walk.limit = job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
-    begin_path(job, walk.path, from.place, from.token);
-    walk.step = {NO_TOKEN, NO_TOKEN, 0, 0};
-    walk.is_new = true;
-    walk.mode = Mode::FAST;
-    return walk;
-}
-
-// Whether the step's token may be the path's next one.
-DEVICE bool leads_on(const Job& job, const Columns& columns, const Walk& walk) {
-    uint32_t length = length_of(walk.step.record), end = walk.path.place + length;
-    return length <= walk.step.most && may_follow(job, walk.path.left, right_class(walk.step.record)) &&
+// Whether a token may be the path's next one.
+DEVICE bool leads_on(const Job& job, const Columns& columns, const Path& path, uint64_t record, uint32_t most) {
+    uint32_t length = length_of(record), end = path.place + length;
+    return length <= most && may_follow(job, path.left, right_class(record)) &&
            !(word_of(columns.dead, columns, end) >> end % 32 & 1);
 }
 
-DEVICE void take_step(const Columns& columns, Walk& walk) {
-    push_token(walk.path, columns, walk.step.token, walk.step.record);
-    walk.is_new = true;
-    walk.mode = walk.path.place < walk.limit ? Mode::FAST : Mode::DONE;
-}
-
-// Takes the guess at a new place, if it leads on.
-DEVICE void step_fast(const Job& job, const Columns& columns, Walk& walk) {
-    uint64_t at = walk.begin + walk.path.place;
-    if (at / 16 != walk.loaded) {
-        walk.loaded = at / 16;
-        walk.first = job.base_words[walk.loaded];
-        walk.second = job.base_words[walk.loaded + 1];
-    }
-    walk.mode = Mode::SLOW;
-    Ahead ahead = letters_from(walk.first, walk.second, static_cast<uint32_t>(at));
-    uint32_t most = bases_ahead(ahead);
-    if (ahead.stops & 1 || most <= job.mixed_reach) return;
-    uint64_t guess = __ldg(job.dna_guesses + first_letters(job, ahead.codes));
-    if (guess & IS_NO_GUESS) return;
-    walk.step = {guessed_token(guess), guessed_token(guess), most, guess};
-    walk.is_new = false;
-    if (leads_on(job, columns, walk)) take_step(columns, walk);
-}
-
-// The first step at a new place, whatever is there.
-DEVICE void begin_step(const Job& job, Walk& walk) {
-    uint64_t at = walk.begin + walk.path.place;
-    Ahead ahead = letters_from(job, at);
-    if (ahead.stops & 1 && bit_of(job.certain, at)) begin_path(job, walk.path, walk.path.place, NO_TOKEN);
-    uint64_t guess = guess_of(job, ahead);
-    uint32_t token = guessed_token(guess);
-    walk.step = {token, token, bases_ahead(ahead), guess};
-    if (token == NO_TOKEN) walk.step = step_without_guess(job, walk.path, at);
-    walk.is_new = false;
-}
-
-// Goes on by one token, or says that none leads on, where step_fast could not.
-DEVICE void step_slow(const Job& job, const Columns& columns, Walk& walk) {
-    uint64_t at = walk.begin + walk.path.place;
-    if (!walk.is_new) {
-        try_next(job, walk.step, at);
-        if (walk.step.token == NO_TOKEN) walk.step = go_back(job, columns, walk.begin, walk.path);
-        if (walk.step.token == NO_TOKEN) walk.mode = Mode::LOST;
-    } else if (letters_from(job, at).is_gap) {
-        begin_path(job, walk.path, behind_gaps(job, walk.begin, walk.path.place, walk.limit), NO_TOKEN);
-        walk.mode = walk.path.place < walk.limit ? Mode::FAST : Mode::DONE;
-        return;
-    } else {
-        begin_step(job, walk);
-    }
-    if (walk.mode != Mode::LOST && leads_on(job, columns, walk)) take_step(columns, walk);
-}
-
-// The border at the end of a path.
-template <uint32_t CHUNK>
-DEVICE void end_walk(const Columns& columns, const Path& path) {
-    if (path.place < 32 * Window<CHUNK>::WORDS)
-        word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
-}
-
-// Walks through a window; false where no path leads on from its begin, which happens only with a token
-// in front of it. The columns are cleared before.
+// Walks through the window that begins at `begin`; false where no path leads on from its root, which
+// happens only with a token in front of it. The columns are cleared before.
 template <uint32_t CHUNK>
 DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, WalkBegin from) {
-    Walk walk = begin_walk<CHUNK>(job, begin, from);
-    while (walk.mode == Mode::FAST || walk.mode == Mode::SLOW) {
-        if (walk.mode == Mode::FAST) step_fast(job, columns, walk);
-        else step_slow(job, columns, walk);
-    }
-    end_walk<CHUNK>(columns, walk.path);
-    return walk.mode == Mode::DONE;
-}
-
-constexpr uint32_t SLOW_LANES = 12;        // So many wait for each other: each alone would stop the warp.
-
-// The same for the windows of a warp's lanes, side by side; those of lanes that have none are not
-// looked at. The whole warp calls it.
-template <uint32_t CHUNK>
-DEVICE void walk_windows_together(const Job& job, const Columns& columns, uint64_t begin, bool has_one) {
-    Walk walk = begin_walk<CHUNK>(job, has_one ? begin : 0, {0, NO_TOKEN});
-    if (!has_one) walk.mode = Mode::DONE;
+    constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
+    uint32_t limit = job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
+    Path path;
+    begin_path(job, path, from.place, from.token);
+    uint64_t loaded = ~0ull;
+    BaseWord first = {0, 0}, second = {0, 0};
+    Step step = {NO_TOKEN, 0, NO_TOKEN};
+    bool is_new = true;                    // The path has a new last place.
     for (;;) {
-        if (walk.mode == Mode::FAST) step_fast(job, columns, walk);
-        uint32_t fast = __ballot_sync(0xFFFFFFFF, walk.mode == Mode::FAST);
-        uint32_t slow = __ballot_sync(0xFFFFFFFF, walk.mode == Mode::SLOW);
-        if (!(fast | slow)) break;
-        if (walk.mode == Mode::SLOW && (count_bits(slow) >= SLOW_LANES || !fast)) step_slow(job, columns, walk);
+        if (is_new) {
+            if (path.place >= limit) break;
+            uint64_t at = begin + path.place;
+            if (at / 16 != loaded) {
+                loaded = at / 16;
+                first = job.base_words[loaded];
+                second = job.base_words[loaded + 1];
+            }
+            Ahead ahead = letters_from(first, second, static_cast<uint32_t>(at));
+            if (ahead.stops & 1) {
+                if (ahead.is_gap) {
+                    begin_path(job, path, behind_gaps(job, begin, path.place, limit), NO_TOKEN);
+                    continue;
+                }
+                if (bit_of(job.certain, at)) begin_path(job, path, path.place, NO_TOKEN);
+            }
+            step = first_step(job, path, at, ahead);
+            is_new = false;
+        }
+        uint64_t record = job.dna_tokens[step.token];
+        if (leads_on(job, columns, path, record, step.most)) {
+            push_token(path, columns, step.token, record);
+            is_new = true;
+            continue;
+        }
+        try_next(job, step, begin + path.place);
+        if (step.token == NO_TOKEN) step = go_back(job, columns, begin, path);
+        if (step.token == NO_TOKEN) return false;
     }
-    end_walk<CHUNK>(columns, walk.path);
+    if (path.place < 32 * Window<CHUNK>::WORDS)
+        word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
+    return true;
 }

@@ -165,8 +165,7 @@ struct Job {
     uint64_t run_letter;           // At least run_length of it are the letter run_id; 0: no rule.
     uint64_t run_length;
     uint64_t run_id;
-    uint64_t dna_k;                // Letters that the next three are indexed by.
-    const uint64_t* dna_guesses;   // uint64[4^k], see dna_tokens.cuh.
+    uint64_t dna_k;                // Letters that the next two are indexed by.
     const uint16_t* dna_longest;   // uint16[4^k], see dna_tokens.cuh.
     const uint16_t* dna_spelled;   // uint16[(4^(k+1) - 4) / 3].
     const uint64_t* dna_tokens;    // uint64[num_ids].
