@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpu.families import encode_kernels, letter_kernels, plain_kernels
 from gpu.job import constant
-from gpu.launches import STATUS, launch, read_letters, status_of
+from gpu.launches import STATUS, launch, read_letters, send_job, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident
 
@@ -35,7 +35,11 @@ def first_kernels(
     if family.plain:
         return plain_kernels(family, id_bits=id_bits, turned=turned)
     all_kernels = encode_kernels(
-        family, num_rounds=resident.num_rounds, validate=validate, count_only=count_only
+        family,
+        num_rounds=resident.num_rounds,
+        validate=validate,
+        count_only=count_only,
+        turned=turned,
     )
     return all_kernels if id_bits == 32 else (*all_kernels, "pack")
 
@@ -56,10 +60,8 @@ def rare_kernels(
     Raises:
         OutOfMemory: spans were asked for, and there is no room for them.
     """
-    job = workspace.job[0]
     if with_spans:
-        workspace.reserve("own_spans", SPAN_BYTES * max(1, int(job["num_bytes"])))
-    job["own_spans"] = workspace.fields["own_spans"] if with_spans else 0
+        _reserve_spans(workspace)
     rewritten = bool(rare & (RARE_WIDE | RARE_MARK))
     read_letters(workspace, rewritten)
     kernels = letter_kernels(resident.family)
@@ -67,6 +69,13 @@ def rare_kernels(
         rounds = resident.num_rounds
         kernels = encode_kernels(resident.family, num_rounds=rounds, validate=validate)
     return kernels if id_bits == 32 else (*kernels, "pack")
+
+
+def _reserve_spans(workspace: Workspace) -> None:
+    """Room for the spans of a batch's ids, which kernels write where there is such."""
+    job = workspace.job[0]
+    workspace.reserve("own_spans", SPAN_BYTES * max(1, int(job["num_bytes"])))
+    job["own_spans"] = workspace.fields["own_spans"]
 
 
 def launch_content(
@@ -81,6 +90,9 @@ def launch_content(
 ) -> None:
     """Queue what makes ids of a batch; waits only where plain kernels are tried."""
     first = first_kernels(resident, validate=validate, count_only=count_only, turned=turned)
+    if with_spans and not resident.family.plain and resident.family.turns_rows:
+        _reserve_spans(workspace)
+        send_job(workspace)
     launch(workspace, first, processors)
     if not resident.family.plain:
         return

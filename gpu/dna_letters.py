@@ -58,10 +58,13 @@ class Letters:
     run_id: int
 
 
-def letters_of(vocabulary: Vocabulary, letter_ids: dict[bytes, int], merged: Iterable[bytes]) -> Letters:
+def letters_of(
+    vocabulary: Vocabulary, letter_ids: dict[bytes, int], merged: Iterable[bytes]
+) -> Letters:
     """The letters of a vocabulary.
 
     Args:
+        vocabulary: the vocabulary.
         letter_ids: ids of single characters.
         merged: the tokens of several letters that merges reach.
 
@@ -74,17 +77,19 @@ def letters_of(vocabulary: Vocabulary, letter_ids: dict[bytes, int], merged: Ite
     counts = Counter(letter for token in merged for letter in set(token))
     if any(letter > 0x7F for letter in counts):
         raise NotCovered("letters that are not ASCII are merged")
-    if any(len(letter.decode()) and letter[0] > 0x7F for letter in letter_ids):
+    if any(spelled[0] > 0x7F for spelled in letter_ids):
         raise NotCovered("a letter that is not ASCII has an id")
     if model.fuse_unknown and model.unknown_id is not None:
         raise NotCovered("neighbouring unknown letters are one id")
-    bases = bytes(letter for letter, _ in sorted(counts.items(), key=lambda c: (-c[1], c[0]))[:BASES])
+    bases = bytes(
+        letter for letter, _ in sorted(counts.items(), key=lambda c: (-c[1], c[0]))[:BASES]
+    )
     bases = bytes(sorted(bases))
     unknown = NO_LETTER if model.unknown_id is None else model.unknown_id
     classes = np.full(256, GAP, np.uint8)
     ids = np.full(256, unknown, np.uint16)
-    for letter, letter_id in letter_ids.items():
-        ids[letter[0]] = letter_id
+    for spelled, letter_id in letter_ids.items():
+        ids[spelled[0]] = letter_id
     ids[0x80:0xC0] = NO_LETTER
     for letter in counts:
         classes[letter] = bases.index(letter) if letter in bases else MIXED
@@ -93,11 +98,13 @@ def letters_of(vocabulary: Vocabulary, letter_ids: dict[bytes, int], merged: Ite
         classes[letter] = DROPPED
     ids[classes == DROPPED] = NO_LETTER
     classes[(classes == GAP) & (ids == NO_LETTER) & (np.arange(256) < 0x80)] = UNKNOWN
-    letter, length, content, strips = _normalized(vocabulary)
+    run_letter, run_length, content, strips = _normalized(vocabulary)
     run_id = NO_LETTER
-    if letter:
+    if run_letter:
         if content in counts or content in spaces:
-            raise NotCovered(f"a run of {chr(letter)} becomes a letter that merges or is dropped")
+            raise NotCovered(
+                f"a run of {chr(run_letter)} becomes a letter that merges or is dropped"
+            )
         run_id = int(ids[content])
     return Letters(
         bases=bases,
@@ -106,8 +113,8 @@ def letters_of(vocabulary: Vocabulary, letter_ids: dict[bytes, int], merged: Ite
         dropped=spaces[spaces >= 0x80],
         stripped=_code_points(normalizer_code_points("strip")) if strips else _code_points(()),
         strips=strips,
-        run_letter=letter,
-        run_length=length,
+        run_letter=run_letter,
+        run_length=run_length,
         run_id=run_id,
     )
 
@@ -151,7 +158,9 @@ def _normalized(vocabulary: Vocabulary) -> tuple[int, int, int, int]:
         found = _RUN.fullmatch(step.pattern) if step.kind == "replace_regex" else None
         if step.kind == "strip" and not strips:
             strips = step.left | step.right << 1
-        elif found and not letter and found[1] not in _SYNTAX and re.fullmatch("[!-~]", step.content):
+        elif (
+            found and not letter and found[1] not in _SYNTAX and re.fullmatch("[!-~]", step.content)
+        ):
             letter, length, content = ord(found[1]), int(found[2]), ord(step.content)
         else:
             raise NotCovered(f"the normalizer {step.kind} {step.pattern!r} rewrites the text")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +58,7 @@ def run_of(symbols: Sequence[int], rules: BpeRules) -> Run | None:
     right: list[tuple[int, int]] = []
     while len(slots) > 1:
         found = [
-            (merges[pair][0], place)
-            for place, pair in enumerate(zip(slots, slots[1:], strict=False))
-            if pair in merges
+            (merges[pair][0], place) for place, pair in enumerate(pairwise(slots)) if pair in merges
         ]
         if not found:
             return None
@@ -84,7 +83,9 @@ def in_order(rules: BpeRules) -> bool:
     )
 
 
-def compatible_pairs(letters: Sequence[Sequence[int]], runs: Sequence[Run], rules: BpeRules) -> Pairs:
+def compatible_pairs(
+    letters: Sequence[Sequence[int]], runs: Sequence[Run], rules: BpeRules
+) -> Pairs:
     """The relation of tokens, given by the ids of their letters and their runs.
 
     Raises:
@@ -98,17 +99,18 @@ def compatible_pairs(letters: Sequence[Sequence[int]], runs: Sequence[Run], rule
 
 
 def _by_spines(runs: Sequence[Run], rules: BpeRules) -> Pairs:
-    """In order, a merge (x, y) of rank m crosses the border of l and r exactly where x stood at the
-    right end of l, y at the left end of r, and neither had gone into something else before.
+    """Of merges in order: by what stood at the border while the two tokens were made.
 
-    x goes at rank m only into what is left of the border, which comes first: m must be lower. y at
-    rank m goes into what is right of it, which comes second: m may be equal.
+    A merge (x, y) of rank m crosses the border of l and r exactly where x stood at the right end of
+    l, y at the left end of r, and neither had gone into something else before m's turn. x goes at
+    rank m only into what is left of the border, which comes first: m must be lower. y at rank m
+    goes into what is right of it, which comes second: m may be equal.
     """
     by_left: dict[int, list[int]] = defaultdict(list)
     by_right: dict[int, list[int]] = defaultdict(list)
-    for (left, right), (rank, _) in rules.merges.items():
-        by_left[left].append(rank)
-        by_right[right].append(rank)
+    for (x, y), (rank, _) in rules.merges.items():
+        by_left[x].append(rank)
+        by_right[y].append(rank)
     waiting_left = [_waiting(run.right, by_left, 0) for run in runs]
     waiting_right = [_waiting(run.left, by_right, 1) for run in runs]
     left, left_sets = _classes(waiting_left)

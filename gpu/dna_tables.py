@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from gpu.dna_letters import BASES, Letters, letters_of
 from gpu.dna_pairs import Run, compatible_pairs, run_of
+from gpu.families import DNA, Family
 from gpu.job import constant
 from gpu.tables import NotCovered
 from vocabularies.reference_bpe import bpe_rules
+from vocabularies.strand import COMPLEMENT
 from vocabularies.vocabulary import Bpe, Vocabulary
 
-__all__ = ["DnaTables", "dna_tables"]
+__all__ = ["DnaTables", "dna_tables", "prepare_dna"]
 
 UInt16s = NDArray[np.uint16]
 UInt32s = NDArray[np.uint32]
@@ -68,6 +70,55 @@ class DnaTables:
     reach: int
 
 
+MAX_TEMPLATE = 6  # Workspaces have room for so many a row.
+SMALL_TEXT = 1 << 23  # Text up to which small chunks were faster.
+
+
+def prepare_dna(
+    vocabulary: Vocabulary,
+) -> tuple[Family, dict[str, NDArray[np.generic]], dict[str, int]]:
+    """The family of a vocabulary of letters with its tables, by Job field.
+
+    Raises:
+        NotCovered: the kernels cannot compute it.
+    """
+    if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
+        raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
+    tables = dna_tables(vocabulary)
+    letters = tables.letters
+    arrays: dict[str, NDArray[np.generic]] = {
+        "complement": np.ascontiguousarray(COMPLEMENT),
+        "dna_classes": letters.classes,
+        "dna_letter_ids": letters.ids,
+        "dropped_letters": letters.dropped,
+        "stripped_letters": letters.stripped,
+        "dna_longest": tables.longest,
+        "dna_spelled": tables.spelled,
+        "dna_tokens": tables.tokens,
+        "dna_pairs": tables.pairs,
+        "long_ranges": tables.long_ranges,
+        "long_keys": tables.long_keys,
+        "long_ids": tables.long_ids,
+        "mixed_bytes": tables.mixed_bytes,
+        "mixed_ids": tables.mixed_ids,
+    }
+    numbers = {
+        "num_dropped": len(letters.dropped),
+        "num_stripped": len(letters.stripped),
+        "strips": letters.strips,
+        "run_letter": letters.run_letter,
+        "run_length": letters.run_length,
+        "run_id": letters.run_id,
+        "dna_k": tables.k,
+        "dna_pair_words": tables.pair_words,
+        "num_mixed": len(tables.mixed_ids),
+        "mixed_reach": tables.reach,
+        "dna_small_bytes": SMALL_TEXT,
+        **dict.fromkeys(("piece_ids", "wraps", "can_wrap"), 0),
+    }
+    return DNA, arrays, numbers
+
+
 def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
     """The tables of a vocabulary; `k` is chosen where it is not given.
 
@@ -89,7 +140,11 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         most = SMALL_K if len(kept) <= SMALL_VOCABULARY else LARGE_K
         k = min(most, 2 + len(kept).bit_length() // 2)
     records, bits = _records(vocabulary, kept, runs, letter_ids, letters)
-    codes = {token: [letters.bases.index(letter) for letter in token] for token in kept if _pure(token, letters)}
+    codes = {
+        token: [letters.bases.index(letter) for letter in token]
+        for token in kept
+        if _pure(token, letters)
+    }
     longest, ranges, keys, long_ids = _longest(codes, kept, k)
     mixed = sorted(token for token in kept if token not in codes)
     return DnaTables(
@@ -165,7 +220,9 @@ def _records(
     for (token, token_id), left, right in zip(
         kept.items(), pairs.left.tolist(), pairs.right.tolist(), strict=True
     ):
-        shorter = next((kept[token[:n]] for n in range(len(token) - 1, 0, -1) if token[:n] in kept), NO_TOKEN)
+        shorter = next(
+            (kept[token[:n]] for n in range(len(token) - 1, 0, -1) if token[:n] in kept), NO_TOKEN
+        )
         record = len(token) | shorter << PREFIX_SHIFT | left << LEFT_SHIFT | right << RIGHT_SHIFT
         records[token_id] = record | (not _pure(token, letters)) << MIXED_SHIFT
     return records, pairs.bits

@@ -286,7 +286,7 @@ class _Call:
         bad = refused = np.full(rows, NO_BYTE, np.uint32)
         if not self.batch.has_texts:
             bad = fetch(self.workspace, "row_errors", np.uint32, rows)
-        if self.options.refuses or self.family.plain:
+        if self.options.refuses or self.family.turns_rows:
             refused = fetch(self.workspace, "row_refused", np.uint32, rows)
         return row_errors(self.vocabulary, self.batch, self.options, bad, refused)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 __all__ = [
     "CHARACTERS",
+    "DNA",
     "FAMILIES",
     "KMERS",
     "STRIDED_KMERS",
@@ -102,7 +103,23 @@ KMERS = replace(
 STRIDED_KMERS = replace(KMERS, name="strided_kmers", plain=("place_rows", "write_strided"))
 """An id for every so many letters."""
 
-FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS)}
+REPAIR = ("rank_windows", "continue_windows", "align_windows", "meet_again")
+DNA = Family(
+    "dna",
+    "dna",
+    content=(
+        *("pack_letters", "pack_special", "strip_ends", "walk_windows", "meet_windows"),
+        *REPAIR,
+        *(f"{name}_2" for name in REPAIR),
+        *("finish_windows", "write_starts", "write_letter_ids"),
+    ),
+    write=(),
+    spans=("frame_own_spans",),
+    turns_rows=True,
+)
+"""BPE over letters, which nothing cuts."""
+
+FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA)}
 
 
 def encode_kernels(
@@ -111,6 +128,7 @@ def encode_kernels(
     num_rounds: int = 0,
     validate: bool = False,
     count_only: bool = False,
+    turned: bool = False,
 ) -> tuple[str, ...]:
     """From text and row_begins on the device to ids and id_offsets.
 
@@ -119,9 +137,11 @@ def encode_kernels(
         num_rounds: rounds of special tokens, see special.py.
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids.
+        turned: whether rows are not encoded as they were sent.
     """
     special: tuple[str, ...] = sum(SPECIAL[:num_rounds], ())
     return (
+        *(("turn_rows",) if turned else ()),
         *("mark_rows", "clear_faults"),
         *(("validate",) if validate else ()),
         *special,

@@ -26,6 +26,7 @@ SOURCES = {
     "small_block": ("small_block.cu",),
     "small_cluster": ("small_cluster.cu",),
     "symbols": ("symbols.cu",),
+    "dna": ("dna_bpe.cu",),
 }
 """The files of each module; `text` has the kernels that all families share."""
 
@@ -91,6 +92,29 @@ def _symbol_kernels() -> dict[str, Kernel]:
     return {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
 
 
+def _dna_kernels() -> dict[str, Kernel]:
+    """Those of byte-pair encoding of letters; a window is SMALL_CHUNK letters or more."""
+    walkers, chunk = constant("WALKERS"), constant("SMALL_CHUNK")
+    shapes = {
+        "pack_letters": (_BLOCK, _CHUNKS, 8),
+        "pack_special": (_BLOCK, _CHUNKS, 8),
+        "strip_ends": (_BLOCK, _CHUNKS, 8),
+        "walk_windows": (walkers, chunk * walkers, 8),
+        "meet_windows": (_BLOCK, chunk * _BLOCK, 8),
+        "finish_windows": (walkers, 1 << 62, 1),
+        "write_starts": (_BLOCK, _CHUNKS, 8),
+        "write_letter_ids": (_BLOCK, _TILE, 8),
+    }
+    for again in ("", "_2"):
+        shapes |= {
+            f"rank_windows{again}": (_BLOCK, chunk * _BLOCK, 4),
+            f"continue_windows{again}": (walkers, chunk * walkers, 8),
+            f"align_windows{again}": (walkers, chunk * walkers, 8),
+            f"meet_again{again}": (_BLOCK, chunk * _BLOCK, 8),
+        }
+    return {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
+
+
 KERNELS = {
     "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8),
     "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
@@ -136,6 +160,7 @@ KERNELS = {
         _BLOCK, _TILE, 1, _SMALL_SHARED, "small_cluster", takes_job=True, cluster=_CLUSTER
     ),
     **_symbol_kernels(),
+    **_dna_kernels(),
 }
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "pack_augmented",
     "pack_rows",
     "read_letters",
+    "send_job",
     "set_fields",
     "status_of",
     "turn",
@@ -170,9 +171,14 @@ def read_letters(workspace: Workspace, rewritten: bool) -> None:
     job, fields = workspace.job[0], workspace.fields
     job["letters"] = fields["letters"] if rewritten else 0
     job["letter_rows"] = fields["letter_rows" if rewritten else "row_begins"]
-    stream = workspace.stream
-    stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
-    stream.clear(fields["status"], 8 * int(job["num_cleared"]))
+    send_job(workspace)
+    workspace.stream.clear(fields["status"], 8 * int(job["num_cleared"]))
+
+
+def send_job(workspace: Workspace) -> None:
+    """The job to the device, where it has changed behind the batch."""
+    job = workspace.job
+    workspace.stream.copy_in(workspace.device_job, job.ctypes.data, job.nbytes)
 
 
 def _send(
@@ -243,7 +249,7 @@ def checked(workspace: Workspace) -> NDArray[np.uint64]:
         NotCovered: a kernel met a character that it does not know.
     """
     if workspace.status[STATUS["NOT_COVERED"]]:
-        raise NotCovered("a character whose upper case has more letters than it has bytes")
+        raise NotCovered("a character that has no id, or more letters than bytes in upper case")
     if workspace.status[STATUS["FAULT"]]:
         raise DeviceFault("a piece was neither short nor a token; please report the text")
     return workspace.status

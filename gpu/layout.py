@@ -15,6 +15,7 @@ __all__ = [
     "BIN_LENGTHS",
     "LAYOUTS",
     "SMALL_BYTES",
+    "SMALL_TEXT",
     "TEXT_PADDING",
     "TILE",
     "Capacity",
@@ -31,6 +32,9 @@ SMALL_BYTES = 1 << 22
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 PARTS = constant("SMALL_PARTS")
+SMALL_CHUNK, LARGE_CHUNK = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
+SMALL_TEXT = 1 << 24
+"""Text up to which DNA may be cut into small chunks."""
 BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that look_up.cuh fills."""
 
@@ -154,6 +158,38 @@ def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
     }
 
 
+def _dna_cleared(n: int, rows: int) -> dict[str, int]:
+    windows = n // SMALL_CHUNK
+    return {
+        "unmet_counts": 16,
+        "window_states": 16 * (windows // SCAN_TILE + 3),
+        "dna_states": 8 * (n // TILE + 3),
+    }
+
+
+def _dna_scratch(n: int, rows: int) -> dict[str, int]:
+    small = min(n, SMALL_TEXT) // SMALL_CHUNK + 2
+    windows = max(n // LARGE_CHUNK + 2, small)
+    words = max(
+        (n // LARGE_CHUNK + 2) * _window_words(LARGE_CHUNK), small * _window_words(SMALL_CHUNK)
+    )
+    return {
+        "turned": n + TEXT_PADDING,
+        "framed_ids": 6 * n + 64,  # Room for one and a half ids a byte.
+        "base_words": n // 2 + 256,
+        "certain": n // 8 + 64,
+        "window_bits": 4 * words,
+        "meetings": windows,
+        "window_ranks": 16 * windows,
+        "row_not_ascii": 4 * rows,
+    }
+
+
+def _window_words(chunk: int) -> int:
+    """Words of 32 borders of a window."""
+    return (chunk + constant("OVERLAP") + constant("MAX_LETTERS")) // 32
+
+
 LAYOUTS = {
     "text": Layout(
         _text_cleared,
@@ -176,6 +212,17 @@ LAYOUTS = {
             "framed_ids": "letters",
             "packed": "letters",
             "decode_ids": "letters",
+            "decode_offsets": "row_begins",
+            "decoded": "ids",
+        },
+    ),
+    "dna": Layout(
+        _dna_cleared,
+        _dna_scratch,
+        {
+            "special_matches": "framed_ids",
+            "packed": "framed_ids",
+            "decode_ids": "framed_ids",
             "decode_offsets": "row_begins",
             "decoded": "ids",
         },

@@ -67,9 +67,14 @@ def chunks_of(
 
 
 def may_cut_rows(vocabulary: Vocabulary) -> bool:
-    """Whether a letter and a blank behind it never lie in one pretoken or special token."""
+    """Whether a letter and a blank behind it never lie in one pretoken or special token.
+
+    Normalizers may take what a chunk begins with for what a text begins with.
+    """
     contents = [token.content for token in vocabulary.special_tokens if token.matched]
-    return vocabulary.pretokenizer != "none" and not any(" " in content for content in contents)
+    name = vocabulary.pretokenizer
+    cuts_blanks = name != "none" and not name.startswith("isolate:") and not vocabulary.normalizers
+    return cuts_blanks and not any(" " in content for content in contents)
 
 
 def _chunk_end(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpu.automata import automaton
 from gpu.decode import decode_table
+from gpu.dna_tables import prepare_dna
 from gpu.families import TEXT, Family
 from gpu.special import SpecialTables, special_tables
 from gpu.symbols import symbol_tables
@@ -25,7 +26,7 @@ from gpu.tables import (
     shift_of,
 )
 from vocabularies.tables import token_table
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.vocabulary import Bpe, Vocabulary
 
 __all__ = ["Prepared", "prepare"]
 
@@ -82,6 +83,8 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
 def _own_tables(vocabulary: Vocabulary, seed: int) -> Prepared:
     """What a vocabulary's own kernels read."""
     symbols = symbol_tables(vocabulary)
+    if symbols is None and isinstance(vocabulary.model, Bpe) and not vocabulary.model.byte_level:
+        symbols = prepare_dna(vocabulary)
     if symbols is None:
         return prepare_text(vocabulary, seed)
     family, arrays, numbers = symbols

@@ -94,8 +94,6 @@ def test_what_other_kernels_compute_is_refused_with_a_reason(engine):
     for options in (EncodeOptions(reverse_complement=True), EncodeOptions(circular=True)):
         with pytest.raises(NotCovered, match="strand"):
             engine.encode(load("gpt2"), Batch(["ACGT"], options=options))
-    with pytest.raises(NotCovered):
-        engine.load(load("gena_lm_t2t_32k"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,9 +1,7 @@
 // The kernels of byte-pair encoding of letters, in the order in which they run; see gpu/README.md.
-// Launch: BLOCK threads, any number of blocks; finish_windows one block. WALKERS is BLOCK.
+// Launch: any number of blocks of BLOCK threads, of WALKERS where they walk; finish_windows one block.
 #include "dna_ids.cuh"
 #include "dna_strip.cuh"
-
-constexpr uint32_t WALKERS = BLOCK;
 
 // A column for each thread of a block.
 struct WindowColumns {
@@ -19,69 +17,69 @@ KERNEL __launch_bounds__(BLOCK) strip_ends(const Job* job) { strip_ends_stage(*j
 
 KERNEL __launch_bounds__(WALKERS) walk_windows(const Job* job) {
     SHARED WindowColumns columns;
-    if (job->large_chunks) walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {
-    if (job->large_chunks) meet_windows_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) meet_windows_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
     else meet_windows_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) rank_windows(const Job* job) {
     SHARED ScanShared shared;
-    if (job->large_chunks) rank_windows_stage<LARGE_CHUNK, 0>(*job, shared);
+    if (has_large_chunks(*job)) rank_windows_stage<LARGE_CHUNK, 0>(*job, shared);
     else rank_windows_stage<SMALL_CHUNK, 0>(*job, shared);
 }
 
 KERNEL __launch_bounds__(WALKERS) continue_windows(const Job* job) {
     SHARED WindowColumns columns;
-    if (job->large_chunks) continue_windows_stage<LARGE_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) continue_windows_stage<LARGE_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else continue_windows_stage<SMALL_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(WALKERS) align_windows(const Job* job) {
     SHARED WindowColumns columns;
-    if (job->large_chunks) align_windows_stage<LARGE_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) align_windows_stage<LARGE_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else align_windows_stage<SMALL_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) meet_again(const Job* job) {
-    if (job->large_chunks) meet_again_stage<LARGE_CHUNK, 0>(*job, blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) meet_again_stage<LARGE_CHUNK, 0>(*job, blockIdx.x, gridDim.x);
     else meet_again_stage<SMALL_CHUNK, 0>(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) rank_windows_2(const Job* job) {
     SHARED ScanShared shared;
-    if (job->large_chunks) rank_windows_stage<LARGE_CHUNK, 1>(*job, shared);
+    if (has_large_chunks(*job)) rank_windows_stage<LARGE_CHUNK, 1>(*job, shared);
     else rank_windows_stage<SMALL_CHUNK, 1>(*job, shared);
 }
 
 KERNEL __launch_bounds__(WALKERS) continue_windows_2(const Job* job) {
     SHARED WindowColumns columns;
-    if (job->large_chunks) continue_windows_stage<LARGE_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) continue_windows_stage<LARGE_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else continue_windows_stage<SMALL_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(WALKERS) align_windows_2(const Job* job) {
     SHARED WindowColumns columns;
-    if (job->large_chunks) align_windows_stage<LARGE_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) align_windows_stage<LARGE_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else align_windows_stage<SMALL_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) meet_again_2(const Job* job) {
-    if (job->large_chunks) meet_again_stage<LARGE_CHUNK, 1>(*job, blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) meet_again_stage<LARGE_CHUNK, 1>(*job, blockIdx.x, gridDim.x);
     else meet_again_stage<SMALL_CHUNK, 1>(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(WALKERS) finish_windows(const Job* job) {
-    SHARED WindowColumns columns;
-    if (job->large_chunks) finish_windows_stage<LARGE_CHUNK>(*job, columns.mine());
-    else finish_windows_stage<SMALL_CHUNK>(*job, columns.mine());
+    SHARED uint32_t next;
+    if (has_large_chunks(*job)) finish_windows_stage<LARGE_CHUNK>(*job, &next);
+    else finish_windows_stage<SMALL_CHUNK>(*job, &next);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_starts(const Job* job) {
-    if (job->large_chunks) write_starts_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
+    if (has_large_chunks(*job)) write_starts_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
     else write_starts_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
 }
 

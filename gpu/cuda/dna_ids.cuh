@@ -4,6 +4,7 @@
 // before the tile, the blocks before it say (scan.cuh).
 #pragma once
 #include "dna_repair.cuh"
+#include "letters.cuh"
 #include "special.cuh"
 
 struct DnaIdsShared {
@@ -36,7 +37,7 @@ DEVICE Piece gap_piece(const Job& job, uint64_t begin) {
     uint32_t letter = job.text[begin];
     if (letter != job.run_letter || !is_in_run(job, begin))
         return {__ldg(job.dna_letter_ids + letter), begin, character_bytes(job, begin)};
-    if (!job.id_places) return {static_cast<uint32_t>(job.run_id), begin, 1};
+    if (!job.own_spans) return {static_cast<uint32_t>(job.run_id), begin, 1};
     uint64_t end = begin + 1;              // The letter stands where the run's last one stood.
     while (end < job.num_bytes && job.text[end] == letter && !bit_of(job.hard, end)) end++;
     return {static_cast<uint32_t>(job.run_id), end - 1, 1};
@@ -85,7 +86,8 @@ DEVICE uint64_t ids_before_place(const Job& job, const DnaIdsShared& shared, uin
     return shared.before + shared.before_sixteen[sixteen] + count_bits(bits);
 }
 
-// id_offsets of the rows that begin in a tile, and behind the text in its last one.
+// id_offsets of the rows that begin in a tile, and behind the text in its last one. No row wraps, and
+// turned ones are sequences; others are refused here.
 DEVICE void write_row_offsets(const Job& job, const DnaIdsShared& shared, uint64_t tile_begin, uint32_t count) {
     bool is_last = tile_begin + TILE >= job.num_bytes;
     uint64_t rows = job.num_rows + 1;
@@ -93,6 +95,8 @@ DEVICE void write_row_offsets(const Job& job, const DnaIdsShared& shared, uint64
     for (; row < rows; row += BLOCK) {
         uint64_t place = job.row_begins[row];
         if (place >= tile_begin + TILE && !is_last) break;
+        if (row < job.num_rows && (is_circle(job, row) || is_no_sequence(job, row)))
+            note_fault(job.row_refused, row, static_cast<uint32_t>(place));
         bool is_behind = place >= job.num_bytes;
         job.id_offsets[row] = is_behind ? shared.before + count : ids_before_place(job, shared, place);
     }
@@ -100,9 +104,12 @@ DEVICE void write_row_offsets(const Job& job, const DnaIdsShared& shared, uint64
 
 DEVICE void write_piece(const Job& job, uint64_t number, const Piece& piece) {
     job.ids[number] = piece.id;
-    if (!job.id_places) return;
-    job.id_places[number] = piece.begin;
-    job.id_lengths[number] = piece.length;
+    if (!job.own_spans) return;
+    uint64_t row = row_of(job, piece.begin), row_begin = job.row_begins[row];
+    uint32_t begin = piece.begin - row_begin, end = begin + piece.length;
+    uint32_t size = job.row_begins[row + 1] - row_begin;
+    bool is_turned = job.row_flags && job.row_flags[row] & ROW_OTHER_STRAND;
+    job.own_spans[number] = is_turned ? uint2{size - end, size - begin} : uint2{begin, end};
 }
 
 // ids, id_offsets and STATUS_NUM_IDS.

@@ -18,6 +18,9 @@ constexpr uint32_t NO_MEETING = 255;
 constexpr uint32_t LARGE_CHUNK = 256;
 constexpr uint32_t SMALL_CHUNK = 64;
 
+// Small chunks make more threads of a small batch, of which each walks a shorter way.
+DEVICE bool has_large_chunks(const Job& job) { return job.num_bytes > job.dna_small_bytes; }
+
 template <uint32_t CHUNK>
 DEVICE uint32_t num_windows(const Job& job) {
     return static_cast<uint32_t>((job.num_bytes + CHUNK - 1) / CHUNK);
@@ -51,13 +54,26 @@ DEVICE uint32_t first_in_common(uint64_t left, uint64_t left_behind, uint64_t ri
     return NO_MEETING;
 }
 
+// Certain borders among a window's first 64 places, or the 64 behind them.
+template <uint32_t CHUNK>
+DEVICE uint64_t certain_in(const Job& job, uint32_t window, uint32_t word) {
+    return job.certain[static_cast<uint64_t>(window) * CHUNK / 64 + word];
+}
+
+// Where a window meets the one before it, whose borders in its first 128 places are these.
+template <uint32_t CHUNK>
+DEVICE uint32_t meeting_with(const Job& job, uint32_t window, uint64_t left, uint64_t left_behind) {
+    uint64_t certain = certain_in<CHUNK>(job, window, 0), behind = certain_in<CHUNK>(job, window, 1);
+    if (certain) return lowest_bit(certain);
+    return first_in_common(left, left_behind | behind, borders_from<CHUNK>(job, window, 0),
+                           borders_from<CHUNK>(job, window, 64) | behind);
+}
+
 // Where a window meets the one before it, which is not the first one.
 template <uint32_t CHUNK>
 DEVICE uint32_t meeting_of(const Job& job, uint32_t window) {
-    uint64_t certain = job.certain[static_cast<uint64_t>(window) * CHUNK / 64];
-    if (certain) return lowest_bit(certain);
-    return first_in_common(borders_from<CHUNK>(job, window - 1, CHUNK), borders_from<CHUNK>(job, window - 1, CHUNK + 64),
-                           borders_from<CHUNK>(job, window, 0), borders_from<CHUNK>(job, window, 64));
+    return meeting_with<CHUNK>(job, window, borders_from<CHUNK>(job, window - 1, CHUNK),
+                               borders_from<CHUNK>(job, window - 1, CHUNK + 64));
 }
 
 // Counts a window that does not meet the one before, by round.

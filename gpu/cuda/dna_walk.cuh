@@ -17,6 +17,7 @@
 #pragma once
 #include "dna_tokens.cuh"
 
+constexpr uint32_t WALKERS = 128;          // Threads of a block that walk: eight blocks a multiprocessor.
 constexpr uint32_t OVERLAP = 64;
 constexpr uint32_t NO_BORDER = 0xFFFFFFFF;
 constexpr uint32_t FORGOTTEN = 0xFFFE;     // A token of the path that is not in a register any more.
@@ -168,21 +169,16 @@ DEVICE bool leads_on(const Job& job, const Columns& columns, const Path& path, u
            !(word_of(columns.dead, columns, end) >> end % 32 & 1);
 }
 
-// Walks through the window that begins at `begin`; false where no path leads on from its root, which
-// happens only with a token in front of it. The columns are cleared before.
-template <uint32_t CHUNK>
-DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, WalkBegin from) {
-    constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
-    uint32_t limit = job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
-    Path path;
-    begin_path(job, path, from.place, from.token);
+// Walks on until the path ends at or behind place `limit`; false where no path leads on from its root,
+// which happens only with a token in front of it.
+DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path& path, uint32_t limit) {
     uint64_t loaded = ~0ull;
     BaseWord first = {0, 0}, second = {0, 0};
     Step step = {NO_TOKEN, 0, NO_TOKEN};
     bool is_new = true;                    // The path has a new last place.
     for (;;) {
         if (is_new) {
-            if (path.place >= limit) break;
+            if (path.place >= limit) return true;
             uint64_t at = begin + path.place;
             if (at / 16 != loaded) {
                 loaded = at / 16;
@@ -210,7 +206,17 @@ DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, 
         if (step.token == NO_TOKEN) step = go_back(job, columns, begin, path);
         if (step.token == NO_TOKEN) return false;
     }
+}
+
+// Walks through the window that begins at `begin`. The columns are cleared before.
+template <uint32_t CHUNK>
+DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, WalkBegin from) {
+    constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
+    uint32_t limit = job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
+    Path path;
+    begin_path(job, path, from.place, from.token);
+    bool leads_on = walk_to(job, columns, begin, path, limit);
     if (path.place < 32 * Window<CHUNK>::WORDS)
         word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
-    return true;
+    return leads_on;
 }

@@ -155,8 +155,8 @@ struct Job {
     uint64_t num_rounds;           // Of special tokens.
     uint64_t framed;               // Begin and end tokens or truncation.
     // Byte-pair encoding of letters (gpu/dna_tables.py, dna_*.cuh).
-    const uint8_t* dna_classes; // uint8[256], see dna_text.cuh.
-    const uint16_t* dna_letter_ids;   // uint16[256] ids of letters that do not merge, NO_TOKEN.
+    const uint8_t* dna_classes;    // uint8[256], see dna_text.cuh.
+    const uint16_t* dna_letter_ids;  // uint16[256] ids of letters that do not merge, NO_TOKEN.
     const uint32_t* dropped_letters;  // uint32[num_dropped] characters beyond ASCII without an id.
     uint64_t num_dropped;
     const uint32_t* stripped_letters; // uint32[num_stripped] characters taken from a stretch's ends.
@@ -178,7 +178,7 @@ struct Job {
     const uint32_t* mixed_ids;     // uint32[num_mixed] length << 16 | id.
     uint64_t num_mixed;
     uint64_t mixed_reach;          // Bases at most before the first other letter of a token.
-    uint64_t large_chunks;         // Not 0: windows have LARGE_CHUNK letters, see dna_stitch.cuh.
+    uint64_t dna_small_bytes;      // Text up to which chunks are small, see dna_stitch.cuh.
     BaseWord* base_words;          // BaseWord[num_bytes / 16 + 16].
     uint64_t* certain;             // Bits of places: no token crosses this border. To the end and 64 on.
     uint32_t* window_bits;         // uint32[WINDOW_WORDS][num_windows] borders, see dna_walk.cuh.
@@ -187,8 +187,6 @@ struct Job {
     uint32_t* window_ranks;        // uint32[4][num_windows], see dna_repair.cuh.
     uint64_t* window_states;       // uint64[2][scan_states(num_windows)]. Zeros before.
     uint64_t* dna_states;          // uint64[num_tiles + 2]. Zeros before.
-    uint32_t* id_places;           // uint32[ids] where each id begins in the text; a null pointer.
-    uint16_t* id_lengths;          // uint16[ids] bytes of each.
     // Packing (pack.cuh).
     uint64_t id_bits;              // Of a packed id.
     uint32_t* packed;

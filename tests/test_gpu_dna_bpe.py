@@ -1,0 +1,278 @@
+"""Byte-pair encoding of letters on the GPU engine, against the reference: emulated and on a GPU."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpu import dna_pairs, dna_tables
+from gpu.contents import launch_content
+from gpu.device import CudaDevice, Device
+from gpu.engine import GpuEngine, NotCovered
+from gpu.launches import fetch, pack_rows, status_of
+from tests.data_files import expected, ids_digest, records
+from tests.emulated_device import EmulatedDevice
+from tests.gpu_emulation import compile_for_device
+from tests.sequence_strategies import OPTIONS
+from tests.test_gpu_symbols import check
+from vocabularies import reference
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.reference_bpe import bpe_rules
+from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+
+NAMES = ("dnabert2", "gena_lm_t2t_32k")
+DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+CHUNKS = {"small": 1 << 40, "large": 0}
+"""Text up to which chunks are small."""
+
+
+@functools.cache
+def engine_of(device: str, chunks: str) -> GpuEngine:
+    made: Device = CudaDevice() if device == "cuda" else EmulatedDevice(1 << 33)
+    engine = GpuEngine(made, 1 << 30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dna_tables, "SMALL_TEXT", CHUNKS[chunks])
+        for name in NAMES:
+            engine.load(load(name))
+    return engine
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+@pytest.fixture(params=CHUNKS)
+def engine(request, device):
+    return engine_of(device, request.param)
+
+
+def vocabulary_of(
+    letters: str,
+    merges: list[tuple[str, str]],
+    *,
+    unknown: bool = True,
+    pretokenizer: str = "none",
+    normalizers: tuple[Normalizer, ...] = (),
+) -> Vocabulary:
+    """A vocabulary of letters; <unk> and <mask> come first."""
+    tokens = list(dict.fromkeys(["<unk>", "<mask>", *letters, *(a + b for a, b in merges)]))
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
+    model = Bpe(
+        tuple((ids[a], ids[b]) for a, b in merges),
+        byte_level=False,
+        unknown_id=0 if unknown else None,
+    )
+    special = (SpecialToken("<unk>", 0, matched=False), SpecialToken("<mask>", 1))
+    return Vocabulary(
+        tuple(token.encode() for token in tokens),
+        model,
+        special,
+        normalizers,
+        pretokenizer,
+        prefix=(1,),
+        suffix=(0,),
+    )
+
+
+@st.composite
+def merge_lists(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
+    """4 to 60 merges, in the order of training or in any; now and then several give one token."""
+    symbols = [*letters]
+    merges: dict[tuple[str, str], None] = {}
+    for _ in range(draw(st.integers(4, 60))):
+        pair = draw(st.sampled_from(symbols)), draw(st.sampled_from(symbols[-8:]))
+        pair = pair[::-1] if draw(st.booleans()) else pair
+        if len(pair[0] + pair[1]) <= 64:
+            merges[pair] = None
+            symbols.append(pair[0] + pair[1])
+    return list(merges) if draw(st.booleans()) else draw(st.permutations(list(merges)))
+
+
+def repeats(letters: str) -> st.SearchStrategy[str]:
+    """Runs of short units, one after the other."""
+    unit = st.tuples(st.text(letters, min_size=1, max_size=5), st.integers(1, 150))
+    return st.lists(unit, max_size=8).map(lambda runs: "".join(u * n for u, n in runs))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
+    letters = draw(st.sampled_from(["AC", "ACG", "ACGT", "ACGTN", "ACGTNRY"]))
+    vocabulary = vocabulary_of(
+        letters + draw(st.sampled_from(["", "-", "-x"])),
+        draw(merge_lists(letters)),
+        unknown=draw(st.integers(0, 3)) > 0,
+        pretokenizer=draw(st.sampled_from(["none", "whitespace", "whitespace_split", "isolate:-"])),
+        normalizers=draw(
+            st.sampled_from(
+                [
+                    (),
+                    (Normalizer("strip"),),
+                    (Normalizer("replace_regex", "N{10,}", "-"),),
+                    (Normalizer("strip"), Normalizer("replace_regex", "N{3,}", "-")),
+                ]
+            )
+        ),
+    )
+    other = st.text(letters * 4 + "acN- \t\n\x85\u3000é中🙂", max_size=300)
+    marked = st.lists(st.sampled_from([*letters, "<mask>", " ", "N" * 11]), max_size=90)
+    text = repeats(letters) | st.text(letters, max_size=700) | other | marked.map("".join)
+    return vocabulary, draw(st.lists(text, max_size=4))
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases(), OPTIONS, st.sampled_from([*CHUNKS]))
+def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chunks):
+    vocabulary, texts = case
+    engine = engine_of("emulated", chunks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dna_tables, "SMALL_TEXT", CHUNKS[chunks])
+        try:
+            engine.load(vocabulary)
+            check(engine, vocabulary, texts, options)
+        except NotCovered:
+            assume(False)
+        finally:
+            engine.unload(vocabulary.digest)
+
+
+@settings(max_examples=60, deadline=None)
+@given(merge_lists("ACG"))
+def test_pairs_by_spines_are_those_by_trial(merges):
+    ordered = sorted(merges, key=lambda pair: len(pair[0] + pair[1]))
+    rules = bpe_rules(vocabulary_of("ACG", ordered))
+    assume(dna_pairs.in_order(rules))
+    spelled = [token for token in rules.token_ids if set(token) <= set(b"ACG")]
+    letters = {token: [rules.token_ids[bytes([letter])] for letter in token] for token in spelled}
+    runs = {token: dna_pairs.run_of(each, rules) for token, each in letters.items()}
+    tokens = [token for token, run in runs.items() if run][:40]
+    each = [letters[token] for token in tokens]
+    fast = dna_pairs._by_spines([runs[token] for token in tokens], rules)
+    slow = dna_pairs._by_trial(each, rules)
+    for i in range(len(tokens)):
+        for j in range(len(tokens)):
+            assert bit(fast, i, j) == bit(slow, i, j), (tokens[i], tokens[j])
+
+
+def bit(pairs: dna_pairs.Pairs, left: int, right: int) -> int:
+    place = int(pairs.right[right])
+    return int(pairs.bits[int(pairs.left[left]), place // 32]) >> place % 32 & 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_offset_of_a_text_to_the_chunks(engine, name):
+    chance = random.Random(name)
+    text = "".join(chance.choices("ACGT", k=290)) + "A" * 200 + "CA" * 90
+    texts = [part for offset in range(65) for part in ("G" * offset, text)]
+    check(engine, load(name), texts, EncodeOptions())
+
+
+NASTY = (
+    *("A" * size for size in (1, 2, 15, 16, 17, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097)),
+    *("G" * first + "A" * 3000 + "C" for first in (1, 7)),
+    "G" + "CA" * 2500,
+    "T" + "CA" * 2500 + "G" * 700 + "TTAGGG" * 300,
+    "N" * 5000,
+    "ACG" + "N" * 9 + "T" + "N" * 10 + "ANNCNA" * 80,
+    "acgtACGT" * 150,
+    "ACGTRYKMSWBDHVNU" * 60,
+    "ACGT\r\n" * 100,
+    " \t" * 300,
+)
+
+
+def test_a_long_token_that_ends_at_a_gap_behind_a_chunk(engine):
+    """The border behind it is no token's, and yet both windows have it."""
+    texts = [before * "G" + "A" * 64 + "x" * 150 for before in range(0, 330, 3)]
+    check(engine, load("gena_lm_t2t_32k"), texts, EncodeOptions())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reverse_complement", [False, True])
+def test_runs_of_letters_have_the_ids_of_the_reference(engine, name, reverse_complement):
+    options = EncodeOptions(spans=True, reverse_complement=reverse_complement)
+    check(engine, load(name), [*NASTY, ""], options)
+
+
+def unmet(engine: GpuEngine, vocabulary: Vocabulary, text: str) -> list[int]:
+    """Windows that did not meet those before, at first and after each round; the ids are right."""
+    data, offsets = np.frombuffer(text.encode(), np.uint8), np.array([0, len(text)], np.int64)
+    with (
+        engine.residents.using(vocabulary) as resident,
+        engine.workspaces.lend(len(data), 1, "dna") as workspace,
+    ):
+        pack_rows(workspace, resident, data, offsets, engine.processors, staged=True)
+        launch_content(workspace, resident, engine.processors)
+        num_ids = int(status_of(workspace)[0])
+        ids = fetch(workspace, "ids", np.int32, num_ids)
+        counts = fetch(workspace, "unmet_counts", np.uint32, 3)
+    plain = EncodeOptions(add_special_tokens=False)
+    assert ids.tolist() == reference.encode(vocabulary, text, plain).ids
+    return counts.tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("unit", ["A", "CA", "TTAGGG"])
+def test_a_run_is_repaired_side_by_side(engine, name, unit):
+    """No thread walks through a run alone, wherever it begins."""
+    for first in range(1, 40, 6):
+        text = ("GATTACAGATC" * 4)[:first] + unit * (9000 // len(unit)) + "GC"
+        assert unmet(engine, load(name), text)[2] == 0, first
+
+
+def test_what_is_not_repaired_is_walked_through():
+    """Runs that no path comes through in step: the last way, one thread, was taken and is right."""
+    engine, left = engine_of("emulated", "small"), 0
+    for size in range(200, 1000, 40):
+        runs = ("A" * size + "C" * (size + 3) + "CA" * size + "T" * 11) * 3
+        left += unmet(engine, load("gena_lm_t2t_32k"), "G" + runs)[2]
+    assert left > 0
+
+
+def dna_entries() -> Iterator[tuple[str, str]]:
+    for name in NAMES:
+        for file in expected().get(name, {}):
+            yield name, file
+
+
+@pytest.mark.parametrize(("name", "file"), [*dna_entries()])
+def test_published_sequences_have_the_expected_ids(device, name, file):
+    known = expected()[name][file]
+    encoded = engine_of(device, "large").encode(load(name), Batch(records(file)))
+    assert encoded.errors == {}
+    assert (len(encoded.ids), ids_digest(encoded.ids)) == (known["n_tokens"], known["sha256"])
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "why"),
+    [
+        (vocabulary_of("Aé", [("A", "é")]), "not ASCII"),
+        (vocabulary_of("AC", [("A", "C")], normalizers=(Normalizer("lowercase"),)), "lowercase"),
+        (vocabulary_of("AC-", [("A", "-")], pretokenizer="isolate:-"), "cuts letters that merge"),
+        (vocabulary_of("A-", [("A", "-")], pretokenizer="whitespace"), "cuts between letters"),
+        (vocabulary_of("A", [("A" * 2**n, "A" * 2**n) for n in range(7)]), "64 letters"),
+    ],
+)
+def test_what_is_not_covered_says_why(vocabulary, why):
+    with pytest.raises(NotCovered, match=why):
+        engine_of("emulated", "small").load(vocabulary)
+
+
+def test_letters_that_are_left_out_are_not_covered():
+    """Their neighbours would merge."""
+    vocabulary = vocabulary_of("AC", [("A", "C")], unknown=False)
+    engine = engine_of("emulated", "small")
+    assert engine.encode(vocabulary, Batch(["ACA"])).ids.tolist() == [1, 4, 2, 0]
+    with pytest.raises(NotCovered, match="no id"):
+        engine.encode(vocabulary, Batch(["AxC"]))
+
+
+def test_the_kernels_compile():
+    compile_for_device("dna_bpe.cu")
