@@ -29,7 +29,7 @@ ENV PATH=/opt/warptok/bin:$PATH \
 USER warptok
 WORKDIR /var/lib/warptok
 VOLUME /var/lib/warptok
-EXPOSE 8000
+EXPOSE 8000 8001
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ['WARPTOK_PORT'] + '/readyz', timeout=4)"]
@@ -58,7 +58,7 @@ ENV PATH=/opt/warptok/bin:$PATH \
 USER warptok
 WORKDIR /var/lib/warptok
 VOLUME /var/lib/warptok
-EXPOSE 8000
+EXPOSE 8000 8001
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ['WARPTOK_PORT'] + '/readyz', timeout=4)"]

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from vocabularies.vocabulary import VocabularyError
 
@@ -88,7 +89,24 @@ def make_parser() -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true", help="one JSON object for each")
     _add_verify(commands.add_parser("verify", help="compare an engine's ids with the reference's"))
     _add_convert(commands.add_parser("convert", help="write a vocabulary in another format"))
+    _add_key(commands.add_parser("key", help="a new key for a client of the service"))
     return parser
+
+
+def _add_key(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Prints a new secret, once, and puts its SHA-256 into the file that WARPTOK_API_KEYS_FILE "
+        "names; a running service reads the file again."
+    )
+    parser.add_argument("name", help="whose key it is")
+    parser.add_argument("--file", type=Path, required=True, help="the file of keys")
+    parser.add_argument(
+        "--scopes",
+        nargs="+",
+        choices=("encode", "decode", "manage", "train"),
+        default=["encode", "decode"],
+        help="what it may do (default: encode decode)",
+    )
 
 
 def _encode_description() -> str:

@@ -25,6 +25,7 @@ from service import (
     tokenize_routes,
     vocabulary_routes,
 )
+from service.auth import Guard
 from service.batcher import Batcher
 from service.chat_templates import ChatTemplates
 from service.engines import Engine
@@ -103,7 +104,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     regions = Regions(settings.shared_memory, settings.max_regions)
     batcher = Batcher(engine, settings, metrics)
     templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
-    service = Service(settings, engine, registry, batcher, metrics, regions, templates)
+    guard = Guard(settings.api_keys_file, settings.host)
+    service = Service(settings, engine, registry, batcher, metrics, guard, regions, templates)
     metrics.queue = lambda: (service.batcher.queue_bytes, service.batcher.queue_rows)
     metrics.ready = lambda: not readiness(service)
     metrics.vocabularies = registry.samples
@@ -193,8 +195,9 @@ async def preload(service: Service, names: list[str]) -> None:
 
 
 async def watch_lag(service: Service) -> None:
-    """Measure how late the loop comes to its timers."""
+    """Measure how late the loop comes to its timers, and look whether the keys have changed."""
     while True:
         begin = perf_counter()
         await asyncio.sleep(LAG_PERIOD_S)
         service.metrics.loop_lag_s = max(0.0, perf_counter() - begin - LAG_PERIOD_S)
+        service.guard.refresh()

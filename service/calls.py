@@ -18,6 +18,7 @@ from service.work import Result, Work
 from vocabularies.batch import Batch, EncodeOptions, RowError
 
 if TYPE_CHECKING:
+    from service.auth import Scope
     from service.registry import Entry
     from service.state import Service
 
@@ -55,6 +56,7 @@ class Call:
         timeout_ms: the header X-Request-Timeout-Ms as it came.
         timeout_s: seconds the client gives us; None: the service's own deadline.
         receive: the ASGI callable that tells when the client is gone.
+        may: raises ServiceError where the client's key has not a scope; None: its path was checked.
     """
 
     media_type: bytes = b""
@@ -63,6 +65,7 @@ class Call:
     timeout_ms: bytes | None = None
     timeout_s: float | None = None
     receive: Callable[[], Awaitable[Any]] | None = None
+    may: Callable[[Scope], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,9 +213,22 @@ def _placed(files: Mapping[str, bytes], out: Path) -> dict[Path, bytes]:
     return {out: content}
 
 
+def key(arguments: argparse.Namespace) -> int:
+    """A new key into the file of keys; the secret is printed here and is nowhere else.
+
+    Raises:
+        ValueError: the file is wrong, or has the name already.
+    """
+    from service.auth import add_key
+
+    print(add_key(arguments.file, arguments.name, tuple(arguments.scopes)))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "decode": decode,
     "vocabularies": vocabularies,
     "verify": verify,
     "convert": convert,
+    "key": key,
 }

@@ -6,12 +6,11 @@ refusal has the shape that the system's clients read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import orjson
-from fastapi import Request, Response
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from service.bodies import body_pieces, collect
@@ -20,8 +19,6 @@ from service.errors import (
     BadJson,
     InvalidRequest,
     RowRefused,
-    ServiceError,
-    as_service_error,
     invalid_body,
 )
 from service.hot_routes import header_call
@@ -36,22 +33,15 @@ from vocabularies.vocabulary import Bpe
 __all__ = [
     "Asked",
     "Lax",
-    "Shape",
     "ask",
     "decode_rows",
     "encode_texts",
-    "json_answer",
     "parse_body",
-    "refusal",
     "token_strings",
 ]
 
-Shape = Literal["openai", "llama_cpp", "tei", "anthropic"]
 Body = TypeVar("Body", bound=BaseModel)
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
-TEI_TYPES = {413: "validation", 422: "validation", 429: "overloaded", 503: "unhealthy"}
-OPENAI_TYPES = {404: "NotFoundError", 429: "RateLimitError", 503: "ServiceUnavailableError"}
-ANTHROPIC_TYPES = {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
 
 
 class Lax(BaseModel):
@@ -180,54 +170,3 @@ def token_strings(entry: Entry, ids: list[int]) -> list[str]:
         else:
             strings.append(vocabulary.token_string(token_id))
     return strings
-
-
-def json_answer(value: Any, headers: dict[str, str] | None = None, status: int = 200) -> Response:
-    """A value as JSON."""
-    return Response(orjson.dumps(value), status, headers, "application/json")
-
-
-def refusal(error: Exception, shape: Shape) -> Response:
-    """Any exception in a system's own words."""
-    refused = as_service_error(error)
-    message = f"{refused.where}: {refused.message}" if refused.where else refused.message
-    headers = {name.decode(): value.decode() for name, value in refused.headers}
-    return json_answer(WORDINGS[shape](refused, message), headers, _status(refused, shape))
-
-
-def _status(refused: ServiceError, shape: Shape) -> int:
-    """What the system itself would say where it knows fewer kinds of fault than we do."""
-    if refused.status == 422 and shape in ("openai", "anthropic", "llama_cpp"):
-        return 400
-    return refused.status
-
-
-def _openai(refused: ServiceError, message: str) -> Any:
-    kind = OPENAI_TYPES.get(refused.status, "BadRequestError")
-    kind = "InternalServerError" if refused.status == 500 else kind
-    status = _status(refused, "openai")
-    error = {"message": message, "type": kind, "param": refused.where or None, "code": status}
-    return {"error": error}
-
-
-def _llama_cpp(refused: ServiceError, message: str) -> Any:
-    kind = "invalid_request_error" if refused.status < 500 else "server_error"
-    return {"error": {"code": _status(refused, "llama_cpp"), "message": message, "type": kind}}
-
-
-def _tei(refused: ServiceError, message: str) -> Any:
-    return {"error": message, "error_type": TEI_TYPES.get(refused.status, "tokenizer")}
-
-
-def _anthropic(refused: ServiceError, message: str) -> Any:
-    kind = ANTHROPIC_TYPES.get(refused.status, "invalid_request_error")
-    kind = "api_error" if refused.status >= 500 else kind
-    return {"type": "error", "error": {"type": kind, "message": message}}
-
-
-WORDINGS: dict[Shape, Callable[[ServiceError, str], Any]] = {
-    "openai": _openai,
-    "llama_cpp": _llama_cpp,
-    "tei": _tei,
-    "anthropic": _anthropic,
-}

@@ -4,6 +4,7 @@
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
+    ├── Unauthorized 401 · Forbidden 403
     ├── RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
     ├── QueueFull 429 · TooManyStreams 429 · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500
@@ -35,6 +36,7 @@ __all__ = [
     "DigestDiffers",
     "Draining",
     "EngineFailed",
+    "Forbidden",
     "InvalidRequest",
     "InvalidVocabulary",
     "NameTaken",
@@ -46,6 +48,7 @@ __all__ = [
     "TemplateFailed",
     "TooLarge",
     "TooManyStreams",
+    "Unauthorized",
     "UnknownRegion",
     "UnknownVocabulary",
     "UnsupportedFormat",
@@ -139,6 +142,18 @@ class RowRefused(ServiceError):
         self.code = error.code
         self.status = 500 if error.code == "engine_failed" else 422
         super().__init__(error.message, f"{pointer}: {error.where}" if error.where else pointer)
+
+
+class Unauthorized(ServiceError):
+    """A key is missing, or not known."""
+
+    status, code, headers = 401, "unauthorized", ((b"www-authenticate", b"Bearer"),)
+
+
+class Forbidden(ServiceError):
+    """The key has not the scope, or nobody may do this here."""
+
+    status, code = 403, "forbidden"
 
 
 class RegionsOff(ServiceError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -21,6 +22,7 @@ from grpc_reflection.v1alpha import reflection
 from service import grpc_tokenizer as tokenizer
 from service import grpc_vocabularies as vocabularies
 from service import oip_grpc
+from service.access import key_of, scope_of_method
 from service.calls import Call
 from service.errors import Draining, as_service_error
 from service.grpc_errors import abort
@@ -136,7 +138,7 @@ class GrpcServer:
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:
             begin = perf_counter()
             try:
-                response = await function(self.service, self._call(context), request)
+                response = await function(self.service, self._call(context, path), request)
             except Exception as error:
                 self._count(path, as_service_error(error).status, begin)
                 await abort(context, error)
@@ -149,7 +151,7 @@ class GrpcServer:
         async def answer(requests: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
             begin = perf_counter()
             try:
-                async for response in function(self.service, self._call(context), requests):
+                async for response in function(self.service, self._call(context, path), requests):
                     yield response
             except Exception as error:
                 self._count(path, as_service_error(error).status, begin)
@@ -158,13 +160,28 @@ class GrpcServer:
 
         return answer
 
-    def _call(self, context: grpc.aio.ServicerContext) -> Call:
+    def _call(self, context: grpc.aio.ServicerContext, path: str) -> Call:
+        """The connection's side of a call.
+
+        Raises:
+            ServiceError: the service is stopping, or the key may not do this.
+        """
         if self.service.draining:
             raise Draining("the service is stopping; ask another replica")
-        return Call(timeout_s=context.time_remaining())
+        metadata = context.invocation_metadata() or ()
+        pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
+        may = partial(self.service.guard.check, key_of(pairs))
+        needed = scope_of_method(path)
+        if needed is not None:
+            may(needed)
+        return Call(timeout_s=context.time_remaining(), may=may)
 
     def _count(self, path: str, status: int, begin: float) -> None:
         self.service.metrics.requests(path, status, perf_counter() - begin)
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
 
 
 def _to_bytes(message: Any) -> bytes:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.access import key_of, scope_of_path
 from service.calls import Call, Operation, Render, check_digest, parse
 from service.errors import ServiceError, problem
 from service.hot_routes import HOT, json_call, timeout_s
@@ -99,14 +100,23 @@ class HotProtocol(HttpToolsProtocol):
             return None
         if self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
             return None
+        if self.service.guard.has_keys and not self._is_allowed(known[0]):
+            return None
         call = json_call(self.headers)
-        if (
-            call is None
-            or call.encoding is not None
-            or not 0 < call.content_length <= MAX_HOT_BYTES
-        ):
+        if call is None or call.encoding is not None:
+            return None
+        if not 0 < call.content_length <= MAX_HOT_BYTES:
             return None
         return HotCycle(*known, call)
+
+    def _is_allowed(self, path: str) -> bool:
+        """Whether the key may make this call; the long way says why not."""
+        scope = scope_of_path("POST", path)
+        try:
+            self.service.guard.check(key_of(self.headers), scope or "any")
+        except ServiceError:
+            return False
+        return True
 
     def on_message_complete(self) -> None:
         """Submit a hot call whose body is whole."""

@@ -17,11 +17,13 @@ from collections.abc import Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from service.access import key_of, scope_of_path
 from service.bodies import body_pieces, collect
 from service.calls import Call, Operation, answer
 from service.decode_answers import DECODE, DECODE_BATCH
 from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
-from service.errors import InvalidRequest, TooLarge, problem
+from service.errors import InvalidRequest, ServiceError, TooLarge, problem
+from service.refusals import refused
 from service.state import Service
 from service.work import ClientGone
 
@@ -61,6 +63,12 @@ class HotRoutes:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        try:
+            check_access(self.service, scope)
+        except ServiceError as error:
+            await refused(scope["path"], error)(scope, receive, send)
+            self.service.metrics.requests("refused", error.status, 0.0)
+            return
         operation = HOT.get(scope["path"])
         call = None
         if operation is not None and scope["method"] == "POST":
@@ -92,6 +100,13 @@ class HotRoutes:
         finally:
             route = getattr(scope.get("route"), "path", "unmatched")
             self.service.metrics.requests(route, status, perf_counter() - begin)
+
+
+def check_access(service: Service, scope: Scope) -> None:
+    """Raises ServiceError where a request may not be made with the key that it has, or has not."""
+    needed = scope_of_path(scope["method"], scope["path"])
+    if needed is not None:
+        service.guard.check(key_of(scope["headers"]), needed)
 
 
 def json_call(headers: list[tuple[bytes, bytes]]) -> Call | None:

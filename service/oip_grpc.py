@@ -6,6 +6,7 @@ The calls of `oip_infer` and `oip_models`, from messages and back; protos/infere
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,7 @@ async def stream_infer(
     """An answer or an error for each request, in order; an error does not end the stream."""
     async for request in requests:
         try:
-            response = await model_infer(service, Call(), request)
+            response = await model_infer(service, replace(call, timeout_s=None), request)
         except Exception as error:
             refusal = as_service_error(error)
             message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message

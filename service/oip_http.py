@@ -6,7 +6,6 @@ answer  JSON | tensor | tensor ...     the same
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from service.oip_statistics import VERSION
 from service.oip_tensors import BYTES, Tensor, bytes_of, rows_of
 from service.state import Service
 from service.streams import check_length, octets
+from service.wordings import worded
 from service.work import ClientGone
 
 __all__ = ["InferAnswer"]
@@ -58,15 +58,9 @@ class _InferBody(BaseModel):
 class InferAnswer(Response):
     """The answer to one inference request."""
 
-    def __init__(
-        self,
-        service: Service,
-        request: Request,
-        model: str,
-        refusal: Callable[[Exception], Response],
-    ) -> None:
+    def __init__(self, service: Service, request: Request, model: str) -> None:
         super().__init__()
-        self.service, self.model, self.refusal = service, model, refusal
+        self.service, self.model = service, model
         self.call = header_call(request.scope["headers"])
         self.json_length = request.headers.get(LENGTH)
 
@@ -78,7 +72,7 @@ class InferAnswer(Response):
             self.service.metrics.cancelled()
             return
         except Exception as error:
-            await self.refusal(error)(scope, receive, send)
+            await worded(error, "oip")(scope, receive, send)
             return
         await octets(send, parts, headers)
 

@@ -90,6 +90,8 @@ async def infer(service: Service, request: Inference) -> list[Tensor]:
     statistics = service.oip_statistics.of(request.model)
     try:
         if request.model.endswith(DECODE_SUFFIX):
+            if request.call.may is not None:
+                request.call.may("decode")
             outputs, num_rows, queue_s = await _decode(service, request)
         else:
             outputs, num_rows, queue_s = await _encode(service, request)

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 
 from service import oip_models as models
 from service import vocabulary_management
-from service.errors import InvalidRequest, as_service_error
+from service.errors import InvalidRequest
 from service.health_routes import readiness
 from service.oip_http import InferAnswer
 from service.oip_infer import DECODE_SUFFIX
 from service.state import Service
+from service.wordings import worded
 
 __all__ = ["router"]
 
@@ -35,18 +35,9 @@ class OipRoute(APIRoute):
             try:
                 return await handler(request)
             except Exception as error:
-                return refusal(error)
+                return worded(error, "oip")
 
         return handle
-
-
-def refusal(error: Exception) -> Response:
-    """Any exception as the protocol's error."""
-    refused = as_service_error(error)
-    where = f"{refused.where}: " if refused.where else ""
-    headers = {name.decode(): value.decode() for name, value in refused.headers}
-    body = orjson.dumps({"error": where + refused.message})
-    return Response(body, refused.status, headers, "application/json")
 
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"], route_class=OipRoute)
@@ -136,7 +127,7 @@ async def infer(request: Request, model: str, version: str = "") -> Response:
     """Ids of texts, or texts of ids: see /v2/models/{model} for inputs and outputs."""
     service = _service(request)
     models.check_version(service, model, version)
-    return InferAnswer(service, request, model, refusal)
+    return InferAnswer(service, request, model)
 
 
 class Lax(BaseModel):

@@ -6,10 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.dialects import json_answer, refusal
 from service.health_routes import package_version, readiness
 from service.state import Service
 from service.tokenize_routes import NO_LIMIT
+from service.wordings import json_answer, worded
 
 __all__ = ["router"]
 
@@ -48,7 +48,7 @@ async def get_model(request: Request, model: str) -> Response:
     try:
         return json_answer(_model(_service(request).registry.find(model).name))
     except Exception as error:
-        return refusal(error, "openai")
+        return worded(error, "openai")
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -96,4 +96,4 @@ async def tokenizer_info(request: Request, model: str | None = None) -> Response
         answer = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None, **known}
         return json_answer(answer | shown)
     except Exception as error:
-        return refusal(error, "openai")
+        return worded(error, "openai")

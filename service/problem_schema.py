@@ -30,7 +30,8 @@ class Problem(BaseModel):
 
 REFUSALS = {
     400: "The body is not JSON.",
-    403: "A built-in vocabulary can be neither replaced nor deleted.",
+    401: "A key is needed.",
+    403: "The key has not the scope, or a built-in vocabulary would be replaced or deleted.",
     404: "No such vocabulary; near names are suggested.",
     409: "The name means another vocabulary.",
     412: "The vocabulary's digest is not the one asked for.",

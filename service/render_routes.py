@@ -13,10 +13,11 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from service.chats import ChatBody, chat_text
-from service.dialects import Asked, Lax, ask, encode_texts, json_answer, parse_body, refusal
+from service.dialects import Asked, Lax, ask, encode_texts, parse_body
 from service.errors import InvalidRequest
 from service.positions import convert_spans
 from service.registry import Entry
+from service.wordings import json_answer, worded
 
 __all__ = ["router"]
 
@@ -58,7 +59,7 @@ async def render_completion(request: Request) -> Response:
                 answer.append(_generation(asked, "cmpl", prompt, None))
         return json_answer(answer, warning)
     except Exception as error:
-        return refusal(error, "openai")
+        return worded(error, "openai")
 
 
 async def _rows(
@@ -111,7 +112,7 @@ async def render_chat(request: Request) -> Response:
         rows, offsets, warning = await _rows(asked, entry, [text], body)
         return json_answer(_generation(asked, "chatcmpl", rows[0], offsets[0]), warning)
     except Exception as error:
-        return refusal(error, "openai")
+        return worded(error, "openai")
 
 
 @router.post("/v1/messages/count_tokens")
@@ -126,7 +127,7 @@ async def count_messages(request: Request) -> Response:
             body.messages.insert(0, {"role": "system", "content": system})
         return json_answer({"input_tokens": await _count(asked, entry, body)})
     except Exception as error:
-        return refusal(error, "anthropic")
+        return worded(error, "anthropic")
 
 
 async def _count(asked: Asked, entry: Entry, body: ChatBody) -> int:
@@ -158,7 +159,7 @@ async def count_responses(request: Request) -> Response:
         asked.body["messages"] = given
         return _counted(await _count(asked, entry, parse_body(ChatBody, asked)))
     except Exception as error:
-        return refusal(error, "openai")
+        return worded(error, "openai")
 
 
 def _counted(num_tokens: int) -> Response:

@@ -72,6 +72,12 @@ class Settings(BaseSettings):
         description="Built-in vocabularies loaded before the service is ready: all, none, or names "
         "with commas; the others are loaded on first use, which then takes up to three seconds.",
     )
+    api_keys_file: Path | None = Field(
+        None,
+        description="File of the keys that clients need: a JSON list of name, sha256 and scopes "
+        "(`warptok key` writes it); read again when it changes. Unset, everybody may encode and "
+        "decode, and vocabularies can be managed on a loopback address only.",
+    )
     store_dir: Path | None = Field(
         None,
         description="Folder where uploaded vocabularies are kept; unset, they live in memory and a "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from service.oip_statistics import Statistics
 
 if TYPE_CHECKING:
+    from service.auth import Guard
     from service.batcher import Batcher
     from service.chat_templates import ChatTemplates
     from service.engines import Engine
@@ -26,6 +27,7 @@ class Service:
     Attributes:
         oip_statistics: requests by model, as the Open Inference Protocol reports them.
         preloaded: set when the vocabularies of the setting `preload` are loaded.
+        guard: decides who may do what.
         regions: shared memory that clients have registered.
         chat_templates: the process that templates run in.
         num_streams: Arrow and FASTA streams that are being answered.
@@ -37,6 +39,7 @@ class Service:
     registry: Registry
     batcher: Batcher
     metrics: Metrics
+    guard: Guard
     regions: Regions
     chat_templates: ChatTemplates
     oip_statistics: Statistics = field(default_factory=Statistics)

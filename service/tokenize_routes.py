@@ -15,17 +15,15 @@ from service.chats import ChatBody, chat_text
 from service.dialects import (
     Asked,
     Lax,
-    Shape,
     ask,
     decode_rows,
     encode_texts,
-    json_answer,
     parse_body,
-    refusal,
     token_strings,
 )
 from service.errors import InvalidRequest
 from service.registry import Entry
+from service.wordings import Shape, json_answer, worded
 
 __all__ = ["NO_LIMIT", "router"]
 
@@ -99,7 +97,7 @@ async def tokenize(request: Request) -> Response:
             return await _chat(asked)
         return await _prompt(asked)
     except Exception as error:
-        return refusal(error, shape)
+        return worded(error, shape)
 
 
 async def _prompt(asked: Asked) -> Response:
@@ -229,7 +227,7 @@ async def _detokenize(request: Request, *, skips_special: bool) -> Response:
         value: Any = texts[0] if one else texts
         return json_answer({"prompt": value, "text": value, "content": value})
     except Exception as error:
-        return refusal(error, "openai")
+        return worded(error, "openai")
 
 
 @router.post("/decode")
@@ -242,7 +240,7 @@ async def tei_decode(request: Request) -> Response:
         texts, _ = await _texts(asked, entry, body.ids, body.skip_special_tokens, "/ids")
         return json_answer(texts)
     except Exception as error:
-        return refusal(error, "tei")
+        return worded(error, "tei")
 
 
 async def _texts(

@@ -422,8 +422,9 @@ def test_ctrl_c_ends_the_command_quietly() -> None:
 
 def test_serve_says_where_it_listens_and_sigterm_ends_it_with_0(server: Server) -> None:
     with server_process(server.log.parent, {"WARPTOK_PRELOAD": "none"}) as own:
-        line = f"on {own.url} (documentation: {own.url}/docs)"
-        assert line in own.log.read_text()
+        log = own.log.read_text()
+        assert f"on {own.url}, gRPC on 127.0.0.1:" in log
+        assert f"(documentation: {own.url}/docs)" in log
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ EXPECTED = {
     "too_many_streams": 429,
     "shared_memory_off": 403,
     "unknown_region": 404,
+    "unauthorized": 401,
+    "forbidden": 403,
     "template_failed": 422,
     "unsupported_format": 415,
     "invalid_request": 422,
