@@ -15,7 +15,6 @@ constexpr uint32_t OTHER_LETTER = 256;     // A character that is not ASCII.
 constexpr uint32_t WIDE_SPACE = 257;       // White space that is not ASCII.
 constexpr uint32_t SPECIAL_LETTER = 258;   // A special token.
 constexpr uint32_t NUM_LETTERS = 260;
-constexpr uint32_t MAX_K = 12;
 
 constexpr uint32_t NOT_A_CODE = 1u << 25;  // No k-mer that holds it has a number.
 constexpr uint32_t VALUE_BITS = NOT_A_CODE - 1;
