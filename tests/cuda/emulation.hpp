@@ -124,6 +124,13 @@ inline void prepare(uint32_t fiber) {
 
 inline Dim thread_index, block_index, grid_size, block_size;
 
+// The order in which `count` of a cluster take their turns is another one in each round, so that it
+// shows where a barrier is missing; a block alone runs in order.
+inline uint32_t in_turn(uint32_t i, uint32_t count, uint32_t order) {
+    uint32_t place = order >> 31 ? count - 1 - i : i;
+    return (place + (order >> 8)) % count;
+}
+
 // Runs blocks by turns until all have ended; the first one has the number `first`.
 inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::function<void()> body) {
     uint32_t fibers = blocks * threads;
@@ -142,13 +149,18 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
     pointers.resize(fibers);
     while (cluster.stacks.size() < fibers) cluster.stacks.push_back(std::malloc(STACK));
     for (uint32_t each = 0; each < fibers; each++) prepare(each);
+    static uint32_t random = 1;
     for (uint32_t done = 0; done < fibers;) {
+        random = random * 1664525 + 1013904223;
+        uint32_t order = blocks > 1 ? random : 0;
         done = 0;
-        for (uint32_t number = 0; number < blocks; number++) {
+        for (uint32_t turn = 0; turn < blocks; turn++) {
+            uint32_t number = in_turn(turn, blocks, order);
             Block& each = cluster.blocks[number];
             block_index.x = first + number;
             dynamic_shared = each.shared.get() + (256 - reinterpret_cast<uintptr_t>(each.shared.get()) % 256);
-            for (uint32_t own = 0; own < threads; own++) {
+            for (uint32_t i = 0; i < threads; i++) {
+                uint32_t own = in_turn(i, threads, order);
                 if (each.finished[own]) continue;
                 cluster.current = number * threads + own;
                 thread_index.x = own;
