@@ -9,21 +9,24 @@ import numpy as np
 
 from benchmarks.corpora import cliffs
 from benchmarks.proofs import Pair
+from benchmarks.published import Published
 from benchmarks.session import Block, Row, Session
 from benchmarks.texts import Text, cut_rows, one_row
-from benchmarks.timed_vocabularies import TimedVocabulary
 from benchmarks.timing import clocked, per_second, summary, take_turns
 
 __all__ = ["CLIFFS"]
 
 CORPUS = "english"
 NUM_ROWS, ROW_BYTES = 1_024, 2_000
-ODD_BYTES = 16 << 10
 
 
 def alone(session: Session) -> list[Text]:
     """Each as one text."""
-    return [one_row(name, data) for name, data in cliffs(session.sizes.cliff_bytes).items()]
+    return [
+        one_row(name, data)
+        for size in session.sizes.cliff_bytes
+        for name, data in cliffs(size).items()
+    ]
 
 
 def usual(session: Session) -> Text:
@@ -37,34 +40,31 @@ def odd(session: Session) -> list[Text]:
     batch, texts = usual(session), []
     middle = len(batch.offsets) // 2
     place = int(batch.offsets[middle])
-    for name, data in cliffs(min(ODD_BYTES, session.sizes.cliff_bytes)).items():
-        joined = np.concatenate((batch.data[:place], data, batch.data[place:]))
-        moved = batch.offsets[middle:] + len(data)
-        offsets = np.concatenate((batch.offsets[: middle + 1], moved))
-        texts.append(Text(f"batch with {name}", joined, offsets, offsets))
+    for size in session.sizes.odd_bytes:
+        for name, data in cliffs(size).items():
+            joined = np.concatenate((batch.data[:place], data, batch.data[place:]))
+            moved = batch.offsets[middle:] + size
+            offsets = np.concatenate((batch.offsets[: middle + 1], moved))
+            texts.append(Text(f"batch with {size:,} B of {name}", joined, offsets, offsets))
     return texts
 
 
 def pairs(session: Session) -> list[Pair]:
-    """All vocabularies that tiktoken knows, on all of these texts."""
+    """All vocabularies on all of these texts."""
     texts = [*alone(session), usual(session), *odd(session)]
-    return [(timed, text) for timed in _timed(session) for text in texts]
-
-
-def _timed(session: Session) -> list[TimedVocabulary]:
-    return [timed for timed in session.vocabularies.values() if timed.witness.tiktoken]
+    return [(timed, text) for timed in session.vocabularies.values() for text in texts]
 
 
 def time_cliffs(session: Session) -> list[Row]:
     """GB/s of each text alone; how many times as long as without it a batch takes."""
     rows: list[Row] = []
-    for timed in _timed(session):
+    for timed in session.vocabularies.values():
         rows += [_alone(session, timed, text) for text in alone(session)]
         rows += _in_batch(session, timed)
     return rows
 
 
-def _alone(session: Session, timed: TimedVocabulary, text: Text) -> Row:
+def _alone(session: Session, timed: Published, text: Text) -> Row:
     gpu, vocabulary = session.gpu, timed.vocabulary
     with gpu.kernels(vocabulary, text.data, text.offsets) as kernels:
         kernels.run()
@@ -74,7 +74,7 @@ def _alone(session: Session, timed: TimedVocabulary, text: Text) -> Row:
         samples = take_turns(runs, session.sizes.rounds)
     rates = {name: per_second(len(text.data), taken) for name, taken in samples.items()}
     told = f"kernels {rates['kernels']:.1f}, call {rates['call']:.1f}"
-    session.log(f"{text.name} {timed.name}: {told} GB/s")
+    session.log(f"{len(text.data):,} B of {text.name}, {timed.name}: {told} GB/s")
     return {
         "text": text.name,
         "vocabulary": timed.name,
@@ -85,7 +85,7 @@ def _alone(session: Session, timed: TimedVocabulary, text: Text) -> Row:
     }
 
 
-def _in_batch(session: Session, timed: TimedVocabulary) -> list[Row]:
+def _in_batch(session: Session, timed: Published) -> list[Row]:
     gpu, vocabulary, runs = session.gpu, timed.vocabulary, {}
     batch, texts = usual(session), odd(session)
     for text in (batch, *texts):

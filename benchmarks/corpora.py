@@ -118,7 +118,6 @@ CORPORA: dict[str, Callable[[Path, int], Bytes]] = {
     "languages": lambda folder, size: real_text(folder, FILES["languages"], size),
     "runs": lambda _, size: runs(size),
     "hostile": lambda _, size: hostile(size),
-    "hostile_long": lambda _, size: hostile(size, long_every=16),
 }
 
 

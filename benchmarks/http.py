@@ -15,10 +15,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import importlib.metadata
 import json
 import os
-import platform
 import signal
 import socket
 import statistics
@@ -35,11 +33,13 @@ import uvloop
 from tokenizers import Tokenizer
 
 from benchmarks.load_client import Load, measure, post
+from benchmarks.machine import machine
 from vocabularies import builtin
 from vocabularies.formats import tokenizer_json
 
 TEXT_CHARACTERS = 200
 NUM_TEXTS = 2_000
+PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "pydantic", "tokenizers", "fastokens")
 WORDS = (
     "the of and to in a is that for it as was with be by on not he his but at are this have from "
     "or had an they which one you were all her she there would their we him been has when who will "
@@ -177,23 +177,6 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    packages = ("fastapi", "uvicorn", "uvloop", "httptools", "pydantic", "tokenizers", "fastokens")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    cpu = [row for row in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in row]
-    return {
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": commit.stdout.strip(),
-        "python": platform.python_version(),
-        "cpu": cpu[0].split(":")[1].strip() if cpu else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "versions": {name: importlib.metadata.version(name) for name in packages},
-    }
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -203,7 +186,7 @@ def main() -> None:
     parser.add_argument("--warmup", type=float, default=2.0)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/http.json")
     args = parser.parse_args()
-    about = machine()
+    about = machine(PACKAGES)
     with tempfile.TemporaryDirectory() as directory:
         results = run(args, Path(directory))
     for connections in args.connections:

@@ -5,37 +5,41 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from gpu.device import Device
-
-__all__ = ["machine"]
-
-PACKAGES = (
-    *("numpy", "cupy-cuda12x", "cupy-cuda13x", "torch", "tiktoken", "tokenizers", "fastokens"),
-    *("gigatoken", "awkward", "matplotlib", "warptok"),
-)
+__all__ = ["device_facts", "machine"]
 
 
-def machine(device: Device) -> dict[str, Any]:
-    """Device, host, versions, commit and date."""
-    info = device.info
+def machine(packages: Iterable[str]) -> dict[str, Any]:
+    """Processor, cores, versions of packages, commit and date.
+
+    The commit is what WARPTOK_COMMIT says, for a copy without history; else that of the checkout.
+    """
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "device": info.name,
-        "driver": " ".join(filter(None, (info.driver, _driver()))),
-        "multiprocessors": info.processors,
-        "device_bytes": info.total_bytes,
-        "cpu": _cpu(),
+        "cpu": names[0] if names else platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := _version(name))},
-        "commit": _output("git", "rev-parse", "HEAD") or os.environ.get("WARPTOK_COMMIT", ""),
-        "changed_files": len(_output("git", "status", "--porcelain").splitlines()),
+        "versions": {name: found for name in packages if (found := _version(name))},
+        "commit": os.environ.get("WARPTOK_COMMIT") or _output("git", "rev-parse", "HEAD"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def device_facts(info: Any) -> dict[str, Any]:
+    """Name, memory and drivers of a device; `info` is a gpu.device.DeviceInfo."""
+    asked = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
+    return {
+        "device": info.name,
+        "driver": " ".join(filter(None, (info.driver, _output(*asked)))),
+        "multiprocessors": info.processors,
+        "device_bytes": info.total_bytes,
     }
 
 
@@ -44,17 +48,6 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return ""
-
-
-def _driver() -> str:
-    """Of the kernel module; what the runtime calls its driver is the newest CUDA it knows."""
-    return _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
-
-
-def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 def _output(*command: str) -> str:

@@ -1,27 +1,32 @@
 """Ids are proved before anything is timed; what is timed must give the ids that were proved.
 
-Knows neither which engine gives them nor how the witnesses work.
+Knows neither how the engine computes them nor how the witnesses work.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.texts import Int64s, Text
-from benchmarks.timed_vocabularies import TimedVocabulary
+from benchmarks.published import Published
+from benchmarks.texts import Text
 from benchmarks.witnesses import Part, Witnesses, counts_digest, ids_digest
+from gpu.engine import GpuEngine
+from vocabularies.batch import Batch, EncodeOptions
 
 __all__ = ["Differs", "NotProved", "Pair", "Proofs", "Proved"]
 
 Ids = NDArray[np.int32]
-Pair = tuple[TimedVocabulary, Text]
-Encode = Callable[[TimedVocabulary, Text], tuple[Ids, Int64s]]
-"""int32[T] ids of all rows, and int64[B + 1] where each row's begin."""
+Pair = tuple[Published, Text]
+EXPECTED = "expected.json"
+"""Of the data folder: {vocabulary: {file: {n_tokens, sha256 of its ids}}}."""
+ORDINARY = EncodeOptions(add_special_tokens=False, special="plain")
 
 
 class Differs(Exception):
@@ -45,14 +50,15 @@ class Proved:
     num_bytes: int = 0
     num_rows: int = 0
     num_ids: int = 0
-    witnesses: Counter[str] = field(default_factory=Counter)
+    witnesses: dict[str, int] = field(default_factory=dict)
 
-    def add(self, text: Text, ids: Ids, libraries: Counter[str]) -> None:
-        """Count a text in."""
-        self.num_bytes += len(text.data)
-        self.num_rows += len(text.offsets) - 1
-        self.num_ids += len(ids)
-        self.witnesses += libraries
+    def add(self, num_rows: int, num_ids: int, answered: dict[str, int]) -> None:
+        """Count a text in, of which the witnesses answered for so many bytes each."""
+        self.num_bytes += sum(answered.values())
+        self.num_rows += num_rows
+        self.num_ids += num_ids
+        for library, num_bytes in answered.items():
+            self.witnesses[library] = self.witnesses.get(library, 0) + num_bytes
 
 
 @dataclass(slots=True)
@@ -60,14 +66,35 @@ class Proofs:
     """What was proved.
 
     Attributes:
-        encode: the engine.
+        engine: gives the ids.
         records: for the results.
     """
 
     witnesses: Witnesses
-    encode: Encode
+    engine: GpuEngine
     records: list[Proved] = field(default_factory=list)
     _proved: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+
+    def prove_files(self, folder: Path, vocabularies: Sequence[Published]) -> None:
+        """Compare the data folder's texts with the digests that lie beside them.
+
+        Raises:
+            Differs: the ids are not equal.
+        """
+        path = folder / EXPECTED
+        expected = json.loads(path.read_text()) if path.exists() else {}
+        for timed in vocabularies:
+            record = Proved(timed.name, EXPECTED)
+            for name, wanted in expected.get(timed.name, {}).items():
+                if not name.startswith("text/"):
+                    continue
+                text = (folder / name).read_bytes()
+                batch = Batch.from_bytes([text], ORDINARY)
+                ids = self.engine.encode(timed.vocabulary, batch).ids
+                if (len(ids), ids_digest(ids)) != (wanted["n_tokens"], wanted["sha256"]):
+                    raise Differs(f"{timed.name} on {name}: not the ids of {EXPECTED}")
+                record.add(1, len(ids), {EXPECTED: len(text)})
+            self.records.append(record)
 
     def prove(self, pairs: Sequence[Pair]) -> None:
         """Compare every text's ids with the vocabulary's witness.
@@ -78,14 +105,14 @@ class Proofs:
         wanted = [pair for pair in pairs if self._key(*pair) not in self._proved]
         asked = [self.witnesses.ask(timed.witness, text) for timed, text in wanted]
         for (timed, text), parts in zip(wanted, asked, strict=True):
-            ids, libraries = self._compare(timed, text, parts)
+            ids, answered = self._compare(timed, text, parts)
             self._proved[self._key(timed, text)] = len(ids), ids_digest(ids)
             record = Proved(timed.name, text.name)
-            record.add(text, ids, libraries)
+            record.add(len(text.offsets) - 1, len(ids), answered)
             self.records.append(record)
 
     def prove_stream(
-        self, vocabularies: Sequence[TimedVocabulary], name: str, texts: Iterable[Text]
+        self, vocabularies: Sequence[Published], name: str, texts: Iterable[Text]
     ) -> None:
         """Compare texts that are needed only for this; the witness is one text ahead of us.
 
@@ -98,7 +125,8 @@ class Proofs:
         def compare() -> None:
             text, asked = waiting.popleft()
             for timed, parts in zip(vocabularies, asked, strict=True):
-                totals[timed.name].add(text, *self._compare(timed, text, parts))
+                ids, answered = self._compare(timed, text, parts)
+                totals[timed.name].add(len(text.offsets) - 1, len(ids), answered)
             self.witnesses.forget(text)
 
         for text in texts:
@@ -109,7 +137,7 @@ class Proofs:
             compare()
         self.records += totals.values()
 
-    def require(self, timed: TimedVocabulary, text: Text, ids: Ids) -> None:
+    def require(self, timed: Published, text: Text, ids: Ids) -> None:
         """Check that ids are the proved ones.
 
         Raises:
@@ -123,14 +151,14 @@ class Proofs:
             raise Differs(f"{timed.name} on {text.name}: not the ids that were proved")
 
     @staticmethod
-    def _key(timed: TimedVocabulary, text: Text) -> tuple[str, str]:
+    def _key(timed: Published, text: Text) -> tuple[str, str]:
         return timed.vocabulary.digest, text.digest
 
     def _compare(
-        self, timed: TimedVocabulary, text: Text, parts: Iterable[Part]
-    ) -> tuple[Ids, Counter[str]]:
-        ids, offsets = self.encode(timed, text)
-        libraries: Counter[str] = Counter()
+        self, timed: Published, text: Text, parts: Iterable[Part]
+    ) -> tuple[Ids, dict[str, int]]:
+        ids, offsets = self.engine.encode_ids(timed.vocabulary, text.data, text.offsets)
+        answered: dict[str, int] = {}
         done = 0
         for part in parts:
             own = ids[done : done + part.num_ids]
@@ -142,8 +170,9 @@ class Proofs:
                 begin, end = text.borders[[part.first, part.end]].tolist()
                 where = f"{timed.name} on {text.name}, bytes {begin} to {end}"
                 raise Differs(f"{where}: other ids than those of {part.library}")
-            libraries[part.library] += int(text.borders[part.end] - text.borders[part.first])
+            num_bytes = int(text.borders[part.end] - text.borders[part.first])
+            answered[part.library] = answered.get(part.library, 0) + num_bytes
             done += part.num_ids
         if done != len(ids):
             raise Differs(f"{timed.name} on {text.name}: {len(ids) - done} ids too many")
-        return ids, libraries
+        return ids, answered

@@ -1,81 +1,74 @@
-"""The other engines: our own on the CPU, and the libraries, each called as its authors advise.
+"""All engines that are compared: our own and the libraries, each called as its authors advise.
 
-What a library likes as input (strings, a list of bytes) is made before anything is timed; its ids
-are taken as it gives them. A library that is not installed is absent, and the results say so.
+What an engine likes as input (strings, a list of bytes, pinned memory) is made before anything is
+timed; its ids are taken as it gives them. A library that is not installed is absent, and the
+results say so. Knows no corpus.
 """
 
 from __future__ import annotations
 
 import importlib
 import itertools
+import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.gpu_ways import GpuWays
+from benchmarks.published import Published
 from benchmarks.texts import Text
-from benchmarks.timed_vocabularies import TimedVocabulary
-from benchmarks.witnesses import Witnesses, ids_of
+from benchmarks.witnesses import tiktoken_encoding
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import tokenizer_json
 
-__all__ = ["Absent", "Answer", "Rival", "Rows", "as_ids", "rivals"]
+__all__ = ["CPU_ENGINE", "GPU_CALL", "GPU_ENCODE", "GPU_PINNED", "Absent", "Rival", "rivals"]
 
-Answer = Callable[["Rows"], Any]
-"""What a library gives for rows; `as_ids` makes an array of it, which is not timed."""
-Make = Callable[[TimedVocabulary], Answer]
+Ids = NDArray[np.int32]
+GPU_PINNED, GPU_CALL, GPU_ENCODE = "gpu pinned", "gpu encode_ids", "gpu encode"
+CPU_ENGINE = "cpu engine"
 WITHOUT_FRAME = EncodeOptions(add_special_tokens=False)
+COLD_LOADS = 3
 
 
 class Absent(Exception):
     """A library is not installed."""
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Texts in every form that a library asks for."""
-
-    text: Text
-
-    @cached_property
-    def parts(self) -> list[bytes]:
-        """The rows as bytes."""
-        data, places = self.text.data.tobytes(), self.text.borders.tolist()
-        return [data[a:b] for a, b in itertools.pairwise(places)]
-
-    @cached_property
-    def strings(self) -> list[str]:
-        """The rows as strings."""
-        return [part.decode() for part in self.parts]
-
-    @cached_property
-    def joined(self) -> bytes:
-        """All rows as one."""
-        return self.text.data.tobytes()
-
-
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """An engine to be compared with.
+    """An engine.
 
     Attributes:
         package: whose version is reported; "" for our own.
         cores: "all" or "1".
-        make: loads a vocabulary; what it gives has seen no text yet.
-        is_slow: it gets a small part of the corpus.
-        remembers: it is faster on what it has seen, so the first call is timed apart.
+        form: makes of a text what the engine is given.
+        load: loads a vocabulary; what it gives has seen no text yet, and encodes a form.
+        num_loads: how often the first call is timed, where there is one batch.
+        most_bytes: of a text; it gets the front of a larger one.
     """
 
     name: str
     package: str
     cores: str
-    make: Make
-    is_slow: bool = False
-    remembers: bool = False
+    form: Callable[[Text], Any]
+    load: Callable[[Published], Callable[[Any], Any]]
+    num_loads: int = 1
+    most_bytes: float = math.inf
+
+    @property
+    def key(self) -> str:
+        """The name under which it is timed."""
+        return f"{self.name} {self.cores}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether other ids than the proved ones end the benchmark."""
+        return self.name in (GPU_PINNED, GPU_CALL, GPU_ENCODE, CPU_ENGINE)
 
     def version(self) -> str:
         """The version of the library.
@@ -89,81 +82,134 @@ class Rival:
             raise Absent(self.package) from error
 
 
-def rivals(witnesses: Witnesses) -> tuple[Rival, ...]:
-    """All of them; tiktoken and tokenizers use all cores as processes."""
+def rivals(gpu: GpuWays, front_bytes: int) -> tuple[Rival, ...]:
+    """All of them; what does tens of megabytes a second gets `front_bytes` of a text.
 
-    def by_processes(library: str) -> Make:
-        def make(timed: TimedVocabulary) -> Answer:
-            if library == "tiktoken":
-                refuse_unknown(timed)
-            return lambda rows: witnesses.encode(timed.witness, library, rows.text)
-
-        return make
-
+    What does hundreds gets a few times as many.
+    """
+    cores = len(os.sched_getaffinity(0))
     return (
-        Rival("cpu engine", "fastokens", "all", cpu_engine, remembers=True),
-        Rival("fastokens", "fastokens", "all", fastokens, remembers=True),
-        Rival("gigatoken", "gigatoken", "all", gigatoken, remembers=True),
-        Rival("tiktoken", "tiktoken", "1", one_core_tiktoken, is_slow=True),
-        Rival("tiktoken", "tiktoken", "all", by_processes("tiktoken")),
-        Rival("tokenizers", "tokenizers", "all", by_processes("tokenizers")),
+        Rival(GPU_PINNED, "", "all", _pinned(gpu), _gpu(gpu, _stream, anew=True), COLD_LOADS),
+        Rival(GPU_CALL, "", "all", _rows, _gpu(gpu, _encode_ids)),
+        Rival(GPU_ENCODE, "", "all", _rows, _gpu(gpu, _encode)),
+        Rival(CPU_ENGINE, "", "all", _texts, _cpu_engine, most_bytes=16 * front_bytes),
+        Rival("fastokens", "fastokens", "all", _strings, _fastokens, most_bytes=16 * front_bytes),
+        Rival("gigatoken", "gigatoken", "all", _gigatoken_form, _gigatoken, COLD_LOADS),
+        Rival("tiktoken", "tiktoken", "1", _strings, _tiktoken(1), most_bytes=front_bytes),
+        Rival(
+            "tiktoken", "tiktoken", "all", _strings, _tiktoken(cores), most_bytes=8 * front_bytes
+        ),
+        Rival("tokenizers", "tokenizers", "all", _strings, _tokenizers, most_bytes=front_bytes),
     )
 
 
-def cpu_engine(timed: TimedVocabulary) -> Answer:
-    """Ours, bytes in and an array out."""
+def _parts(text: Text) -> list[bytes]:
+    data, places = text.data.tobytes(), text.borders.tolist()
+    return [data[a:b] for a, b in itertools.pairwise(places)]
+
+
+def _strings(text: Text) -> list[str]:
+    return [part.decode() for part in _parts(text)]
+
+
+def _rows(text: Text) -> Text:
+    return text
+
+
+def _texts(text: Text) -> Text:
+    """Parts as rows, so that all cores have something to do."""
+    return replace(text, offsets=text.borders)
+
+
+def _pinned(gpu: GpuWays) -> Callable[[Text], Any]:
+    """The text and room for its ids in pinned memory."""
+    return lambda text: (
+        replace(text, data=gpu.pinned(text.data)),
+        gpu.device.allocate_pinned(4 * len(text.data)),
+    )
+
+
+def _gpu(
+    gpu: GpuWays, encode: Callable[[GpuWays, Published, Any], Any], *, anew: bool = False
+) -> Callable[[Published], Callable[[Any], Any]]:
+    """Ours; `anew` takes the vocabulary from the device first."""
+
+    def load(timed: Published) -> Callable[[Any], Any]:
+        if anew:
+            gpu.engine.unload(timed.vocabulary.digest)
+        gpu.engine.load(timed.vocabulary)
+        return lambda form: encode(gpu, timed, form)
+
+    return load
+
+
+def _stream(gpu: GpuWays, timed: Published, form: tuple[Text, Any]) -> Ids:
+    text, out = form
+    return gpu.stream(timed.vocabulary, text.data, text.offsets, out.view(np.int32))
+
+
+def _encode_ids(gpu: GpuWays, timed: Published, text: Text) -> Ids:
+    return gpu.encode(timed.vocabulary, text.data, text.offsets)[0]
+
+
+def _encode(gpu: GpuWays, timed: Published, text: Text) -> NDArray[Any]:
+    batch = Batch(data=text.data, offsets=text.offsets, options=WITHOUT_FRAME)
+    return gpu.engine.encode(timed.vocabulary, batch).ids
+
+
+def _cpu_engine(timed: Published) -> Callable[[Text], Any]:
     from service.cpu_engine import CpuEngine
 
     engine = CpuEngine()
     engine.load(timed.vocabulary)
 
-    def answer(rows: Rows) -> NDArray[np.int32]:
-        batch = Batch(data=rows.text.data, offsets=rows.text.borders, options=WITHOUT_FRAME)
+    def encode(text: Text) -> NDArray[Any]:
+        batch = Batch(data=text.data, offsets=text.offsets, options=WITHOUT_FRAME)
         return engine.encode(timed.vocabulary, batch).ids
 
-    return answer
+    return encode
 
 
-def fastokens(timed: TimedVocabulary) -> Answer:
+def _fastokens(timed: Published) -> Callable[[list[str]], Ids]:
     """Its call for bulk."""
-    library = importlib.import_module("fastokens")
-    tokenizer = library.Tokenizer.from_json_str(known_spelling(timed))
-
-    def answer(rows: Rows) -> NDArray[np.int32]:
-        ids, _ = tokenizer.encode_batch_flat(rows.strings, False, False)
-        return np.frombuffer(ids, np.int32)
-
-    return answer
-
-
-def gigatoken(timed: TimedVocabulary) -> Answer:
-    """One buffer, which it splits itself, or its rows."""
-    library = importlib.import_module("gigatoken")
-    tokenizer = library.Tokenizer.from_json(known_spelling(timed))
-
-    def answer(rows: Rows) -> Any:
-        if rows.text.rows_are_texts:
-            return tokenizer.encode_batch(rows.parts)
-        return tokenizer.encode_batch(library.BytesSource(rows.joined))
-
-    return answer
-
-
-def one_core_tiktoken(timed: TimedVocabulary) -> Answer:
-    """A row at a time."""
-    refuse_unknown(timed)
-    return lambda rows: np.concatenate(
-        [ids_of("tiktoken", timed.witness, text) for text in rows.strings]
+    tokenizer = importlib.import_module("fastokens").Tokenizer.from_json_str(_known(timed))
+    return lambda texts: np.frombuffer(
+        tokenizer.encode_batch_flat(texts, False, False)[0], np.int32
     )
 
 
-def refuse_unknown(timed: TimedVocabulary) -> None:
-    """Raise Absent where tiktoken itself defines no such vocabulary."""
-    if not timed.witness.tiktoken:
-        raise Absent(f"tiktoken defines no {timed.name}")
+def _gigatoken_form(text: Text) -> Any:
+    """One buffer, which it splits itself, or rows."""
+    if text.rows_are_texts:
+        return _parts(text)
+    return importlib.import_module("gigatoken").BytesSource(text.data.tobytes())
 
 
-def known_spelling(timed: TimedVocabulary) -> str:
+def _gigatoken(timed: Published) -> Callable[[Any], Any]:
+    tokenizer = importlib.import_module("gigatoken").Tokenizer.from_json(_known(timed))
+    return lambda form: tokenizer.encode_batch(form)
+
+
+def _tiktoken(num_threads: int) -> Callable[[Published], Callable[[list[str]], Any]]:
+    """Its call for batches with a thread a core, or on one the one for a text."""
+
+    def load(timed: Published) -> Callable[[list[str]], Any]:
+        encoding = tiktoken_encoding(timed.witness)
+        if num_threads == 1:
+            return lambda texts: [encoding.encode_ordinary(text) for text in texts]
+        return lambda texts: encoding.encode_ordinary_batch(texts, num_threads=num_threads)
+
+    return load
+
+
+def _tokenizers(timed: Published) -> Callable[[list[str]], Any]:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(timed.json)
+    return lambda texts: tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+
+
+def _known(timed: Published) -> str:
     """A tokenizer.json; cl100k with llama3's pattern, which those libraries know by heart.
 
     They differ only in white space at the end of a text.
@@ -171,14 +217,3 @@ def known_spelling(timed: TimedVocabulary) -> str:
     if timed.vocabulary.pretokenizer == "cl100k":
         return tokenizer_json(replace(timed.vocabulary, pretokenizer="llama3"))
     return timed.json
-
-
-def as_ids(answer: Any) -> NDArray[np.int32]:
-    """int32[T] of whatever a library gave: an array, rows of arrays or of numbers."""
-    if isinstance(answer, np.ndarray):
-        return answer.astype(np.int32)
-    if hasattr(answer, "layout"):
-        answer = importlib.import_module("awkward").flatten(answer, axis=None)
-        return np.asarray(answer, np.int32)
-    rows = [np.asarray(row, np.int32) for row in answer]
-    return np.concatenate([np.zeros(0, np.int32), *rows])

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpora import CORPORA, make_corpus
-from benchmarks.gpu_runs import GpuRuns
+from benchmarks.corpora import make_corpus
+from benchmarks.gpu_ways import GpuWays
 from benchmarks.proofs import Pair, Proofs
+from benchmarks.published import Published
 from benchmarks.texts import Text
-from benchmarks.timed_vocabularies import TimedVocabulary
-from benchmarks.witnesses import Witnesses
 
 __all__ = ["FULL", "QUICK", "TINY", "Block", "Row", "Session", "Shape", "Sizes"]
 
@@ -31,25 +30,29 @@ class Sizes:
 
     Attributes:
         corpus_bytes: of each corpus.
-        slow_bytes: of a corpus, for what does a few megabytes a second.
-        cliff_bytes: of a text of one piece.
+        front_bytes: of a corpus, for what does tens of megabytes a second.
+        cliff_bytes: of texts of one piece.
+        odd_bytes: of such a text in a batch of others.
         rounds: turns of each thing that is timed.
         slice_s: what is faster is run several times in a turn.
-        num_starts: fresh processes of each kind.
+        num_starts: fresh processes that find their kernels compiled, and that do not.
     """
 
     corpus_bytes: int
-    slow_bytes: int
-    cliff_bytes: int
+    front_bytes: int
+    cliff_bytes: Sequence[int]
+    odd_bytes: Sequence[int]
     rounds: int
     slice_s: float
-    num_starts: int
+    num_starts: tuple[int, int]
     shapes: Sequence[Shape]
 
 
-FULL = Sizes(128 << 20, 8 << 20, 10 << 20, 9, 0.05, 5, SHAPES)
-QUICK = Sizes(32 << 20, 2 << 20, 1 << 20, 5, 0.02, 2, (*SHAPES[:3], *SHAPES[4:]))
-TINY = Sizes(20_000, 5_000, 3_000, 2, 0.0, 1, ((1, 200), (4, 300), (1, 9_000)))
+FULL = Sizes(
+    *(256 << 20, 2 << 20, (1 << 20, 10 << 20), (16 << 10, 64 << 10), 9, 0.02, (3, 2), SHAPES)
+)
+QUICK = Sizes(*(64 << 20, 1 << 20, (1 << 20,), (16 << 10,), 5, 0.01, (2, 1), SHAPES[:3]))
+TINY = Sizes(*(6_000, 3_000, (2_000,), (1_000,), 2, 0.0, (1, 0), ((1, 200), (4, 300))))
 """For the emulation."""
 
 
@@ -59,41 +62,38 @@ class Session:
 
     Attributes:
         data: the data folder.
-        vocabularies: those that the engine covers, by their names; `main` are those that are timed
-            against other libraries, too.
+        scratch: a folder for files that are forgotten when the run ends.
+        vocabularies: those that are timed, by their names; `main` are those that are timed against
+            other libraries, too.
         log: tells a person how far it is.
     """
 
     sizes: Sizes
     data: Path
-    gpu: GpuRuns
-    vocabularies: dict[str, TimedVocabulary]
+    scratch: Path
+    gpu: GpuWays
+    vocabularies: dict[str, Published]
     main: Sequence[str]
-    witnesses: Witnesses
+    corpus_names: Sequence[str]
     proofs: Proofs
     log: Callable[[str], None] = print
-    corpus_names: Sequence[str] = tuple(CORPORA)
-    _corpora: dict[str, Text] = field(default_factory=dict)
+    emulate: bool = False
+    corpora: dict[str, Text] = field(default_factory=dict)
 
     def corpus(self, name: str) -> Text:
         """A corpus, made once."""
-        if name not in self._corpora:
-            self._corpora[name] = make_corpus(name, self.data, self.sizes.corpus_bytes)
-        return self._corpora[name]
+        if name not in self.corpora:
+            self.corpora[name] = make_corpus(name, self.data, self.sizes.corpus_bytes)
+        return self.corpora[name]
 
     @property
-    def made_corpora(self) -> dict[str, Text]:
-        """Those that were needed, by their names."""
-        return self._corpora
-
-    @property
-    def corpora(self) -> list[Text]:
-        """All corpora."""
+    def chosen_corpora(self) -> list[Text]:
+        """Those that are timed."""
         return [self.corpus(name) for name in self.corpus_names]
 
     @property
-    def main_vocabularies(self) -> list[TimedVocabulary]:
-        """Those of `main` that there are."""
+    def main_vocabularies(self) -> list[Published]:
+        """Those of `main`."""
         return [self.vocabularies[name] for name in self.main if name in self.vocabularies]
 
 

@@ -1,20 +1,20 @@
-"""Other people's libraries, on all cores: what they say the ids are, and how long they take.
+"""What tiktoken says the ids are, asked on all cores; where it gives up, Hugging Face tokenizers.
 
-A text goes to the processes as a file that all of them read, its answers come back as digests, or
-as arrays where the ids themselves are wanted. Knows no engine of ours.
+A text goes to the processes as a file that all of them read, its answers come back as digests.
+Knows no engine of ours.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import itertools
-import json
 import multiprocessing
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,26 +24,28 @@ from numpy.typing import NDArray
 
 from benchmarks.texts import Int64s, Text
 
-__all__ = ["Part", "Witness", "Witnesses", "counts_digest", "ids_digest", "ids_of"]
+__all__ = ["Part", "Witness", "Witnesses", "counts_digest", "ids_digest", "tiktoken_encoding"]
 
 Ids = NDArray[np.int32]
-LIBRARIES = ("tiktoken", "tokenizers")
 MAX_GROUP_BYTES, MIN_GROUPS = 1 << 20, 64
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Where the libraries find a vocabulary.
+    """What the libraries need to know of a vocabulary.
 
     Attributes:
-        digest: the vocabulary's.
-        tiktoken: the name of the encoding that tiktoken itself defines; "" where there is none.
-        tokenizer_json: path of a file for tokenizers, which answers where tiktoken cannot.
+        ranks: tiktoken's file.
+        pattern: as tiktoken or the model's own code has it.
+        special_tokens: content and id.
+        tokenizer_json: a file for tokenizers.
     """
 
-    digest: str
-    tiktoken: str
-    tokenizer_json: str
+    name: str
+    ranks: Path
+    pattern: str
+    special_tokens: tuple[tuple[str, int], ...]
+    tokenizer_json: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Part:
     library: str
 
 
-def ids_digest(ids: Ids) -> str:
+def ids_digest(ids: NDArray[Any]) -> str:
     """Of ids as little-endian int32."""
     return hashlib.sha256(np.ascontiguousarray(ids, "<i4").data).hexdigest()
 
@@ -75,57 +77,53 @@ def counts_digest(counts: Int64s) -> str:
 
 
 @functools.cache
-def _library(name: str, where: str) -> Any:
-    if name == "tiktoken":
-        import tiktoken
+def tiktoken_encoding(witness: Witness) -> Any:
+    """The encoding that tiktoken makes of a rank file."""
+    import tiktoken
 
-        return tiktoken.get_encoding(where)
+    lines = (line.split() for line in witness.ranks.read_bytes().splitlines() if line)
+    return tiktoken.Encoding(
+        witness.name,
+        pat_str=witness.pattern,
+        mergeable_ranks={base64.b64decode(token): int(rank) for token, rank in lines},
+        special_tokens=dict(witness.special_tokens),
+    )
+
+
+@functools.cache
+def _tokenizers(witness: Witness) -> Any:
     from tokenizers import Tokenizer
 
-    return Tokenizer.from_file(where)
+    return Tokenizer.from_file(str(witness.tokenizer_json))
 
 
-def ids_of(library: str, witness: Witness, text: str) -> Ids:
-    """The ids of a text; special tokens are matched, nothing is added.
-
-    Raises:
-        ValueError: the library gives up on it.
-    """
-    if library == "tiktoken":
-        encoding = _library(library, witness.tiktoken)
-        ids: NDArray[np.uint32] = encoding.encode_to_numpy(text, allowed_special="all")
-        return ids.astype(np.int32)
-    tokenizer = _library(library, witness.tokenizer_json)
-    return np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+def _tiktoken_ids(witness: Witness, text: str) -> Ids:
+    """Special tokens are matched; raises ValueError where the pattern's engine gives up."""
+    encoding = tiktoken_encoding(witness)
+    ids: NDArray[np.uint32] = encoding.encode_to_numpy(text, allowed_special="all")
+    return ids.astype(np.int32)
 
 
-def _texts(path: str, borders: Int64s) -> list[str]:
-    first = int(borders[0])
-    data = np.fromfile(path, np.uint8, int(borders[-1]) - first, offset=first).tobytes()
-    places = (borders - first).tolist()
-    return [data[a:b].decode() for a, b in itertools.pairwise(places)]
+def _tokenizers_ids(witness: Witness, text: str) -> Ids:
+    encoded = _tokenizers(witness).encode(text, add_special_tokens=False)
+    return np.array(encoded.ids, np.int32)
 
 
-def _ask(witness: Witness, path: str, borders: Int64s, first: int) -> Part:
-    """In another process: a part's digests, by the first library that answers."""
-    texts = _texts(path, borders)
-    for library in LIBRARIES[not witness.tiktoken :]:
-        try:
-            rows = [ids_of(library, witness, text) for text in texts]
-        except ValueError:
-            if library == LIBRARIES[-1]:
-                raise
-        else:
-            break
+def _ask(witness: Witness, path: Path, borders: Int64s, first: int) -> Part:
+    """In another process: a part's digests."""
+    begin = int(borders[0])
+    data = np.fromfile(path, np.uint8, int(borders[-1]) - begin, offset=begin).tobytes()
+    places = (borders - begin).tolist()
+    texts = [data[a:b].decode() for a, b in itertools.pairwise(places)]
+    library = "tiktoken"
+    try:
+        rows = [_tiktoken_ids(witness, text) for text in texts]
+    except ValueError:
+        library = "tokenizers"
+        rows = [_tokenizers_ids(witness, text) for text in texts]
     ids, counts = np.concatenate(rows), np.array([len(row) for row in rows], np.int64)
-    name = f"{library} {version(library)}"
-    end = first + len(texts)
-    return Part(first, end, len(ids), ids_digest(ids), counts_digest(counts), name)
-
-
-def _encode(witness: Witness, library: str, path: str, borders: Int64s) -> Ids:
-    """In another process: a part's ids."""
-    return np.concatenate([ids_of(library, witness, text) for text in _texts(path, borders)])
+    named, end = f"{library} {version(library)}", first + len(texts)
+    return Part(first, end, len(ids), ids_digest(ids), counts_digest(counts), named)
 
 
 def _begin(environment: dict[str, str]) -> None:
@@ -133,84 +131,40 @@ def _begin(environment: dict[str, str]) -> None:
 
 
 class Witnesses:
-    """The processes and the files they read.
+    """The processes, which start when they are first asked, and the files they read.
 
     Args:
         folder: for those files.
-        num_processes: how many; 0: what `known` holds must do.
-        environment: of the processes.
-        known: a JSON file of earlier answers, which is read now and written by `close`.
+        num_processes: how many.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        num_processes: int,
-        environment: dict[str, str] | None = None,
-        known: Path | None = None,
-    ) -> None:
-        self.folder, self.num_processes, self._known_path = folder, num_processes, known
-        self._known: dict[str, list[dict[str, Any]]] = {}
-        if known is not None and known.exists():
-            self._known = json.loads(known.read_text())
-        self._pool: ProcessPoolExecutor | None = None
-        self._environment = {"TOKENIZERS_PARALLELISM": "false"} | (environment or {})
+    def __init__(self, folder: Path, num_processes: int) -> None:
+        self.folder = folder
+        self._pool = ProcessPoolExecutor(
+            num_processes,
+            multiprocessing.get_context("spawn"),
+            _begin,
+            ({"TOKENIZERS_PARALLELISM": "false"},),
+        )
 
     def ask(self, witness: Witness, text: Text) -> Iterator[Part]:
         """What the witness says, part by part; the work begins now."""
-        key = f"{witness.digest} {text.digest}"
-        if key in self._known:
-            return iter([Part(**part) for part in self._known[key]])
-        path = str(self.written(text))
-        futures = [
-            self.pool.submit(_ask, witness, path, text.borders[a : b + 1], a)
-            for a, b in _groups(text.borders)
-        ]
-        return self._answers(key, futures)
-
-    def _answers(self, key: str, futures: list[Future[Part]]) -> Iterator[Part]:
-        parts = []
-        for future in futures:
-            parts.append(future.result())
-            yield parts[-1]
-        self._known[key] = [asdict(part) for part in parts]
-
-    def encode(self, witness: Witness, library: str, text: Text) -> Ids:
-        """The ids of a text by all processes together."""
-        path = str(self.written(text))
-        futures = [
-            self.pool.submit(_encode, witness, library, path, text.borders[a : b + 1])
-            for a, b in _groups(text.borders)
-        ]
-        return np.concatenate([future.result() for future in futures])
-
-    @property
-    def pool(self) -> ProcessPoolExecutor:
-        """The processes, which start when they are first needed."""
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(
-                self.num_processes, context, _begin, (self._environment,)
-            )
-        return self._pool
-
-    def written(self, text: Text) -> Path:
-        """The file of a text's bytes."""
         path = self.folder / f"{text.sha256}.txt"
         if not path.exists():
             text.data.tofile(path)
-        return path
+        futures = [
+            self._pool.submit(_ask, witness, path, text.borders[a : b + 1], a)
+            for a, b in _groups(text.borders)
+        ]
+        return (future.result() for future in futures)
 
     def forget(self, text: Text) -> None:
-        """Remove the file."""
+        """Remove a text's file."""
         (self.folder / f"{text.sha256}.txt").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End the processes and write down what is known."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        if self._known_path is not None:
-            self._known_path.write_text(json.dumps(self._known))
+        """End the processes."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 def _groups(borders: Int64s) -> Iterator[tuple[int, int]]:

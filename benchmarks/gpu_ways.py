@@ -1,0 +1,221 @@
+"""What the benchmark asks of the GPU engine, in one place: a change of the engine ends here.
+
+Each way is a function that does the work once and one that gives the ids of the last time, so that
+what is timed is what is proved. On an emulation the wall clock stands in for CUDA events. Knows no
+corpus and no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.texts import Bytes, Int64s
+from benchmarks.timing import Run, clocked
+from gpu.device import CudaDevice, Device
+from gpu.engine import GpuEngine
+from gpu.kernels import encode_kernels
+from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
+from gpu.memory import Workspace
+from gpu.streams import PackedIds, encode_packed, encode_stream
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["GpuWays", "Kernels", "Way"]
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way through the engine: `run` does the work, `ids` gives what it gave."""
+
+    run: Callable[[], object]
+    ids: Callable[[], Ids]
+
+
+class _Clock:
+    """Time on a stream, and copies inside of a device, which the engine does not ask for."""
+
+    def __init__(self, device: Device) -> None:
+        self._cupy: Any = None
+        if isinstance(device, CudaDevice):
+            import cupy
+
+            self._cupy = cupy
+
+    def mark(self, stream: Any) -> Any:
+        """Now, as the stream sees it."""
+        if self._cupy is None:
+            return perf_counter()
+        event = self._cupy.cuda.Event()
+        event.record(stream.stream)
+        return event
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Between two marks that have passed."""
+        if self._cupy is None:
+            return float(end - begin)
+        return float(self._cupy.cuda.get_elapsed_time(begin, end)) / 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class _DeviceIds:
+    """int32[N] of device memory, as other libraries describe theirs."""
+
+    address: int
+    num_ids: int
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        shape, data = (self.num_ids,), (self.address, False)
+        return {"shape": shape, "typestr": "<i4", "data": data, "version": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """A batch whose text lies on the device, to be encoded again and again."""
+
+    clock: _Clock
+    workspace: Workspace
+    names: tuple[str, ...]
+    processors: int
+
+    def run(self) -> float:
+        """Seconds from text on the device to ids on the device."""
+        stream, job = self.workspace.stream, self.workspace.job[0]
+        begin = self.clock.mark(stream)
+        stream.clear(self.workspace.fields["status"], 8 * int(job["num_cleared"]))
+        launch(self.workspace, self.names, self.processors)
+        end = self.clock.mark(stream)
+        stream.synchronize()
+        return self.clock.seconds(begin, end)
+
+    def ids(self) -> Ids:
+        """The ids of the last run."""
+        num_ids = int(status_of(self.workspace)[STATUS["NUM_IDS"]])
+        return fetch(self.workspace, "ids", np.int32, num_ids)
+
+
+class GpuWays:
+    """The engine on one device."""
+
+    def __init__(self, device: Device, workspace_bytes: int) -> None:
+        self.device = device
+        self.engine = GpuEngine(device, workspace_bytes)
+        self._clock = _Clock(device)
+
+    def encode(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> tuple[Ids, Int64s]:
+        """The public call for bulk: bytes and ids in ordinary memory."""
+        return self.engine.encode_ids(vocabulary, data, offsets)
+
+    def pinned(self, data: Bytes) -> Bytes:
+        """A copy in pinned memory."""
+        memory = self.device.allocate_pinned(len(data))
+        memory[:] = data
+        return memory
+
+    @contextmanager
+    def kernels(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Kernels]:
+        """A batch on the device; a workspace is its own meanwhile."""
+        engine = self.engine
+        with engine.residents.using(vocabulary) as resident:
+            size, family = (len(data), len(offsets) - 1), resident.family
+            with engine.workspaces.lend(*size, family.name) as workspace:
+                pack_rows(workspace, resident, data, offsets, engine.processors)
+                workspace.stream.synchronize()
+                names = encode_kernels(family, num_rounds=resident.num_rounds)
+                yield Kernels(self._clock, workspace, names, engine.processors)
+
+    def stream(
+        self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: NDArray[Any]
+    ) -> NDArray[Any]:
+        """The ids, in the front of `out`; without a copy where data and out are pinned."""
+        ends = encode_stream(self.engine, vocabulary, data, offsets, out)
+        return out[: int(ends[-1])]
+
+    def to_pinned(
+        self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Bytes
+    ) -> dict[str, Way]:
+        """From pinned text to ids in pinned `out`, int32 and in as few bits as they need."""
+        last: dict[str, Any] = {}
+
+        def stream(dtype: type[np.int32] | type[np.uint16]) -> None:
+            last["ids"] = self.stream(vocabulary, data, offsets, out.view(dtype))
+
+        def packed() -> None:
+            words = out.view(np.uint32)
+            last["packed"] = encode_packed(self.engine, vocabulary, data, offsets, words)
+
+        ways = {"int32": Way(lambda: stream(np.int32), lambda: last["ids"])}
+        if len(vocabulary) <= 1 << 16:
+            return ways | {"uint16": Way(lambda: stream(np.uint16), lambda: last["ids"])}
+        bits = (len(vocabulary) - 1).bit_length()
+        return ways | {f"packed_{bits}": Way(packed, lambda: unpacked(last["packed"]))}
+
+    @contextmanager
+    def to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:
+        """From pinned text to all its ids, int32, in one array on the device."""
+        d_ids = _DeviceIds(self.device.allocate(4 * len(data)), len(data))
+        num_ids = 0
+
+        def run() -> None:
+            nonlocal num_ids
+            num_ids = int(encode_stream(self.engine, vocabulary, data, offsets, d_ids)[-1])
+
+        def ids() -> Ids:
+            array, stream = np.empty(num_ids, np.int32), self.device.stream()
+            stream.copy_out(array.ctypes.data, d_ids.address, array.nbytes)
+            stream.synchronize()
+            return array
+
+        try:
+            yield Way(run, ids)
+        finally:
+            self.device.free(d_ids.address)
+
+    @contextmanager
+    def copies(self, pinned: Bytes) -> Iterator[dict[str, Run]]:
+        """Copies of the same bytes to the device and back, and from memory to memory."""
+        size, stream = len(pinned), self.device.stream()
+        d_copy = self.device.allocate(size)
+        back, plain = self.device.allocate_pinned(size), np.empty(size, np.uint8)
+
+        def waited(copy: Callable[[], object]) -> Run:
+            def run() -> None:
+                copy()
+                stream.synchronize()
+
+            return clocked(run)
+
+        try:
+            yield {
+                "host_to_device": waited(lambda: stream.copy_in(d_copy, pinned.ctypes.data, size)),
+                "device_to_host": waited(lambda: stream.copy_out(back.ctypes.data, d_copy, size)),
+                "memcpy": clocked(lambda: np.copyto(plain, pinned)),
+            }
+        finally:
+            self.device.free(d_copy)
+            self.device.free_pinned(back)
+
+
+def unpacked(packed: PackedIds) -> Ids:
+    """int32[T]: all ids, as `PackedIds.unpack` gives them, a few thousand at a time."""
+    count, width = 1 << 14, packed.id_bits  # Which is a number of whole words.
+    bits = np.arange(count, dtype=np.int64) * width
+    places, shifts = bits // 32, (bits % 32).astype(np.uint64)
+    mask, parts = np.uint64((1 << width) - 1), [np.zeros(0, np.int32)]
+    for first, num_ids in packed.parts.tolist():
+        for begin in range(0, num_ids, count):
+            word, taken = first + begin * width // 32, min(count, num_ids - begin)
+            words = np.zeros(count * width // 32 + 1, np.uint64)
+            own = packed.words[word : word + len(words)]
+            words[: len(own)] = own
+            pairs = words[:-1] | words[1:] << np.uint64(32)
+            parts.append(((pairs[places[:taken]] >> shifts[:taken]) & mask).astype(np.int32))
+    return np.concatenate(parts)
