@@ -2,7 +2,7 @@
 # make test     run the tests; PYTEST_ARGS="-k batcher" runs some of them
 # make clients  environments for tests with clients that others wrote
 # make lint     ruff and mypy; make fix lets ruff mend what it can
-# make bench    the HTTP benchmark
+# make bench    the HTTP benchmark; benchmarks/README.md has the other one
 # make clean    remove what was built, the environment included
 #
 # PYTHON chooses the interpreter that makes .venv: make test PYTHON=python3.12

@@ -54,7 +54,7 @@ PACKAGES = (
     "warptok",
 )
 MEGABYTE = 1 << 20
-WORKSPACE_BYTES, EMULATED_BYTES = 90 << 30, 1 << 30
+WORKSPACES_SHARE = 0.7  # Of free device memory.
 TOKEN_PIECES, SPECIAL_EVERY = "cl100k_base", 500
 RESULTS = Path(__file__).parent / "results"
 
@@ -156,7 +156,7 @@ def main(argv: list[str] | None = None) -> None:
     except DeviceUnavailable as error:
         print(f"no benchmark without a GPU: {error}", file=sys.stderr)
         raise SystemExit(2) from error
-    gpu = GpuWays(device, EMULATED_BYTES if args.emulate else WORKSPACE_BYTES)
+    gpu = GpuWays(device, int(WORKSPACES_SHARE * device.info.free_bytes))
     with tempfile.TemporaryDirectory(prefix="warptok-benchmark-") as scratch:
         try:
             document = run(args, gpu, Path(scratch))
