@@ -135,7 +135,7 @@ def _axis(panel: Panel) -> tuple[Callable[[float], float], list[float]]:
         return lambda figure: (math.log10(figure) - low) / (high - low), ticks
     most = 1.1 * max(*figures, panel.copy)
     power = 10.0 ** math.floor(math.log10(most))
-    step = next(power * part for part in (0.1, 0.2, 0.5, 1) if most / (power * part) <= 8)
+    step = next(power * part for part in (0.1, 0.2, 0.5, 1, 2) if most / (power * part) <= 8)
     ticks = [step * number for number in range(int(most / step) + 1)]
     return lambda figure: figure / most, ticks
 
