@@ -104,7 +104,7 @@ def prove(session: Session, blocks: dict[str, Block], prove_bytes: float) -> Non
     session.log(f"proved {sum(record.num_bytes for record in session.proofs.records):,} bytes")
 
 
-def run(args: argparse.Namespace, gpu: GpuWays, scratch: Path) -> dict[str, Any]:
+def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> dict[str, Any]:
     """Prove, time, and give the document of results.
 
     Raises:
@@ -128,13 +128,13 @@ def run(args: argparse.Namespace, gpu: GpuWays, scratch: Path) -> dict[str, Any]
         prove(session, blocks, args.prove_bytes)
     rows = {name: block.run(session) for name, block in blocks.items()}
     session.log("done")
-    return document_of(session, rows)
+    return document_of(session, command, rows)
 
 
-def document_of(session: Session, rows: dict[str, Any]) -> dict[str, Any]:
+def document_of(session: Session, command: str, rows: dict[str, Any]) -> dict[str, Any]:
     """Everything that was measured and all that is needed to measure it again."""
     return {
-        "command": " ".join(["python -m benchmarks.engine", *sys.argv[1:]]),
+        "command": command,
         "machine": device_facts(session.gpu.device.info) | machine(PACKAGES),
         "sizes": asdict(session.sizes),
         "vocabularies": {
@@ -148,6 +148,25 @@ def document_of(session: Session, rows: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def command_of(args: argparse.Namespace, argv: list[str] | None) -> str:
+    """The command, without where things lie on this machine."""
+    names = {str(args.data): "FOLDER", str(args.out): "FILE.json"}
+    given = sys.argv[1:] if argv is None else argv
+    return " ".join(["python -m benchmarks.engine", *(names.get(word, word) for word in given)])
+
+
+def as_text(document: dict[str, Any]) -> str:
+    """JSON with a line for each row."""
+
+    def lines(value: Any) -> str:
+        if isinstance(value, list):
+            return "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
+        return json.dumps(value)
+
+    fields = (f" {json.dumps(name)}: {lines(value)}" for name, value in document.items())
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run, write and print; nothing is written where an id differs."""
     args = arguments(argv)
@@ -159,11 +178,11 @@ def main(argv: list[str] | None = None) -> None:
     gpu = GpuWays(device, int(WORKSPACES_SHARE * device.info.free_bytes))
     with tempfile.TemporaryDirectory(prefix="warptok-benchmark-") as scratch:
         try:
-            document = run(args, gpu, Path(scratch))
+            document = run(args, command_of(args, argv), gpu, Path(scratch))
         except Differs as error:
             raise SystemExit(f"wrong ids, so no figures: {error}") from error
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(document, indent=1) + "\n")
+    args.out.write_text(as_text(document))
     args.out.with_suffix(".svg").write_text(plot(document))
     print(goal_table(document["goals"]))
     print(f"written: {args.out}, {args.out.with_suffix('.svg')}")

@@ -20,7 +20,7 @@ from benchmarks.texts import Bytes, Int64s
 from benchmarks.timing import Run, clocked
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine
-from gpu.kernels import encode_kernels
+from gpu.families import encode_kernels
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
 from gpu.memory import Workspace
 from gpu.streams import PackedIds, encode_packed, encode_stream

@@ -89,7 +89,8 @@ def results(folder, tmp_path_factory):
 
 def test_the_document_says_what_was_measured_on_what(results, folder):
     document, _ = results
-    assert document["command"].startswith("python -m benchmarks.engine")
+    assert document["command"].startswith("python -m benchmarks.engine --data FOLDER --out FILE")
+    assert str(folder) not in json.dumps(document)
     machine = document["machine"]
     assert machine["device"] == "emulation"
     assert machine.keys() >= {"driver", "cpu", "cores", "commit", "date", "python"}
