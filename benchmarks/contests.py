@@ -115,9 +115,9 @@ class Contest:
         return results
 
     def _begin(self, rival: Rival, row: Row) -> Run | None:
-        """First calls, compared with the proved ids; a warm call, or None where there is none.
+        """First calls, compared with the proved ids; then the warm call.
 
-        A library that is absent, gives up or gives other ids is not timed, and its row says so.
+        A library that is absent, gives up or gives other ids has none, and its row says so.
 
         Raises:
             Differs: an engine of ours gives other ids.
@@ -140,6 +140,8 @@ class Contest:
             row["status"] = f"differs: {error}"
             return None
         except (ValueError, RuntimeError) as error:
+            if rival.is_ours:
+                raise
             row["status"] = f"cannot: {error}"[:200]
             return None
         num_bytes = len(batches[0].data)
@@ -151,9 +153,8 @@ class Contest:
         """Whether the ids of a batch or of its front are the proved ones."""
         right = self.right[number]
         if given is not self.batches[number]:  # Ids of a front are the first ones of the whole.
-            right = right[
-                : len(self.session.gpu.encode(self.timed.vocabulary, given.data, given.offsets)[0])
-            ]
+            vocabulary, gpu = self.timed.vocabulary, self.session.gpu
+            right = right[: len(gpu.encode(vocabulary, given.data, given.offsets)[0])]
         if np.array_equal(ids, right):
             return
         told = f"{rival.key}, {self.timed.name} on {self.name}"
