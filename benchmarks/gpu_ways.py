@@ -7,6 +7,8 @@ corpus and no result.
 
 from __future__ import annotations
 
+import ctypes
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,14 +23,16 @@ from benchmarks.timing import Run, clocked
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine
 from gpu.families import encode_kernels
+from gpu.flights import Flight, start
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
 from gpu.memory import Workspace
-from gpu.streams import PackedIds, encode_packed, encode_stream
+from gpu.pipeline import PackedIds, chunks_of, encode_packed, encode_stream
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["GpuWays", "Kernels", "Way"]
 
 Ids = NDArray[np.int32]
+CHUNK_BYTES, IN_FLIGHT = 16 << 20, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +67,14 @@ class _Clock:
             return float(end - begin)
         return float(self._cupy.cuda.get_elapsed_time(begin, end)) / 1e3
 
-
-@dataclass(frozen=True, slots=True)
-class _DeviceIds:
-    """int32[N] of device memory, as other libraries describe theirs."""
-
-    address: int
-    num_ids: int
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        shape, data = (self.num_ids,), (self.address, False)
-        return {"shape": shape, "typestr": "<i4", "data": data, "version": 3}
+    def copy_on_device(self, stream: Any, to: int, source: int, num_bytes: int) -> None:
+        """Copy device memory."""
+        if self._cupy is None:
+            ctypes.memmove(to, source, num_bytes)
+            return
+        runtime = self._cupy.cuda.runtime
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(to, source, num_bytes, kind, stream.stream.ptr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class GpuWays:
         with engine.residents.using(vocabulary) as resident:
             size, family = (len(data), len(offsets) - 1), resident.family
             with engine.workspaces.lend(*size, family.name) as workspace:
-                pack_rows(workspace, resident, data, offsets, engine.processors)
+                pack_rows(workspace, resident, data, offsets, engine.processors, staged=False)
                 workspace.stream.synchronize()
                 names = encode_kernels(family, num_rounds=resident.num_rounds)
                 yield Kernels(self._clock, workspace, names, engine.processors)
@@ -161,23 +161,47 @@ class GpuWays:
     @contextmanager
     def to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:
         """From pinned text to all its ids, int32, in one array on the device."""
-        d_ids = _DeviceIds(self.device.allocate(4 * len(data)), len(data))
-        num_ids = 0
+        d_ids, num_ids = self.device.allocate(4 * len(data)), 0
 
         def run() -> None:
             nonlocal num_ids
-            num_ids = int(encode_stream(self.engine, vocabulary, data, offsets, d_ids)[-1])
+            num_ids = self._to_device(vocabulary, data, offsets, d_ids)
 
         def ids() -> Ids:
             array, stream = np.empty(num_ids, np.int32), self.device.stream()
-            stream.copy_out(array.ctypes.data, d_ids.address, array.nbytes)
+            stream.copy_out(array.ctypes.data, d_ids, array.nbytes)
             stream.synchronize()
             return array
 
         try:
             yield Way(run, ids)
         finally:
-            self.device.free(d_ids.address)
+            self.device.free(d_ids)
+
+    def _to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, d_ids: int) -> int:
+        """Chunks in flight as in gpu.pipeline, but the ids stay; returns how many there are."""
+        engine, num_ids = self.engine, 0
+        waiting: deque[tuple[Flight, Workspace]] = deque()
+
+        def keep() -> None:
+            nonlocal num_ids
+            flight, workspace = waiting.popleft()
+            place, num_bytes = d_ids + 4 * num_ids, flight.num_bytes()
+            self._clock.copy_on_device(workspace.stream, place, workspace.fields["ids"], num_bytes)
+            num_ids += flight.num_ids()
+            flight.finish()
+
+        with engine.residents.using(vocabulary) as resident:
+            for chunk in chunks_of(data, offsets, vocabulary, CHUNK_BYTES):
+                if len(waiting) == IN_FLIGHT:
+                    keep()
+                part = data[chunk.begin : chunk.end]
+                flight = start(engine.workspaces, resident, part, chunk.begins, engine.processors)
+                assert flight is not None, "as many workspaces of a size as chunks in flight"
+                waiting.append((flight, flight._workspace))
+            while waiting:
+                keep()
+        return num_ids
 
     @contextmanager
     def copies(self, pinned: Bytes) -> Iterator[dict[str, Run]]:
