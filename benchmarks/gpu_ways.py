@@ -1,26 +1,24 @@
 """What the benchmark asks of the GPU engine, in one place: a change of the engine ends here.
 
 Each way is a function that does the work once and one that gives the ids of the last time, so that
-what is timed is what is proved. On an emulation the wall clock stands in for CUDA events. Knows no
-corpus and no result.
+what is timed is what is proved. Knows no corpus and no result.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.gpu_clock import Clock
 from benchmarks.texts import Bytes, Int64s
 from benchmarks.timing import Run, clocked
-from gpu.device import CudaDevice, Device
+from gpu.device import Device
 from gpu.engine import GpuEngine
 from gpu.families import encode_kernels
 from gpu.flights import Flight, start
@@ -43,45 +41,11 @@ class Way:
     ids: Callable[[], Ids]
 
 
-class _Clock:
-    """Time on a stream, and copies inside of a device, which the engine does not ask for."""
-
-    def __init__(self, device: Device) -> None:
-        self._cupy: Any = None
-        if isinstance(device, CudaDevice):
-            import cupy
-
-            self._cupy = cupy
-
-    def mark(self, stream: Any) -> Any:
-        """Now, as the stream sees it."""
-        if self._cupy is None:
-            return perf_counter()
-        event = self._cupy.cuda.Event()
-        event.record(stream.stream)
-        return event
-
-    def seconds(self, begin: Any, end: Any) -> float:
-        """Between two marks that have passed."""
-        if self._cupy is None:
-            return float(end - begin)
-        return float(self._cupy.cuda.get_elapsed_time(begin, end)) / 1e3
-
-    def copy_on_device(self, stream: Any, to: int, source: int, num_bytes: int) -> None:
-        """Copy device memory."""
-        if self._cupy is None:
-            ctypes.memmove(to, source, num_bytes)
-            return
-        runtime = self._cupy.cuda.runtime
-        kind = runtime.memcpyDeviceToDevice
-        runtime.memcpyAsync(to, source, num_bytes, kind, stream.stream.ptr)
-
-
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """A batch whose text lies on the device, to be encoded again and again."""
 
-    clock: _Clock
+    clock: Clock
     workspace: Workspace
     names: tuple[str, ...]
     processors: int
@@ -108,7 +72,7 @@ class GpuWays:
     def __init__(self, device: Device, workspace_bytes: int) -> None:
         self.device = device
         self.engine = GpuEngine(device, workspace_bytes)
-        self._clock = _Clock(device)
+        self._clock = Clock(device)
 
     def encode(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> tuple[Ids, Int64s]:
         """The public call for bulk: bytes and ids in ordinary memory."""

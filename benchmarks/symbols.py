@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_clock import Clock
-from benchmarks.machine import machine
+from benchmarks.machine import device_facts, machine
 from benchmarks.texts import Bytes
 from benchmarks.timing import summary
 from gpu.contents import first_kernels, rare_kernels
@@ -29,6 +29,7 @@ from service.cpu_engine import CpuEngine
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 
+PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "tokenizers", "fastokens", "warptok")
 ROUNDS, WARMUPS = 9, 4  # Kernels are recorded the third time.
 WIDTHS = {
     "hyenadna": (32, 16, 8),
@@ -149,7 +150,8 @@ def measure(device: Device, size: int) -> dict[str, Any]:
                 print(f"{what}  {bases:6.0f} Gbases/s  {share:.0%} of the copy rate")
                 named = {"sequences": sequences.name, "vocabulary": name, "bits": bits}
                 results.append({**named, "proved_bases": proved, "share_of_copy": share, **timed})
-    return {"machine": machine(device), "copy_bytes_a_second": rate, "results": results}
+    about = device_facts(device.info) | machine(PACKAGES)
+    return {"machine": about, "copy_bytes_a_second": rate, "results": results}
 
 
 def main() -> None:

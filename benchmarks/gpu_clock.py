@@ -1,0 +1,48 @@
+"""Time and copies on a device, whatever runs there.
+
+On an emulation the wall clock stands in for CUDA events. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from time import perf_counter
+from typing import Any
+
+from gpu.device import CudaDevice, Device
+
+__all__ = ["Clock"]
+
+
+class Clock:
+    """Time on a stream: CUDA events on a device, the wall clock on an emulation."""
+
+    def __init__(self, device: Device) -> None:
+        self._cupy: Any = None
+        if isinstance(device, CudaDevice):
+            import cupy
+
+            self._cupy = cupy
+
+    def mark(self, stream: Any) -> Any:
+        """Now, as the stream sees it."""
+        if self._cupy is None:
+            return perf_counter()
+        event = self._cupy.cuda.Event()
+        event.record(stream.stream)
+        return event
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Between two marks that have passed."""
+        if self._cupy is None:
+            return float(end - begin)
+        return float(self._cupy.cuda.get_elapsed_time(begin, end)) / 1e3
+
+    def copy_on_device(self, stream: Any, to: int, source: int, num_bytes: int) -> None:
+        """Copy device memory."""
+        if self._cupy is None:
+            ctypes.memmove(to, source, num_bytes)
+            return
+        runtime = self._cupy.cuda.runtime
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(to, source, num_bytes, kind, stream.stream.ptr)
