@@ -6,10 +6,11 @@ and no device.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +109,7 @@ def _by_spines(runs: Sequence[Run], rules: BpeRules) -> Pairs:
     """
     by_left: dict[int, list[int]] = defaultdict(list)
     by_right: dict[int, list[int]] = defaultdict(list)
-    for (x, y), (rank, _) in rules.merges.items():
+    for rank, x, y in sorted((rank, *pair) for pair, (rank, _) in rules.merges.items()):
         by_left[x].append(rank)
         by_right[y].append(rank)
     waiting_left = [_waiting(run.right, by_left, 0) for run in runs]
@@ -127,9 +128,11 @@ def _by_spines(runs: Sequence[Run], rules: BpeRules) -> Pairs:
 
 def _waiting(spine: Spine, ranks_of: Mapping[int, list[int]], may_equal: int) -> frozenset[int]:
     """The merges that some symbol of a spine would go into across the border."""
-    return frozenset(
-        rank for symbol, end in spine for rank in ranks_of.get(symbol, ()) if rank < end + may_equal
-    )
+    waiting = [ranks_of[symbol] for symbol, _ in spine]
+    ends = [
+        bisect_left(ranks, end + may_equal) for ranks, (_, end) in zip(waiting, spine, strict=True)
+    ]
+    return frozenset(chain.from_iterable(map(islice, waiting, ends)))
 
 
 def _classes(sets: Iterable[frozenset[int]]) -> tuple[NDArray[np.uint16], list[frozenset[int]]]:

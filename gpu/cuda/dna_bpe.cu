@@ -15,7 +15,7 @@ KERNEL __launch_bounds__(BLOCK) pack_special(const Job* job) { pack_special_stag
 
 KERNEL __launch_bounds__(BLOCK) strip_ends(const Job* job) { strip_ends_stage(*job, blockIdx.x, gridDim.x); }
 
-KERNEL __launch_bounds__(WALKERS) walk_windows(const Job* job) {
+KERNEL __launch_bounds__(WALKERS, 8) walk_windows(const Job* job) {
     SHARED WindowColumns columns;
     if (has_large_chunks(*job)) walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);

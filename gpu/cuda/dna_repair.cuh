@@ -7,8 +7,8 @@
 // A window *repeats* where its text does, in 32 letters or fewer. In a row of windows that repeat, all
 // from the first unmet one on are *bad*, for where one begins wrongly the next one does as well, even
 // if the two meet. A *segment* is these and the windows behind them that begin where the text still
-// repeats; or an unmet window alone. In front of it is one whose path is right at its end, be it bad
-// itself: what does not repeat brings paths together.
+// repeats; or else a row of unmet windows. In front of it is one whose path is right at its end, be
+// it bad itself: what does not repeat brings paths together.
 //
 //     window    0   1   2   3   4   5   6   7   8   9
 //     repeats   .   .   x   x   x   x   .   .   .   .
@@ -32,11 +32,13 @@
 constexpr uint32_t MAX_PERIOD = 32;
 constexpr uint32_t RANK_BITS = 31;
 constexpr uint32_t ROUNDS = 2;
+constexpr uint32_t MAX_SEGMENT = 16;       // Windows that do not repeat.
 
-// Windows of a segment that continue: behind them the borders of a run repeat.
+// Windows of a segment that continue, one after the other: behind them the borders of a run repeat, and
+// no more are unmet where one ends.
 template <uint32_t CHUNK>
 struct Continued {
-    static constexpr uint32_t COUNT = CHUNK < 256 ? 3 : 1;
+    static constexpr uint32_t COUNT = CHUNK < 256 ? 4 : 3;
 };
 
 // Thirty-two letters from a place on.
@@ -121,7 +123,9 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t window) {
     while (back < BEHIND && back < window && is_differing<CHUNK>(job, window - back)) back++;
     uint32_t first = is_differing<CHUNK>(job, window - back) ? NO_BORDER : first_of_row<CHUNK, ROUND>(job, window - back);
     if (first != NO_BORDER) return first;
-    return ranked<CHUNK>(job, UNMET + 1, window) & 1 ? window : NO_BORDER;
+    if (!(ranked<CHUNK>(job, UNMET + 1, window) & 1)) return NO_BORDER;
+    for (first = window; window - first < MAX_SEGMENT && ranked<CHUNK>(job, UNMET + 1, first - 1) & 1;) first--;
+    return first;
 }
 
 template <uint32_t CHUNK>
