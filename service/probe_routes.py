@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from service.health_routes import package_version, readiness
 from service.state import Service
 from service.tokenize_routes import NO_LIMIT
-from service.wordings import json_answer, worded
+from service.wordings import in_words, json_answer
 
 __all__ = ["router"]
 
@@ -43,12 +43,10 @@ async def list_models(request: Request) -> dict[str, Any]:
 
 
 @router.get("/v1/models/{model}")
+@in_words("openai")
 async def get_model(request: Request, model: str) -> Response:
     """One vocabulary, as OpenAI shows a model."""
-    try:
-        return json_answer(_model(_service(request).registry.find(model).name))
-    except Exception as error:
-        return worded(error, "openai")
+    return json_answer(_model(_service(request).registry.find(model).name))
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -80,20 +78,18 @@ async def info(request: Request) -> dict[str, Any]:
 
 
 @router.get("/tokenizer_info")
+@in_words("openai")
 async def tokenizer_info(request: Request, model: str | None = None) -> Response:
     """tokenizer_config.json as vLLM shows it; without one, what the vocabulary itself says."""
     service = _service(request)
-    try:
-        name = model or service.settings.default_vocabulary
-        entry = await service.registry.loaded(name)
-        roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
-        known: dict[str, Any] = {
-            f"{role}_token": token_string(roles[role]) if role in roles else None for role in ROLES
-        }
-        config = service.registry.configs.get(name)
-        given = config.values if config is not None else {}
-        shown = {key: value for key, value in given.items() if key not in LEFT_OUT}
-        answer = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None, **known}
-        return json_answer(answer | shown)
-    except Exception as error:
-        return worded(error, "openai")
+    name = model or service.settings.default_vocabulary
+    entry = await service.registry.loaded(name)
+    roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
+    known: dict[str, Any] = {
+        f"{role}_token": token_string(roles[role]) if role in roles else None for role in ROLES
+    }
+    config = service.registry.configs.get(name)
+    given = config.values if config is not None else {}
+    shown = {key: value for key, value in given.items() if key not in LEFT_OUT}
+    answer = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None, **known}
+    return json_answer(answer | shown)

@@ -17,7 +17,7 @@ from service.dialects import Asked, Lax, ask, encode_texts, parse_body
 from service.errors import InvalidRequest
 from service.positions import convert_spans
 from service.registry import Entry
-from service.wordings import json_answer, worded
+from service.wordings import in_words, json_answer
 
 __all__ = ["router"]
 
@@ -39,27 +39,25 @@ class RenderChat(ChatBody):
 
 
 @router.post("/v1/completions/render")
+@in_words("openai")
 async def render_completion(request: Request) -> Response:
     """A completion's prompts as ids: a list, one element for each prompt."""
-    try:
-        asked = await ask(request)
-        body = parse_body(CompletionBody, asked)
-        entry = await asked.entry(body.model)
-        prompts: list[Any] = body.prompt if isinstance(body.prompt, list) else [body.prompt]
-        if prompts and all(isinstance(each, int) for each in prompts):
-            prompts = [prompts]
-        texts = [each for each in prompts if isinstance(each, str)]
-        rows, offsets, warning = await _rows(asked, entry, texts, body)
-        answer, place = [], 0
-        for prompt in prompts:
-            if isinstance(prompt, str):
-                answer.append(_generation(asked, "cmpl", rows[place], offsets[place]))
-                place += 1
-            else:
-                answer.append(_generation(asked, "cmpl", prompt, None))
-        return json_answer(answer, warning)
-    except Exception as error:
-        return worded(error, "openai")
+    asked = await ask(request)
+    body = parse_body(CompletionBody, asked)
+    entry = await asked.entry(body.model)
+    prompts: list[Any] = body.prompt if isinstance(body.prompt, list) else [body.prompt]
+    if prompts and all(isinstance(each, int) for each in prompts):
+        prompts = [prompts]
+    texts = [each for each in prompts if isinstance(each, str)]
+    rows, offsets, warning = await _rows(asked, entry, texts, body)
+    answer, place = [], 0
+    for prompt in prompts:
+        if isinstance(prompt, str):
+            answer.append(_generation(asked, "cmpl", rows[place], offsets[place]))
+            place += 1
+        else:
+            answer.append(_generation(asked, "cmpl", prompt, None))
+    return json_answer(answer, warning)
 
 
 async def _rows(
@@ -102,32 +100,28 @@ def _generation(asked: Asked, prefix: str, ids: list[int], offsets: Any) -> dict
 
 
 @router.post("/v1/chat/completions/render")
+@in_words("openai")
 async def render_chat(request: Request) -> Response:
     """A chat as ids, by the vocabulary's template."""
-    try:
-        asked = await ask(request)
-        body = parse_body(RenderChat, asked)
-        entry = await asked.entry(body.model)
-        text = await chat_text(asked, entry, body)
-        rows, offsets, warning = await _rows(asked, entry, [text], body)
-        return json_answer(_generation(asked, "chatcmpl", rows[0], offsets[0]), warning)
-    except Exception as error:
-        return worded(error, "openai")
+    asked = await ask(request)
+    body = parse_body(RenderChat, asked)
+    entry = await asked.entry(body.model)
+    text = await chat_text(asked, entry, body)
+    rows, offsets, warning = await _rows(asked, entry, [text], body)
+    return json_answer(_generation(asked, "chatcmpl", rows[0], offsets[0]), warning)
 
 
 @router.post("/v1/messages/count_tokens")
+@in_words("anthropic")
 async def count_messages(request: Request) -> Response:
     """Anthropic's count of a conversation, its system prompt and tools included."""
-    try:
-        asked = await ask(request)
-        system = asked.body.pop("system", None)
-        body = parse_body(ChatBody, asked)
-        entry = await asked.entry(body.model)
-        if system:
-            body.messages.insert(0, {"role": "system", "content": system})
-        return json_answer({"input_tokens": await _count(asked, entry, body)})
-    except Exception as error:
-        return worded(error, "anthropic")
+    asked = await ask(request)
+    system = asked.body.pop("system", None)
+    body = parse_body(ChatBody, asked)
+    entry = await asked.entry(body.model)
+    if system:
+        body.messages.insert(0, {"role": "system", "content": system})
+    return json_answer({"input_tokens": await _count(asked, entry, body)})
 
 
 async def _count(asked: Asked, entry: Entry, body: ChatBody) -> int:
@@ -139,27 +133,25 @@ async def _count(asked: Asked, entry: Entry, body: ChatBody) -> int:
 
 
 @router.post("/v1/responses/input_tokens")
+@in_words("openai")
 async def count_responses(request: Request) -> Response:
     """OpenAI's count of what would be sent: a text as it is, messages by the template."""
-    try:
-        asked = await ask(request)
-        given, instructions = asked.body.get("input"), asked.body.get("instructions")
-        entry = await asked.entry(asked.body.get("model"))
-        if isinstance(given, str) and not instructions:
-            (ids,), _, _ = await encode_texts(
-                asked, entry, [given], add_special_tokens=True, where="/input"
-            )
-            return _counted(len(ids))
-        if isinstance(given, str):
-            given = [{"role": "user", "content": given}]
-        if not isinstance(given, list):
-            raise InvalidRequest("must be a text or a list of messages", "/input")
-        if instructions:
-            given = [{"role": "system", "content": instructions}, *given]
-        asked.body["messages"] = given
-        return _counted(await _count(asked, entry, parse_body(ChatBody, asked)))
-    except Exception as error:
-        return worded(error, "openai")
+    asked = await ask(request)
+    given, instructions = asked.body.get("input"), asked.body.get("instructions")
+    entry = await asked.entry(asked.body.get("model"))
+    if isinstance(given, str) and not instructions:
+        (ids,), _, _ = await encode_texts(
+            asked, entry, [given], add_special_tokens=True, where="/input"
+        )
+        return _counted(len(ids))
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    if not isinstance(given, list):
+        raise InvalidRequest("must be a text or a list of messages", "/input")
+    if instructions:
+        given = [{"role": "system", "content": instructions}, *given]
+    asked.body["messages"] = given
+    return _counted(await _count(asked, entry, parse_body(ChatBody, asked)))
 
 
 def _counted(num_tokens: int) -> Response:

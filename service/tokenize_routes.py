@@ -23,7 +23,7 @@ from service.dialects import (
 )
 from service.errors import InvalidRequest
 from service.registry import Entry
-from service.wordings import Shape, json_answer, worded
+from service.wordings import Shape, in_words, json_answer, worded
 
 __all__ = ["NO_LIMIT", "router"]
 
@@ -217,30 +217,26 @@ async def sglang_detokenize(request: Request) -> Response:
     return await _detokenize(request, skips_special=True)
 
 
+@in_words("openai")
 async def _detokenize(request: Request, *, skips_special: bool) -> Response:
-    try:
-        asked = await ask(request)
-        body = parse_body(TokensBody, asked)
-        entry = await asked.entry(body.model)
-        skip = skips_special if body.skip_special_tokens is None else body.skip_special_tokens
-        texts, one = await _texts(asked, entry, body.tokens, skip, "/tokens")
-        value: Any = texts[0] if one else texts
-        return json_answer({"prompt": value, "text": value, "content": value})
-    except Exception as error:
-        return worded(error, "openai")
+    asked = await ask(request)
+    body = parse_body(TokensBody, asked)
+    entry = await asked.entry(body.model)
+    skip = skips_special if body.skip_special_tokens is None else body.skip_special_tokens
+    texts, one = await _texts(asked, entry, body.tokens, skip, "/tokens")
+    value: Any = texts[0] if one else texts
+    return json_answer({"prompt": value, "text": value, "content": value})
 
 
 @router.post("/decode")
+@in_words("tei")
 async def tei_decode(request: Request) -> Response:
     """TEI's way from ids to texts."""
-    try:
-        asked = await ask(request)
-        body = parse_body(IdsBody, asked)
-        entry = await asked.entry(body.model)
-        texts, _ = await _texts(asked, entry, body.ids, body.skip_special_tokens, "/ids")
-        return json_answer(texts)
-    except Exception as error:
-        return worded(error, "tei")
+    asked = await ask(request)
+    body = parse_body(IdsBody, asked)
+    entry = await asked.entry(body.model)
+    texts, _ = await _texts(asked, entry, body.ids, body.skip_special_tokens, "/ids")
+    return json_answer(texts)
 
 
 async def _texts(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar, cast
 
 import orjson
 from fastapi import Response
 
 from service.errors import ServiceError, as_service_error
 
-__all__ = ["Shape", "json_answer", "worded"]
+__all__ = ["Shape", "in_words", "json_answer", "worded"]
 
 Shape = Literal["openai", "llama_cpp", "tei", "anthropic", "oip"]
+Route = TypeVar("Route", bound=Callable[..., Awaitable[Response]])
 TEI_TYPES = {413: "validation", 422: "validation", 429: "overloaded", 503: "unhealthy"}
 OPENAI_TYPES = {404: "NotFoundError", 429: "RateLimitError", 503: "ServiceUnavailableError"}
 ANTHROPIC_TYPES = {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
@@ -29,6 +31,22 @@ def worded(error: Exception, shape: Shape) -> Response:
     message = f"{refused.where}: {refused.message}" if refused.where else refused.message
     headers = {name.decode(): value.decode() for name, value in refused.headers}
     return json_answer(WORDINGS[shape](refused, message), headers, _status(refused, shape))
+
+
+def in_words(shape: Shape) -> Callable[[Route], Route]:
+    """Marks a route whose refusals are a system's."""
+
+    def mark(route: Route) -> Route:
+        @functools.wraps(route)
+        async def answer(*arguments: Any, **named: Any) -> Response:
+            try:
+                return await route(*arguments, **named)
+            except Exception as error:
+                return worded(error, shape)
+
+        return cast(Route, answer)
+
+    return mark
 
 
 def _status(refused: ServiceError, shape: Shape) -> int:
