@@ -6,7 +6,6 @@ what is timed is what is proved. Knows no corpus and no result.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,16 +20,28 @@ from benchmarks.timing import Run, clocked
 from gpu.device import Device
 from gpu.engine import GpuEngine
 from gpu.families import encode_kernels
-from gpu.flights import Flight, start
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
 from gpu.memory import Workspace
-from gpu.pipeline import PackedIds, chunks_of, encode_packed, encode_stream
+from gpu.streams import PackedIds, encode_packed, encode_stream
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["GpuWays", "Kernels", "Way"]
 
 Ids = NDArray[np.int32]
-CHUNK_BYTES, IN_FLIGHT = 16 << 20, 4
+
+
+@dataclass(frozen=True, slots=True)
+class _DeviceIds:
+    """int32[size] on the device, as other libraries show their arrays."""
+
+    address: int
+    size: int
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """See Numba's documentation of it."""
+        data = (self.address, False)
+        return {"shape": (self.size,), "typestr": "<i4", "data": data, "version": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,7 @@ class GpuWays:
         with engine.residents.using(vocabulary) as resident:
             size, family = (len(data), len(offsets) - 1), resident.family
             with engine.workspaces.lend(*size, family.name) as workspace:
-                pack_rows(workspace, resident, data, offsets, engine.processors, staged=False)
+                pack_rows(workspace, resident, data, offsets, engine.processors)
                 workspace.stream.synchronize()
                 names = encode_kernels(family, num_rounds=resident.num_rounds)
                 yield Kernels(self._clock, workspace, names, engine.processors)
@@ -125,47 +136,23 @@ class GpuWays:
     @contextmanager
     def to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:
         """From pinned text to all its ids, int32, in one array on the device."""
-        d_ids, num_ids = self.device.allocate(4 * len(data)), 0
+        d_ids, num_ids = _DeviceIds(self.device.allocate(4 * len(data)), len(data)), 0
 
         def run() -> None:
             nonlocal num_ids
-            num_ids = self._to_device(vocabulary, data, offsets, d_ids)
+            ends = encode_stream(self.engine, vocabulary, data, offsets, d_ids)
+            num_ids = int(ends[-1])
 
         def ids() -> Ids:
             array, stream = np.empty(num_ids, np.int32), self.device.stream()
-            stream.copy_out(array.ctypes.data, d_ids, array.nbytes)
+            stream.copy_out(array.ctypes.data, d_ids.address, array.nbytes)
             stream.synchronize()
             return array
 
         try:
             yield Way(run, ids)
         finally:
-            self.device.free(d_ids)
-
-    def _to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, d_ids: int) -> int:
-        """Chunks in flight as in gpu.pipeline, but the ids stay; returns how many there are."""
-        engine, num_ids = self.engine, 0
-        waiting: deque[tuple[Flight, Workspace]] = deque()
-
-        def keep() -> None:
-            nonlocal num_ids
-            flight, workspace = waiting.popleft()
-            place, num_bytes = d_ids + 4 * num_ids, flight.num_bytes()
-            self._clock.copy_on_device(workspace.stream, place, workspace.fields["ids"], num_bytes)
-            num_ids += flight.num_ids()
-            flight.finish()
-
-        with engine.residents.using(vocabulary) as resident:
-            for chunk in chunks_of(data, offsets, vocabulary, CHUNK_BYTES):
-                if len(waiting) == IN_FLIGHT:
-                    keep()
-                part = data[chunk.begin : chunk.end]
-                flight = start(engine.workspaces, resident, part, chunk.begins, engine.processors)
-                assert flight is not None, "as many workspaces of a size as chunks in flight"
-                waiting.append((flight, flight._workspace))
-            while waiting:
-                keep()
-        return num_ids
+            self.device.free(d_ids.address)
 
     @contextmanager
     def copies(self, pinned: Bytes) -> Iterator[dict[str, Run]]:

@@ -102,7 +102,7 @@ def time_kernels(
         engine.workspaces.lend(len(data), len(offsets) - 1, resident.family.layout) as workspace,
     ):
         stream = workspace.stream
-        pack_rows(workspace, resident, data, offsets, processors, staged=False, id_bits=bits)
+        pack_rows(workspace, resident, data, offsets, processors, id_bits=bits)
         kernels, samples, rare = first_kernels(resident, id_bits=bits), [], 0
         for number in range(WARMUPS + ROUNDS):
             stream.clear(workspace.fields["status"], 8 * int(workspace.job[0]["num_cleared"]))

@@ -21,6 +21,8 @@ from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["encode_augmented"]
 
+FAULTS = ("row_errors", "row_refused")  # The first byte of each row that is not right.
+
 
 def encode_augmented(
     engine: GpuEngine, vocabulary: Vocabulary, batch: Batch, augmentation: Augmentation
@@ -54,10 +56,10 @@ def encode_augmented(
             if status[STATUS["CUT"]]:
                 encoded.num_tokens = fetch(workspace, "num_tokens", np.int64, rows)
                 encoded.kept = fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
-            bad = fetch(workspace, "row_errors", np.uint32, rows)
-            refused = fetch(workspace, "row_refused", np.uint32, rows)
-    if (np.minimum(bad, refused) != NO_BYTE).any() or options.max_length is not None:
+            both = (fetch(workspace, name, np.uint32, rows) for name in FAULTS)
+            places = np.minimum(*both)
+    if (places != NO_BYTE).any() or options.max_length is not None:
         data, offsets = augment(batch.data, batch.offsets, augmentation)
         augmented = Batch(data=data, offsets=offsets, options=batch.options)
-        encoded.errors = row_errors(vocabulary, augmented, options, bad, refused)
+        encoded.errors = row_errors(vocabulary, augmented, options, places)
     return encoded

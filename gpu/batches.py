@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,44 @@ class RowOptions:
     def may_refuse(self) -> bool:
         """Whether a row of valid UTF-8 may be refused."""
         return self.refuses or self.max_length is not None
+
+    def of_rows(self, begin: int, end: int) -> RowOptions:
+        """Those of neighbouring rows; what none of them needs is done all the same."""
+        if self.is_default and self.spans is None:
+            return self
+        return replace(
+            self,
+            flags=self.flags[begin:end],
+            max_length=None if self.max_length is None else self.max_length[begin:end],
+            spans=None if self.spans is None else self.spans[begin:end],
+        )
+
+    def of_part(self, row: int) -> RowOptions:
+        """Those of a part of a row: neither begin and end tokens nor truncation."""
+        options = self.of_rows(row, row + 1)
+        if not self.framed:
+            return options
+        own = np.full(1, DEFAULT_FLAGS, np.uint8) if self.is_default else options.flags
+        plain = own & np.uint8(0xFF ^ constant("ROW_ADD_SPECIAL"))
+        return replace(options, flags=plain, max_length=None, framed=False, is_default=False)
+
+    def adds(self, row: int) -> bool:
+        """Whether a row gets begin and end tokens."""
+        adds = self.is_default or bool(self.flags[row] & constant("ROW_ADD_SPECIAL"))
+        return self.framed and adds
+
+    def added_rows(self) -> NDArray[np.bool_] | Literal[True]:
+        """bool[B]: rows that get begin and end tokens."""
+        return self.is_default or self.flags & constant("ROW_ADD_SPECIAL") != 0
+
+    def whole_rows(self) -> NDArray[np.bool_] | None:
+        """bool[B]: rows that cannot be answered in parts; None where all can.
+
+        What truncation leaves and where spans lie depends on the whole row.
+        """
+        if self.spans is not None:
+            return np.ones(len(self.spans), np.bool_)
+        return None if self.max_length is None else self.max_length != NO_LIMIT
 
 
 def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOptions:
@@ -127,15 +166,14 @@ def row_errors(
     vocabulary: Vocabulary,
     batch: Batch,
     options: RowOptions,
-    not_utf8: NDArray[np.uint32],
-    refused: NDArray[np.uint32],
+    places: NDArray[np.uint32],
 ) -> dict[int, RowError]:
     """The refused rows in the reference's words; the kernels only say which rows they are.
 
-    not_utf8 and refused, uint32[B], are the first byte in the batch that is at fault, or NO_BYTE.
+    places, uint32[B], are the first byte that is at fault, or NO_BYTE.
     """
     errors: dict[int, RowError] = {}
-    for row in np.flatnonzero((not_utf8 != NO_BYTE) | (refused != NO_BYTE)).tolist():
+    for row in np.flatnonzero(places != NO_BYTE).tolist():
         errors[row] = _row_error(vocabulary, batch, row)
     if options.max_length is not None:
         added = len(vocabulary.prefix) + len(vocabulary.suffix)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpu.families import encode_kernels, letter_kernels, plain_kernels
+from gpu.families import Family, encode_kernels, letter_kernels, plain_kernels
 from gpu.job import constant
 from gpu.launches import STATUS, launch, read_letters, send_job, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident
 
-__all__ = ["first_kernels", "launch_content", "rare_kernels"]
+__all__ = ["first_kernels", "launch_content", "make_room_for_spans", "rare_kernels"]
 
 RARE_WIDE, RARE_MARK = constant("RARE_WIDE"), constant("RARE_MARK")
 SPAN_BYTES = 8  # Of an id's own span on the device.
@@ -78,6 +78,17 @@ def _reserve_spans(workspace: Workspace) -> None:
     job["own_spans"] = workspace.fields["own_spans"]
 
 
+def make_room_for_spans(workspace: Workspace, family: Family) -> None:
+    """Room for the spans that the first kernels of some families write; behind the batch.
+
+    Raises:
+        OutOfMemory: there is none.
+    """
+    if family.turns_rows and not family.plain:
+        _reserve_spans(workspace)
+        send_job(workspace)
+
+
 def launch_content(
     workspace: Workspace,
     resident: Resident,
@@ -90,9 +101,8 @@ def launch_content(
 ) -> None:
     """Queue what makes ids of a batch; waits only where plain kernels are tried."""
     first = first_kernels(resident, validate=validate, count_only=count_only, turned=turned)
-    if with_spans and not resident.family.plain and resident.family.turns_rows:
-        _reserve_spans(workspace)
-        send_job(workspace)
+    if with_spans:
+        make_room_for_spans(workspace, resident.family)
     launch(workspace, first, processors)
     if not resident.family.plain:
         return

@@ -24,6 +24,7 @@ Bytes = NDArray[np.uint8]
 WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
 MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
 LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+PINNED = 1  # cudaMemoryTypeHost.
 
 
 class DeviceUnavailable(RuntimeError):
@@ -59,8 +60,8 @@ class Stream(Protocol):
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
         """Copy from host memory, pinned if the copy is to overlap."""
 
-    def copy_out(self, host: int, device: int, num_bytes: int) -> None:
-        """Copy to host memory."""
+    def copy_out(self, to: int, device: int, num_bytes: int) -> None:
+        """Copy to host memory, or to other memory of the device."""
 
     def clear(self, device: int, num_bytes: int) -> None:
         """Fill with zeros."""
@@ -107,6 +108,12 @@ class Device(Protocol):
 
     def free_pinned(self, memory: Bytes) -> None:
         """Give pinned host memory back."""
+
+    def is_pinned(self, memory: Bytes) -> bool:
+        """Whether an array lies in pinned memory, known by its address, whoever pinned it."""
+
+    def wait_for(self, stream: int) -> None:
+        """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
 
     def stream(self) -> Stream:
         """A new stream."""
@@ -172,13 +179,24 @@ class CudaDevice:
         """Host memory that the device reaches under the same address."""
         with self._current():
             try:
-                memory = self._cupy.cuda.alloc_pinned_memory(num_bytes)
+                memory = self._cupy.cuda.PinnedMemory(num_bytes)
             except self._runtime.CUDARuntimeError as error:
                 raise OutOfMemory(f"{num_bytes} bytes of pinned memory: {error}") from error
-        return np.frombuffer(memory, np.uint8, num_bytes)
+        return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, num_bytes)
 
     def free_pinned(self, memory: Bytes) -> None:
-        """Give pinned host memory back: CuPy's pool does, when the array is gone."""
+        """Give pinned host memory back: CuPy does, when no array has it as its base any more."""
+
+    def is_pinned(self, memory: Bytes) -> bool:
+        """Whether an array lies in pinned memory, known by its address, whoever pinned it."""
+        first = memory.ctypes.data
+        ends = (first, first + max(0, memory.nbytes - 1))
+        return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
+
+    def wait_for(self, stream: int) -> None:
+        """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
+        with self._current():
+            self._runtime.streamSynchronize(stream)
 
     def stream(self) -> Stream:
         """A new stream."""
@@ -203,10 +221,10 @@ class _CudaStream:
         runtime = self._runtime
         runtime.memcpyAsync(device, host, num_bytes, runtime.memcpyHostToDevice, self._pointer)
 
-    def copy_out(self, host: int, device: int, num_bytes: int) -> None:
-        """Copy to host memory."""
+    def copy_out(self, to: int, device: int, num_bytes: int) -> None:
+        """Copy to host memory, or to other memory of the device."""
         runtime = self._runtime
-        runtime.memcpyAsync(host, device, num_bytes, runtime.memcpyDeviceToHost, self._pointer)
+        runtime.memcpyAsync(to, device, num_bytes, runtime.memcpyDefault, self._pointer)
 
     def clear(self, device: int, num_bytes: int) -> None:
         """Fill with zeros."""

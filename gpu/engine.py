@@ -16,38 +16,42 @@ Computes ids and nothing else: self-tests, fallbacks and routing are the service
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
-from gpu.contents import first_kernels, launch_content, rare_kernels
+from gpu.answers import BatchAnswer, Counts, drop_rows
+from gpu.batches import RowOptions, row_errors, row_options
+from gpu.chunks import Chunk, chunks_of
+from gpu.contents import first_kernels, rare_kernels
 from gpu.decoding import decode_rows
-from gpu.device import Device
+from gpu.device import Device, OutOfMemory
 from gpu.families import frame_kernels
-from gpu.launches import (
-    STATUS,
-    DeviceFault,
-    checked,
-    fetch,
-    launch,
-    pack,
-    pack_rows,
-    status_of,
-)
+from gpu.flights import Work
+from gpu.launches import STATUS, DeviceFault, checked, fetch, launch, pack
+from gpu.leases import Leases
 from gpu.memory import Workspace
+from gpu.pipeline import Answer, Pipeline
 from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES, launch_fused, size_of
+from gpu.staging import Staging
 from gpu.tables import NotCovered
 from gpu.workspaces import Workspaces
 from vocabularies.batch import Batch, Encoded, RowError
-from vocabularies.framing import offsets_of, ragged
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
+A = TypeVar("A", bound=Answer)
+COPIED_BYTES = 1 << 18  # Text whose ids are copied sooner than pinned memory is leased for them.
+ANSWER_BYTES = 1 << 30
+NOTHING_ADDED = RowOptions(np.zeros(0, np.uint8), None, None, False, False, True)
 
 
 class GpuEngine:
@@ -57,18 +61,26 @@ class GpuEngine:
         device: the device.
         workspace_bytes: device memory for batches in flight.
         vocabulary_bytes: device memory for vocabularies.
+        answer_bytes: pinned host memory for answers that are still held; beyond it, and where
+            `workspace_bytes` are fewer, answers lie in ordinary memory and take longer.
 
     Attributes:
         fused_bytes: text of the largest batch whose stages are one launch.
     """
 
     def __init__(
-        self, device: Device, workspace_bytes: int, vocabulary_bytes: int | None = None
+        self,
+        device: Device,
+        workspace_bytes: int,
+        vocabulary_bytes: int | None = None,
+        answer_bytes: int = ANSWER_BYTES,
     ) -> None:
         self.device, info = device, device.info
         self.processors = info.processors
         self.fused_bytes = CLUSTER_BYTES if info.has_clusters else ONE_BLOCK_BYTES
-        self.workspaces = Workspaces(device, workspace_bytes)
+        self.workspaces, self.staging = Workspaces(device, workspace_bytes), Staging()
+        self.leases = Leases(device, min(answer_bytes, workspace_bytes))
+        self.pipeline = Pipeline(self.workspaces, self.staging, self.processors)
         self.residents = Residents(device, vocabulary_bytes or workspace_bytes, prepare)
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
@@ -95,35 +107,53 @@ class GpuEngine:
         """Give all memory back."""
         self.residents.close()
         self.workspaces.close()
+        self.leases.close()
+        self.staging.close()
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
 
+        A large batch goes in chunks, of which several are in flight; so one of many rows, or of a
+        row that can be cut (`chunks_of`), needs no more memory than there is. Its arrays may lie in
+        pinned memory, which is the caller's until they are garbage.
+
         Raises:
             NotCovered: the kernels cannot compute this vocabulary, or what a row asks for.
-            OutOfMemory: the batch does not fit.
+            OutOfMemory: a row that cannot be cut does not fit.
             DeviceFault: a kernel found itself wrong.
         """
-        with (
-            self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(batch.data), len(batch), resident.family.layout) as workspace,
-        ):
+        with self.residents.using(vocabulary) as resident:
             options = row_options(vocabulary, batch, resident.family)
-            call = _Call(self.processors, vocabulary, workspace, resident, batch, options)
-            if workspace.is_small and options.spans is None:
-                fused = resident.is_fused and size_of(batch) <= self.fused_bytes
-                return call.encode_small(fused)
-            return call.encode()
+            if options.spans is None and self.workspaces.is_small(len(batch.data), len(batch)):
+                try:
+                    return self._encode_small(vocabulary, resident, batch, options)
+                except OutOfMemory:
+                    pass  # Smaller chunks may fit.
+
+            def new_answer() -> BatchAnswer:
+                return BatchAnswer(vocabulary, batch, options, self.leases)
+
+            work = self._work(resident, batch, options)
+            return self._in_chunks(vocabulary, batch, work, new_answer).finish()
+
+    def _encode_small(
+        self, vocabulary: Vocabulary, resident: Resident, batch: Batch, options: RowOptions
+    ) -> Encoded:
+        size, layout = (len(batch.data), len(batch)), resident.family.layout
+        with self.workspaces.lend(*size, layout) as workspace:
+            call = _SmallCall(self, vocabulary, workspace, resident, batch, options)
+            return call.encode(resident.is_fused and size_of(batch) <= self.fused_bytes)
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
         """int64[B]: how many ids `encode` would give each row; and the refused rows."""
-        with (
-            self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(batch.data), len(batch), resident.family.layout) as workspace,
-        ):
+        with self.residents.using(vocabulary) as resident:
             options = row_options(vocabulary, batch, resident.family)
-            call = _Call(self.processors, vocabulary, workspace, resident, batch, options)
-            return call.count()
+
+            def new_answer() -> Counts:
+                return Counts(vocabulary, batch, options)
+
+            work = replace(self._work(resident, batch, options), count_only=True)
+            return self._in_chunks(vocabulary, batch, work, new_answer).finish()
 
     def encode_ids(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s
@@ -132,15 +162,30 @@ class GpuEngine:
 
         What `encode` does without options and errors, for bulk: the bytes are taken as they are.
         """
-        with (
-            self.residents.using(vocabulary) as resident,
-            self.workspaces.lend(len(data), len(offsets) - 1, resident.family.layout) as workspace,
-        ):
-            pack_rows(workspace, resident, data, offsets, self.processors, staged=True)
-            launch_content(workspace, resident, self.processors)
-            num_ids = int(status_of(workspace)[STATUS["NUM_IDS"]])
-            ids = fetch(workspace, "ids", np.int32, num_ids)
-            return ids, fetch(workspace, "id_offsets", np.int64, len(offsets))
+        batch = Batch(data=data, offsets=offsets)
+
+        def new_answer() -> BatchAnswer:
+            return BatchAnswer(vocabulary, batch, NOTHING_ADDED, self.leases)
+
+        with self.residents.using(vocabulary) as resident:
+            work = Work(resident, data, self.device.is_pinned(data))
+            encoded = self._in_chunks(vocabulary, batch, work, new_answer).finish()
+            return encoded.ids.astype(np.int32, copy=False), encoded.offsets
+
+    def _work(self, resident: Resident, batch: Batch, options: RowOptions) -> Work:
+        is_pinned = self.device.is_pinned(batch.data)
+        return Work(resident, batch.data, is_pinned, options, _may_be_wrong(resident, batch))
+
+    def _in_chunks(
+        self, vocabulary: Vocabulary, batch: Batch, work: Work, new_answer: Callable[[], A]
+    ) -> A:
+        """A large batch: the answer on which all its chunks have landed."""
+        whole = None if work.options is None else work.options.whole_rows()
+
+        def chunks(size: int) -> Iterator[Chunk]:
+            return chunks_of(batch.data, batch.offsets, vocabulary, size, whole)
+
+        return self.pipeline.answer(work, chunks, new_answer)
 
     def decode(
         self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool
@@ -158,24 +203,24 @@ class GpuEngine:
             )
 
 
-class _Call:
-    """One batch in a workspace of its own."""
+class _SmallCall:
+    """A small batch in a workspace of its own, with room for its answer in pinned memory."""
 
     def __init__(
         self,
-        processors: int,
+        engine: GpuEngine,
         vocabulary: Vocabulary,
         workspace: Workspace,
         resident: Resident,
         batch: Batch,
         options: RowOptions,
     ) -> None:
-        self.processors, self.vocabulary, self.workspace = processors, vocabulary, workspace
+        self.engine, self.vocabulary, self.workspace = engine, vocabulary, workspace
+        self.processors = engine.processors
         self.resident, self.batch, self.options = resident, batch, options
         self.family = resident.family
-        takes_bytes = resident.fields.get("letters_are_bytes")
-        self.validate = not (batch.has_texts or takes_bytes)
-        self.framed = options.framed or options.spans is not None
+        self.validate = _may_be_wrong(resident, batch)
+        self.framed = options.framed
 
     def pack(self) -> None:
         """The batch to the device."""
@@ -185,72 +230,24 @@ class _Call:
         """Queue kernels."""
         launch(self.workspace, kernels, self.processors)
 
-    def launch_content(self, *, count_only: bool = False) -> None:
-        """Queue what makes ids of the text."""
-        launch_content(
-            self.workspace,
-            self.resident,
-            self.processors,
-            validate=self.validate,
-            count_only=count_only,
-            turned=self.options.turned,
-            with_spans=self.options.spans is not None,
-        )
-
-    def count(self) -> tuple[Int64s, dict[int, RowError]]:
-        """Lengths of the rows' answers, and the refused rows."""
-        self.pack()
-        self.launch_content(count_only=True)
-        self.launch(frame_kernels(self.family, spans=False, count_only=True))
-        status_of(self.workspace)
-        offsets = fetch(self.workspace, "framed_offsets", np.int64, len(self.batch) + 1)
-        return np.diff(offsets), self.errors()
-
-    def encode(self) -> Encoded:
-        """All stages, the answer fetched from the device."""
-        self.pack()
-        with_spans = self.options.spans is not None
-        self.launch_content()
-        if with_spans:
-            self.workspace.reserve("spans", 16 * max(1, self.most_ids()))
-        if self.framed:
-            self.launch(frame_kernels(self.family, spans=with_spans))
-        status, errors = status_of(self.workspace), self.errors()
-        if errors and not self.framed:
-            # Takes the refused rows' ids away.
-            self.launch(frame_kernels(self.family, spans=False))
-            status, self.framed = status_of(self.workspace), True
-        total = int(status[STATUS["NUM_FRAMED" if self.framed else "NUM_IDS"]])
-        names = ("framed_ids", "framed_offsets") if self.framed else ("ids", "id_offsets")
-        was_cut = bool(status[STATUS["CUT"]])
-        ids = fetch(self.workspace, names[0], np.int32, total)
-        offsets = fetch(self.workspace, names[1], np.int64, len(self.batch) + 1)
-        encoded = Encoded(ids, offsets, errors=errors, engine="gpu")
-        if self.options.spans is not None:
-            spans = fetch(self.workspace, "spans", np.int64, 2 * total).reshape(-1, 2)
-            if not self.options.spans.all():
-                spans[np.repeat(~self.options.spans, np.diff(offsets))] = 0
-            encoded.spans = spans
-        if was_cut:
-            self.add_cuts(encoded)
-        return encoded
-
-    def encode_small(self, fused: bool) -> Encoded:
+    def encode(self, fused: bool) -> Encoded:
         """All stages in one launch or in a recording, the answer in pinned memory at the end."""
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
+        ids = self.room_for_ids()
         if not (fused and launch_fused(workspace, self.resident, self.batch, self.options)):
             self.pack()
             self.launch_small()
         status = checked(workspace)
         offsets = workspace.offsets[: rows + 1].copy()
-        encoded = Encoded(workspace.ids[: offsets[-1]].copy(), offsets, engine="gpu")
+        own = ids[: offsets[-1]]
+        encoded = Encoded(own.copy() if ids is workspace.ids else own, offsets, engine="gpu")
         if status[STATUS["CUT"]]:
             self.add_cuts(encoded)
         if status[STATUS["NOT_UTF8"]] or self.options.may_refuse:
             encoded.errors = self.errors()
             if encoded.errors and not self.framed:
-                _drop_rows(encoded)
+                drop_rows(encoded)
         return encoded
 
     def launch_small(self) -> None:
@@ -267,12 +264,18 @@ class _Call:
             self.launch((*others, *frames, "put_out"))
             workspace.stream.synchronize()
 
-    def most_ids(self) -> int:
-        """Ids of the answer at most, begin and end tokens included; waits for the count."""
-        added = len(self.vocabulary.prefix) + len(self.vocabulary.suffix)
-        num_ids = int(status_of(self.workspace)[STATUS["NUM_IDS"]])
-        pieces = num_ids // (self.resident.fields.get("piece_ids") or NO_BYTE) + len(self.batch)
-        return num_ids + added * pieces
+    def room_for_ids(self) -> NDArray[np.int32]:
+        """Pinned memory for the ids: the workspace's, or, where a copy would take long, leased."""
+        workspace, ids, block = self.workspace, self.workspace.ids, None
+        if workspace.capacity.num_bytes <= COPIED_BYTES:
+            return ids
+        if len(self.batch.data) > COPIED_BYTES:
+            most_ids = self.resident.most_ids(len(self.batch.data), len(self.batch))
+            block = self.engine.leases.take(ids.itemsize * most_ids)
+        if block is not None:
+            ids = block.view(np.int32)
+        workspace.job[0]["host_ids"] = ids.ctypes.data
+        return ids
 
     def add_cuts(self, encoded: Encoded) -> None:
         """What truncation left of each row."""
@@ -281,20 +284,11 @@ class _Call:
         encoded.kept = fetch(self.workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
 
     def errors(self) -> dict[int, RowError]:
-        """The refused rows; asks the device only where a row could have been refused."""
-        rows = len(self.batch)
-        bad = refused = np.full(rows, NO_BYTE, np.uint32)
-        if not self.batch.has_texts:
-            bad = fetch(self.workspace, "row_errors", np.uint32, rows)
-        if self.options.refuses or self.family.turns_rows:
-            refused = fetch(self.workspace, "row_refused", np.uint32, rows)
-        return row_errors(self.vocabulary, self.batch, self.options, bad, refused)
+        """The refused rows."""
+        places = self.workspace.errors[: len(self.batch)]
+        return row_errors(self.vocabulary, self.batch, self.options, places)
 
 
-def _drop_rows(encoded: Encoded) -> None:
-    """Take the ids of refused rows out of an answer."""
-    sizes = np.diff(encoded.offsets)
-    begins = encoded.offsets[:-1].copy()
-    sizes[list(encoded.errors)] = 0
-    encoded.ids = encoded.ids[ragged(begins, sizes)]
-    encoded.offsets = offsets_of(sizes)
+def _may_be_wrong(resident: Resident, batch: Batch) -> bool:
+    """Whether rows may not be UTF-8, and must be."""
+    return not (batch.has_texts or resident.fields.get("letters_are_bytes"))

@@ -1,104 +1,204 @@
-"""A batch on its way through the device, of which nobody waits for yet."""
+"""A chunk on its way through the device, in a workspace of its own.
+
+    staged      its bytes are being copied into pinned memory, unless they lie there already
+    launched    copied to the device, its kernels queued
+    landed      its kernels are done, its ids are being copied out
+
+`pipeline` says when; knows no answer and no other chunk.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.contents import first_kernels, rare_kernels
-from gpu.launches import STATUS, checked, launch, pack_rows, status_of
+from gpu.batches import RowOptions
+from gpu.chunks import Chunk
+from gpu.contents import first_kernels, make_room_for_spans, rare_kernels
+from gpu.families import frame_kernels
+from gpu.launches import STATUS, checked, fetch, launch, pack_rows, send_job
 from gpu.memory import Workspace
 from gpu.residents import Resident
-from gpu.workspaces import Workspaces
+from gpu.staging import Staging
 
-__all__ = ["Flight", "start"]
+__all__ = ["Flight", "Work"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 BITS_A_WORD = 32
+SPAN_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """What all chunks of a call share.
+
+    Attributes:
+        resident: the vocabulary, in use until the last chunk has landed.
+        data: uint8[N], the rows, which stay as they are meanwhile.
+        is_pinned: whether the device copies from where they lie.
+        options: of the rows; None: special tokens are matched, nothing is added or cut.
+        validate: whether rows may not be UTF-8.
+        id_bits: of an id in the answer, see cuda/pack.cuh.
+        count_only: only how many ids there are.
+    """
+
+    resident: Resident
+    data: Bytes
+    is_pinned: bool
+    options: RowOptions | None = None
+    validate: bool = False
+    id_bits: int = BITS_A_WORD
+    count_only: bool = False
 
 
 class Flight:
-    """Kernels of a batch are queued; see `start`."""
+    """A chunk in a workspace, in one of the states above.
 
-    def __init__(
-        self,
-        workspaces: Workspaces,
-        workspace: Workspace,
-        resident: Resident,
-        processors: int,
-        rows: int,
-        id_bits: int,
-    ) -> None:
-        self._workspaces, self._workspace, self._rows = workspaces, workspace, rows
-        self._resident, self._processors = resident, processors
-        self._bits = id_bits
+    Attributes:
+        chunk: the chunk.
+        options: what its rows ask for.
+    """
 
-    def num_ids(self) -> int:
-        """How many ids there are; waits for the kernels.
+    def __init__(self, work: Work, chunk: Chunk, workspace: Workspace, staging: Staging) -> None:
+        self.work, self.chunk, self.workspace = work, chunk, workspace
+        self.options = _options(work, chunk)
+        self.source = work.data[chunk.begin : chunk.end]
+        self.is_launched = False
+        self._copy = None
+        if not work.is_pinned:
+            self._copy = staging.start(workspace.text, self.source)
+            self.source = workspace.text[: len(self.source)]
+        options, spans = self.options, self.options is not None and self.options.spans is not None
+        self.with_spans = spans and not work.count_only
+        framed = options is not None and options.framed and not self.with_spans
+        self.framed = work.count_only or framed
+
+    def launch(self, processors: int) -> None:
+        """Queue the copy in, the kernels, and the copy out of all but ids; once."""
+        if self.is_launched:
+            return
+        self.is_launched = True
+        work, workspace = self.work, self.workspace
+        if self._copy is not None:
+            self._copy.wait()
+        workspace.answer_in(self.framed)
+        workspace.status[STATUS["NOT_UTF8"]] = 0
+        pack_rows(
+            workspace,
+            work.resident,
+            self.source,
+            self.chunk.begins,
+            processors,
+            options=self.options,
+            id_bits=work.id_bits,
+        )
+        if self.with_spans:
+            make_room_for_spans(workspace, work.resident.family)
+        first = first_kernels(
+            work.resident,
+            validate=work.validate,
+            count_only=work.count_only,
+            turned=self.options is not None and self.options.turned,
+            id_bits=work.id_bits,
+        )
+        launch(workspace, (*first, *self._frames(), "report"), processors)
+
+    def _frames(self) -> tuple[str, ...]:
+        family, count_only = self.work.resident.family, self.work.count_only
+        return frame_kernels(family, spans=False, count_only=count_only) if self.framed else ()
+
+    def wait(self, processors: int) -> None:
+        """Wait for the kernels; queue and wait for those that need to know what these found.
 
         Raises:
             DeviceFault: a kernel found itself wrong.
+            NotCovered: a kernel met a character that it does not know.
+            OutOfMemory: there is no room for spans.
         """
-        workspace = self._workspace
+        workspace, work = self.workspace, self.work
         workspace.stream.synchronize()
-        status = checked(workspace)
-        if self._resident.family.plain and (rare := int(status[STATUS["RARE"]])):
-            kernels = rare_kernels(workspace, self._resident, rare, id_bits=self._bits)
-            launch(workspace, kernels, self._processors)
-            status = status_of(workspace)
-            workspace.status[STATUS["RARE"]] = 0
-        return int(status[STATUS["NUM_IDS"]])
+        rare = int(checked(workspace)[STATUS["RARE"]])
+        if work.resident.family.plain and (rare or self.with_spans):
+            others = rare_kernels(
+                workspace,
+                work.resident,
+                rare,
+                validate=work.validate,
+                with_spans=self.with_spans,
+                id_bits=work.id_bits,
+            )
+            self._again((*others, *self._frames()), processors)
+        if self.with_spans:
+            num_ids = int(workspace.status[STATUS["NUM_IDS"]])
+            most_ids = work.resident.most_ids(num_ids, self.chunk.num_rows)
+            workspace.reserve("spans", SPAN_BYTES * max(1, most_ids))
+        if self.with_spans or (not self.framed and self.errors() is not None):
+            self.framed = True  # Which takes the refused rows' ids away, too.
+            workspace.answer_in(True)
+            send_job(workspace)
+            kernels = frame_kernels(work.resident.family, spans=self.with_spans)
+            self._again(kernels, processors)
 
+    def _again(self, kernels: tuple[str, ...], processors: int) -> None:
+        """Launch kernels and wait for them and their report."""
+        self.workspace.status[STATUS["NOT_UTF8"]] = 0
+        launch(self.workspace, (*kernels, "report"), processors)
+        self.workspace.stream.synchronize()
+        checked(self.workspace)
+
+    def errors(self) -> NDArray[np.uint32] | None:
+        """uint32[num_rows]: the first byte at fault, or NO_BYTE; None where no row is wrong."""
+        if self.work.options is None or not self.workspace.status[STATUS["NOT_UTF8"]]:
+            return None
+        return self.workspace.errors[: self.chunk.num_rows]
+
+    @property
+    def offsets(self) -> Int64s:
+        """int64[num_rows + 1]: where each row's ids begin; until the flight has landed."""
+        return self.workspace.offsets[: self.chunk.num_rows + 1]
+
+    @property
+    def num_ids(self) -> int:
+        """How many ids there are."""
+        return int(self.workspace.offsets[self.chunk.num_rows])
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the ids in the answer: whole words, but for ids of 16 bits."""
-        if self._bits == 16:
-            return 2 * self.num_ids()
-        return -(-self.num_ids() * self._bits // BITS_A_WORD) * 4
+        bits = self.work.id_bits
+        return 2 * self.num_ids if bits == 16 else -(-self.num_ids * bits // BITS_A_WORD) * 4
 
-    def land(self, out: NDArray[np.generic]) -> Int64s:
-        """Copy the ids to the front of `out` and return int64[B + 1] where each row's begin.
+    def truncated(self) -> tuple[Int64s, Int64s] | None:
+        """num_tokens int64[num_rows] and kept int64[num_rows, 2], where truncation cut a row."""
+        workspace, rows = self.workspace, self.chunk.num_rows
+        if not workspace.status[STATUS["CUT"]]:
+            return None
+        kept = fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
+        return fetch(workspace, "num_tokens", np.int64, rows), kept
 
-        The copies run on: both are complete when `finish` returns.
-        """
-        workspace, num_bytes = self._workspace, self.num_bytes()
-        field = "ids" if self._bits == BITS_A_WORD else "packed"
-        workspace.stream.copy_out(out.ctypes.data, workspace.fields[field], num_bytes)
-        offsets = np.empty(self._rows + 1, np.int64)
-        place = workspace.fields["id_offsets"]
-        workspace.stream.copy_out(offsets.ctypes.data, place, offsets.nbytes)
-        return offsets
+    def copy_ids(self, address: int, num_bytes: int) -> None:
+        """Queue the copy of the first bytes of the ids to memory of the host or the device."""
+        field = "framed_ids" if self.framed else "ids"
+        if self.work.id_bits != BITS_A_WORD:
+            field = "packed"
+        self.workspace.stream.copy_out(address, self.workspace.fields[field], num_bytes)
 
-    def finish(self) -> None:
-        """Wait until everything is copied and give the workspace back; also after a failure."""
-        self._workspace.stream.synchronize()
-        self._workspaces.give(self._workspace)
+    def copy_spans(self, address: int, num_bytes: int) -> None:
+        """Queue the copy of the first bytes of int64[num_ids, 2] spans."""
+        self.workspace.stream.copy_out(address, self.workspace.fields["spans"], num_bytes)
+
+    def abandon(self) -> None:
+        """Wait until nobody reads the batch or writes to the workspace but its stream."""
+        if self._copy is not None:
+            self._copy.wait()
 
 
-def start(
-    workspaces: Workspaces,
-    resident: Resident,
-    data: Bytes,
-    begins: Int64s,
-    processors: int,
-    id_bits: int = BITS_A_WORD,
-) -> Flight | None:
-    """Begin to encode UTF-8 rows, int64[B + 1] begins; None where all workspaces are in flight.
-
-    The vocabulary is in use until the flight has finished, and data, which is copied from where it
-    lies, stays as it is; pinned, it overlaps with other flights. `id_bits` are those of an id in
-    the answer, see cuda/pack.cuh.
-    """
-    workspace = workspaces.try_take(len(data), len(begins) - 1, resident.family.layout)
-    if workspace is None:
+def _options(work: Work, chunk: Chunk) -> RowOptions | None:
+    if work.options is None:
         return None
-    flight = Flight(workspaces, workspace, resident, processors, len(begins) - 1, id_bits)
-    try:
-        pack_rows(workspace, resident, data, begins, processors, staged=False, id_bits=id_bits)
-        launch(workspace, first_kernels(resident, id_bits=id_bits), processors)
-        status = workspace.fields["status"]
-        workspace.stream.copy_out(workspace.status.ctypes.data, status, 64)
-    except BaseException:
-        flight.finish()
-        raise
-    return flight
+    if chunk.is_part:
+        return work.options.of_part(chunk.first_row)
+    return work.options.of_rows(chunk.first_row, chunk.first_row + chunk.num_rows)

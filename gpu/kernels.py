@@ -148,6 +148,7 @@ KERNELS = {
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
     "compact": Kernel(_BLOCK, 8 * _TILE, 32),
     "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1),
+    "report": Kernel(_BLOCK, 16 * _BLOCK, 1),
     "pack": Kernel(_BLOCK, _TILE, 16),
     "frame_rows": Kernel(_BLOCK, _TILE, 8),
     "frame_ids": Kernel(_BLOCK, _TILE, 8),

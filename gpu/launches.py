@@ -45,7 +45,7 @@ STATUS = {
     for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED")
 }
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
-TAKE_IN_BYTES = 1 << 22  # Up to here a kernel fetches a batch; above, the copy engine does.
+TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
 RANDOM = ("random_seed", "first_row", "substitution_rate")
 """Job fields of an augmentation; 0 where there is none."""
 ROW_BYTES = 64  # A row makes as much work as so many bytes.
@@ -83,12 +83,22 @@ def _launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int
 def pack(
     workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, processors: int
 ) -> None:
-    """A batch and its options to the device."""
+    """A small batch and its options to the device; pinned bytes are copied from where they lie."""
     _pack_options(workspace, options, len(batch))
     data, offsets = batch.data, batch.offsets
-    workspace.text[: len(data)] = data
-    turn(workspace, options.turned)
-    _send(workspace, resident, workspace.text, len(data), offsets, processors)
+    if len(data) > TAKE_IN_BYTES and workspace.device.is_pinned(data):
+        _send(workspace, resident, data, len(data), offsets, processors)
+    elif len(data) > TAKE_IN_BYTES:
+        _send(workspace, resident, None, len(data), offsets, processors)
+        place, at = workspace.fields["text"], int(workspace.text.ctypes.data)
+        for begin in range(0, len(data), TAKE_IN_BYTES):  # One is copied in, the next staged.
+            piece = data[begin : begin + TAKE_IN_BYTES]
+            workspace.text[begin : begin + len(piece)] = piece
+            workspace.stream.copy_in(place + begin, at + begin, len(piece))
+    else:
+        workspace.text[: len(data)] = data
+        source = workspace.text[: len(data)] if options.turned else workspace.text
+        _send(workspace, resident, source, len(data), offsets, processors)
 
 
 def pack_augmented(
@@ -114,10 +124,32 @@ def pack_augmented(
     _send(workspace, resident, workspace.text[: len(data)], int(offsets[-1]), offsets, processors)
 
 
-def _pack_options(workspace: Workspace, options: RowOptions, rows: int) -> None:
-    """What the rows ask for to the device."""
+def pack_rows(
+    workspace: Workspace,
+    resident: Resident,
+    data: Bytes,
+    offsets: Int64s,
+    processors: int,
+    *,
+    options: RowOptions | None = None,
+    id_bits: int = 32,
+) -> None:
+    """Rows to the device, copied from where they lie: pinned, that overlaps with other work.
+
+    Without options special tokens are matched. `id_bits` are those of an id in the answer, see
+    cuda/pack.cuh.
+    """
+    workspace.job[0]["id_bits"] = id_bits
+    _pack_options(workspace, options, len(offsets) - 1)
+    _send(workspace, resident, data, len(data), offsets, processors)
+
+
+def _pack_options(workspace: Workspace, options: RowOptions | None, rows: int) -> None:
     job, stream = workspace.job[0], workspace.stream
     job["row_flags"] = job["row_max_length"] = 0
+    turn(workspace, options is not None and options.turned)
+    if options is None:
+        return
     if not options.is_default:
         workspace.row_flags[:rows] = options.flags
         job["row_flags"] = place = workspace.fields["row_flags"]
@@ -126,31 +158,6 @@ def _pack_options(workspace: Workspace, options: RowOptions, rows: int) -> None:
         workspace.row_max_length[:rows] = options.max_length
         job["row_max_length"] = place = workspace.fields["row_max_length"]
         stream.copy_in(place, workspace.row_max_length.ctypes.data, 4 * rows)
-
-
-def pack_rows(
-    workspace: Workspace,
-    resident: Resident,
-    data: Bytes,
-    offsets: Int64s,
-    processors: int,
-    *,
-    staged: bool,
-    id_bits: int = 32,
-) -> None:
-    """Rows with default options to the device.
-
-    Staged, by way of the workspace's pinned memory; else copied from where they lie. `id_bits` are
-    those of an id in the answer, see cuda/pack.cuh.
-    """
-    job = workspace.job[0]
-    job["row_flags"] = job["row_max_length"] = 0
-    job["id_bits"] = id_bits
-    source: Bytes = workspace.text if staged else data
-    turn(workspace, False)
-    if staged:
-        workspace.text[: len(data)] = data
-    _send(workspace, resident, source, len(data), offsets, processors)
 
 
 def turn(workspace: Workspace, turned: bool) -> None:
@@ -184,12 +191,12 @@ def send_job(workspace: Workspace) -> None:
 def _send(
     workspace: Workspace,
     resident: Resident,
-    source: Bytes,
+    source: Bytes | None,
     num_bytes: int,
     offsets: Int64s,
     processors: int,
 ) -> None:
-    """Text and rows to the device, and what the kernels count in set to zero."""
+    """Rows and, where a source is given, text to the device, and what kernels count in cleared."""
     job, stream, rows = workspace.job[0], workspace.stream, len(offsets) - 1
     fields = workspace.fields
     if workspace.resident is not resident:
@@ -206,9 +213,9 @@ def _send(
     stream.clear(fields["status"], 8 * int(job["num_cleared"]))
     stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
     stream.copy_in(fields["row_begins"], workspace.row_begins.ctypes.data, 8 * (rows + 1))
-    stream.copy_in(
-        fields["text"], source.ctypes.data, len(source) if job["sent_text"] else num_bytes
-    )
+    if source is not None:
+        size = len(source) if job["sent_text"] else num_bytes
+        stream.copy_in(fields["text"], source.ctypes.data, size)
 
 
 def set_fields(workspace: Workspace, resident: Resident) -> None:

@@ -6,6 +6,7 @@ longest row.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from gpu.job import JOB, constant
 
 __all__ = [
     "BIN_LENGTHS",
+    "BYTES_A_ROW",
     "LAYOUTS",
     "SMALL_BYTES",
     "SMALL_TEXT",
@@ -29,6 +31,8 @@ ALIGNMENT = 256
 TEXT_PADDING = 64
 SMALL_BYTES = 1 << 22
 """Text of a batch whose answer a kernel writes straight into pinned memory."""
+BYTES_A_ROW = 16
+"""Room for a row in a workspace; rows beyond the usual number count as bytes."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 PARTS = constant("SMALL_PARTS")
@@ -46,6 +50,10 @@ class Capacity:
     num_bytes: int
     num_rows: int
     layout: str = "text"
+
+    def holds(self, num_bytes: int, num_rows: int) -> bool:
+        """Whether such a batch fits."""
+        return num_bytes <= self.num_bytes and num_rows <= self.num_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +259,7 @@ def field_places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
     return places | {name: places[other] for name, other in layout.shared.items()}, end, size
 
 
+@functools.cache
 def device_bytes(capacity: Capacity) -> int:
     """Device memory of a workspace."""
     return field_places(capacity)[2]

@@ -39,8 +39,9 @@ class Workspace:
         text, row_begins, row_flags, row_max_length: uint8[...], int64[...], uint8[...], uint32[...]
             in pinned memory, where a batch is packed.
         status: uint64[8] in pinned memory, what a batch's kernels report.
-        ids, offsets, errors: int32[...], int64[...], uint32[...] in pinned memory, the answer of a
-            batch where `is_small`.
+        offsets, errors: int64[...], uint32[...] in pinned memory, where each row's ids begin and
+            its first bad byte.
+        ids: int32[...] in pinned memory, the ids of a batch where `is_small`.
         device_job: address of the job on the device.
         resident: the vocabulary whose fields the job holds.
         recordings: recorded launches, by whatever key the engine gives them.
@@ -58,10 +59,12 @@ class Workspace:
             "row_flags": rows,
             "row_max_length": 4 * rows,
             "text": n + TEXT_PADDING,
+            "offsets": 8 * (rows + 1),
+            "errors": 4 * rows,
         }
         if n <= SMALL_BYTES:
             # Begin and end tokens are few: MAX_TEMPLATE a row, and a row takes BYTES_A_ROW.
-            host_sizes |= {"ids": 8 * n, "offsets": 8 * (rows + 1), "errors": 4 * rows}
+            host_sizes |= {"ids": 8 * n}
         host, host_size = cut(host_sizes, 0)
         self.block = device.allocate(size)
         try:
@@ -80,10 +83,10 @@ class Workspace:
         self.text, self.status = view("text", np.uint8), view("status", np.uint64)
         self.row_begins, self.row_flags = view("row_begins", np.int64), view("row_flags", np.uint8)
         self.row_max_length = view("row_max_length", np.uint32)
+        self.offsets, self.errors = view("offsets", np.int64), view("errors", np.uint32)
         self.is_small = n <= SMALL_BYTES
         if self.is_small:
-            self.ids, self.offsets = view("ids", np.int32), view("offsets", np.int64)
-            self.errors = view("errors", np.uint32)
+            self.ids = view("ids", np.int32)
         self.device_job, self.stream = self.block, device.stream()
         self.size, self.recordings, self.reserved = size, {}, {}
         self._set_fields(places, cleared_end)
@@ -111,13 +114,13 @@ class Workspace:
         job["host_row_begins"] = self.row_begins.ctypes.data
         job["host_row_flags"] = self.row_flags.ctypes.data
         job["host_row_max_length"] = self.row_max_length.ctypes.data
+        job["host_offsets"], job["host_errors"] = self.offsets.ctypes.data, self.errors.ctypes.data
+        job["host_status"] = self.status.ctypes.data
         if self.is_small:
-            job["host_ids"], job["host_offsets"] = self.ids.ctypes.data, self.offsets.ctypes.data
-            job["host_errors"] = self.errors.ctypes.data
-            job["host_status"] = self.status.ctypes.data
+            job["host_ids"] = self.ids.ctypes.data
 
     def answer_in(self, framed: bool) -> None:
-        """Say which fields hold a small batch's answer."""
+        """Say which fields hold the answer."""
         words, fields = self.words, self.fields
         words[WORD["framed"]] = framed
         words[WORD["answer_ids"]] = fields["framed_ids" if framed else "ids"]

@@ -52,6 +52,12 @@ class Resident:
     users: int = 0
     wanted: bool = True
 
+    def most_ids(self, num_ids: int, num_rows: int) -> int:
+        """Ids of an answer at most, begin and end tokens of rows and their pieces included."""
+        piece_ids = self.fields.get("piece_ids")
+        num_pieces = num_rows + (num_ids // piece_ids if piece_ids else 0)
+        return num_ids + num_pieces * (self.fields["num_prefix"] + self.fields["num_suffix"])
+
     @property
     def is_fused(self) -> bool:
         """Whether a tiny batch is one launch (cuda/small.cuh)."""

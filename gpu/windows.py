@@ -144,7 +144,7 @@ def encode_windows(
             pack(workspace, resident, batch, options, engine.processors)
             _launch_content(workspace, resident, batch, options, engine.processors)
             refused = _refused(workspace, len(batch))
-            errors = row_errors(vocabulary, batch, options, refused, refused)
+            errors = row_errors(vocabulary, batch, options, refused)
             counts = np.diff(fetch(workspace, "id_offsets", np.int64, len(batch) + 1))
             counts[list(errors)] = 0
             rows = offsets_of(-(-counts // stride))

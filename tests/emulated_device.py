@@ -80,8 +80,8 @@ class EmulatedStream:
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
         self._do("copy", device, host, num_bytes)
 
-    def copy_out(self, host: int, device: int, num_bytes: int) -> None:
-        self._do("copy", host, device, num_bytes)
+    def copy_out(self, to: int, device: int, num_bytes: int) -> None:
+        self._do("copy", to, device, num_bytes)
 
     def clear(self, device: int, num_bytes: int) -> None:
         self._do("clear", device, num_bytes)
@@ -114,6 +114,8 @@ class EmulatedDevice:
     def __init__(self, total_bytes: int = 1 << 32) -> None:
         self.total_bytes, self.used_bytes, self.num_allocations = total_bytes, 0, 0
         self.blocks: dict[int, Bytes] = {}
+        self.pinned: dict[int, int] = {}
+        self.num_waits = 0
 
     @property
     def info(self) -> DeviceInfo:
@@ -138,10 +140,20 @@ class EmulatedDevice:
         self.used_bytes -= len(self.blocks.pop(address))
 
     def allocate_pinned(self, num_bytes: int) -> Bytes:
-        return self._memory(num_bytes)
+        memory = self._memory(num_bytes)
+        self.pinned[memory.ctypes.data] = num_bytes
+        self.num_allocations += 1
+        return memory
 
     def free_pinned(self, memory: Bytes) -> None:
-        del memory
+        del self.pinned[memory.ctypes.data]
+
+    def is_pinned(self, memory: Bytes) -> bool:
+        begin, end = memory.ctypes.data, memory.ctypes.data + memory.nbytes
+        return any(at <= begin and end <= at + size for at, size in self.pinned.items())
+
+    def wait_for(self, stream: int) -> None:
+        self.num_waits += 1
 
     def stream(self) -> EmulatedStream:
         return EmulatedStream(self)

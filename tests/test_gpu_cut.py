@@ -39,7 +39,7 @@ def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
         made.residents.using(vocabulary) as resident,
         made.workspaces.lend(len(data), len(texts)) as workspace,
     ):
-        pack_rows(workspace, resident, data, offsets, made.processors, staged=True)
+        pack_rows(workspace, resident, data, offsets, made.processors)
         launch(
             workspace,
             encode_kernels(resident.family, num_rounds=resident.num_rounds),

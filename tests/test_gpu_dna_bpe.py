@@ -208,7 +208,7 @@ def unmet(engine: GpuEngine, vocabulary: Vocabulary, text: str) -> list[int]:
         engine.residents.using(vocabulary) as resident,
         engine.workspaces.lend(len(data), 1, "dna") as workspace,
     ):
-        pack_rows(workspace, resident, data, offsets, engine.processors, staged=True)
+        pack_rows(workspace, resident, data, offsets, engine.processors)
         launch_content(workspace, resident, engine.processors)
         num_ids = int(status_of(workspace)[0])
         ids = fetch(workspace, "ids", np.int32, num_ids)

@@ -13,7 +13,7 @@ import pytest
 
 from gpu.device import CudaDevice, Device, OutOfMemory
 from gpu.engine import GpuEngine, NotCovered
-from gpu.pipeline import encode_packed, encode_stream
+from gpu.streams import encode_packed, encode_stream
 from tests.data_files import data_bytes, expected, ids_digest
 from tests.emulated_device import EmulatedDevice
 from tests.test_engines import OPTIONS, SOME_TEXTS, check, right
@@ -189,16 +189,24 @@ def test_any_number_of_chunks_in_flight_gives_the_same_ids(engine, in_flight):
     assert packed.unpack().tolist() == ids.tolist()
 
 
+def num_allocations(engine: GpuEngine) -> tuple[int, ...]:
+    return (
+        engine.workspaces.num_allocations,
+        engine.leases.num_allocations,
+        engine.residents.num_evicted,
+    )
+
+
 def test_the_steady_state_allocates_nothing(engine):
     vocabulary = load("gpt2")
-    batches = [Batch(["some words " * size]) for size in (1, 100, 3000, 30_000)]
+    batches = [Batch(["some words " * size]) for size in (1, 100, 3000, 30_000, 400_000)]
     for batch in batches:
         engine.encode(vocabulary, batch)
-    before = engine.workspaces.num_allocations, engine.residents.num_evicted
+    before = num_allocations(engine)
     used = engine.device.info.free_bytes
-    for batch in batches * 5:
+    for batch in batches * 3:
         engine.encode(vocabulary, batch)
-    assert (engine.workspaces.num_allocations, engine.residents.num_evicted) == before
+    assert num_allocations(engine) == before
     assert engine.device.info.free_bytes == used
 
 
@@ -227,14 +235,26 @@ def test_threads_get_the_ids_that_one_caller_gets(engine):
 
 
 def test_it_works_with_a_hundredth_of_the_memory(device):
-    small = GpuEngine(device, 40 * MEGABYTES, 32 * MEGABYTES)
-    texts = [text * 40 for text in SOME_TEXTS]
-    encoded = small.encode(load("gpt2"), Batch(texts))
-    for row, text in enumerate(texts):
-        assert encoded.row(row).tolist() == reference.encode(load("gpt2"), text).ids
+    small = GpuEngine(device, 10 * MEGABYTES, 32 * MEGABYTES)
+    assert small.workspaces.chunk_sizes(small.pipeline.chunk_bytes)[0] < MEGABYTES
+    texts = [*(text * 40 for text in SOME_TEXTS), "word " * 300_000, *["a b"] * 30_000]
+    assert sum(map(len, texts)) > MEGABYTES
+    vocabulary = load("gpt2")
+    for batch in (Batch(texts), Batch.from_bytes([text.encode() for text in texts])):
+        encoded = small.encode(vocabulary, batch)
+        for row, text in enumerate(texts[: len(SOME_TEXTS)]):
+            assert encoded.row(row).tolist() == reference.encode(vocabulary, text).ids
+        words = encoded.row(len(SOME_TEXTS)).tolist()
+        assert words == [4775] + [1573] * 299_999 + [220]
+        assert encoded.ids[-60_000:].tolist() == [64, 275] * 30_000
+        counts, _ = small.count(vocabulary, batch)
+        assert counts.tolist() == np.diff(encoded.offsets).tolist()
     with pytest.raises(OutOfMemory):
-        small.encode(load("gpt2"), Batch(["word " * 4_000_000]))
+        small.encode(vocabulary, Batch(["中" * 2_000_000]))
+    assert small.workspaces.used_bytes <= 10 * MEGABYTES
+    del encoded
     small.close()
+    assert small.workspaces.used_bytes == small.leases.used_bytes == 0
 
 
 FILES = [(name, f) for name in NAMES for f in expected().get(name, {}) if ".fa" not in f]

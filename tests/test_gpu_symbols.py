@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpu import symbols
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
-from gpu.pipeline import encode_stream
+from gpu.streams import encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.emulated_device import EmulatedDevice
 from tests.gpu_emulation import compile_for_device

@@ -93,6 +93,10 @@ KERNEL __launch_bounds__(BLOCK) pack(const Job* job) {
     pack_stage(*job, blockIdx.x, gridDim.x);
 }
 
+KERNEL __launch_bounds__(BLOCK) report(const Job* job) {
+    report_stage(*job, blockIdx.x, gridDim.x);
+}
+
 KERNEL __launch_bounds__(BLOCK) put_out(const Job* job) {
     put_out_stage(*job, blockIdx.x, gridDim.x);
 }

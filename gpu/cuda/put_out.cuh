@@ -1,13 +1,13 @@
-// The last stage of a small batch: the answer into pinned host memory, so that the host waits once.
+// The last stage of a batch: what the host must know of it into pinned host memory; of a small one
+// all of the answer, so that the host waits once. A kernel writes it, since copies of larger answers
+// are queued one behind the other.
 #pragma once
 #include "job.cuh"
 
-// Copies the ids, where each row's begin, what is wrong with rows, and the status.
-DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+// Copies where each row's ids begin, what is wrong with rows, and the status.
+DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    uint64_t num_ids = job.answer_offsets[job.num_rows];
-    for (uint64_t i = first; i < num_ids; i += stride) job.host_ids[i] = job.answer_ids[i];
     for (uint64_t i = first; i <= job.num_rows; i += stride)
         job.host_offsets[i] = job.answer_offsets[i];
     for (uint64_t row = first; row < job.num_rows; row += stride) {
@@ -18,4 +18,13 @@ DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     bool rare = job.bad_tiles && (job.bad_tiles[0] || job.window_counts[0]);
     if (first < 8 && first != STATUS_NOT_UTF8)
         job.host_status[first] = job.status[first] | (first == STATUS_RARE && rare);
+}
+
+// Copies the ids, too.
+DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    uint64_t num_ids = job.answer_offsets[job.num_rows];
+    for (uint64_t i = first; i < num_ids; i += stride) job.host_ids[i] = job.answer_ids[i];
+    report_stage(job, block, num_blocks);
 }

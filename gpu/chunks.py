@@ -1,0 +1,147 @@
+"""A batch cut into chunks: whole rows, or the parts of one row that is larger than a chunk.
+
+Plain arithmetic on bytes and offsets; knows no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.layout import BYTES_A_ROW
+from vocabularies.vocabulary import Bpe, Vocabulary
+
+__all__ = ["CHUNK_BYTES", "Chunk", "chunks_of", "may_cut_rows"]
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+CHUNK_BYTES, LEAST_BYTES = 8 << 20, 4 << 20
+SEARCH_BYTES, MAX_SEARCH_BYTES = 1 << 8, 1 << 18  # At first, and after many doublings.
+BLANK, LOWER_A, LOWER_Z, TO_LOWER = 0x20, 0x61, 0x7A, 0x20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Neighbouring rows of a batch, or a part of one row.
+
+    Attributes:
+        begin, end: its bytes.
+        first_row, num_rows: its rows; a part has one.
+        begins: int64[num_rows + 1], where texts begin in it, and its length.
+        begins_row, ends_row: whether its first row begins and its last row ends in it; only a part
+            lacks one of them.
+    """
+
+    begin: int
+    end: int
+    first_row: int
+    num_rows: int
+    begins: Int64s
+    begins_row: bool = True
+    ends_row: bool = True
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is not all of its row."""
+        return not (self.begins_row and self.ends_row)
+
+
+def may_cut_rows(vocabulary: Vocabulary) -> bool:
+    """Whether a letter and a blank behind it never lie in one pretoken or special token.
+
+    Normalizers may take what a chunk begins with for what a text begins with.
+    """
+    if not isinstance(vocabulary.model, Bpe) or vocabulary.normalizers:
+        return False
+    contents = [token.content for token in vocabulary.special_tokens if token.matched]
+    name = vocabulary.pretokenizer
+    cuts_blanks = name != "none" and not name.startswith("isolate:")
+    return cuts_blanks and not any(" " in content for content in contents)
+
+
+def chunks_of(
+    data: Bytes,
+    offsets: Int64s,
+    vocabulary: Vocabulary,
+    chunk_bytes: int = CHUNK_BYTES,
+    whole: NDArray[np.bool_] | None = None,
+) -> Iterator[Chunk]:
+    """Cut rows, int64[B + 1] offsets into data, into chunks of about `chunk_bytes`.
+
+    A row that is larger is cut into parts, between an ASCII letter and a blank, where a pretoken
+    ends whatever stands around. It stays whole where it has no such place, where
+    the vocabulary does not allow it, and where `whole`, bool[B], says so.
+    """
+    row, num_rows, cuts = 0, len(offsets) - 1, may_cut_rows(vocabulary)
+    total = int(offsets[-1])
+    while row < num_rows:
+        begin = int(offsets[row])
+        size = _size(begin, total - begin, chunk_bytes)
+        past = int(np.searchsorted(offsets, begin + size, "right")) - 1
+        past = min(max(past, row + 1), row + max(1, size // BYTES_A_ROW))
+        end = int(offsets[past])
+        if end - begin <= chunk_bytes:
+            yield Chunk(begin, end, row, past - row, offsets[row : past + 1] - begin)
+        elif cuts and (whole is None or not whole[row]):
+            yield from _parts(data, row, begin, end, total, chunk_bytes)
+        else:
+            yield _part(row, begin, end, True, True)
+        row = past
+
+
+def _size(done: int, left: int, chunk_bytes: int) -> int:
+    """Bytes of the next chunk: small ones first and last, whose copies overlap with nothing."""
+    return min(chunk_bytes, max(LEAST_BYTES, min(done + LEAST_BYTES, left // 2)))
+
+
+def _parts(
+    data: Bytes, row: int, begin: int, end: int, total: int, chunk_bytes: int
+) -> Iterator[Chunk]:
+    """The chunks of a row that is larger than a chunk."""
+    row_begin = begin
+    while begin < end:
+        limit = begin + _size(begin, total - begin, chunk_bytes)
+        cut = None
+        if limit < end:
+            cut = _last_border(data, begin, limit) or _first_border(data, limit, end)
+        cut = cut or end
+        yield _part(row, begin, cut, begin == row_begin, cut == end)
+        begin = cut
+
+
+def _part(row: int, begin: int, end: int, begins_row: bool, ends_row: bool) -> Chunk:
+    return Chunk(begin, end, row, 1, np.array([0, end - begin]), begins_row, ends_row)
+
+
+def _borders(data: Bytes, begin: int, end: int) -> Int64s:
+    """Places begin < p < end of a blank behind an ASCII letter."""
+    letters = data[begin : end - 1] | TO_LOWER
+    found = (letters >= LOWER_A) & (letters <= LOWER_Z) & (data[begin + 1 : end] == BLANK)
+    return np.flatnonzero(found) + begin + 1
+
+
+def _last_border(data: Bytes, begin: int, end: int) -> int | None:
+    """The last border begin < p < end; in English it is one of a few places."""
+    size = SEARCH_BYTES
+    while end > begin + 1:
+        low = max(begin, end - size)
+        found = _borders(data, low, end)
+        if len(found):
+            return int(found[-1])
+        end, size = low + 1, min(2 * size, MAX_SEARCH_BYTES)
+    return None
+
+
+def _first_border(data: Bytes, begin: int, end: int) -> int | None:
+    """The first border begin <= p < end."""
+    begin, size = begin - 1, SEARCH_BYTES
+    while begin < end - 1:
+        high = min(end, begin + size)
+        found = _borders(data, begin, high)
+        if len(found):
+            return int(found[0])
+        begin, size = high - 1, min(2 * size, MAX_SEARCH_BYTES)
+    return None

@@ -1,0 +1,187 @@
+"""Streams of text larger than a batch, to ids in memory of the caller's: of the host or the device.
+
+While one chunk is copied in, another is encoded and a third is copied out; see `pipeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.chunks import Chunk, chunks_of
+from gpu.device import Device
+from gpu.engine import GpuEngine
+from gpu.flights import Flight, Work
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["PackedIds", "encode_packed", "encode_stream"]
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+STREAM_CHUNK_BYTES = 16 << 20  # Kernels work best on much text, and nobody waits for the first.
+
+
+@dataclass(frozen=True, slots=True)
+class _Out:
+    """Memory for ids: its address, bytes, and bytes of an item."""
+
+    address: int
+    num_bytes: int
+    item_bytes: int
+
+    @classmethod
+    def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> _Out:
+        """That of a NumPy array, or of an array of the device; what its stream does is awaited.
+
+        Raises:
+            ValueError: it is not one flat piece of writable memory of one of the types.
+        """
+        interface = getattr(array, "__cuda_array_interface__", None)
+        if interface is None:
+            interface = array.__array_interface__
+        address, is_readonly = interface["data"]
+        shape, kind = interface["shape"], interface["typestr"]
+        item = np.dtype(kind).itemsize
+        is_flat = len(shape) == 1 and interface.get("strides") in (None, (item,))
+        if kind not in types or is_readonly or not is_flat:
+            named = " or ".join(np.dtype(each).name for each in types)
+            raise ValueError(f"out must be one writable flat piece of {named}")
+        if interface.get("stream") is not None:
+            device.wait_for(interface["stream"])
+        return cls(int(address), shape[0] * item, item)
+
+
+class _StreamAnswer:
+    """The answer to a stream in the making.
+
+    Attributes:
+        offsets: int64[B + 1], where each row's ids begin.
+        parts: first byte and number of ids of each chunk's answer.
+    """
+
+    def __init__(self, out: _Out, num_rows: int) -> None:
+        self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
+        self.parts: list[tuple[int, int]] = []
+        self.num_ids = self.num_bytes = 0
+        self.has_landed = False
+
+    def land(self, flight: Flight) -> None:
+        """Queue the copy out of a chunk."""
+        self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_bytes
+        if self.num_bytes + num_bytes > self.out.num_bytes:
+            raise ValueError(f"more ids than there is room for: {self.out.num_bytes} bytes")
+        flight.copy_ids(self.out.address + self.num_bytes, num_bytes)
+        if chunk.begins_row:
+            rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
+            np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])
+        self.parts.append((self.num_bytes, flight.num_ids))
+        self.num_ids += flight.num_ids
+        self.num_bytes += num_bytes
+        self.offsets[chunk.first_row + chunk.num_rows] = self.num_ids
+
+
+def _stream(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    data: Bytes,
+    offsets: Int64s,
+    out: _Out,
+    id_bits: int,
+    chunk_bytes: int,
+    in_flight: int | None,
+) -> _StreamAnswer:
+    with engine.residents.using(vocabulary) as resident:
+        work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
+
+        def answer() -> _StreamAnswer:
+            return _StreamAnswer(out, len(offsets) - 1)
+
+        def chunks(size: int) -> Iterator[Chunk]:
+            return chunks_of(data, offsets, vocabulary, size)
+
+        return engine.pipeline.answer(work, chunks, answer, chunk_bytes, in_flight)
+
+
+def encode_stream(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    data: Bytes,
+    offsets: Int64s,
+    out: Any,
+    *,
+    chunk_bytes: int = STREAM_CHUNK_BYTES,
+    in_flight: int | None = None,
+) -> Int64s:
+    """Ids of UTF-8 rows into `out`, which is long enough; returns int64[B + 1] of the host.
+
+    Special tokens are matched and nothing is added. `out` is a flat array of int32 or uint16: a
+    NumPy array, or one of the device that has `__cuda_array_interface__`, such as CuPy's and
+    torch's. The ids are there when this returns. Work on a device array that was queued before must
+    be done, unless the array names its stream. Copies overlap with kernels; data that is pinned
+    (`Device.allocate_pinned`, or by anybody else) is copied from where it lies, other data by way
+    of pinned memory.
+
+    Raises:
+        ValueError: `out` is too short, of another type, or of 16 bits for larger ids.
+        OutOfMemory: there is no room for a row that cannot be cut.
+    """
+    target = _Out.of(out, engine.device, ("<i4", "<u2"))
+    if target.item_bytes == 2 and len(vocabulary) > 1 << 16:
+        raise ValueError(f"{len(vocabulary)} ids do not fit in 16 bits")
+    bits = 8 * target.item_bytes
+    answer = _stream(engine, vocabulary, data, offsets, target, bits, chunk_bytes, in_flight)
+    return answer.offsets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedIds:
+    """Ids in as few bits as they need; see cuda/pack.cuh.
+
+    Attributes:
+        words: uint32[...], part after part.
+        id_bits: of an id.
+        parts: int64[P, 2], the first word of each part and how many ids it holds.
+        offsets: int64[B + 1], where each row's ids begin among all of them.
+    """
+
+    words: NDArray[np.uint32]
+    id_bits: int
+    parts: Int64s
+    offsets: Int64s
+
+    def unpack(self) -> NDArray[np.int32]:
+        """int32[T]: all ids."""
+        unpacked = [np.zeros(0, np.int32)]
+        for word, count in self.parts.tolist():
+            size = -(-count * self.id_bits // 32)
+            bits = np.unpackbits(self.words[word : word + size].view(np.uint8), bitorder="little")
+            rows = bits[: count * self.id_bits].reshape(count, self.id_bits)
+            weights = 1 << np.arange(self.id_bits, dtype=np.int32)
+            unpacked.append(rows.astype(np.int32) @ weights)
+        return np.concatenate(unpacked).astype(np.int32)
+
+
+def encode_packed(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    data: Bytes,
+    offsets: Int64s,
+    out: NDArray[np.uint32],
+    *,
+    chunk_bytes: int = STREAM_CHUNK_BYTES,
+    in_flight: int | None = None,
+) -> PackedIds:
+    """As `encode_stream`, in as few bits an id as the vocabulary needs: 17 for cl100k_base.
+
+    Raises:
+        ValueError: `out` is too short.
+    """
+    id_bits = max(1, (len(vocabulary) - 1).bit_length())
+    target = _Out.of(out, engine.device, ("<u4",))
+    answer = _stream(engine, vocabulary, data, offsets, target, id_bits, chunk_bytes, in_flight)
+    parts = np.array([(place // 4, count) for place, count in answer.parts], np.int64)
+    return PackedIds(out, id_bits, parts.reshape(-1, 2), answer.offsets)

@@ -1,0 +1,285 @@
+"""Large batches in chunks: whatever the chunks, in flight and in memory, the reference's answer."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.chunks import chunks_of
+from gpu.device import CudaDevice, Device, OutOfMemory
+from gpu.engine import GpuEngine
+from gpu.streams import encode_packed, encode_stream
+from gpu.workspaces import Workspaces
+from tests.emulated_device import EmulatedDevice
+from vocabularies import reference
+from vocabularies.batch import Batch, EncodeOptions, RowRefused
+from vocabularies.builtin import load
+from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+
+TOKENS = (*(bytes([byte]) for byte in range(256)), b"ab", b" ab", b"11", b"<ab>", b"<end>")
+FRAMED = Vocabulary(
+    TOKENS,
+    Bpe(((97, 98), (32, 256), (49, 49))),
+    (SpecialToken("<ab>", 259), SpecialToken("<end>", 260)),
+    pretokenizer="gpt2",
+    prefix=(259,),
+    suffix=(260, 260),
+)
+OPTIONS = [
+    EncodeOptions(),
+    EncodeOptions(add_special_tokens=False),
+    EncodeOptions(special="refuse"),
+    EncodeOptions(special="plain", max_length=9),
+    EncodeOptions(max_length=2),
+    EncodeOptions(max_length=8, truncation_side="left"),
+    EncodeOptions(spans=True),
+]
+IN_FLIGHT = [1, 2, 3, 8, 33]
+PIECES = st.sampled_from(["ab ", "ab", "b a", " 11 1", "\n", "é", "中", "<ab>", "a <a"])
+ROWS = st.lists(st.lists(PIECES, max_size=20).map("".join), min_size=1, max_size=12)
+DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+
+
+@functools.cache
+def engine_of(name: str, leased_bytes: int = 1 << 24) -> GpuEngine:
+    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 32)
+    engine = GpuEngine(device, 1 << 27, answer_bytes=leased_bytes)
+    engine.workspaces.is_small = lambda num_bytes, num_rows: False  # type: ignore[method-assign]
+    return engine
+
+
+@pytest.fixture(params=DEVICES)
+def engine(request):
+    engine = engine_of(request.param)
+    yield engine
+    assert_idle(engine)
+    engine.pipeline.chunk_bytes, engine.pipeline.in_flight = 64, 4
+
+
+def assert_idle(engine: GpuEngine) -> None:
+    """Every workspace is given back."""
+    workspaces = engine.workspaces
+    assert sum(map(len, workspaces._free.values())) == sum(workspaces._made.values())
+
+
+def pinned(engine: GpuEngine, data: np.ndarray) -> np.ndarray:
+    memory = engine.device.allocate_pinned(max(1, len(data)))[: len(data)]
+    memory[:] = data
+    return memory
+
+
+def check_row(encoded, row: int, data: bytes, options: EncodeOptions) -> None:
+    try:
+        wanted = reference.encode(FRAMED, data.decode(), options)
+    except UnicodeDecodeError as error:
+        assert encoded.errors[row].code == "not_utf8"
+        assert encoded.errors[row].where == f"byte {error.start}"
+        wanted = None
+    except RowRefused as refused:
+        assert encoded.errors[row] == refused.error
+        wanted = None
+    begin, end = encoded.offsets[row : row + 2]
+    if wanted is None:
+        assert begin == end
+        return
+    assert row not in encoded.errors
+    assert encoded.row(row).tolist() == wanted.ids
+    if options.spans:
+        assert list(map(tuple, encoded.spans[begin:end].tolist())) == wanted.spans
+    if encoded.num_tokens is None:
+        assert wanted.num_tokens == len(wanted.ids)
+    else:
+        assert encoded.num_tokens[row] == wanted.num_tokens
+        assert tuple(encoded.kept[row].tolist()) == wanted.kept
+
+
+@pytest.mark.parametrize("form", ["texts", "bytes", "pinned"])
+@settings(deadline=None)
+@given(
+    texts=ROWS,
+    seed=st.integers(0, 2**32 - 1),
+    chunk_bytes=st.sampled_from([8, 20, 64, 300]),
+    in_flight=st.sampled_from(IN_FLIGHT),
+    same=st.booleans(),
+)
+def test_any_chunks_give_every_row_what_the_reference_gives(
+    form, texts, seed, chunk_bytes, in_flight, same
+):
+    chance, engine = np.random.default_rng(seed), engine_of("emulated")
+    pipeline = engine.pipeline
+    pipeline.chunk_bytes, pipeline.in_flight = chunk_bytes, in_flight
+    rows = [text.encode() for text in texts]
+    if form != "texts" and chance.random() < 0.5:
+        place = chance.integers(len(rows))
+        middle = chance.integers(len(rows[place]) + 1)
+        rows[place] = rows[place][:middle] + b"\xff" + rows[place][middle:]
+    each = [OPTIONS[i] for i in chance.integers(len(OPTIONS), size=len(rows))]
+    options = each[0] if same else each
+    each = [each[0]] * len(rows) if same else each
+    batch = Batch(texts, options=options) if form == "texts" else Batch.from_bytes(rows, options)
+    if form == "pinned":
+        data = pinned(engine, batch.data)
+        batch = Batch(data=data, offsets=batch.offsets, options=options)
+    encoded = engine.encode(FRAMED, batch)
+    assert len(encoded.ids) == encoded.offsets[-1]
+    assert len(encoded.offsets) == len(rows) + 1
+    for row, (text, option) in enumerate(zip(rows, each, strict=True)):
+        check_row(encoded, row, text, option)
+    counts, errors = engine.count(FRAMED, batch)
+    assert counts.tolist() == np.diff(encoded.offsets).tolist()
+    assert errors == encoded.errors
+    if form == "pinned":
+        engine.device.free_pinned(data)
+    assert_idle(engine)
+
+
+@pytest.mark.parametrize("leased_bytes", [0, 1 << 24])
+@pytest.mark.parametrize("device", DEVICES)
+def test_answers_grow_where_later_text_has_more_ids_than_the_first(device, leased_bytes):
+    engine = engine_of(device, leased_bytes)
+    engine.pipeline.chunk_bytes, engine.pipeline.in_flight = 1 << 13, 3
+    texts = [" ab" * 3000, "a ba" * 3000, "b a" * 9000] * 2
+    encoded = engine.encode(FRAMED, Batch(texts))
+    for row, text in enumerate(texts):
+        check_row(encoded, row, text.encode(), EncodeOptions())
+    assert engine.device.is_pinned(encoded.ids) == bool(leased_bytes)
+    assert_idle(engine)
+
+
+def test_answers_belong_to_the_caller_and_their_memory_is_used_again(engine):
+    engine.pipeline.chunk_bytes = 1 << 13
+    texts = [["ab a" * 9000, "b 11"], ["a b" * 9000, "<ab>"], ["11 " * 9000, "x"]]
+    answers = [engine.encode(FRAMED, Batch(each)) for each in texts]
+    for each, encoded in zip(texts, answers, strict=True):
+        assert engine.device.is_pinned(encoded.ids)
+        for row, text in enumerate(each):
+            check_row(encoded, row, text.encode(), EncodeOptions())
+    kept = answers[1].ids[5:9]
+    wanted = kept.tolist()
+    del answers, encoded
+    before = engine.leases.num_allocations, engine.workspaces.num_allocations
+    for _ in range(4):
+        encoded = engine.encode(FRAMED, Batch(texts[0]))
+        encoded.ids[:] = -1  # It may be written to.
+    assert (engine.leases.num_allocations, engine.workspaces.num_allocations) == before
+    assert kept.tolist() == wanted
+
+
+class DeviceArray:
+    """Memory of the device as other libraries show it."""
+
+    def __init__(self, device: Device, size: int, kind: str, **changes: object) -> None:
+        self.address = device.allocate(np.dtype(kind).itemsize * size)
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": kind,
+            "data": (self.address, False),
+            "version": 3,
+            **changes,
+        }
+
+    def values(self, device: Device) -> np.ndarray:
+        interface = self.__cuda_array_interface__
+        array, stream = np.empty(interface["shape"], interface["typestr"]), device.stream()
+        stream.copy_out(array.ctypes.data, self.address, array.nbytes)
+        stream.synchronize()
+        return array
+
+
+def some_text(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    chance = np.random.default_rng(seed)
+    words = ["ab ", "a", "größe ", "中文字 ", "\n\n  x", "<ab>", "11 1 "]
+    rows = ["".join(chance.choice(words, size)).encode() for size in (900, 0, 3, 2000, 0)]
+    return np.frombuffer(b"".join(rows), np.uint8), np.cumsum([0, *map(len, rows)])
+
+
+@pytest.mark.parametrize("kind", ["<i4", "<u2"])
+@pytest.mark.parametrize("stream", [None, 1])
+def test_ids_stay_on_the_device_where_the_callers_array_lies_there(engine, kind, stream):
+    data, offsets = some_text(0)
+    ids, id_offsets = engine.encode_ids(FRAMED, data, offsets)
+    out = DeviceArray(engine.device, len(data), kind, stream=stream)
+    got = encode_stream(engine, FRAMED, pinned(engine, data), offsets, out, chunk_bytes=500)
+    assert got.tolist() == id_offsets.tolist()
+    assert out.values(engine.device)[: len(ids)].tolist() == ids.tolist()
+    if isinstance(engine.device, EmulatedDevice):
+        assert engine.device.num_waits == (stream is not None)
+        engine.device.num_waits = 0
+    engine.device.free(out.address)
+
+
+def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
+    data, offsets = some_text(1)
+    wrong = [
+        DeviceArray(engine.device, 9, "<i8"),
+        DeviceArray(engine.device, 9, "<i4", strides=(8,)),
+        DeviceArray(engine.device, 9, "<i4", data=(0, True)),
+        np.zeros((4, 4), np.int32),
+        np.zeros(9, np.int32)[::2],
+        np.zeros(9, np.int64),
+    ]
+    for out in wrong:
+        with pytest.raises(ValueError, match="one writable flat piece of int32 or uint16"):
+            encode_stream(engine, FRAMED, data, offsets, out)
+    with pytest.raises(ValueError, match="piece of uint32"):
+        encode_packed(engine, FRAMED, data, offsets, np.zeros(9, np.int32))
+    with pytest.raises(ValueError, match="room for: 400 bytes"):
+        encode_stream(engine, FRAMED, data, offsets, np.zeros(100, np.int32), chunk_bytes=300)
+    with pytest.raises(ValueError, match="16 bits"):
+        encode_stream(engine, load("cl100k_base"), data, offsets, np.zeros(9, np.uint16))
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_calls_that_share_few_workspaces_wait_for_each_other(engine, num_threads):
+    data, offsets = some_text(2)
+    wanted, _ = engine.encode_ids(FRAMED, data, offsets)
+    shared = GpuEngine(engine.device, 1 << 27)
+    shared.workspaces.each = 2
+
+    def run(_: int) -> bool:
+        out = np.zeros(len(data), np.int32)
+        encode_stream(shared, FRAMED, data, offsets, out, chunk_bytes=700)
+        return out[: len(wanted)].tolist() == wanted.tolist()
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        assert all(pool.map(run, range(4 * num_threads)))
+    assert_idle(shared)
+    shared.close()
+
+
+def test_idle_workspaces_make_room_for_one_of_another_size():
+    workspaces = Workspaces(EmulatedDevice(), 10 << 20)
+    small = [workspaces.take(1 << 13, 0) for _ in range(3)]
+    large = workspaces.take(1 << 17, 0)
+    with pytest.raises(OutOfMemory, match="no room"):
+        workspaces.take(1 << 18, 0)
+    for workspace in (*small, large):
+        workspaces.give(workspace)
+    with pytest.raises(OutOfMemory, match="no room"):
+        workspaces.take(1 << 22, 0)
+    used = workspaces.used_bytes
+    held = [workspaces.take(1 << 17, 0) for _ in range(2)]
+    assert held[0] is large
+    assert workspaces.used_bytes <= workspaces.cap_bytes
+    assert workspaces.try_take(1 << 17, 0) is None
+    assert workspaces.used_bytes > used
+    thread = threading.Timer(0.05, lambda: workspaces.give(held[0]))
+    thread.start()
+    assert workspaces.take(1 << 17, 0) is held[0]
+    thread.join()
+
+
+def test_a_stream_of_no_rows_or_empty_ones_has_no_ids(engine):
+    for num_rows in (0, 1, 70):
+        offsets = np.zeros(num_rows + 1, np.int64)
+        assert list(chunks_of(np.zeros(0, np.uint8), offsets, FRAMED)) or not num_rows
+        ids, id_offsets = engine.encode_ids(FRAMED, np.zeros(0, np.uint8), offsets)
+        assert (len(ids), id_offsets.tolist()) == (0, offsets.tolist())
+        encoded = engine.encode(FRAMED, Batch([""] * num_rows))
+        assert encoded.ids.tolist() == [259, 260, 260] * num_rows

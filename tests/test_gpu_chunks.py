@@ -1,0 +1,96 @@
+"""Batches cut into chunks: every byte in one of them, cut only where no pretoken can lie across."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu.chunks import CHUNK_BYTES, LEAST_BYTES, SEARCH_BYTES, chunks_of, may_cut_rows
+from gpu.layout import BYTES_A_ROW
+from vocabularies import reference
+from vocabularies.builtin import load
+from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+
+GPT2 = load("gpt2")
+ROWS = st.lists(st.text("ab é\n", max_size=40), max_size=30)
+
+
+def flat(rows: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    return np.frombuffer(b"".join(rows), np.uint8), np.cumsum([0, *map(len, rows)])
+
+
+@given(ROWS, st.integers(1, 100), st.randoms())
+def test_chunks_are_the_batch_in_order_whole_rows_or_parts_of_one(texts, chunk_bytes, chance):
+    rows = [text.encode() for text in texts]
+    data, offsets = flat(rows)
+    whole = np.array([chance.random() < 0.2 for _ in rows], np.bool_)
+    begin = row = 0
+    inside = False
+    for chunk in chunks_of(data, offsets, GPT2, chunk_bytes, whole):
+        assert (chunk.begin, chunk.first_row, chunk.begins_row) == (begin, row, not inside)
+        lengths = np.diff(chunk.begins)
+        assert len(lengths) == chunk.num_rows >= 1
+        if chunk.is_part:
+            assert chunk.num_rows == 1
+            assert not whole[row]
+        else:
+            own = offsets[row : row + chunk.num_rows + 1] - begin
+            assert chunk.begins.tolist() == own.tolist()
+        if chunk.num_rows > 1:
+            assert chunk.end - begin <= chunk_bytes
+            assert chunk.num_rows <= max(1, chunk_bytes // BYTES_A_ROW)
+        if not chunk.ends_row:
+            assert chr(data[chunk.end - 1]) in "ab"
+            assert chr(data[chunk.end]) == " "
+        begin, inside = chunk.end, not chunk.ends_row
+        row += chunk.num_rows - inside
+    assert (begin, row, inside) == (len(data), len(rows), False)
+
+
+@given(st.lists(st.sampled_from(["a ", "word", " ", "\n ", "'s", "12", "é"]), max_size=60))
+def test_parts_of_a_row_have_the_ids_of_the_row(words):
+    text = "".join(words)
+    data, offsets = flat([text.encode()])
+    parts = [data[c.begin : c.end].tobytes().decode() for c in chunks_of(data, offsets, GPT2, 9)]
+    ids = [id_ for part in parts for id_ in reference.encode(GPT2, part).ids]
+    assert ids == reference.encode(GPT2, text).ids
+
+
+@pytest.mark.parametrize("row_bytes", [100, 1000, 1 << 21, 3 << 20, 1 << 26])
+def test_chunks_are_small_at_both_ends_and_none_is_larger_than_wanted(row_bytes):
+    data = np.tile(np.frombuffer(b"a b ", np.uint8), 10 << 20)
+    offsets = np.arange(0, len(data) + row_bytes, row_bytes).clip(max=len(data))
+    chunks = list(chunks_of(data, offsets, GPT2, CHUNK_BYTES))
+    sizes = [chunk.end - chunk.begin for chunk in chunks]
+    assert sum(sizes) == len(data)
+    least = max(LEAST_BYTES, row_bytes if row_bytes <= CHUNK_BYTES else 0)
+    assert sizes[0] <= least
+    assert sizes[-1] <= least
+    assert max(sizes) <= CHUNK_BYTES
+    assert len(sizes) < 20 + len(data) // CHUNK_BYTES
+
+
+@pytest.mark.parametrize("distance", [1, SEARCH_BYTES - 1, SEARCH_BYTES, 3 * SEARCH_BYTES + 7])
+def test_a_border_is_found_however_far_it_is_from_where_it_is_wanted(distance):
+    size = 8 * SEARCH_BYTES
+    for place in (size // 2 - distance, size // 2 + distance):
+        row = b"-" * (place - 1) + b"a " + b"-" * (size - place - 1)
+        ends = [chunk.end for chunk in chunks_of(*flat([row]), GPT2, size // 2)]
+        assert ends[0] == place
+
+
+def test_a_row_stays_whole_where_it_or_the_vocabulary_has_no_border():
+    data, offsets = flat([b"---" * 100, b"a b" * 100])
+    chunks = [(c.begin, c.end) for c in chunks_of(data, offsets, GPT2, 50)]
+    assert chunks[0] == (0, 300)
+    assert len(chunks) > 4
+    tokens = tuple(bytes([byte]) for byte in range(256))
+    special = (SpecialToken("a b", 256),)
+    for vocabulary in (
+        Vocabulary(tokens, Bpe(()), pretokenizer="none"),
+        Vocabulary((*tokens, b"a b"), Bpe(()), special, pretokenizer="gpt2"),
+    ):
+        assert not may_cut_rows(vocabulary)
+        assert len(list(chunks_of(data, offsets, vocabulary, 50))) == 2
