@@ -16,6 +16,7 @@ from gpu.contents import launch_content
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
 from gpu.launches import fetch, pack_rows, status_of
+from gpu.pipeline import encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.emulated_device import EmulatedDevice
 from tests.gpu_emulation import compile_for_device
@@ -234,6 +235,36 @@ def test_what_is_not_repaired_is_walked_through():
         runs = ("A" * size + "C" * (size + 3) + "CA" * size + "T" * 11) * 3
         left += unmet(engine, load("gena_lm_t2t_32k"), "G" + runs)[2]
     assert left > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("in_flight", [2, 5])
+def test_a_stream_has_the_ids_of_its_rows(device, name, in_flight):
+    """Chunks of a stream end between rows, or where a blank is dropped; GENA-LM strips blanks."""
+    engine, chance = engine_of(device, "large"), random.Random(in_flight)
+    rows = ["".join(chance.choices("ACGTN", [9, 9, 9, 9, 1], k=k)) for k in range(0, 3000, 90)]
+    rows += ["ACGTTA GGATC " * 900, " ", "N" * 900]
+    batch = Batch(rows)
+    ids, offsets = engine.encode_ids(load(name), batch.data, batch.offsets)
+    plain = EncodeOptions(add_special_tokens=False)
+    for row, text in enumerate(rows):
+        assert (
+            ids[offsets[row] : offsets[row + 1]].tolist()
+            == reference.encode(load(name), text, plain).ids
+        )
+    for dtype in (np.int32, np.uint16):
+        out = np.zeros(len(batch.data) + 9, dtype)
+        got = encode_stream(
+            engine,
+            load(name),
+            batch.data,
+            batch.offsets,
+            out,
+            chunk_bytes=4000,
+            in_flight=in_flight,
+        )
+        assert got.tolist() == offsets.tolist()
+        assert out[: len(ids)].tolist() == ids.tolist()
 
 
 def dna_entries() -> Iterator[tuple[str, str]]:
