@@ -1,4 +1,4 @@
-// The kernels of byte-pair encoding of letters, in the order in which they run; see gpu/README.md.
+// The kernels of byte-pair encoding of letters, in the order in which they run; see gpu/DNA.md.
 // Launch: any number of blocks of BLOCK threads, of WALKERS where they walk; finish_windows one block.
 #include "dna_ids.cuh"
 #include "dna_strip.cuh"
