@@ -26,6 +26,7 @@ from service.access import key_of, scope_of_method
 from service.calls import Call
 from service.errors import Draining, as_service_error
 from service.grpc_errors import abort
+from service.grpc_values import TextsRequest
 from service.health_routes import readiness
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
@@ -39,6 +40,10 @@ HEALTH_PERIOD_S = 0.5
 Unary = Callable[[Service, Call, Any], Awaitable[Any]]
 Stream = Callable[[Service, Call, Any], AsyncIterator[Any]]
 
+PARSERS: dict[str, Callable[[bytes], Any]] = {
+    pb.EncodeBatchRequest.DESCRIPTOR.full_name: TextsRequest.parse,
+}
+"""Messages that are not read by protobuf alone."""
 UNARY: dict[str, Unary] = {
     "Encode": tokenizer.encode,
     "EncodeBatch": tokenizer.encode_batch,
@@ -120,7 +125,8 @@ class GrpcServer:
         described = messages.DESCRIPTOR.services_by_name[name.rsplit(".", 1)[1]]
         handlers = {}
         for method in described.methods:
-            parse = getattr(messages, method.input_type.name).FromString
+            parse = PARSERS.get(method.input_type.full_name)
+            parse = parse or getattr(messages, method.input_type.name).FromString
             path = f"/{name}/{method.name}"
             if method.name in streams:
                 answer = self._stream(path, streams[method.name])
@@ -185,5 +191,5 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def _to_bytes(message: Any) -> bytes:
-    data: bytes = message.SerializeToString()
+    data: bytes = message if isinstance(message, bytes) else message.SerializeToString()
     return data

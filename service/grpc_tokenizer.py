@@ -17,14 +17,15 @@ from service.calls import ROW_BYTES, Call, bulk_work, check_digest, check_rows, 
 from service.encode_answers import check_dtype
 from service.errors import RowRefused, TooLarge, invalid_body
 from service.grpc_values import (
+    TextsRequest,
     array_of,
-    batch_of,
     dtype_of,
     error_messages,
     offsets_of,
     options_of,
     truncated_messages,
 )
+from service.grpc_wire import with_field
 from service.protos import warptok_pb2 as pb
 from service.registry import Entry
 from service.schemas import WindowsRequest
@@ -42,8 +43,9 @@ READ_AHEAD = 2  # Requests of a stream that are encoded or wait to be sent.
 async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.EncodeResponse:
     """The ids of one text."""
     entry, dtype = await _vocabulary(service, request.vocabulary, request.options)
-    _check_bytes(service, len(request.text), "text")
-    batch = _one_row(request.text)
+    text = request.text
+    _check_bytes(service, len(text), "text")
+    batch = _one_row(text)
     batch.id_dtype = dtype
     work = bulk_work(service, call, entry, batch, options_of(request.options))
     result = await service.batcher.run(work)
@@ -61,20 +63,19 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
     )
 
 
-async def encode_batch(
-    service: Service, call: Call, request: pb.EncodeBatchRequest
-) -> pb.EncodeBatchResponse:
+async def encode_batch(service: Service, call: Call, request: TextsRequest) -> bytes:
     """The ids of many texts."""
-    entry, dtype = await _vocabulary(service, request.vocabulary, request.options)
-    work = _batch_work(service, call, entry, request, request.options, dtype)
+    message = request.message
+    entry, dtype = await _vocabulary(service, message.vocabulary, message.options)
+    work = _batch_work(service, call, entry, request, message.options, dtype)
     return _batch_response(entry, await service.batcher.run(work), dtype)
 
 
 async def encode_stream(
-    service: Service, call: Call, requests: AsyncIterator[pb.EncodeBatchRequest]
-) -> AsyncIterator[pb.EncodeBatchResponse]:
+    service: Service, call: Call, requests: AsyncIterator[TextsRequest]
+) -> AsyncIterator[bytes]:
     """An answer for each request, in order; the next ones are read and encoded meanwhile."""
-    running: asyncio.Queue[asyncio.Task[pb.EncodeBatchResponse] | None] = asyncio.Queue(READ_AHEAD)
+    running: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue(READ_AHEAD)
     reading = asyncio.create_task(_read_stream(service, call, requests, running))
     try:
         while (task := await running.get()) is not None:
@@ -90,8 +91,8 @@ async def encode_stream(
 async def _read_stream(
     service: Service,
     call: Call,
-    requests: AsyncIterator[pb.EncodeBatchRequest],
-    running: asyncio.Queue[asyncio.Task[pb.EncodeBatchResponse] | None],
+    requests: AsyncIterator[TextsRequest],
+    running: asyncio.Queue[asyncio.Task[bytes] | None],
 ) -> None:
     """Start the requests of a stream; a refused one ends it in its turn."""
     entry: Entry | None = None
@@ -99,7 +100,7 @@ async def _read_stream(
     try:
         async for request in requests:
             if entry is None:
-                first = request
+                first = request.message
                 entry, dtype = await _vocabulary(service, first.vocabulary, first.options)
             work = _batch_work(service, call, entry, request, first.options, dtype)
             await running.put(asyncio.create_task(_answer_part(service, entry, work, dtype)))
@@ -109,15 +110,16 @@ async def _read_stream(
 
 async def _answer_part(
     service: Service, entry: Entry, work: Work, dtype: type[np.integer[Any]]
-) -> pb.EncodeBatchResponse:
+) -> bytes:
     return _batch_response(entry, await run_patiently(service.batcher, work), dtype)
 
 
-async def count(service: Service, call: Call, request: pb.EncodeBatchRequest) -> pb.CountResponse:
+async def count(service: Service, call: Call, request: TextsRequest) -> pb.CountResponse:
     """How many ids each text has."""
-    entry, _ = await _vocabulary(service, request.vocabulary, request.options)
+    message = request.message
+    entry, _ = await _vocabulary(service, message.vocabulary, message.options)
     batch = _checked_batch(service, request)
-    work = bulk_work(service, call, entry, batch, options_of(request.options), "count")
+    work = bulk_work(service, call, entry, batch, options_of(message.options), "count")
     result = await service.batcher.run(work)
     assert result.counts is not None
     return pb.CountResponse(
@@ -212,8 +214,8 @@ def _one_row(text: bytes) -> Batch:
     return Batch(data=np.frombuffer(text, np.uint8), offsets=np.array([0, len(text)]))
 
 
-def _checked_batch(service: Service, request: pb.EncodeBatchRequest) -> Batch:
-    batch = batch_of(request.data, request.offsets)
+def _checked_batch(service: Service, request: TextsRequest) -> Batch:
+    batch = request.batch()
     check_rows(service, len(batch), "offsets")
     longest = int(np.diff(batch.offsets).max(initial=0))
     _check_bytes(service, longest, "offsets")
@@ -224,7 +226,7 @@ def _batch_work(
     service: Service,
     call: Call,
     entry: Entry,
-    request: pb.EncodeBatchRequest,
+    request: TextsRequest,
     options: pb.Options,
     dtype: type[np.integer[Any]],
 ) -> Work:
@@ -233,12 +235,10 @@ def _batch_work(
     return bulk_work(service, call, entry, batch, options_of(options))
 
 
-def _batch_response(
-    entry: Entry, result: Result, dtype: type[np.integer[Any]]
-) -> pb.EncodeBatchResponse:
+def _batch_response(entry: Entry, result: Result, dtype: type[np.integer[Any]]) -> bytes:
+    """An EncodeBatchResponse as it goes over the wire; its ids are copied once."""
     ids, offsets, spans = _arrays(result, dtype)
-    return pb.EncodeBatchResponse(
-        ids=ids.tobytes(),
+    message = pb.EncodeBatchResponse(
         offsets=offsets.tobytes(),
         spans=spans.tobytes() if spans is not None else b"",
         engine=result.engine,
@@ -246,6 +246,8 @@ def _batch_response(
         truncated=truncated_messages(result),
         errors=error_messages(result.row_errors()),
     )
+    number = pb.EncodeBatchResponse.IDS_FIELD_NUMBER
+    return with_field(number, np.ascontiguousarray(ids).data, message.SerializeToString())
 
 
 def _arrays(

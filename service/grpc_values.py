@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +11,15 @@ from numpy.typing import NDArray
 from service.bulk_query import DTYPES
 from service.encode_answers import truncated_row
 from service.errors import InvalidRequest
+from service.grpc_wire import cut_field
 from service.protos import warptok_pb2 as pb
 from service.vocabulary_reports import VocabularyReport
 from service.work import Result
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, EncodeOptions, RowError
 
 __all__ = [
+    "TextsRequest",
     "array_of",
-    "batch_of",
     "dtype_of",
     "error_messages",
     "offsets_of",
@@ -61,9 +63,37 @@ def offsets_of(data: bytes, num_values: int, where: str = "offsets") -> Int64s:
     return offsets
 
 
-def batch_of(data: bytes, offsets: bytes) -> Batch:
-    """Joined texts."""
-    return Batch(data=np.frombuffer(data, np.uint8), offsets=offsets_of(offsets, len(data)))
+@dataclass(slots=True)
+class TextsRequest:
+    """An EncodeBatchRequest whose texts are a view of the bytes that came.
+
+    Attributes:
+        message: everything but `data`.
+    """
+
+    message: pb.EncodeBatchRequest
+    data: memoryview
+
+    DATA: ClassVar[int] = pb.EncodeBatchRequest.DATA_FIELD_NUMBER
+
+    @classmethod
+    def parse(cls, message: bytes) -> TextsRequest:
+        """From the wire.
+
+        Raises:
+            DecodeError: the bytes are no message.
+        """
+        data, rest = cut_field(message, cls.DATA)
+        return cls(pb.EncodeBatchRequest.FromString(rest), data)
+
+    def batch(self) -> Batch:
+        """The texts.
+
+        Raises:
+            InvalidRequest: the offsets are none of these bytes'.
+        """
+        data = np.frombuffer(self.data, np.uint8)
+        return Batch(data=data, offsets=offsets_of(self.message.offsets, len(data)))
 
 
 def options_of(options: pb.Options) -> EncodeOptions:

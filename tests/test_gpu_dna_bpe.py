@@ -16,7 +16,7 @@ from gpu.contents import launch_content
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
 from gpu.launches import fetch, pack_rows, status_of
-from gpu.pipeline import encode_stream
+from gpu.streams import encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.emulated_device import EmulatedDevice
 from tests.gpu_emulation import compile_for_device

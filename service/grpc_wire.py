@@ -1,0 +1,83 @@
+"""Messages whose bulk never passes through protobuf, which copies a bytes field twice or more.
+
+A message is its fields one after another in any order, each a tag and a value, so that one large
+field can be cut out of a message, or put in front of one, without touching its bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+__all__ = ["cut_field", "with_field"]
+
+LENGTH_DELIMITED = 2
+FIXED_BYTES = {1: 8, 5: 4}  # Wire types of 64 and of 32 bits.
+
+
+def cut_field(message: bytes, number: int) -> tuple[memoryview, bytes]:
+    """A bytes field of a message, as a view, and the message without it.
+
+    Example: 12 02 AB CD 08 01 cut at field 2 gives AB CD and 08 01.
+
+    Raises:
+        DecodeError: the bytes are no message.
+    """
+    view, place = memoryview(message), 0
+    found, rest = view[:0], []
+    while place < len(view):
+        begin = place
+        tag, place = _varint(view, place)
+        kind = tag & 7
+        if kind == LENGTH_DELIMITED:
+            size, place = _varint(view, place)
+            place += size
+        elif kind == 0:
+            _, place = _varint(view, place)
+        elif kind in FIXED_BYTES:
+            place += FIXED_BYTES[kind]
+        else:
+            raise DecodeError(f"wire type {kind}")
+        if place > len(view):
+            raise DecodeError("the message ends inside of a field")
+        if tag == number << 3 | LENGTH_DELIMITED:
+            found = view[place - size : place]
+        else:
+            rest.append(view[begin:place])
+    return found, b"".join(rest)
+
+
+def with_field(number: int, value: Any, message: bytes) -> bytes:
+    """A message with one more bytes field, copied once.
+
+    Args:
+        number: the field's.
+        value: anything contiguous that has a buffer.
+        message: the other fields.
+    """
+    view = memoryview(value).cast("B")
+    head = bytes([number << 3 | LENGTH_DELIMITED]) + _to_varint(len(view))
+    return b"".join((head, view, message)) if len(view) else message
+
+
+def _varint(view: memoryview, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if place >= len(view) or shift > 63:
+            raise DecodeError("the message ends inside of a number")
+        byte = view[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7
+
+
+def _to_varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
