@@ -10,6 +10,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 ROOMS := vocabularies gpu service
 
@@ -17,7 +18,7 @@ ROOMS := vocabularies gpu service
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
-	@exec $(BIN)/python -m service serve --host 127.0.0.1 --port $(PORT)
+	@exec $(BIN)/python -m service serve --host $(HOST) --port $(PORT)
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

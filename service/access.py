@@ -29,18 +29,22 @@ OPEN = frozenset(
     }
 )
 OPEN_PREFIX = "/static-offline-docs/"  # Scripts of the documentation page.
-MANAGE = re.compile(r"/v1/vocabularies/.*|/v2/repository/models/.*|/v2/\w+sharedmemory/.*")
-DECODE = re.compile(r"(/v1)?/detokenize|/decode|/v1/decode(/batch)?|/v2/models/[^/]*\.decode/.*")
-TRAIN = re.compile(r"/v1/training-jobs(/.*)?")
+MANAGE = re.compile(
+    r"/v1/vocabularies/.*|/v2/repository/models/.*|/v2/\w+sharedmemory/.*", re.DOTALL
+)
+DECODE = re.compile(
+    r"(/v1)?/detokenize|/decode|/v1/decode(/batch)?|/v2/models/[^/]*\.decode/.*", re.DOTALL
+)
+TRAIN = re.compile(r"/v1/training-jobs(/.*)?", re.DOTALL)
 
-OPEN_METHODS = re.compile(r"/grpc\.(health|reflection)\..*|.*/Server(Live|Ready)")
+OPEN_METHODS = re.compile(r"/grpc\.(health|reflection)\..*|.*/Server(Live|Ready)", re.DOTALL)
 MANAGE_METHODS = re.compile(
-    r".*/(PutVocabulary|DeleteVocabulary|RepositoryModel\w+|\w+SharedMemory\w+)"
+    r".*/(PutVocabulary|DeleteVocabulary|RepositoryModel\w+|\w+SharedMemory\w+)", re.DOTALL
 )
 ANY_METHODS = re.compile(
-    r".*/(List\w+|GetVocabulary|Server\w+|RepositoryIndex|Model(?!Infer|Stream)\w+)"
+    r".*/(List\w+|GetVocabulary|Server\w+|RepositoryIndex|Model(?!Infer|Stream)\w+)", re.DOTALL
 )
-DECODE_METHODS = re.compile(r".*/Decode(Batch)?")
+DECODE_METHODS = re.compile(r".*/Decode(Batch)?", re.DOTALL)
 
 
 def scope_of_path(method: str, path: str) -> Scope | None:

@@ -37,11 +37,14 @@ from service.oip_memory import Regions
 from service.registry import Registry
 from service.settings import PREFIX, Settings
 from service.state import Service
+from service.streams import BrokenStream
+from service.work import GONE
 from vocabularies.vocabulary import VocabularyError
 
 __all__ = ["create_app", "make_engine"]
 
 logger = logging.getLogger(__name__)
+CLIENT_CLOSED = 499  # As nginx counts it; nobody reads it.
 LAG_PERIOD_S = 0.25
 LOADING_AT_ONCE = 2
 GC_THRESHOLDS = (50_000, 50, 50)
@@ -128,11 +131,22 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
         Exception,
     ):
         app.add_exception_handler(kind, refuse)
+    for kind in GONE:
+        app.add_exception_handler(kind, gone)
     return HotRoutes(app, service)
+
+
+async def gone(request: Request, _: Exception) -> Response:
+    """Nobody is there to answer any more."""
+    service: Service = request.app.state.service
+    service.metrics.cancelled()
+    return Response(status_code=CLIENT_CLOSED)
 
 
 async def refuse(_: Request, error: Exception) -> Response:
     """Any exception as the one kind of refusal."""
+    if isinstance(error, BrokenStream):  # It has been logged, and its answer had begun.
+        return Response(status_code=500)
     status, headers, body = problem(error)
     names = {name.decode(): value.decode() for name, value in headers}
     return Response(body, status, names)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from service.arrow_wire import CONTINUATION
+from service.errors import TooLarge
 from service.work import Result
 from vocabularies.framing import offsets_of, ragged
 
@@ -97,15 +98,19 @@ class WindowMessages:
 
     Args:
         window, stride: in ids; the last windows of a record are as short as what is left.
+        max_ids: the most that a record batch may hold.
 
     A refused record is one row without ids that says why.
     """
 
     END = END
 
-    def __init__(self, dtype: type[np.integer[Any]], window: int, stride: int) -> None:
+    def __init__(
+        self, dtype: type[np.integer[Any]], window: int, stride: int, max_ids: int
+    ) -> None:
         ids = pa.list_(pa.from_numpy_dtype(dtype))
         self._dtype, self._window, self._stride = dtype, window, stride
+        self._max_ids = max_ids
         fields = [("name", pa.string()), ("start", pa.int64()), ("input_ids", ids)]
         self._schema = pa.schema([*fields, ("error", pa.string())])
 
@@ -114,15 +119,24 @@ class WindowMessages:
         return memoryview(self._schema.serialize())
 
     def message(self, result: Result, names: list[str]) -> memoryview:
-        """One record batch: the windows of records, in order."""
+        """One record batch: the windows of records, in order.
+
+        Raises:
+            TooLarge: they hold too many ids; the windows overlap too much.
+        """
         errors = _error_texts(result)
         is_refused = np.array([error is not None for error in errors], np.bool_)
         ids, offsets = _rows(result, self._dtype)
         sizes = np.diff(offsets)
         counts = np.where(is_refused, 1, -(-sizes // self._stride))
+        if int(counts.sum()) > self._max_ids:
+            raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
         rows = np.repeat(np.arange(len(names)), counts)
         starts = ragged(np.zeros_like(counts), counts, self._stride)
         lengths = np.minimum(self._window, sizes[rows] - starts)
+        if (num_ids := int(lengths.sum())) > self._max_ids:
+            limit = f"max_window_ids is {self._max_ids}"
+            raise TooLarge(f"the windows of some records hold {num_ids} ids; {limit}", "/stride")
         values = ids[ragged(offsets[:-1][rows] + starts, lengths)]
         window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
         columns = [

@@ -143,9 +143,10 @@ class ArrowStream(Streamed):
         check_digest(entry, self.query.if_digest)
         check_dtype(entry.vocabulary, self.query.dtype)
         settings = self.service.settings
-        pieces = body_pieces(receive, self.call.encoding, None)
+        idle_s = settings.stream_idle_timeout_s
+        pieces = body_pieces(receive, self.call.encoding, None, idle_s=idle_s)
         body = BodyReader(pieces, settings.max_body_bytes)
-        outgoing = Outgoing(send, MEDIA_TYPE, settings.max_unsent_bytes)
+        outgoing = Outgoing(send, MEDIA_TYPE, settings.max_unsent_bytes, idle_s)
         encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:
             try:

@@ -6,6 +6,7 @@ than a piece beyond it is ever made.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
-from service.errors import BadBody, TooLarge, UnsupportedFormat
+from service.errors import BadBody, DeadlinePassed, TooLarge, UnsupportedFormat
 from service.work import ClientGone
 
 if sys.version_info >= (3, 14):
@@ -101,7 +102,11 @@ ENCODINGS: dict[str, Callable[[], _Gzip | _Zstd]] = {
 
 
 async def body_pieces(
-    receive: Receive, encoding: str | None, max_bytes: int | None, setting: str = "max_body_bytes"
+    receive: Receive,
+    encoding: str | None,
+    max_bytes: int | None,
+    setting: str = "max_body_bytes",
+    idle_s: float | None = None,
 ) -> AsyncIterator[bytes]:
     """The body of a request piece by piece, decompressed; none is empty.
 
@@ -110,17 +115,23 @@ async def body_pieces(
         encoding: the request's Content-Encoding.
         max_bytes: the limit on the decompressed bytes; None: there is none.
         setting: the limit's name, for the refusal.
+        idle_s: the longest wait for a piece; None: any.
 
     Raises:
         UnsupportedFormat: an encoding that is not read.
         BadBody: the body is not what its encoding says, or ends too early.
         TooLarge: it has more bytes than `max_bytes`.
+        DeadlinePassed: nothing came for `idle_s`.
         ClientGone: the connection ended before the body did.
     """
     decompressor = _decompressor(encoding)
     size, more, is_empty = 0, True, True
     while more:
-        message = await receive()
+        try:
+            async with asyncio.timeout(idle_s):
+                message = await receive()
+        except TimeoutError as error:
+            raise DeadlinePassed(f"nothing came for {idle_s} s (stream_idle_timeout_s)") from error
         if message["type"] == "http.disconnect":
             raise ClientGone
         data, more = message.get("body", b""), message.get("more_body", False)

@@ -33,7 +33,10 @@ class FastaQuery(BatchQuery):
 
     window: int | None = Field(None, ge=1, le=1_048_576, description="Ids in a window.")
     stride: int | None = Field(
-        None, ge=1, description="Ids from the begin of a window to the next; as `window` if absent."
+        None,
+        ge=1,
+        le=2**31,
+        description="Ids from the begin of a window to the next; as `window` if absent.",
     )
 
 
@@ -43,7 +46,7 @@ class _Body(io.RawIOBase):
     def __init__(self, body: BodyReader, max_bytes: int) -> None:
         super().__init__()
         self._body, self._max_bytes = body, max_bytes
-        self._mark, self._since = b"", 0
+        self._mark, self._last, self._since = b"", b"", 0
 
     def begin(self, mark: bytes) -> None:
         """Say what a record begins with."""
@@ -54,8 +57,10 @@ class _Body(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         data = self._body.read(min(len(buffer), READ_BYTES))
-        place = bytes(data).rfind(self._mark) if self._mark else -1
-        self._since = self._since + len(data) if place < 0 else len(data) - place
+        seen = self._last + bytes(data)
+        place = seen.rfind(self._mark) if self._mark else -1
+        self._since = self._since + len(data) if place < 0 else len(seen) - place
+        self._last = seen[-1:]
         # A quarter more for line ends and names.
         if self._since > self._max_bytes + self._max_bytes // 4 + READ_BYTES:
             limit = f"max_text_bytes is {self._max_bytes}; windows do not change that"
@@ -119,7 +124,8 @@ class BulkFasta(ArrowStream):
         query: FastaQuery = self.query
         if query.window is None:
             return RecordMessages(self.dtype)
-        return WindowMessages(self.dtype, query.window, query.stride or query.window)
+        limit = self.service.settings.max_window_ids
+        return WindowMessages(self.dtype, query.window, query.stride or query.window, limit)
 
     def options(self) -> EncodeOptions:
         """Windows are cut from a record's own ids."""

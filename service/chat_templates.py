@@ -14,11 +14,13 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from typing import Any
 
-from service.errors import InvalidRequest, TemplateFailed
+from service.chat_worker import READY
+from service.errors import DeadlinePassed, InvalidRequest, QueueFull, TemplateFailed
 
 __all__ = ["ChatTemplates"]
 
-START_S = 10.0  # What starting the process may take beside the time of a chat.
+START_S = 10.0  # What starting the process may take.
+MAX_WAITING = 256  # Chats in front of a process that takes one at a time.
 
 
 class ChatTemplates:
@@ -33,21 +35,39 @@ class ChatTemplates:
         self.timeout_s, self.max_chars = timeout_s, max_chars
         self._process: Process | None = None
         self._turn = asyncio.Lock()
+        self._waiting = 0
 
-    async def render(self, template: str, variables: dict[str, Any]) -> str:
-        """The text of a chat.
+    async def render(self, template: str, variables: dict[str, Any], wait_s: float) -> str:
+        """The text of a chat, within so many seconds.
 
         Raises:
+            QueueFull, DeadlinePassed: too many chats are in front of it.
             InvalidRequest: the template refuses the messages, or is wrong.
             TemplateFailed: it took too long, or ended its process.
         """
         request = {"template": template, "variables": variables, "max_chars": self.max_chars}
         body = json.dumps(request).encode()
+        if self._waiting >= MAX_WAITING:
+            raise QueueFull(f"{self._waiting} chats are waiting for their template")
+        self._waiting += 1
+        try:
+            answer = await asyncio.wait_for(self._in_turn(body), wait_s)
+        except TimeoutError as error:
+            raise DeadlinePassed("the deadline passed before the chat's turn") from error
+        finally:
+            self._waiting -= 1
+        if "error" in answer:
+            raise InvalidRequest(f"the chat template says: {answer['error']}", "/messages")
+        text: str = answer["text"]
+        return text
+
+    async def _in_turn(self, body: bytes) -> dict[str, str]:
+        """The answer of the process, which is started if need be; one chat at a time."""
         async with self._turn:
-            is_new = self._process is None
             try:
-                limit_s = self.timeout_s + (START_S if is_new else 0.0)
-                answer = await asyncio.wait_for(self._ask(body), limit_s)
+                if self._process is None:
+                    await asyncio.wait_for(self._start(), START_S)
+                return await asyncio.wait_for(self._ask(body), self.timeout_s)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 await self._end()
                 reason = "took too long" if isinstance(error, TimeoutError) else "ended its process"
@@ -55,17 +75,17 @@ class ChatTemplates:
             except asyncio.CancelledError:
                 await self._end()
                 raise
-        if "error" in answer:
-            raise InvalidRequest(f"the chat template says: {answer['error']}", "/messages")
-        text: str = answer["text"]
-        return text
+
+    async def _start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "service.chat_worker", stdin=PIPE, stdout=PIPE
+        )
+        assert self._process.stdout is not None
+        await self._process.stdout.readexactly(len(READY))
 
     async def _ask(self, body: bytes) -> dict[str, str]:
-        if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "service.chat_worker", stdin=PIPE, stdout=PIPE
-            )
         process = self._process
+        assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(struct.pack("<I", len(body)) + body)

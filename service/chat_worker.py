@@ -19,9 +19,10 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-__all__ = ["main", "render"]
+__all__ = ["READY", "main", "render"]
 
 MEMORY_BYTES = 1 << 30
+READY = b"ready"  # What the process says first.
 MAX_CACHED = 64  # Templates that stay compiled.
 
 
@@ -87,13 +88,16 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     jinja = environment()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
+    sink.write(READY)
+    sink.flush()
     while len(prefix := source.read(4)) == 4:
         request = json.loads(source.read(*struct.unpack("<I", prefix)))
         try:
             answer = {"text": render(jinja, **request)}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-        body = json.dumps(answer).encode()
+        # Half a surrogate pair, which a template can write, becomes a question mark.
+        body = json.dumps(answer, ensure_ascii=False).encode(errors="replace")
         sink.write(struct.pack("<I", len(body)) + body)
         sink.flush()
 

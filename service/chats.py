@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 from pydantic import Field
 
+from service.calls import deadline
 from service.dialects import Asked, Lax
 from service.errors import InvalidRequest
 from service.registry import Entry
@@ -54,7 +56,8 @@ async def chat_text(asked: Asked, entry: Entry, chat: ChatBody) -> str:
         "add_generation_prompt": chat.add_generation_prompt,
         **(chat.chat_template_kwargs or {}),
     }
-    text = await asked.service.chat_templates.render(template, variables)
+    wait_s = deadline(asked.service, asked.call) - perf_counter()
+    text = await asked.service.chat_templates.render(template, variables, wait_s)
     return _up_to_final(text, messages) if chat.continue_final_message else text
 
 

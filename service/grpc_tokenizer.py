@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from service.calls import ROW_BYTES, Call, bulk_work, check_digest, check_rows, deadline, find_entry
 from service.encode_answers import check_dtype
-from service.errors import RowRefused, TooLarge, invalid_body
+from service.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
 from service.grpc_values import (
     TextsRequest,
     array_of,
@@ -163,14 +163,14 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
     entry = await find_entry(service, request.vocabulary)
     try:
         sequence = request.sequence.decode()
-        values = array_of(request.channel, np.float32, "channel").tolist()
+        values = _channel(request.channel, len(sequence))
         asked = WindowsRequest(
             vocabulary=request.vocabulary,
             sequence=sequence,
             window=request.window,
             stride=request.stride,
             circular=request.circular if request.HasField("circular") else None,
-            channel=values or None,
+            channel=values,
             add_cls=request.add_cls,
             reverse_complement=request.reverse_complement,
         )
@@ -192,6 +192,21 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
         width=made.input_ids.shape[1],
         starts=made.starts.tobytes(),
     )
+
+
+def _channel(data: bytes, num_bases: int) -> list[float] | None:
+    """A value for each base, or None.
+
+    Raises:
+        InvalidRequest: there are more or fewer.
+    """
+    if not data:
+        return None
+    values = array_of(data, np.float32, "channel")
+    if len(values) != num_bases:
+        raise InvalidRequest(f"{len(values)} values for {num_bases} bases", "channel")
+    levels: list[float] = values.tolist()
+    return levels
 
 
 async def _vocabulary(

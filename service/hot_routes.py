@@ -49,6 +49,7 @@ HOT: dict[str, Operation] = {
     "/v1/decode/batch": DECODE_BATCH,
 }
 JSON_TYPE = (b"content-type", b"application/json")
+CONTROL = frozenset(map(chr, (*range(32), 127)))
 WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
 
 
@@ -104,7 +105,10 @@ class HotRoutes:
 
 def check_access(service: Service, scope: Scope) -> None:
     """Raises ServiceError where a request may not be made with the key that it has, or has not."""
-    needed = scope_of_path(scope["method"], scope["path"])
+    path = scope["path"]
+    if not CONTROL.isdisjoint(path):  # Routes and scopes would not read it alike.
+        raise InvalidRequest("has a control character", "path")
+    needed = scope_of_path(scope["method"], path)
     if needed is not None:
         service.guard.check(key_of(scope["headers"]), needed)
 

@@ -28,6 +28,7 @@ from vocabularies.batch import Batch
 __all__ = ["NAME", "UNARY", "stream_infer"]
 
 NAME = "inference.GRPCInferenceService"
+MAX_TENSORS = 16
 CONTENTS = {
     BYTES: "bytes_contents",
     "UINT8": "uint_contents",
@@ -172,6 +173,8 @@ async def model_infer(
 ) -> pb.ModelInferResponse:
     """Ids of texts, or texts of ids."""
     models.check_version(service, request.model_name, request.model_version)
+    if len(request.inputs) > MAX_TENSORS or len(request.outputs) > MAX_TENSORS:
+        raise InvalidRequest(f"more than {MAX_TENSORS} inputs or outputs", "inputs")
     asked = Inference(
         request.model_name,
         _values(request.parameters),
@@ -215,7 +218,8 @@ def _inputs(service: Service, request: pb.ModelInferRequest) -> dict[str, Tensor
     for each in request.inputs:
         parameters, shape = _values(each.parameters), tuple(each.shape)
         if REGION in parameters:
-            data = input_from_region(service.regions, each.name, parameters)
+            limit = service.settings.max_body_bytes
+            data = input_from_region(service.regions, each.name, parameters, limit)
             inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
         elif request.raw_input_contents:
             content = next(raw, None)

@@ -42,7 +42,7 @@ class _Part(BaseModel):
 
 class _Input(_Part):
     datatype: str
-    shape: list[int]
+    shape: list[int] = Field(max_length=16)
     data: list[Any] | None = None
 
 
@@ -113,7 +113,8 @@ class InferAnswer(Response):
             data: Any = each.data
             size = each.parameters.get(BINARY_SIZE)
             if "shared_memory_region" in each.parameters:
-                data = input_from_region(self.service.regions, each.name, each.parameters)
+                limit = self.service.settings.max_body_bytes
+                data = input_from_region(self.service.regions, each.name, each.parameters, limit)
             elif size is not None:
                 if not isinstance(size, int) or not 0 <= size <= len(binary):
                     message = f"{size} bytes; {len(binary)} are left in the body"

@@ -104,12 +104,15 @@ async def infer(service: Service, request: Inference) -> list[Tensor]:
 
 
 def _wanted(request: Inference, outputs: dict[str, Tensor]) -> list[Tensor]:
+    names = [wanted.name for wanted in request.outputs]
+    if len(set(names)) < len(names):
+        raise InvalidRequest("an output is asked for twice", "outputs")
     if not request.outputs:
         return [tensor for name, tensor in outputs.items() if name not in ("num_tokens", "errors")]
     for wanted in request.outputs:
         if wanted.name not in outputs:
-            names = ", ".join(outputs)
-            raise InvalidRequest(f"is no output here; there are {names}", f"outputs/{wanted.name}")
+            known = ", ".join(outputs)
+            raise InvalidRequest(f"is no output here; there are {known}", f"outputs/{wanted.name}")
     return [outputs[wanted.name] for wanted in request.outputs]
 
 
@@ -118,7 +121,7 @@ async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tenso
     asked = _parameters(EncodeParameters, request)
     check_digest(entry, asked.if_digest)
     check_dtype(entry.vocabulary, asked.dtype)
-    batch = _texts(request.inputs)
+    batch = _texts(service, request.inputs)
     check_rows(service, len(batch), "text")
     longest, limit = int(np.diff(batch.offsets).max(initial=0)), service.settings.max_text_bytes
     if longest > limit:
@@ -138,21 +141,27 @@ async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tenso
 
 
 def _parameters(model: type[Any], request: Inference) -> Any:
+    if "vocabulary" in request.parameters:
+        raise InvalidRequest("the model names it", "parameters/vocabulary")
     given = {
         name: value
         for name, value in request.parameters.items()
         if name not in IGNORED and not name.startswith("triton_")
     }
     timeout_us = given.pop("timeout", None)
-    if timeout_us:
-        request.call.timeout_s = int(timeout_us) / 1e6
+    if timeout_us is not None:
+        if not isinstance(timeout_us, int | str) or not str(timeout_us).isdigit():
+            raise InvalidRequest("must be a number of microseconds", "parameters/timeout")
+        if len(str(timeout_us)) > 15:
+            raise InvalidRequest("is too large", "parameters/timeout")
+        request.call.timeout_s = int(timeout_us) / 1e6 or None
     try:
         return model.model_validate({"vocabulary": request.model, **given})
     except ValidationError as error:
         raise invalid_body(error) from error
 
 
-def _texts(inputs: dict[str, Tensor]) -> Batch:
+def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
     """The texts of a request in either of their two forms."""
     unknown = inputs.keys() - {"text", "offsets"}
     if "text" not in inputs or unknown:
@@ -164,6 +173,7 @@ def _texts(inputs: dict[str, Tensor]) -> Batch:
     if text.datatype == BYTES:
         if "offsets" in inputs:
             raise InvalidRequest("belongs to a text of UINT8", "inputs/offsets")
+        check_rows(service, text.num_elements, "inputs/text")
         return rows_of(text)
     if text.datatype != "UINT8":
         raise InvalidRequest(f"must be BYTES or UINT8, not {text.datatype}", "inputs/text")
@@ -228,6 +238,8 @@ async def _decode(service: Service, request: Inference) -> tuple[dict[str, Tenso
     ids = request.inputs.get("input_ids")
     if ids is None or ids.datatype == BYTES:
         raise InvalidRequest("the inputs are input_ids, of integers, and offsets", "inputs")
+    if len(ids.shape) == 2:
+        check_rows(service, ids.shape[0], "inputs/input_ids")
     rows = IdRows(ids.data, _id_offsets(ids, request.inputs))
     check_rows(service, len(rows), "offsets")
     work = Work("decode", entry.vocabulary, rows, skip_special_tokens=asked.skip_special_tokens)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InvalidRequest
+from service.errors import InvalidRequest, TooLarge
 from service.oip_memory import Regions
 from service.oip_tensors import Tensor
 
@@ -24,13 +24,17 @@ def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
     return region, offset, size
 
 
-def input_from_region(regions: Regions, name: str, parameters: dict[str, Any]) -> NDArray[np.uint8]:
+def input_from_region(
+    regions: Regions, name: str, parameters: dict[str, Any], max_bytes: int
+) -> NDArray[np.uint8]:
     """The bytes of an input.
 
     Raises:
-        ServiceError: the region is not there or too small.
+        ServiceError: the region is not there or too small, or the input too large.
     """
     region, offset, size = _slice(name, parameters)
+    if size > max_bytes:
+        raise TooLarge(f"{size} bytes; max_body_bytes is {max_bytes}", name)
     return regions.find(region).read(offset, size)
 
 

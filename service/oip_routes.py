@@ -20,6 +20,7 @@ from service.oip_http import InferAnswer
 from service.oip_infer import DECODE_SUFFIX
 from service.state import Service
 from service.wordings import worded
+from service.work import GONE
 
 __all__ = ["router"]
 
@@ -34,6 +35,8 @@ class OipRoute(APIRoute):
         async def handle(request: Request) -> Response:
             try:
                 return await handler(request)
+            except GONE:
+                raise
             except Exception as error:
                 return worded(error, "oip")
 

@@ -29,6 +29,7 @@ DATATYPES: dict[str, type[np.integer[Any]]] = {
 }
 NAMES = {np.dtype(dtype): name for name, dtype in DATATYPES.items()}
 PREFIX = 4
+MAX_DIMENSIONS = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -70,8 +71,10 @@ def bytes_of(
     if datatype != BYTES and datatype not in DATATYPES:
         known = ", ".join((BYTES, *DATATYPES))
         raise InvalidRequest(f"the datatype {datatype} is not read, only {known}", name)
-    if any(size < 0 for size in shape):
-        raise InvalidRequest(f"the shape {list(shape)} has a negative size", name)
+    if len(shape) > MAX_DIMENSIONS:
+        raise InvalidRequest(f"the shape has more than {MAX_DIMENSIONS} dimensions", name)
+    if any(not 0 <= size < 2**31 for size in shape):
+        raise InvalidRequest("a size of the shape is negative or above 2147483647", name)
     tensor = Tensor(name, datatype, shape, np.zeros(0, np.uint8))
     if isinstance(data, list):
         tensor.data = _from_json(name, datatype, data)

@@ -22,6 +22,7 @@ from vocabularies.vocabulary import Vocabulary
 __all__ = ["Cutter", "encode_while_reading"]
 
 CONTINUES = 0x80, 0xBF  # Bytes that no character begins with.
+MAX_STEPS = 64  # Begun special tokens, one behind the other, after which no cut is looked for.
 PART_BYTES = 1 << 20  # What stays in the cache, and is not worth more than a change of threads.
 
 
@@ -51,18 +52,18 @@ class Cutter:
         return cls(tuple(sorted(prefixes, key=lambda prefix: (-len(prefix), prefix))))
 
     def cut(self, data: NDArray[np.uint8]) -> int:
-        """The last place, at most len(data), where the text may be cut; 0 where there is none.
+        """The last place, at most len(data), where the text may be cut; 0 where none was found.
 
         Example: with the special token [MASK] the text "ACG[MA" may be cut behind ACG.
         """
         place = len(data)
-        while place:
+        for _ in range(MAX_STEPS):
             tail = data[max(0, place - self.longest) : place].tobytes().lower()
             begun = next((prefix for prefix in self.prefixes if tail.endswith(prefix)), b"")
             if not begun:
-                break
+                return _character_begin(data, place)
             place -= len(begun)
-        return _character_begin(data, place)
+        return 0
 
     @property
     def longest(self) -> int:
@@ -96,20 +97,25 @@ async def encode_while_reading(
 
     def finish_part(end: int) -> None:
         nonlocal buffer, size, begin
+        if not end and size:  # Nowhere to cut: the part becomes longer.
+            larger = np.empty(2 * len(buffer), np.uint8)
+            larger[:size], buffer = buffer, larger
+            return
         batch = Batch(data=buffer[:end], offsets=np.array([0, end]))
         parts.append((begin, asyncio.ensure_future(encode(batch))))
         rest = buffer[end:size]
-        buffer, size, begin = np.empty(PART_BYTES, np.uint8), len(rest), begin + end
+        room = max(PART_BYTES, 2 * len(rest))
+        buffer, size, begin = np.empty(room, np.uint8), len(rest), begin + end
         buffer[:size] = rest
 
     try:
         async for piece in pieces:
             data = np.frombuffer(piece, np.uint8)
             while len(data):
-                taken = min(len(data), PART_BYTES - size)
+                taken = min(len(data), len(buffer) - size)
                 buffer[size : size + taken] = data[:taken]
                 size, data = size + taken, data[taken:]
-                if size == PART_BYTES:
+                if size == len(buffer):
                     finish_part(cutter.cut(buffer))
         finish_part(size)
         return [_checked(await task, part_begin) for part_begin, task in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -65,9 +66,9 @@ async def info(request: Request) -> dict[str, Any]:
         "model_sha": entry.vocabulary.digest if entry is not None else None,
         "model_dtype": "none",
         "model_type": {"tokenizer": {}},
-        "max_concurrent_requests": settings.max_queue_bytes,
+        "max_concurrent_requests": NO_LIMIT,
         "max_input_length": NO_LIMIT,
-        "max_batch_tokens": settings.max_batch_bytes,
+        "max_batch_tokens": NO_LIMIT,
         "max_batch_requests": None,
         "max_client_batch_size": settings.max_texts,
         "auto_truncate": False,
@@ -92,4 +93,5 @@ async def tokenizer_info(request: Request, model: str | None = None) -> Response
     given = config.values if config is not None else {}
     shown = {key: value for key, value in given.items() if key not in LEFT_OUT}
     answer = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None, **known}
-    return json_answer(answer | shown)
+    # Numbers such as 10^30, which mean no limit in these files, are too large for orjson.
+    return Response(json.dumps(answer | shown), media_type="application/json")

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from service import schemas
 from service.chats import ChatBody, chat_text
 from service.dialects import Asked, Lax, ask, encode_texts, parse_body
 from service.errors import InvalidRequest
@@ -27,7 +28,7 @@ router = APIRouter(tags=["dialects"])
 class CompletionBody(Lax):
     """What is read of a completion request."""
 
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: str | schemas.Texts | schemas.Ids | schemas.Rows
     add_special_tokens: bool = True
     return_token_offsets: bool = False
 
@@ -138,7 +139,7 @@ async def count_responses(request: Request) -> Response:
     """OpenAI's count of what would be sent: a text as it is, messages by the template."""
     asked = await ask(request)
     given, instructions = asked.body.get("input"), asked.body.get("instructions")
-    entry = await asked.entry(asked.body.get("model"))
+    entry = await asked.entry(parse_body(Lax, asked).model)
     if isinstance(given, str) and not instructions:
         (ids,), _, _ = await encode_texts(
             asked, entry, [given], add_special_tokens=True, where="/input"

@@ -29,6 +29,10 @@ __all__ = [
 Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]
+# A long list of what does not fit is refused for the first of it: each fault takes a kilobyte.
+Texts = Annotated[list[str], Field(fail_fast=True)]
+Ids = Annotated[list[int], Field(fail_fast=True)]
+Rows = Annotated[list[Ids], Field(fail_fast=True)]
 Length = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 ADD_SPECIAL = "Put the vocabulary's own begin and end tokens around the ids, as Hugging Face does."
@@ -84,7 +88,7 @@ class EncodeBatchRequest(Strict):
     )
 
     vocabulary: str = Field(description=VOCABULARY)
-    texts: list[str] = Field(description="The texts or sequences.")
+    texts: Texts = Field(description="The texts or sequences.")
     add_special_tokens: bool | list[bool] = Field(True, description=ADD_SPECIAL)
     special: Special | list[Special] = Field("match", description=SPECIAL)
     max_length: Length | list[Length | None] | None = Field(None, description=MAX_LENGTH)
@@ -115,7 +119,7 @@ class CountRequest(Strict):
     )
 
     vocabulary: str = Field(description=VOCABULARY)
-    texts: list[str] = Field(description="The texts or sequences.")
+    texts: Texts = Field(description="The texts or sequences.")
     add_special_tokens: bool | list[bool] = Field(True, description=ADD_SPECIAL)
     special: Special | list[Special] = Field("match", description=SPECIAL)
     max_length: Length | list[Length | None] | None = Field(None, description=MAX_LENGTH)
@@ -139,7 +143,7 @@ class DecodeRequest(Strict):
     )
 
     vocabulary: str = Field(description=VOCABULARY)
-    ids: list[int] = Field(description="Token ids.")
+    ids: Ids = Field(description="Token ids.")
     skip_special_tokens: bool = Field(False, description=SKIP_SPECIAL)
     as_base64: bool = Field(False, description=AS_BASE64)
     if_digest: str | None = Field(None, description=IF_DIGEST)
@@ -153,7 +157,7 @@ class DecodeBatchRequest(Strict):
     )
 
     vocabulary: str = Field(description=VOCABULARY)
-    ids: list[list[int]] = Field(description="Rows of token ids.")
+    ids: Rows = Field(description="Rows of token ids.")
     skip_special_tokens: bool = Field(False, description=SKIP_SPECIAL)
     as_base64: bool = Field(False, description=AS_BASE64)
     if_digest: str | None = Field(None, description=IF_DIGEST)
@@ -181,7 +185,7 @@ class WindowsRequest(Strict):
     window: int = Field(512, ge=1, le=1_048_576, description="Tokens in a window.")
     stride: int = Field(256, ge=1, description="Tokens from the begin of a window to the next.")
     circular: bool | None = Field(None, description=CIRCULAR)
-    channel: list[float] | None = Field(
+    channel: Annotated[list[float], Field(fail_fast=True)] | None = Field(
         None, description="One value for each base (heteroplasmy levels), windowed like the ids."
     )
     channel_name: str = Field(

@@ -112,6 +112,11 @@ class Settings(BaseSettings):
         description="Most Arrow and FASTA streams at once, a thread each; more are refused with "
         "429.",
     )
+    stream_idle_timeout_s: float = Field(
+        60.0,
+        gt=0,
+        description="Longest time in which a stream's client may neither send nor take anything.",
+    )
     max_unsent_bytes: int = Field(
         64 * MIB,
         ge=1,

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from service.batcher import Batcher
 from service.bulk_query import BatchQuery
-from service.errors import QueueFull, TooLarge, TooManyStreams, problem
+from service.errors import (
+    DeadlinePassed,
+    QueueFull,
+    TooLarge,
+    TooManyStreams,
+    as_service_error,
+    problem,
+)
 from service.state import Service
 from service.work import ClientGone, Result, Work
 
@@ -80,8 +87,9 @@ class Streamed(Response):
         except Exception as error:
             status, headers, document = problem(error)
             if has_begun:
-                logger.warning("a stream was cut off: %s", document.decode())
-                raise BrokenStream(document.decode()) from error
+                code = as_service_error(error).code  # Nothing of the input belongs into a log.
+                logger.warning("a stream was cut off: %s", code)
+                raise BrokenStream(code) from None
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": document})
 
@@ -122,11 +130,13 @@ class Outgoing:
         send: the ASGI callable.
         media_type: Content-Type of the answer.
         max_bytes: what may wait to be sent.
+        idle_s: the longest time in which the client may take nothing.
 
     The answer begins with the first byte, so that what goes wrong before it is still refused.
     """
 
-    def __init__(self, send: Send, media_type: str, max_bytes: int) -> None:
+    def __init__(self, send: Send, media_type: str, max_bytes: int, idle_s: float) -> None:
+        self._idle_s = idle_s
         self._send, self._media_type, self._max_bytes = send, media_type.encode(), max_bytes
         self._waiting: deque[memoryview] = deque()
         self._num_bytes = 0
@@ -156,7 +166,13 @@ class Outgoing:
                 headers = [(b"content-type", self._media_type)]
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
                 has_begun = True
-            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            try:
+                async with asyncio.timeout(self._idle_s):
+                    body = {"type": "http.response.body", "body": piece, "more_body": True}
+                    await self._send(body)
+            except TimeoutError as error:
+                message = f"nothing was taken for {self._idle_s} s (stream_idle_timeout_s)"
+                raise DeadlinePassed(message) from error
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _next(self) -> memoryview | None:

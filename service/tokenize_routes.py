@@ -11,11 +11,13 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from service import schemas
 from service.chats import ChatBody, chat_text
 from service.dialects import (
     Asked,
     Lax,
     ask,
+    check_described,
     decode_rows,
     encode_texts,
     parse_body,
@@ -24,18 +26,19 @@ from service.dialects import (
 from service.errors import InvalidRequest
 from service.registry import Entry
 from service.wordings import Shape, in_words, json_answer, worded
+from service.work import GONE
 
 __all__ = ["NO_LIMIT", "router"]
 
 router = APIRouter(tags=["dialects"])
 NO_LIMIT = 2**31 - 1  # Of a model's length: a tokenizer has none.
-Rows = list[int] | list[list[int]]
+Rows = schemas.Ids | schemas.Rows
 
 
 class PromptBody(Lax):
     """vLLM's and SGLang's: one text or several."""
 
-    prompt: str | list[str]
+    prompt: str | schemas.Texts
     add_special_tokens: bool = True
     return_token_strs: bool = False
 
@@ -51,7 +54,7 @@ class ContentBody(Lax):
 class InputsBody(Lax):
     """TEI's."""
 
-    inputs: str | list[str]
+    inputs: str | schemas.Texts
     add_special_tokens: bool = True
 
 
@@ -96,6 +99,8 @@ async def tokenize(request: Request) -> Response:
         if "messages" in asked.body:
             return await _chat(asked)
         return await _prompt(asked)
+    except GONE:
+        raise
     except Exception as error:
         return worded(error, shape)
 
@@ -149,6 +154,7 @@ async def _llama_cpp(asked: Asked) -> Response:
     )
     tokens: Any = ids
     if body.with_pieces:
+        check_described(len(ids), "/with_pieces")
         tokens = [{"id": token_id, "piece": _piece(entry, token_id)} for token_id in ids]
     return json_answer({"tokens": tokens}, warning)
 
@@ -176,6 +182,7 @@ async def _tei(asked: Asked) -> Response:
         spans=True,
         where="/inputs",
     )
+    check_described(sum(map(len, rows)), "/inputs")
     assert result.encoded is not None
     assert result.encoded.spans is not None
     begins = result.encoded.offsets[result.begin : result.end + 1].tolist()

@@ -45,6 +45,10 @@ class TokenizerConfig:
             raise VocabularyError.at(CONFIG_FILE, f"is no JSON: {error}") from error
         if not isinstance(values, dict):
             raise VocabularyError.at(CONFIG_FILE, "is no JSON object")
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise VocabularyError.at(CONFIG_FILE, "holds half of a surrogate pair") from error
         return cls(values)
 
     def special_tokens(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ import orjson
 from fastapi import Response
 
 from service.errors import ServiceError, as_service_error
+from service.work import GONE
 
 __all__ = ["Shape", "in_words", "json_answer", "worded"]
 
@@ -41,6 +42,8 @@ def in_words(shape: Shape) -> Callable[[Route], Route]:
         async def answer(*arguments: Any, **named: Any) -> Response:
             try:
                 return await route(*arguments, **named)
+            except GONE:
+                raise
             except Exception as error:
                 return worded(error, shape)
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from starlette.requests import ClientDisconnect
 
 from service.engines import Decoded, Engine
 from service.isolation import (
@@ -25,11 +26,15 @@ from service.isolation import (
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["ClientGone", "IdRows", "Result", "Work", "run_works"]
+__all__ = ["GONE", "ClientGone", "IdRows", "Result", "Work", "run_works"]
 
 
 class ClientGone(Exception):
     """The client closed the connection; nobody waits for an answer."""
+
+
+GONE = (ClientGone, ClientDisconnect)
+"""What says that the connection ended before the body did."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -164,7 +164,7 @@ def test_windows_are_those_of_a_loop(sizes, window, stride):
     encoded = Encoded(ids, offsets, errors=errors)
     result = Result(0, len(sizes), "cpu", len(ids), errors, offsets.tolist(), encoded)
     names = [str(row) for row in range(len(sizes))]
-    messages = WindowMessages(np.int32, window, stride)
+    messages = WindowMessages(np.int32, window, stride, 1 << 20)
     content = bytes(messages.head()) + bytes(messages.message(result, names)) + messages.END
     got = pa.ipc.open_stream(content).read_all().to_pylist()
     expected = []
