@@ -32,6 +32,7 @@ __all__ = ["Batcher"]
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, str, bool]
+DRAIN_PERIOD_S = 0.02
 SWEEP_S = 0.05
 BATCHES_PER_LANE = 2  # One on the engine and one prepared, so that the engine never waits for us.
 INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
@@ -68,15 +69,14 @@ class Batcher:
         self.long_request_bytes = settings.long_request_bytes
         self.queue_bytes = 0
         self.queue_rows = 0
+        self.num_streams = 0  # Streams that still bring work; whoever opens one counts it.
         self._queues: dict[Key, Queue] = {}
         self._lanes = {long: self._lane("long" if long else "short") for long in (False, True)}
         self._seconds_per_byte: dict[tuple[str, str], float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tick_scheduled = False
         self._sweep: asyncio.TimerHandle | None = None
-        self._draining = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._draining = self._stopped = False
 
     @staticmethod
     def _lane(name: str) -> Lane:
@@ -95,7 +95,7 @@ class Batcher:
             Draining: the service is stopping.
         """
         loop = self._loop
-        if loop is None or self._draining:
+        if loop is None or self._stopped or (self._draining and not work.is_part):
             raise Draining("the service is stopping; ask another replica")
         if self.queue_bytes + work.num_bytes > self.max_queue_bytes and self.queue_rows:
             self.metrics.rejected("queue_full")
@@ -148,7 +148,6 @@ class Batcher:
         if not (works := self._take(lane, lane.turns[0])):
             return
         lane.batches.append(works)
-        self._idle.clear()
         running = self._loop.run_in_executor(lane.thread, run_works, self.engine, works)
         running.add_done_callback(lambda done: self._finish_on_thread(lane, works, done))
 
@@ -199,8 +198,6 @@ class Batcher:
         else:
             self._finish(works, done.result())
         self._tick()
-        if not self._queues and not any(each.batches for each in self._lanes.values()):
-            self._idle.set()
 
     def _fail(self, works: list[Work], error: BaseException) -> None:
         for work in works:
@@ -277,14 +274,18 @@ class Batcher:
             work.unwatch()
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new work, finish what was accepted within the grace time, refuse the rest."""
+        """Refuse new work, finish what was accepted within the grace time, refuse the rest.
+
+        A stream was accepted as a whole: its parts are taken until it ends.
+        """
         self._draining = True
         try:
-            if self._queues or self.queue_rows:
-                self._idle.clear()
-                await asyncio.wait_for(self._idle.wait(), grace_s)
+            async with asyncio.timeout(grace_s):
+                while self.num_streams or self._queues or self.queue_rows:
+                    await asyncio.sleep(DRAIN_PERIOD_S)
         except TimeoutError:
             logger.warning("drain: %d rows were not reached in time", self.queue_rows)
+        self._stopped = True
         for queue in self._queues.values():
             self._fail(
                 list(queue.works), Draining("the service stopped before this request's turn")

@@ -77,11 +77,13 @@ async def encode_stream(
     """An answer for each request, in order; the next ones are read and encoded meanwhile."""
     running: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue(READ_AHEAD)
     reading = asyncio.create_task(_read_stream(service, call, requests, running))
+    service.batcher.num_streams += 1
     try:
         while (task := await running.get()) is not None:
             yield await task
         await reading
     finally:
+        service.batcher.num_streams -= 1
         reading.cancel()
         while not running.empty():
             if (left := running.get_nowait()) is not None:

@@ -199,10 +199,12 @@ def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
         raise TooManyStreams(f"{service.num_streams} streams are open; max_streams is {limit}")
     thread = ThreadPoolExecutor(1, "stream")
     service.num_streams += 1
+    service.batcher.num_streams += 1
     try:
         yield thread
     finally:
         service.num_streams -= 1
+        service.batcher.num_streams -= 1
         thread.shutdown(wait=False, cancel_futures=True)
 
 
@@ -212,6 +214,7 @@ async def run_patiently(batcher: Batcher, work: Work) -> Result:
     Raises:
         ServiceError: refused, or the deadline passed.
     """
+    work.is_part = True
     while True:
         try:
             return await batcher.run(work)

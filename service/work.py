@@ -70,6 +70,7 @@ class Work:
         receive: the ASGI callable that tells when the client is gone; None: it cannot be known.
         started: perf_counter time at which a batch took the work.
         is_gone: the client has left.
+        is_part: belongs to a stream that was accepted; such work is taken while the queue drains.
     """
 
     operation: Literal["encode", "count", "decode"]
@@ -85,6 +86,7 @@ class Work:
     future: asyncio.Future[Result] | None = None
     watcher: asyncio.Task[None] | None = None
     is_gone: bool = False
+    is_part: bool = False
 
     @property
     def num_rows(self) -> int:

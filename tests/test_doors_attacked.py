@@ -274,3 +274,30 @@ def test_a_client_that_leaves_in_its_body_is_no_bug_of_ours(path, caplog):
 
     run(scenario)
     assert "bug" not in caplog.text
+
+
+def test_a_stream_that_was_accepted_is_finished_while_the_service_stops():
+    async def scenario():
+        async with serving(ENGINE) as (client, service):
+            stopping = None
+
+            async def records():
+                nonlocal stopping
+                yield b">first\nACGT\n" + b">long\n" + b"ACGT" * 2_000_000 + b"\n"
+                while not service.num_streams:
+                    await asyncio.sleep(0.01)
+                stopping = asyncio.ensure_future(service.batcher.stop(10))
+                await asyncio.sleep(0.1)
+                refused = await client.post(
+                    "/v1/encode", json={"vocabulary": "gpn", "text": "ACGT"}
+                )
+                assert refused.status_code == 503
+                yield b">last\nACGT\n"
+
+            url = "/v1/encode/fasta?vocabulary=gpn&dtype=uint8"
+            answer = await client.post(url, content=records())
+            names = pa.ipc.open_stream(answer.content).read_all().column("name").to_pylist()
+            assert names == ["first", "long", "last"]
+            await asyncio.wait_for(stopping, 5)
+
+    run(scenario)
