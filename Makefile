@@ -1,5 +1,6 @@
 # make serve    start the service on 127.0.0.1:8000 (WARPTOK_PORT chooses another port)
-# make test     run the tests; PYTEST_ARGS="-k batcher" runs some of them
+# make test     run the tests, a process a core; PYTEST_ARGS="-k batcher" runs some of them
+# make search   the property tests with other random examples than last time
 # make clients  environments for tests with clients that others wrote
 # make lint     ruff and mypy; make fix lets ruff mend what it can
 # make bench    the HTTP benchmark; benchmarks/README.md has the other one
@@ -14,14 +15,17 @@ HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 ROOMS := vocabularies gpu service
 
-.PHONY: serve test clients lint fix bench clean
+.PHONY: serve test search clients lint fix bench clean
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
 	@exec $(BIN)/python -m service serve --host $(HOST) --port $(PORT)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+
+search: $(VENV)/.installed-dev
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -m hypothesis $(PYTEST_ARGS)
 
 # Each client in an environment of its own: they ask for other versions of the same libraries.
 CLIENTS := triton kserve lm_eval openai anthropic

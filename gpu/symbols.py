@@ -78,6 +78,8 @@ def symbol_tables(vocabulary: Vocabulary) -> tuple[Family, Arrays, Numbers] | No
 def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Numbers]:
     if vocabulary.normalizers or vocabulary.pretokenizer != "none":
         raise NotCovered("k-mers of a text that is rewritten or cut first")
+    if model.frame == "run" and model.whitespace == "words":
+        raise NotCovered("words of a vocabulary whose k-mers begin anew in every run of letters")
     _check_template(vocabulary, model.max_piece_tokens)
     _check_kmers(vocabulary, model)
     table, is_run = kmer_table(vocabulary), model.frame == "run"

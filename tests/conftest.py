@@ -1,4 +1,4 @@
-"""What all tests share: the GPU mark, and a running service."""
+"""What all tests share: the GPU mark, whether property tests are random, a running service."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import subprocess
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.server_process import Server, server_process
+
+# A commit's tests find the same thing every time; HYPOTHESIS_PROFILE=search (make search) looks on.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("search", derandomize=False, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @functools.cache

@@ -121,9 +121,7 @@ def lose_the_number(encoded: Encoded) -> None:
         encoded.num_tokens += 1
 
 
-@pytest.mark.parametrize(
-    "wrong", [change_an_id, forget_a_refusal, move_a_span, lose_the_number], ids=str
-)
+@pytest.mark.parametrize("wrong", [change_an_id, forget_a_refusal, move_a_span, lose_the_number])
 def test_one_that_differs_is_pinned_to_what_agrees_and_says_so(wrong, caplog):
     engine, gpu = routed(wrong=wrong)
     residency = engine.load(load("gpt2"))
