@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from service.engines import Engine
-from service.errors import DeadlinePassed, Draining, QueueFull
+from service.errors import DeadlinePassed, Draining, QueueFull, ServiceError
 from service.metrics import Metrics
 from service.settings import Settings
 from service.work import ClientGone, Result, Work, run_works
@@ -32,6 +32,7 @@ __all__ = ["Batcher"]
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, str, bool]
+Outcome = tuple[list[Result], float]  # Each work's part, and the seconds that the engine took.
 DRAIN_PERIOD_S = 0.02
 SWEEP_S = 0.05
 BATCHES_PER_LANE = 2  # One on the engine and one prepared, so that the engine never waits for us.
@@ -124,7 +125,7 @@ class Batcher:
         for lane in self._lanes.values():
             self._start_inline(lane)
             while lane.turns and len(lane.batches) < BATCHES_PER_LANE:
-                self._start_on_thread(lane)
+                self._start_next(lane)
         self._plan_sweep()
 
     def _plan_sweep(self) -> None:
@@ -143,13 +144,17 @@ class Batcher:
             if expected_s <= INLINE_S and (works := self._take(lane, key)):
                 self._finish(works, run_works(self.engine, works))
 
-    def _start_on_thread(self, lane: Lane) -> None:
-        assert self._loop is not None
+    def _start_next(self, lane: Lane) -> None:
         if not (works := self._take(lane, lane.turns[0])):
             return
         lane.batches.append(works)
-        running = self._loop.run_in_executor(lane.thread, run_works, self.engine, works)
-        running.add_done_callback(lambda done: self._finish_on_thread(lane, works, done))
+        running = self._run(lane, works)
+        running.add_done_callback(lambda done: self._finish_running(lane, works, done))
+
+    def _run(self, lane: Lane, works: list[Work]) -> asyncio.Future[Outcome]:
+        """Begin a batch that the loop itself does not run."""
+        assert self._loop is not None
+        return self._loop.run_in_executor(lane.thread, run_works, self.engine, works)
 
     def _take(self, lane: Lane, key: Key) -> list[Work]:
         """Whole requests of one queue up to the byte budget; an emptied queue leaves the turns."""
@@ -186,13 +191,13 @@ class Batcher:
         self.queue_bytes -= work.num_bytes
         self.queue_rows -= work.num_rows
 
-    def _finish_on_thread(
-        self, lane: Lane, works: list[Work], done: asyncio.Future[tuple[list[Result], float]]
-    ) -> None:
+    def _finish_running(self, lane: Lane, works: list[Work], done: asyncio.Future[Outcome]) -> None:
         lane.batches.remove(works)
         if done.cancelled():
             self._fail(works, Draining("the service stopped before this request's turn"))
-        elif error := done.exception():
+        elif isinstance(error := done.exception(), ServiceError):
+            self._fail(works, error)
+        elif error is not None:
             logger.error("This is a bug. A batch of %d requests failed", len(works), exc_info=error)
             self._fail(works, error)
         else:
@@ -205,7 +210,7 @@ class Batcher:
             if work.future is not None and not work.future.done():
                 work.future.set_exception(error)
 
-    def _finish(self, works: list[Work], outcome: tuple[list[Result], float]) -> None:
+    def _finish(self, works: list[Work], outcome: Outcome) -> None:
         """Hand every request its part and remember what a byte of this vocabulary costs."""
         results, seconds = outcome
         num_bytes = 0
@@ -220,6 +225,14 @@ class Batcher:
         measured = seconds / max(num_bytes, 64)
         before = self._seconds_per_byte.get(key, measured)
         self._seconds_per_byte[key] = 0.75 * before + 0.25 * measured
+        self.metrics.stage("queue", first.started - first.submitted)
+        self._measure(works, results, num_bytes, seconds)
+
+    def _measure(
+        self, works: list[Work], results: list[Result], num_bytes: int, seconds: float
+    ) -> None:
+        """Count a batch that an engine ran."""
+        first = works[0]
         num_rows = sum(work.num_rows for work in works)
         num_tokens = results[-1].batch_tokens
         engine = results[-1].engine
@@ -228,7 +241,6 @@ class Batcher:
         for errors in {id(part.errors): part.errors for part in results if part.errors}.values():
             for refusal in errors.values():
                 self.metrics.row_refused(refusal.code)
-        self.metrics.stage("queue", first.started - first.submitted)
         self.metrics.stage("encode", seconds)
 
     def _sweep_waiting(self) -> None:
