@@ -32,7 +32,7 @@ from service.engines import Engine
 from service.errors import ServiceError, problem
 from service.health_routes import package_version, readiness
 from service.hot_routes import HotRoutes
-from service.metrics import Metrics
+from service.metrics import Gauges, Metrics
 from service.oip_memory import Regions
 from service.registry import Registry
 from service.settings import PREFIX, Settings
@@ -102,17 +102,21 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
         engine: what computes the ids; made from the settings when absent.
     """
     engine = engine or make_engine(settings)
-    metrics = Metrics(package_version())
+    metrics = Metrics(package_version(), settings.max_batch_bytes)
     registry = Registry(engine, settings)
     regions = Regions(settings.shared_memory, settings.max_regions)
     batcher = Batcher(engine, settings, metrics)
     templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
     guard = Guard(settings.api_keys_file, settings.host)
     service = Service(settings, engine, registry, batcher, metrics, guard, regions, templates)
-    metrics.queue = lambda: (service.batcher.queue_bytes, service.batcher.queue_rows)
-    metrics.ready = lambda: not readiness(service)
-    metrics.vocabularies = registry.samples
-    metrics.engine = engine.status
+    metrics.gauges = Gauges(
+        queue=lambda: (batcher.queue_bytes, batcher.queue_rows),
+        queue_limit_bytes=settings.max_queue_bytes,
+        num_streams=lambda: batcher.num_streams,
+        ready=lambda: not readiness(service),
+        vocabularies=registry.samples,
+        engine=engine.status,
+    )
     # The documentation pages come with their scripts: the machine may have no network.
     app = FastAPIOffline(
         title="warptok",
@@ -213,5 +217,5 @@ async def watch_lag(service: Service) -> None:
     while True:
         begin = perf_counter()
         await asyncio.sleep(LAG_PERIOD_S)
-        service.metrics.loop_lag_s = max(0.0, perf_counter() - begin - LAG_PERIOD_S)
+        service.metrics.loop_lag(max(0.0, perf_counter() - begin - LAG_PERIOD_S))
         service.guard.refresh()

@@ -2,84 +2,95 @@
 
 Counting must cost less than a microsecond, because it stands in the path of every small request:
 events go into plain Python numbers here; a collector makes samples of them when /metrics is read.
+
+Labels are words of ours (routes as templates, codes, stages) and names of vocabularies that are
+known now, so that their number is bounded whatever clients send.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
 
+from service.counts import Counts, Labels
 from service.engines import EngineStatus
 
-__all__ = ["DOCUMENTATION", "Metrics", "VocabularySample"]
+__all__ = ["COUNTED", "FAMILIES", "Family", "Gauges", "Metrics", "VocabularySample", "new_counts"]
 
 SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+STAGE_SECONDS = (5e-6, 1e-5, 2e-5, 5e-5, *SECONDS)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 BYTES = tuple(256 * 4**i for i in range(10))
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
 
-DOCUMENTATION: dict[str, str] = {
-    "warptok_requests_total": "Answered HTTP requests by route and status.",
-    "warptok_request_duration_seconds": "Time from a request's head to its answer's end, by route.",
-    "warptok_stage_duration_seconds": "Time in each stage: parse, queue, encode, serialize.",
-    "warptok_batches_total": "Batches run, by engine and operation.",
-    "warptok_batch_rows": "Texts or rows of ids in a batch.",
-    "warptok_batch_bytes": "Bytes in a batch.",
-    "warptok_bytes_total": "Bytes given to an engine, by engine and operation.",
-    "warptok_tokens_total": "Ids made or read by an engine, by engine and operation.",
-    "warptok_rows_refused_total": "Rows of a batch that were refused alone, by reason.",
-    "warptok_requests_rejected_total": "Requests refused before an engine saw them, by reason.",
-    "warptok_requests_cancelled_total": "Requests whose client left before the answer.",
-    "warptok_fallbacks_total": "Batches meant for the GPU that something slower took, by reason.",
-    "warptok_crossover_bytes": "Size of a batch from which on it is meant for the GPU.",
-    "warptok_queue_bytes": "Bytes waiting or being encoded.",
-    "warptok_queue_rows": "Rows waiting or being encoded.",
-    "warptok_event_loop_lag_seconds": "How late the event loop last came to a timer.",
-    "warptok_ready": "1 while /readyz says ready.",
-    "warptok_vocabulary_info": "A known vocabulary: name, digest, kind, state, engine, encoder.",
-    "warptok_self_test_texts": "Texts on which a vocabulary was compared with its witness.",
-    "warptok_self_test_different": "Texts of the comparison whose ids differed.",
-    "warptok_vocabulary_device_bytes": "Bytes that a vocabulary takes on the GPU.",
-    "warptok_build_info": "Version of the service.",
+
+class Family(NamedTuple):
+    """A metric: what it says, by which labels, and the bounds of a histogram."""
+
+    documentation: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+COUNTED: dict[str, Family] = {
+    "warptok_requests_total": Family("Answered requests.", ("route", "status")),
+    "warptok_request_duration_seconds": Family(
+        "Time from a request's head to its answer's end.", ("route",), SECONDS
+    ),
+    "warptok_stage_duration_seconds": Family(
+        "Time in each stage: parse, queue and serialize of a request, encode of a batch, the "
+        "others of one batch in so many on the GPU.",
+        ("stage",),
+        STAGE_SECONDS,
+    ),
+    "warptok_batches_total": Family("Batches run.", ("engine", "operation")),
+    "warptok_batch_rows": Family("Texts or rows of ids in a batch.", (), ROWS),
+    "warptok_batch_bytes": Family("Bytes in a batch.", (), BYTES),
+    "warptok_batch_fill_ratio": Family("Bytes in a batch over max_batch_bytes.", (), SHARES),
+    "warptok_bytes_total": Family("Bytes given to an engine.", ("engine", "operation")),
+    "warptok_tokens_total": Family("Ids made or read by an engine.", ("engine", "operation")),
+    "warptok_rows_refused_total": Family("Rows of a batch that were refused alone.", ("reason",)),
+    "warptok_requests_rejected_total": Family("Requests that were refused.", ("reason",)),
+    "warptok_requests_cancelled_total": Family("Requests whose client left before the answer."),
+    "warptok_fallbacks_total": Family(
+        "Batches meant for the GPU that something slower took.", ("reason",)
+    ),
+    "warptok_event_loop_lag_seconds": Family(
+        "How late the event loop came to its timers, four times a second.", (), SECONDS
+    ),
 }
+"""Counters and histograms, which several processes may share; by name."""
 
+VOCABULARY = ("name", "digest", "kind", "state", "engine", "encoder")
+READ: dict[str, Family] = {
+    "warptok_queue_bytes": Family("Bytes waiting or being encoded."),
+    "warptok_queue_limit_bytes": Family("The setting max_queue_bytes."),
+    "warptok_queue_rows": Family("Rows waiting or being encoded."),
+    "warptok_streams": Family("Streams that are being answered."),
+    "warptok_ready": Family("1 while /readyz says ready."),
+    "warptok_crossover_bytes": Family("Size of a batch from which on it is meant for the GPU."),
+    "warptok_device_memory_bytes": Family(
+        "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
+    ),
+    "warptok_vocabulary_info": Family("A known vocabulary.", VOCABULARY),
+    "warptok_vocabulary_device_bytes": Family("Bytes of a vocabulary on the GPU.", ("name",)),
+    "warptok_self_test_texts": Family(
+        "Texts on which a vocabulary was compared with its witness.", ("name",)
+    ),
+    "warptok_self_test_different": Family("Texts of the comparison whose ids differed.", ("name",)),
+    "warptok_build_info": Family("Version of the service.", ("version",)),
+}
+"""Gauges, read when /metrics is; by name."""
 
-@dataclass(slots=True)
-class Histogram:
-    """Counts below each bound, their number above the last one, and the sum."""
-
-    bounds: tuple[float, ...]
-    counts: list[int] = field(init=False)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
-
-    def add(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts as Prometheus wants them."""
-        rows, running = [], 0
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            running += count
-            rows.append(("+Inf" if bound == float("inf") else str(float(bound)), float(running)))
-        return rows
+FAMILIES = COUNTED | READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +108,45 @@ class VocabularySample:
     device_bytes: int = 0
 
 
-def _seconds() -> Histogram:
-    return Histogram(SECONDS)
+@dataclass(slots=True)
+class Gauges:
+    """Where values are read from when /metrics is; the service sets them.
+
+    Attributes:
+        queue: bytes and rows that wait or are being encoded.
+        others: what other processes of this service have counted.
+    """
+
+    queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    queue_limit_bytes: int = 0
+    num_streams: Callable[[], int] = lambda: 0
+    ready: Callable[[], bool] = lambda: False
+    vocabularies: Callable[[], list[VocabularySample]] = list
+    engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
+    others: Callable[[], Iterable[Counts]] = field(default=tuple)
 
 
 class Metrics(Collector):
     """The counters of one service; its registry belongs to it alone.
 
-    Gauges are read when /metrics is: `queue`, `ready`, `vocabularies` and `engine` are callables.
+    Attributes:
+        gauges: where the rest is read from.
     """
 
-    def __init__(self, version: str) -> None:
-        self.version = version
-        self.queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
-        self.ready: Callable[[], bool] = lambda: False
-        self.vocabularies: Callable[[], list[VocabularySample]] = list
-        self.engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
-        self.loop_lag_s = 0.0
-        self._requests: defaultdict[tuple[str, int], int] = defaultdict(int)
-        self._durations: defaultdict[str, Histogram] = defaultdict(_seconds)
-        self._stages: defaultdict[str, Histogram] = defaultdict(_seconds)
-        self._batches: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-        self._batch_rows, self._batch_bytes = Histogram(ROWS), Histogram(BYTES)
-        self._refused: defaultdict[str, int] = defaultdict(int)
-        self._rejected: defaultdict[str, int] = defaultdict(int)
-        self._cancelled = 0
+    def __init__(self, version: str, max_batch_bytes: int = 1) -> None:
+        self.version, self.max_batch_bytes = version, max_batch_bytes
+        self.gauges = Gauges()
+        self._counts = counts = new_counts()
+        self._requests = counts["warptok_requests_total"]
+        self._durations = counts["warptok_request_duration_seconds"]
+        self._stages = counts["warptok_stage_duration_seconds"]
+        self._batches = counts["warptok_batches_total"]
+        self._bytes, self._tokens = counts["warptok_bytes_total"], counts["warptok_tokens_total"]
+        self._batch_rows = counts["warptok_batch_rows"][()]
+        self._batch_bytes = counts["warptok_batch_bytes"][()]
+        self._batch_fill = counts["warptok_batch_fill_ratio"][()]
+        self._lag = counts["warptok_event_loop_lag_seconds"][()]
+        counts["warptok_requests_cancelled_total"][()] = 0
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -131,34 +156,39 @@ class Metrics(Collector):
     def requests(self, route: str, status: int, seconds: float) -> None:
         """One answered request."""
         self._requests[route, status] += 1
-        self._durations[route].add(seconds)
+        self._durations[route,].add(seconds)
 
     def stage(self, name: str, seconds: float) -> None:
         """Time spent in a stage."""
-        self._stages[name].add(seconds)
+        self._stages[name,].add(seconds)
 
     def batch(
         self, engine: str, operation: str, rows: int, num_bytes: int, num_tokens: int
     ) -> None:
         """One batch that an engine ran."""
-        counts = self._batches[engine, operation]
-        counts[0] += 1
-        counts[1] += num_bytes
-        counts[2] += num_tokens
+        labels = engine, operation
+        self._batches[labels] += 1
+        self._bytes[labels] += num_bytes
+        self._tokens[labels] += num_tokens
         self._batch_rows.add(rows)
         self._batch_bytes.add(num_bytes)
+        self._batch_fill.add(num_bytes / self.max_batch_bytes)
 
     def row_refused(self, code: str) -> None:
         """One row that was refused alone."""
-        self._refused[code] += 1
+        self._counts["warptok_rows_refused_total"][code,] += 1
 
     def rejected(self, reason: str) -> None:
-        """One request that no engine saw."""
-        self._rejected[reason] += 1
+        """One request that was refused."""
+        self._counts["warptok_requests_rejected_total"][reason,] += 1
 
     def cancelled(self) -> None:
         """One client that left."""
-        self._cancelled += 1
+        self._counts["warptok_requests_cancelled_total"][()] += 1
+
+    def loop_lag(self, seconds: float) -> None:
+        """How late the event loop came to a timer."""
+        self._lag.add(seconds)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Everything as text, and its content type; OpenMetrics where the reader asks for it."""
@@ -168,94 +198,74 @@ class Metrics(Collector):
             return text, content_type
         return generate_latest(self.registry), "text/plain; version=0.0.4; charset=utf-8"
 
+    def counts(self) -> Counts:
+        """What this process has counted, its engine included, as it is now."""
+        counts, status = new_counts(), self.gauges.engine()
+        counts += self._counts
+        for reason, number in status.fallbacks.items():
+            counts["warptok_fallbacks_total"][reason,] += number
+        return counts
+
     def collect(self) -> Iterator[Metric]:
-        """All samples, in the order of DOCUMENTATION."""
-        yield from self._collect_requests()
-        yield from self._collect_batches()
-        yield from self._collect_engine()
-        yield from self._collect_state()
+        """All samples, in the order of FAMILIES."""
+        counts = self.counts()
+        for others in self.gauges.others():
+            counts += others
+        for name, rows in counts.items():
+            yield _counted(name, rows)
+        values = self._values()
+        for name in READ:
+            yield _gauge(name, values.get(name, []))
 
-    def _collect_requests(self) -> Iterator[Metric]:
-        requests = _counter("warptok_requests_total", "route", "status")
-        for (route, status), count in list(self._requests.items()):
-            requests.add_metric([route, str(status)], count)
-        yield requests
-        yield _histogram("warptok_request_duration_seconds", "route", self._durations)
-        yield _histogram("warptok_stage_duration_seconds", "stage", self._stages)
-
-    def _collect_batches(self) -> Iterator[Metric]:
-        batches = _counter("warptok_batches_total", "engine", "operation")
-        num_bytes = _counter("warptok_bytes_total", "engine", "operation")
-        tokens = _counter("warptok_tokens_total", "engine", "operation")
-        for labels, counts in list(self._batches.items()):
-            for family, count in zip((batches, num_bytes, tokens), counts, strict=True):
-                family.add_metric(labels, count)
-        yield batches
-        yield _histogram("warptok_batch_rows", None, {"": self._batch_rows})
-        yield _histogram("warptok_batch_bytes", None, {"": self._batch_bytes})
-        yield num_bytes
-        yield tokens
-        yield _counted("warptok_rows_refused_total", "reason", self._refused)
-        yield _counted("warptok_requests_rejected_total", "reason", self._rejected)
-        cancelled = _counter("warptok_requests_cancelled_total")
-        cancelled.add_metric([], self._cancelled)
-        yield cancelled
-
-    def _collect_engine(self) -> Iterator[Metric]:
-        status = self.engine()
-        yield _counted("warptok_fallbacks_total", "reason", status.fallbacks)
-        yield _gauge("warptok_crossover_bytes", status.crossover_bytes)
-
-    def _collect_state(self) -> Iterator[Metric]:
-        queue_bytes, queue_rows = self.queue()
-        yield _gauge("warptok_queue_bytes", queue_bytes)
-        yield _gauge("warptok_queue_rows", queue_rows)
-        yield _gauge("warptok_event_loop_lag_seconds", self.loop_lag_s)
-        yield _gauge("warptok_ready", float(self.ready()))
-        labels = ("name", "digest", "kind", "state", "engine", "encoder")
-        info = GaugeMetricFamily(
-            "warptok_vocabulary_info", DOCUMENTATION["warptok_vocabulary_info"], labels=labels
-        )
-        texts = _labelled_gauge("warptok_self_test_texts")
-        different = _labelled_gauge("warptok_self_test_different")
-        device_bytes = _labelled_gauge("warptok_vocabulary_device_bytes")
-        for sample in self.vocabularies():
-            info.add_metric([getattr(sample, label) for label in labels], 1)
-            texts.add_metric([sample.name], sample.num_texts)
-            different.add_metric([sample.name], sample.num_different)
-            device_bytes.add_metric([sample.name], sample.device_bytes)
-        yield from (info, texts, different, device_bytes)
-        yield InfoMetricFamily(
-            "warptok_build", DOCUMENTATION["warptok_build_info"], {"version": self.version}
-        )
+    def _values(self) -> dict[str, list[tuple[Labels, float]]]:
+        """What the gauges say now: label values and number."""
+        gauges = self.gauges
+        status, (queue_bytes, queue_rows) = gauges.engine(), gauges.queue()
+        crossover = status.crossover_bytes
+        values: dict[str, list[tuple[Labels, float]]] = {
+            "warptok_queue_bytes": [((), queue_bytes)],
+            "warptok_queue_limit_bytes": [((), gauges.queue_limit_bytes)],
+            "warptok_queue_rows": [((), queue_rows)],
+            "warptok_streams": [((), gauges.num_streams())],
+            "warptok_ready": [((), float(gauges.ready()))],
+            "warptok_crossover_bytes": [] if crossover is None else [((), crossover)],
+            "warptok_build_info": [((self.version,), 1)],
+        }
+        vocabularies = gauges.vocabularies()
+        values["warptok_vocabulary_info"] = [
+            (tuple(str(getattr(each, label)) for label in VOCABULARY), 1) for each in vocabularies
+        ]
+        for name, attribute in (
+            ("warptok_vocabulary_device_bytes", "device_bytes"),
+            ("warptok_self_test_texts", "num_texts"),
+            ("warptok_self_test_different", "num_different"),
+        ):
+            values[name] = [((each.name,), getattr(each, attribute)) for each in vocabularies]
+        return values
 
 
-def _counter(name: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(name, DOCUMENTATION[name], labels=labels)
+def new_counts() -> Counts:
+    """Counts of COUNTED, all at their beginning; also for those that other processes send."""
+    return Counts({name: family.bounds for name, family in COUNTED.items()})
 
 
-def _counted(name: str, label: str, counts: dict[str, int]) -> CounterMetricFamily:
-    family = _counter(name, label)
-    for value, count in list(counts.items()):
-        family.add_metric([value], count)
-    return family
+def _counted(name: str, rows: list[tuple[Labels, Any]]) -> Metric:
+    """A counter or a histogram with its samples."""
+    documentation, labels, bounds = COUNTED[name]
+    if not bounds:
+        counter = CounterMetricFamily(name, documentation, labels=labels)
+        for values, number in rows:
+            counter.add_metric(list(map(str, values)), number)
+        return counter
+    histogram = HistogramMetricFamily(name, documentation, labels=labels)
+    for values, each in rows:
+        histogram.add_metric(list(map(str, values)), each.buckets(), each.total)
+    return histogram
 
 
-def _gauge(name: str, value: float | None) -> GaugeMetricFamily:
+def _gauge(name: str, rows: list[tuple[Labels, float]]) -> Metric:
     """A gauge; without a sample where there is no value."""
-    return GaugeMetricFamily(name, DOCUMENTATION[name], value=value)
-
-
-def _labelled_gauge(name: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, DOCUMENTATION[name], labels=["name"])
-
-
-def _histogram(
-    name: str, label: str | None, histograms: dict[str, Histogram]
-) -> HistogramMetricFamily:
-    labels = [] if label is None else [label]
-    family = HistogramMetricFamily(name, DOCUMENTATION[name], labels=labels)
-    for value, histogram in list(histograms.items()):
-        values = [] if label is None else [value]
-        family.add_metric(values, histogram.buckets(), histogram.total)
-    return family
+    gauge = GaugeMetricFamily(name, READ[name].documentation, labels=READ[name].labels)
+    for values, number in rows:
+        gauge.add_metric(list(map(str, values)), number)
+    return gauge

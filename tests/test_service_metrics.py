@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from time import perf_counter
 
+import orjson
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import DOCUMENTATION, Metrics, VocabularySample
+from service.metrics import COUNTED, FAMILIES, Gauges, Metrics, VocabularySample, new_counts
 
 
 def filled() -> Metrics:
-    metrics = Metrics("1.2.3")
+    metrics = Metrics("1.2.3", max_batch_bytes=1000)
     metrics.requests("/v1/encode", 200, 0.003)
     metrics.requests("/v1/encode", 200, 0.5)
     metrics.requests("/v1/encode", 422, 100.0)
@@ -21,10 +23,15 @@ def filled() -> Metrics:
     metrics.row_refused("not_utf8")
     metrics.rejected("queue_full")
     metrics.cancelled()
-    metrics.queue = lambda: (12, 3)
-    metrics.ready = lambda: True
+    metrics.loop_lag(0.004)
     sample = VocabularySample("gpt2", "sha256:x", "bpe", "loaded", "cpu", "fastokens", 40, 1)
-    metrics.vocabularies = lambda: [sample]
+    metrics.gauges = Gauges(
+        queue=lambda: (12, 3),
+        queue_limit_bytes=100,
+        num_streams=lambda: 2,
+        ready=lambda: True,
+        vocabularies=lambda: [sample],
+    )
     return metrics
 
 
@@ -53,10 +60,14 @@ def test_counts_come_out_as_they_went_in():
     assert got["warptok_bytes_total", encode] == 750
     assert got["warptok_tokens_total", encode] == 160
     assert got["warptok_batch_rows_sum", ()] == 4
+    assert got["warptok_batch_fill_ratio_sum", ()] == 0.75
+    assert got["warptok_event_loop_lag_seconds_bucket", (("le", "0.005"),)] == 1
     assert got["warptok_rows_refused_total", (("reason", "not_utf8"),)] == 1
     assert got["warptok_requests_rejected_total", (("reason", "queue_full"),)] == 1
     assert got["warptok_requests_cancelled_total", ()] == 1
     assert (got["warptok_queue_bytes", ()], got["warptok_queue_rows", ()]) == (12, 3)
+    assert got["warptok_queue_limit_bytes", ()] == 100
+    assert got["warptok_streams", ()] == 2
     assert got["warptok_ready", ()] == 1
     assert got["warptok_self_test_different", (("name", "gpt2"),)] == 1
     assert got["warptok_build_info", (("version", "1.2.3"),)] == 1
@@ -67,7 +78,7 @@ def test_every_documented_metric_is_written_and_nothing_else_of_ours():
     written = {
         row.split()[2] for row in text.decode().splitlines() if row.startswith("# HELP warptok_")
     }
-    assert written == set(DOCUMENTATION)
+    assert written == set(FAMILIES)
 
 
 def test_openmetrics_is_written_for_those_who_ask():
@@ -80,6 +91,26 @@ def test_two_services_in_one_process_count_apart():
     first, second = filled(), Metrics("2")
     assert ("warptok_requests_cancelled_total", ()) in samples(first)
     assert samples(second)["warptok_requests_cancelled_total", ()] == 0
+
+
+def test_the_counts_of_several_processes_add_up():
+    alone, whole = filled(), filled()
+    sent = orjson.loads(orjson.dumps(alone.counts().plain()))
+    received = new_counts()
+    received.add_plain(sent)
+    whole.gauges.others = lambda: [received, alone.counts()]
+    one, three = samples(alone), samples(whole)
+    assert one.keys() == three.keys()
+    for (name, labels), value in three.items():
+        if not name.startswith("warptok_"):
+            continue
+        is_counted = any(name.startswith(counted) for counted in COUNTED)
+        assert value == (3 if is_counted else 1) * one[name, labels], (name, labels)
+
+
+def test_a_metric_that_another_process_made_up_is_an_error():
+    with pytest.raises(KeyError):
+        new_counts().add_plain({"warptok_nothing": [[[], 1]]})
 
 
 def test_counting_a_request_costs_next_to_nothing():

@@ -1,0 +1,106 @@
+"""Numbers that only grow, by metric and label values: what one process has counted.
+
+Counts of several processes add up, and travel between them as plain lists. Knows no metric.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Counts", "Histogram", "Labels"]
+
+Labels = tuple[str | int, ...]
+"""Label values, in the order of the metric's label names."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts up to each bound, their number above the last one, and the sum."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(init=False)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def __iadd__(self, other: Histogram) -> Histogram:
+        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+        return self
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative counts as Prometheus wants them."""
+        rows, running = [], 0
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            running += count
+            rows.append(("+Inf" if bound == float("inf") else str(float(bound)), float(running)))
+        return rows
+
+
+class ByLabels(dict[Labels, Any]):
+    """The numbers, or histograms, of one metric by label values; what is not there begins at 0."""
+
+    def __init__(self, bounds: tuple[float, ...] = ()) -> None:
+        super().__init__()
+        self.bounds = bounds
+
+    def __missing__(self, labels: Labels) -> Any:
+        made = self[labels] = Histogram(self.bounds) if self.bounds else 0
+        return made
+
+
+class Counts:
+    """Counters and histograms of one process.
+
+    Args:
+        bounds: of each metric's histograms; () for one that is a plain number.
+    """
+
+    def __init__(self, bounds: dict[str, tuple[float, ...]]) -> None:
+        self._metrics = {name: ByLabels(own) for name, own in bounds.items()}
+
+    def __getitem__(self, name: str) -> ByLabels:
+        return self._metrics[name]
+
+    def items(self) -> Iterator[tuple[str, list[tuple[Labels, Any]]]]:
+        """Every metric and what it has counted so far; another thread may go on counting."""
+        for name, by_labels in self._metrics.items():
+            yield name, list(by_labels.items())
+
+    def __iadd__(self, other: Counts) -> Counts:
+        for name, rows in other.items():
+            own = self._metrics[name]
+            for labels, value in rows:
+                own[labels] += value
+        return self
+
+    def plain(self) -> dict[str, list[Any]]:
+        """As lists, for JSON: each metric's label values and number, or counts and sum."""
+        return {
+            name: [
+                [list(labels), [value.counts, value.total] if own.bounds else value]
+                for labels, value in list(own.items())
+            ]
+            for name, own in self._metrics.items()
+        }
+
+    def add_plain(self, plain: dict[str, list[Any]]) -> None:
+        """Add what `plain` of another process's gave; a metric unknown here is an error."""
+        for name, rows in plain.items():
+            own = self._metrics[name]
+            for values, value in rows:
+                if own.bounds:
+                    its = Histogram(own.bounds)
+                    its.counts, its.total = value
+                    own[tuple(values)] += its
+                else:
+                    own[tuple(values)] += value
