@@ -23,7 +23,10 @@ BELOW = {
     "service": {"service", "gpu", "vocabularies"},
 }
 # What a room may import beside the standard library and the rooms below it.
-LIBRARIES = {"vocabularies": {"numpy", "regex"}, "gpu": {"numpy", "cupy", "torch"}}
+LIBRARIES = {
+    "vocabularies": {"numpy", "regex", "ahocorasick_rs"},
+    "gpu": {"numpy", "cupy", "torch"},
+}
 # Programs for developers: what they import inside functions is no dependency of the package.
 DEVELOPERS_ONLY = {
     "service/protos/generate.py",
