@@ -213,7 +213,12 @@ def test_every_fault_of_a_vocabulary_file_is_named(capfdbinary: Capture, tmp_pat
 
 @pytest.mark.parametrize(
     "data",
-    [b"@r\nACGT\n+\nII\n", b">r\nAC\xffGT\n", gzip.compress(FASTA * 50)[:-20], b"@r\nACGT\n"],
+    [
+        b"@r\nACGT\n+\nII\n",
+        b">r\nAC\xffGT\n",
+        gzip.compress(FASTA * 50, mtime=0)[:-20],
+        b"@r\nACGT\n",
+    ],
 )
 def test_a_damaged_file_is_refused_with_its_name(
     capfdbinary: Capture, tmp_path: Path, data: bytes
