@@ -42,8 +42,9 @@ MODES: tuple[Literal["match", "plain"], ...] = ("match", "plain")
 
 
 def texts_for(vocabulary: Vocabulary) -> list[str]:
-    """The fixed texts, random pieces of the vocabulary's own tokens, and its special tokens."""
-    return [*TEXTS, *_pieces(vocabulary), *_special_texts(vocabulary)]
+    """The fixed texts, random pieces of the vocabulary's own tokens and motifs, special tokens."""
+    pieces = (*_pieces(vocabulary), *_motif_texts(vocabulary))
+    return [*TEXTS, *pieces, *_special_texts(vocabulary)]
 
 
 def _pieces(vocabulary: Vocabulary) -> Iterator[str]:
@@ -53,6 +54,15 @@ def _pieces(vocabulary: Vocabulary) -> Iterator[str]:
         chosen = (tokens[chance.randrange(len(tokens))] or b" " for _ in range(TOKENS_IN_PIECE))
         text = b"".join(chosen).decode(errors="ignore")
         yield text[:MAX_PIECE] if i % 2 else text[: MAX_PIECE // 2]
+
+
+def _motif_texts(vocabulary: Vocabulary) -> Iterator[str]:
+    """Motifs side by side, and cut off where another one begins."""
+    chance = random.Random(0)
+    motifs = vocabulary.motifs
+    for _ in range(NUM_PIECES if motifs else 0):
+        chosen = (chance.choice(motifs) for _ in range(TOKENS_IN_PIECE))
+        yield "".join(m[: chance.choice([len(m), len(m) - 1, len(m) // 2])] for m in chosen)
 
 
 def _special_texts(vocabulary: Vocabulary) -> Iterator[str]:

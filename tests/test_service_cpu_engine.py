@@ -18,6 +18,7 @@ from service.cpu_fastokens import FastokensEncoder
 from service.cpu_kmers import BLOCK, KmerEncoder
 from service.encoders import ReferenceEncoder
 from service.selftest import TEXTS, compare, texts_for
+from tests.motif_strategies import NORMALIZERS, motif_cases
 from tests.sequence_strategies import (
     OPTIONS,
     SEQUENCES,
@@ -186,6 +187,22 @@ def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options
 @given(bpe_vocabularies(), st.lists(SEQUENCES | st.text(max_size=8), max_size=5), OPTIONS)
 def test_any_bpe_has_the_ids_of_the_reference(vocabulary, texts, options):
     check(vocabulary, texts, options)
+
+
+@settings(max_examples=60, deadline=None)
+@given(motif_cases(normalizers=tuple(NORMALIZERS)), OPTIONS)
+def test_any_motifs_have_the_ids_of_the_reference(case, options):
+    check(*case, options)
+
+
+@settings(max_examples=40, deadline=None)
+@given(motif_cases(byte_level=True))
+def test_fastokens_and_tokenizers_cut_motifs_of_bytes_alike(case):
+    vocabulary, texts = case
+    table, reference = token_table(vocabulary), ReferenceEncoder(vocabulary)
+    for make in (FastokensEncoder, TokenizersEncoder):
+        result = compare(make(vocabulary, table), reference, texts)
+        assert not result.num_different, result.first_difference
 
 
 @pytest.mark.parametrize("k", [5, 6, 7, 8])

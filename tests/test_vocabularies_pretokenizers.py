@@ -363,7 +363,8 @@ def test_unknown_name_is_refused_with_the_near_ones() -> None:
 def test_every_rule_recognizes_itself(name: str) -> None:
     rule = pretokenizer(name)
     assert rule.name == name
-    assert recognize(rule.hf_json) == name
+    if name != "motifs":  # Made of the vocabulary's own.
+        assert recognize(rule.hf_json) == name
     if rule.tiktoken_pattern is not None and name != "none":
         assert recognize_pattern(rule.tiktoken_pattern) == name
 

@@ -3,7 +3,8 @@ r"""The canonical form of a vocabulary: the bytes its digest is taken of, and ho
 Layout, all integers little-endian:
 
     b"warptok vocabulary 1\n"
-    uint32 H, then H bytes of JSON: every field but tokens and merges, keys sorted, no spaces
+    uint32 H, then H bytes of JSON: every field but tokens and merges, keys sorted, no spaces;
+               motifs only where there are some
     int32[V]   length of each token in bytes, -1 for a hole
     uint8[...] the tokens, joined
     int32[M, 2] merges, only for a BPE model
@@ -50,6 +51,8 @@ def to_bytes(vocabulary: Vocabulary) -> bytes:
         "roles": dict(vocabulary.roles),
         "padding_side": vocabulary.padding_side,
     }
+    if vocabulary.motifs:
+        header["motifs"] = vocabulary.motifs
     encoded = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     lengths = [-1 if token is None else len(token) for token in vocabulary.tokens]
     return b"".join(
@@ -119,6 +122,7 @@ def _parse(data: memoryview) -> Vocabulary:
         special_tokens=of_type(tuple[v.SpecialToken, ...], header["special_tokens"]),
         normalizers=of_type(tuple[v.Normalizer, ...], header["normalizers"]),
         pretokenizer=of_type(str, header["pretokenizer"]),
+        motifs=of_type(tuple[str, ...], header.get("motifs", ())),
         prefix=of_type(tuple[int, ...], header["prefix"]),
         suffix=of_type(tuple[int, ...], header["suffix"]),
         roles={of_type(str, role): of_type(int, i) for role, i in header["roles"].items()},

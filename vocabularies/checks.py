@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vocabularies.motif_rule import motif_faults
+
 if TYPE_CHECKING:
     from vocabularies.vocabulary import Bpe, Characters, Kmers, Vocabulary
 
@@ -37,6 +39,7 @@ def _all_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
     yield from _template_faults(vocabulary)
     yield from _special_faults(vocabulary)
     yield from _step_faults(vocabulary)
+    yield from motif_faults(vocabulary)
     match vocabulary.kind:
         case "bpe":
             yield from _bpe_faults(vocabulary, vocabulary.model)  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, AnyStr
 
 from vocabularies.class_patterns import ClassPatterns, compile_patterns, fingerprint
+from vocabularies.motif_rule import MOTIFS, cut_motifs
 from vocabularies.pretokenizer_patterns import (
     CL100K,
     DEEPSEEK_V3,
@@ -56,7 +57,8 @@ class Pretokenizer:
     Attributes:
         name: the rule's name, as a vocabulary holds it.
         meaning: one sentence that tells a person where it cuts.
-        hf_json: the "pre_tokenizer" of a tokenizer.json file that means the same.
+        hf_json: the "pre_tokenizer" of a tokenizer.json file that means the same; for motifs,
+            `formats.motif_pattern` makes it.
         tiktoken_pattern: the pat_str of tiktoken that means the same; None where there is none.
         patterns: run one after the other, each inside the pieces that the one before left.
         keeps_unmatched: stretches that no pattern matches are pretokens (True) or dropped (False).
@@ -140,6 +142,7 @@ _RULES = (
         (WHITESPACE_SPLIT,),
         keeps_unmatched=False,
     ),
+    Pretokenizer(MOTIFS, "Motifs, leftmost and longest, and what lies between.", None, None, ()),
     Pretokenizer("none", "The whole text is one pretoken.", None, r"[\s\S]+", ()),
 )
 
@@ -164,14 +167,18 @@ def pretokenizer(name: str) -> Pretokenizer:
     )
 
 
-def pretokenize(name: str, text: str) -> list[tuple[int, int]]:
+def pretokenize(name: str, text: str, motifs: tuple[str, ...] = ()) -> list[tuple[int, int]]:
     """The pretokens of a text as (begin, end) in characters, in order, none empty.
+
+    The vocabulary's motifs matter to the rule "motifs" only.
 
     Raises:
         ValueError: there is no such rule.
     """
     rule = pretokenizer(name)
     spans = [(0, len(text))] if text else []
+    if name == MOTIFS:
+        return list(cut_motifs(text, motifs))
     if name.startswith(ISOLATE):
         literal = re.compile(re.escape(name.removeprefix(ISOLATE)))
         return list(_pieces(literal, text, 0, len(text), keep=True))

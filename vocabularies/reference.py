@@ -70,7 +70,8 @@ def _content(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> list[
     tokens: list[Token] = []
     for part in cut_text(vocabulary, text, options.special):
         if isinstance(part, Stretch):
-            for pretoken in part.cut(pretokenize(vocabulary.pretokenizer, part.text)):
+            spans = pretokenize(vocabulary.pretokenizer, part.text, vocabulary.motifs)
+            for pretoken in part.cut(spans):
                 tokens += _pretoken(vocabulary, pretoken, options, circular)
         elif circular:
             message = "the sequence holds a special token"

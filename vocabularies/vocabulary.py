@@ -200,6 +200,9 @@ class Vocabulary:
         special_tokens: see SpecialToken.
         normalizers: applied in order, before the pretokenizer, to what lies between special tokens.
         pretokenizer: name of the splitting rule, see `pretokenizers`.
+        motifs: what the splitting rule "motifs" keeps whole, in the order of their characters
+            whatever the order they were given in. Each is an ordinary token, found in normalized
+            text, and the model ignores merges, so that it is that token.
         prefix, suffix: ids put around the ids of a text when special tokens are added.
         roles: ids of the tokens used as "unk", "pad", "bos", "eos", "cls", "sep", "mask", where
             there are such.
@@ -214,6 +217,7 @@ class Vocabulary:
     special_tokens: tuple[SpecialToken, ...] = ()
     normalizers: tuple[Normalizer, ...] = ()
     pretokenizer: str = "none"
+    motifs: tuple[str, ...] = ()
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
     roles: Mapping[str, int] = field(default_factory=dict)
@@ -223,6 +227,8 @@ class Vocabulary:
         object.__setattr__(self, "roles", MappingProxyType(dict(self.roles)))
         if findings := tuple(Finding(where, message) for where, message in find_faults(self)):
             raise VocabularyError(findings)
+        # Only where they are says what is wrong; their order means nothing.
+        object.__setattr__(self, "motifs", tuple(sorted(self.motifs)))
 
     def __len__(self) -> int:
         """Number of ids, holes included: every id is below it."""

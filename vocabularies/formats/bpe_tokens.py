@@ -97,6 +97,7 @@ def bpe_vocabulary(
     unknown_id: int | None = None,
     fuse_unknown: bool = False,
     pretokenizer: str = "none",
+    motifs: tuple[str, ...] = (),
     **fields: Any,
 ) -> Vocabulary:
     """The vocabulary of a list of strings, its merges and its special tokens.
@@ -110,6 +111,7 @@ def bpe_vocabulary(
         unknown_id: as Bpe has it.
         fuse_unknown: as Bpe has it.
         pretokenizer: name of the splitting rule.
+        motifs: as Vocabulary has them.
         fields: the other fields of Vocabulary.
 
     Raises:
@@ -120,7 +122,7 @@ def bpe_vocabulary(
     spelled, unwritten = _spell_all(vocab, special, byte_level)
     loose = [*unwritten, *_not_ordinary(vocab, special.values(), byte_level)]
     ordinary = {*spelled.values()}
-    refuse_mistaken(loose, ordinary, byte_level, pretokenizer if ignore_merges else None)
+    refuse_mistaken(loose, ordinary, byte_level, pretokenizer if ignore_merges else None, motifs)
     for token in (*unwritten, *special.values()):
         spelled[token.id] = token.content.encode()
     last = max([*vocab.values(), *spelled], default=-1)
@@ -138,6 +140,7 @@ def bpe_vocabulary(
         model=model,
         special_tokens=tuple(everything),
         pretokenizer=pretokenizer,
+        motifs=motifs,
         **fields,
     )
 
@@ -183,6 +186,7 @@ def refuse_mistaken(
     ordinary: set[bytes],
     byte_level: bool,
     whole_pretokenizer: str | None,
+    motifs: tuple[str, ...] = (),
 ) -> None:
     """Refuse special tokens that a Vocabulary would also take for ordinary ones.
 
@@ -194,6 +198,7 @@ def refuse_mistaken(
         ordinary: what ordinary tokens spell.
         byte_level: first symbols are bytes, not characters.
         whole_pretokenizer: the splitting rule, where merges are ignored.
+        motifs: that this rule cuts at.
 
     Raises:
         NotCovered: there is such a token.
@@ -204,7 +209,7 @@ def refuse_mistaken(
             continue
         single = len(encoded if byte_level else token.content) == 1
         whole = whole_pretokenizer is not None and (
-            pretokenize(whole_pretokenizer, token.content) == [(0, len(token.content))]
+            pretokenize(whole_pretokenizer, token.content, motifs) == [(0, len(token.content))]
         )
         if single or whole:
             reason = f"the special token {token.content!r} could be taken for an ordinary one"

@@ -167,6 +167,8 @@ def write_tiktoken(vocabulary: Vocabulary) -> bytes:
         raise VocabularyError.at("model", "only byte-level BPE without an unknown token has ranks")
     if vocabulary.normalizers:
         raise VocabularyError.at("normalizers", "a rank file cannot say them")
+    if vocabulary.motifs:
+        raise VocabularyError.at("motifs", "a rank file cannot say them")
     if vocabulary.prefix or vocabulary.suffix:
         raise VocabularyError.at("prefix", "a rank file cannot say begin and end tokens")
     special = {token.id for token in vocabulary.special_tokens}

@@ -7,6 +7,7 @@ and padding are ignored: the request decides. Writing is `tokenizer_json_writer`
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -32,6 +33,7 @@ from vocabularies.vocabulary import (
 
 __all__ = ["read_tokenizer_json"]
 
+_OF_MOTIFS = ("motifs", "model.ignore_merges")
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 
 
@@ -75,13 +77,14 @@ def _bpe(
         message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
         raise VocabularyError.at("model.unk_token", message)
     _refuse_uncovered_options(model)
-    pretokenizer, byte_level = read_pretokenizer(document.get("pre_tokenizer"))
+    pretokenizer, motifs, byte_level = read_pretokenizer(document.get("pre_tokenizer"))
     normalizers = read_normalizers(document.get("normalizer"))
     template = read_template(document.get("post_processor"))
     if not normalizers and all(token.normalized for token in added):
         # Looked for after a step that changes nothing: the same as before it.
         added = [replace(token, normalized=False) for token in added]
-    return bpe_vocabulary(
+    make = functools.partial(
+        bpe_vocabulary,
         vocab,
         pairs,
         byte_level=byte_level,
@@ -90,11 +93,19 @@ def _bpe(
         unknown_id=None if unknown is None else vocab[unknown],
         fuse_unknown=(model.get("fuse_unk") or False) and unknown is not None,
         pretokenizer=pretokenizer,
+        motifs=motifs,
         normalizers=normalizers,
         prefix=template.prefix,
         suffix=template.suffix,
         roles=_roles(added, template, None if unknown is None else vocab[unknown]),
     )
+    try:
+        return make()
+    except VocabularyError as error:
+        # The library also takes a regex whose literals are no tokens of their own.
+        if motifs and all(f.where.startswith(_OF_MOTIFS) for f in error.findings):
+            raise NotCovered(f"pre_tokenizer: {error.findings[0]}") from error
+        raise
 
 
 def _without_version(merges: list[Any]) -> list[Any]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vocabularies.formats.contents import NotCovered
+from vocabularies.formats.motif_pattern import motifs_of_split
+from vocabularies.motif_rule import MOTIFS
 from vocabularies.normalizers import compile_replacement
 from vocabularies.pretokenizers import is_byte_level, recognize
 from vocabularies.vocabulary import Normalizer, VocabularyError
@@ -75,19 +77,32 @@ def _normalizer(where: str, step: dict[str, Any]) -> Normalizer:
     raise NotCovered(f"{where}: {step['type']} is not one of our normalizers")
 
 
-def read_pretokenizer(step: Any) -> tuple[str, bool]:
-    """The name of the splitting rule, and whether pretokens are spelled in the byte alphabet.
+def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
+    """The splitting rule, its motifs, and whether pretokens are spelled in the byte alphabet.
 
     Raises:
         NotCovered: the rule is not ours.
         VocabularyError: the block is damaged.
     """
     parts = [*_steps(step, "pretokenizers", "pre_tokenizer")]
+    motifs = _motifs([part for _, part in parts])
+    if motifs is not None:
+        return MOTIFS, motifs, is_byte_level(step)
     name = recognize(step)
     if name is None:
         types = ", ".join(part["type"] for _, part in parts)
         raise NotCovered(f"pre_tokenizer: no splitting rule of ours means this ({types})")
-    return name, is_byte_level(step)
+    return name, (), is_byte_level(step)
+
+
+def _motifs(steps: list[dict[str, Any]]) -> tuple[str, ...] | None:
+    """The motifs of a Split step alone, or before one that spells bytes and cuts nothing."""
+    match steps:
+        case [split]:
+            return motifs_of_split(split)
+        case [split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]:
+            return motifs_of_split(split)
+    return None
 
 
 def read_template(step: Any) -> Template:

@@ -12,6 +12,7 @@ from typing import Any
 
 from vocabularies.alphabet import to_alphabet
 from vocabularies.formats.bpe_tokens import hole, spell
+from vocabularies.formats.motif_pattern import motif_split
 from vocabularies.pretokenizer_patterns import SPELLINGS
 from vocabularies.pretokenizers import pretokenizer
 from vocabularies.vocabulary import (
@@ -49,7 +50,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         "padding": None,
         "added_tokens": [_added(token) for token in vocabulary.special_tokens if token.matched],
         "normalizer": _normalizer(vocabulary.normalizers),
-        "pre_tokenizer": _pre_tokenizer(vocabulary.pretokenizer, model.byte_level),
+        "pre_tokenizer": _pre_tokenizer(vocabulary, model.byte_level),
         "post_processor": _template(vocabulary, strings),
         "decoder": byte_level if model.byte_level else {"type": "Fuse"},
         "model": {
@@ -153,9 +154,10 @@ def _normalizer_step(step: Normalizer) -> dict[str, Any]:
     return {"type": "Replace", "pattern": pattern, "content": step.content}
 
 
-def _pre_tokenizer(name: str, byte_level: bool) -> dict[str, Any] | None:
+def _pre_tokenizer(vocabulary: Vocabulary, byte_level: bool) -> dict[str, Any] | None:
     """The rule's own steps, ended by ByteLevel exactly where symbols are bytes."""
-    rule = pretokenizer(name).hf_json
+    name, motifs = vocabulary.pretokenizer, vocabulary.motifs
+    rule = motif_split(motifs) if motifs else pretokenizer(name).hf_json
     if name == "gpt2":
         if byte_level:
             return {**_BYTE_LEVEL, "use_regex": True}
