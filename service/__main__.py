@@ -107,6 +107,10 @@ def _add_key(parser: argparse.ArgumentParser) -> None:
         default=["encode", "decode"],
         help="what it may do (default: encode decode)",
     )
+    limit = _number(1, 10**12)
+    for rate, what in (("requests", "requests"), ("bytes", "bytes of text and ids")):
+        text = f"most {what} in a second (default: any)"
+        parser.add_argument(f"--{rate}-per-s", type=limit, metavar="N", help=text)
 
 
 def _encode_description() -> str:

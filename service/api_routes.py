@@ -19,7 +19,7 @@ from service.bulk_query import BatchQuery
 from service.bulk_text import BulkText
 from service.calls import Call, Operation
 from service.errors import UnsupportedFormat
-from service.hot_routes import HOT, header_call, respond
+from service.hot_routes import HOT, count_gone, header_call, respond
 from service.problem_schema import refusals
 from service.state import Service
 from service.streams import Streamed
@@ -44,7 +44,7 @@ class Answered(Response):
         try:
             await respond(self.service, self.operation, self.call, receive, send)
         except ClientGone:
-            self.service.metrics.cancelled()
+            count_gone(self.service, scope)
 
 
 BULK: dict[tuple[str, str], type[Streamed]] = {

@@ -31,7 +31,7 @@ from service.chat_templates import ChatTemplates
 from service.engines import Engine
 from service.errors import ServiceError, problem
 from service.health_routes import package_version, readiness
-from service.hot_routes import HotRoutes
+from service.hot_routes import HotRoutes, count_gone
 from service.metrics import Gauges, Metrics
 from service.oip_memory import Regions
 from service.registry import Registry
@@ -105,9 +105,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     metrics = Metrics(package_version(), settings.max_batch_bytes)
     registry = Registry(engine, settings)
     regions = Regions(settings.shared_memory, settings.max_regions)
-    batcher = Batcher(engine, settings, metrics)
-    templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
     guard = Guard(settings.api_keys_file, settings.host)
+    batcher = Batcher(engine, settings, metrics, guard.limits)
+    templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
     service = Service(settings, engine, registry, batcher, metrics, guard, regions, templates)
     metrics.gauges = Gauges(
         queue=lambda: (batcher.queue_bytes, batcher.queue_rows),
@@ -143,7 +143,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
 async def gone(request: Request, _: Exception) -> Response:
     """Nobody is there to answer any more."""
     service: Service = request.app.state.service
-    service.metrics.cancelled()
+    count_gone(service, request.scope)
     return Response(status_code=CLIENT_CLOSED)
 
 

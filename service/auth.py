@@ -3,7 +3,8 @@
     request ─► open to all? (probes, documentation) ─► yes
             └► a key? ─ none or unknown ─► 401
                  └► has it the scope? ─ no ─► 403
-                      └► yes
+                      └► within its rates? ─ no ─► 429
+                           └► yes
 
 Without a file of keys everything is open on a loopback address; on any other one vocabularies
 cannot be managed until there are keys. Knows neither HTTP's headers nor gRPC's metadata.
@@ -16,12 +17,14 @@ import hmac
 import ipaddress
 import json
 import logging
+import math
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from service.errors import Forbidden, Unauthorized
+from service.rates import UNLIMITED, Limits, Rates
 from service.store import Store
 
 __all__ = ["SCOPES", "Guard", "Key", "Scope", "add_key", "is_loopback", "new_key", "read_keys"]
@@ -30,6 +33,7 @@ logger = logging.getLogger(__name__)
 Scope = Literal["any", "encode", "decode", "manage", "train"]
 SCOPES: tuple[Scope, ...] = ("encode", "decode", "manage", "train")
 GUARDED_EVERYWHERE: tuple[Scope, ...] = ("manage", "train")
+RATES = ("requests_per_s", "bytes_per_s")
 KEY_BYTES = 32
 PREFIX = "wt-"
 
@@ -42,21 +46,26 @@ class Key:
         name: for logs and metrics.
         digest: SHA-256 of the key; the key itself is nowhere.
         scopes: what it may do.
+        rates: how much of it in a second.
     """
 
     name: str
     digest: bytes
     scopes: frozenset[Scope]
+    rates: Rates = UNLIMITED
 
 
-def new_key(name: str, scopes: tuple[Scope, ...]) -> tuple[str, dict[str, Any]]:
+def new_key(
+    name: str, scopes: tuple[Scope, ...], rates: Rates = UNLIMITED
+) -> tuple[str, dict[str, Any]]:
     """A new secret, and its entry for the file of keys."""
     key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
     digest = hashlib.sha256(key.encode()).hexdigest()
-    return key, {"name": name, "sha256": digest, "scopes": list(scopes)}
+    limited = {rate: value for rate in RATES if (value := getattr(rates, rate)) is not None}
+    return key, {"name": name, "sha256": digest, "scopes": list(scopes), **limited}
 
 
-def add_key(path: Path, name: str, scopes: tuple[Scope, ...]) -> str:
+def add_key(path: Path, name: str, scopes: tuple[Scope, ...], rates: Rates = UNLIMITED) -> str:
     """Put a new key into a file of keys, which is made if need be; the secret.
 
     Raises:
@@ -67,13 +76,13 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...]) -> str:
         if any(key.name == name for key in read_keys(path)):
             raise ValueError(f"{path}: there is a key {name} already")
         entries = json.loads(path.read_text(encoding="utf-8"))
-    secret, entry = new_key(name, scopes)
+    secret, entry = new_key(name, scopes, rates)
     Store(path.parent).write(path.name, json.dumps([*entries, entry], indent=1).encode())
     return secret
 
 
 def read_keys(path: Path) -> list[Key]:
-    """The keys of a file: a JSON list of {"name", "sha256", "scopes"}.
+    """The keys of a file: a JSON list of {"name", "sha256", "scopes"} and perhaps rates.
 
     Raises:
         ValueError: the file cannot be read or is wrong; the message has the place.
@@ -93,8 +102,10 @@ def read_keys(path: Path) -> list[Key]:
 
 
 def _key(where: str, entry: Any) -> Key:
-    if not isinstance(entry, dict) or entry.keys() != {"name", "sha256", "scopes"}:
-        raise ValueError(f"{where}: must have name, sha256 and scopes, and nothing else")
+    needed = {"name", "sha256", "scopes"}
+    if not isinstance(entry, dict) or not needed <= entry.keys() <= needed | set(RATES):
+        may = " and ".join(RATES)
+        raise ValueError(f"{where}: must have name, sha256 and scopes, may have {may}, and no more")
     name, digest, scopes = entry["name"], entry["sha256"], entry["scopes"]
     if not isinstance(name, str) or not name:
         raise ValueError(f"{where}: the name must be a text")
@@ -106,7 +117,12 @@ def _key(where: str, entry: Any) -> Key:
         raise ValueError(f"{where}: sha256 must be 64 hexadecimal digits")
     if not isinstance(scopes, list) or not scopes or not set(scopes) <= set(SCOPES):
         raise ValueError(f"{where}: scopes must be some of {', '.join(SCOPES)}")
-    return Key(name, raw, frozenset(scopes))
+    for rate in entry.keys() & set(RATES):
+        value = entry[rate]
+        if type(value) not in (int, float) or not 0 < value < math.inf:
+            raise ValueError(f"{where}: {rate} must be a positive number")
+    rates = Rates(entry.get("requests_per_s"), entry.get("bytes_per_s"))
+    return Key(name, raw, frozenset(scopes), rates)
 
 
 def is_loopback(host: str) -> bool:
@@ -126,6 +142,9 @@ class Guard:
         path: the file of keys; None: there are none.
         host: the address that is listened on.
 
+    Attributes:
+        limits: what each key may still ask for.
+
     Raises:
         ValueError: the file is wrong.
     """
@@ -134,6 +153,8 @@ class Guard:
         self._path, self._is_loopback = path, is_loopback(host)
         self._keys = read_keys(path) if path is not None else []
         self._changed = self._modified()
+        self.limits = Limits()
+        self._set_limits()
         if path is None and not self._is_loopback:
             logger.warning(
                 "no keys: everybody who reaches %s may encode and decode; vocabularies cannot be "
@@ -170,6 +191,9 @@ class Guard:
             raise Forbidden(f"the key {found.name} has not the scope {scope}")
         return found.name
 
+    def _set_limits(self) -> None:
+        self.limits.set({key.name: key.rates for key in self._keys})
+
     def refresh(self) -> None:
         """Read the file again if it has changed; one that is wrong changes nothing."""
         if self._path is None or (modified := self._modified()) == self._changed:
@@ -180,6 +204,7 @@ class Guard:
         except ValueError as error:
             logger.error("the keys stay as they were: %s", error)
         else:
+            self._set_limits()
             logger.info("%d keys were read", len(self._keys))
 
     def _modified(self) -> tuple[int, int]:

@@ -4,7 +4,8 @@ Knows no HTTP and no vocabulary's meaning. There is no artificial delay: what ar
 of the loop goes together; while the engine is busy the next batch collects.
 
     submit ──► queue of its (digest, operation, lane) ──► take ──► engine ──► finish ──► futures
-                 one queue each, served in turn            │
+                 one queue each, served in turn,           │
+                 clients inside by deficit round robin     │
                                                            ├─ a small batch runs on the loop itself
                                                            └─ others on their lane's thread, one
                                                               running and one prepared
@@ -18,12 +19,16 @@ import asyncio
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 
+from service.admission import Admission
 from service.engines import Engine
-from service.errors import DeadlinePassed, Draining, QueueFull, ServiceError
+from service.errors import DeadlinePassed, Draining, ServiceError
 from service.metrics import Metrics
+from service.queues import Queue
+from service.rates import Limits
 from service.settings import Settings
 from service.work import ClientGone, Result, Work, run_works
 
@@ -40,20 +45,12 @@ INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
 
 
 @dataclass(slots=True)
-class Queue:
-    """The waiting work of one vocabulary, operation and lane, and its bytes."""
-
-    works: deque[Work]
-    num_bytes: int = 0
-
-
-@dataclass(slots=True)
 class Lane:
     """A thread, the queues that wait for it, and its batches: one runs, the others are prepared."""
 
     thread: ThreadPoolExecutor
-    turns: deque[Key]
-    batches: deque[list[Work]]
+    turns: deque[Key] = field(default_factory=deque)
+    batches: deque[list[Work]] = field(default_factory=deque)
 
 
 class Batcher:
@@ -62,27 +59,33 @@ class Batcher:
     All methods belong to the event loop's thread; only the engine runs elsewhere.
     """
 
-    def __init__(self, engine: Engine, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, engine: Engine, settings: Settings, metrics: Metrics, limits: Limits | None = None
+    ) -> None:
         self.engine, self.metrics = engine, metrics
-        self.max_queue_bytes = settings.max_queue_bytes
+        self.admission = Admission(settings, metrics, limits or Limits())
         self.max_batch_bytes = settings.max_batch_bytes
         self.inline_batch_bytes = settings.inline_batch_bytes
         self.long_request_bytes = settings.long_request_bytes
-        self.queue_bytes = 0
-        self.queue_rows = 0
         self.num_streams = 0  # Streams that still bring work; whoever opens one counts it.
         self._queues: dict[Key, Queue] = {}
-        self._lanes = {long: self._lane("long" if long else "short") for long in (False, True)}
+        names = {False: "engine-short", True: "engine-long"}
+        self._lanes = {long: Lane(ThreadPoolExecutor(1, name)) for long, name in names.items()}
         self._seconds_per_byte: dict[tuple[str, str], float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tick_scheduled = False
         self._sweep: asyncio.TimerHandle | None = None
         self._draining = self._stopped = False
 
-    @staticmethod
-    def _lane(name: str) -> Lane:
-        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"engine-{name}")
-        return Lane(thread, deque(), deque())
+    @property
+    def queue_bytes(self) -> int:
+        """Bytes waiting or being computed."""
+        return self.admission.num_bytes
+
+    @property
+    def queue_rows(self) -> int:
+        """Rows waiting or being computed."""
+        return self.admission.num_rows
 
     def start(self) -> None:
         """Begin to accept work, on the running loop."""
@@ -92,28 +95,20 @@ class Batcher:
         """Put work into its queue; the future has its part of a batch.
 
         Raises:
-            QueueFull: waiting and running bytes would pass `max_queue_bytes`; nothing was taken.
+            QueueFull, RateLimited: see `Admission.enter`; nothing was taken.
             Draining: the service is stopping.
         """
         loop = self._loop
         if loop is None or self._stopped or (self._draining and not work.is_part):
             raise Draining("the service is stopping; ask another replica")
-        if self.queue_bytes + work.num_bytes > self.max_queue_bytes and self.queue_rows:
-            self.metrics.rejected("queue_full")
-            raise QueueFull(
-                f"{self.queue_bytes} bytes are waiting and max_queue_bytes is "
-                f"{self.max_queue_bytes}; try again"
-            )
+        self.admission.enter(work)
         work.future = loop.create_future()
-        self.queue_bytes += work.num_bytes
-        self.queue_rows += work.num_rows
         key = (work.vocabulary.digest, work.operation, work.num_bytes > self.long_request_bytes)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = Queue(deque())
+            queue = self._queues[key] = Queue()
             self._lanes[key[2]].turns.append(key)
-        queue.works.append(work)
-        queue.num_bytes += work.num_bytes
+        queue.add(work)
         if not self._tick_scheduled:
             self._tick_scheduled = True
             loop.call_soon(self._tick)
@@ -158,19 +153,12 @@ class Batcher:
 
     def _take(self, lane: Lane, key: Key) -> list[Work]:
         """Whole requests of one queue up to the byte budget; an emptied queue leaves the turns."""
-        queue, num_bytes, now = self._queues[key], 0, perf_counter()
-        waiting = queue.works
-        works: list[Work] = []
-        while waiting and (not works or num_bytes + waiting[0].num_bytes <= self.max_batch_bytes):
-            work = waiting.popleft()
-            queue.num_bytes -= work.num_bytes
-            if self._is_dropped(work, now):
-                continue
+        queue, now = self._queues[key], perf_counter()
+        works = queue.take(self.max_batch_bytes, partial(self._is_dropped, now=now))
+        for work in works:
             work.started = now
-            works.append(work)
-            num_bytes += work.num_bytes
         lane.turns.remove(key)
-        if waiting:
+        if queue:
             lane.turns.append(key)
         else:
             del self._queues[key]
@@ -183,15 +171,23 @@ class Batcher:
             if now < work.deadline:
                 return False
             self.metrics.rejected("deadline")
-            work.future.set_exception(DeadlinePassed("the deadline passed in the queue"))
-        self._release(work)
+        self._settle(work, DeadlinePassed("the deadline passed in the queue"))
         return True
 
-    def _release(self, work: Work) -> None:
-        self.queue_bytes -= work.num_bytes
-        self.queue_rows -= work.num_rows
+    def _settle(self, work: Work, outcome: Result | BaseException) -> None:
+        """Answer or refuse accepted work, unless its client is gone or was told; count it."""
+        future = work.future
+        assert future is not None
+        if not future.done():
+            if isinstance(outcome, Result):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)
+        self.admission.leave(work)
 
     def _finish_running(self, lane: Lane, works: list[Work], done: asyncio.Future[Outcome]) -> None:
+        if works not in lane.batches:  # It was refused when the grace time was over.
+            return
         lane.batches.remove(works)
         if done.cancelled():
             self._fail(works, Draining("the service stopped before this request's turn"))
@@ -206,20 +202,15 @@ class Batcher:
 
     def _fail(self, works: list[Work], error: BaseException) -> None:
         for work in works:
-            self._release(work)
-            if work.future is not None and not work.future.done():
-                work.future.set_exception(error)
+            self._settle(work, error)
 
     def _finish(self, works: list[Work], outcome: Outcome) -> None:
         """Hand every request its part and remember what a byte of this vocabulary costs."""
         results, seconds = outcome
         num_bytes = 0
         for work, result in zip(works, results, strict=True):
-            self._release(work)
+            self._settle(work, result)
             num_bytes += work.num_bytes
-            assert work.future is not None
-            if not work.future.done():
-                work.future.set_result(result)
         first = works[0]
         key = (first.vocabulary.digest, first.operation)
         measured = seconds / max(num_bytes, 64)
@@ -248,11 +239,10 @@ class Batcher:
         self._sweep = None
         now = perf_counter()
         for key, queue in list(self._queues.items()):
-            queue.works = deque(work for work in queue.works if not self._is_dropped(work, now))
-            queue.num_bytes = sum(work.num_bytes for work in queue.works)
-            for work in queue.works:
+            queue.remove(partial(self._is_dropped, now=now))
+            for work in queue:
                 work.watch()
-            if not queue.works:
+            if not queue:
                 del self._queues[key]
                 self._lanes[key[2]].turns.remove(key)
         for lane in self._lanes.values():
@@ -298,11 +288,12 @@ class Batcher:
         except TimeoutError:
             logger.warning("drain: %d rows were not reached in time", self.queue_rows)
         self._stopped = True
+        late = Draining("the service stopped before this request's turn")
         for queue in self._queues.values():
-            self._fail(
-                list(queue.works), Draining("the service stopped before this request's turn")
-            )
+            self._fail(list(queue), late)
         self._queues.clear()
         for lane in self._lanes.values():
             lane.turns.clear()
             lane.thread.shutdown(wait=False, cancel_futures=True)
+            while lane.batches:
+                self._fail(lane.batches.popleft(), late)

@@ -220,8 +220,10 @@ def key(arguments: argparse.Namespace) -> int:
         ValueError: the file is wrong, or has the name already.
     """
     from service.auth import add_key
+    from service.rates import Rates
 
-    print(add_key(arguments.file, arguments.name, tuple(arguments.scopes)))
+    rates = Rates(arguments.requests_per_s, arguments.bytes_per_s)
+    print(add_key(arguments.file, arguments.name, tuple(arguments.scopes), rates))
     return 0
 
 

@@ -6,7 +6,8 @@
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
     ├── Unauthorized 401 · Forbidden 403
     ├── RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
-    ├── QueueFull 429 · TooManyStreams 429 · Draining 503 · NotReady 503 · DeadlinePassed 504
+    ├── QueueFull 429 · TooManyStreams 429 · RateLimited 429
+    ├── Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500
 
 Each answers application/problem+json (RFC 9457). Inputs are never echoed: places and lengths only.
@@ -42,6 +43,7 @@ __all__ = [
     "NameTaken",
     "NotReady",
     "QueueFull",
+    "RateLimited",
     "RegionsOff",
     "RowRefused",
     "ServiceError",
@@ -184,6 +186,16 @@ class TooManyStreams(ServiceError):
     """Too many streams are open."""
 
     status, code, headers = 429, "too_many_streams", ((b"retry-after", b"5"),)
+
+
+class RateLimited(ServiceError):
+    """A client asks for more in a second than its key allows."""
+
+    status, code = 429, "rate_limited"
+
+    def __init__(self, message: str, where: str = "", retry_after_s: int = 1) -> None:
+        super().__init__(message, where)
+        self.headers = ((b"retry-after", b"%d" % max(1, retry_after_s)),)
 
 
 class Draining(ServiceError):

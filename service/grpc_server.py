@@ -28,9 +28,11 @@ from service.errors import Draining, as_service_error
 from service.grpc_errors import abort
 from service.grpc_values import TextsRequest
 from service.health_routes import readiness
+from service.hot_routes import admit
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
 from service.state import Service
+from service.work import CLIENT
 
 __all__ = ["GrpcServer"]
 
@@ -176,11 +178,12 @@ class GrpcServer:
             raise Draining("the service is stopping; ask another replica")
         metadata = context.invocation_metadata() or ()
         pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
-        may = partial(self.service.guard.check, key_of(pairs))
-        needed = scope_of_method(path)
+        guard, key, needed = self.service.guard, key_of(pairs), scope_of_method(path)
         if needed is not None:
-            may(needed)
-        return Call(timeout_s=context.time_remaining(), may=may)
+            client = guard.check(key, needed)
+            admit(self.service, client)
+            CLIENT.set(client)
+        return Call(timeout_s=context.time_remaining(), may=partial(guard.check, key))
 
     def _count(self, path: str, status: int, begin: float) -> None:
         self.service.metrics.requests(path, status, perf_counter() - begin)

@@ -9,7 +9,7 @@ head and body. A plain small POST to a hot path needs none of it:
                          │
                        batcher.submit ─► future ─► one write
 
-All refusals found before the engine go uvicorn's way and are found there again, so that there
+All refusals found before the queue go uvicorn's way and are found there again, so that there
 is one place that words them. Keep-alive, pipelining, time-outs and shutdown stay uvicorn's: it
 sees the HotCycle as one of its own cycles. A test holds the answers of all ways byte-equal.
 """
@@ -27,8 +27,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.access import key_of, scope_of_path
 from service.calls import Call, Operation, Render, check_digest, parse
 from service.errors import ServiceError, problem
-from service.hot_routes import HOT, json_call, timeout_s
-from service.work import Result
+from service.hot_routes import HOT, admit, json_call, timeout_s
+from service.work import CLIENT, Result, Work
 
 if TYPE_CHECKING:
     from service.state import Service
@@ -51,6 +51,7 @@ class HotCycle:
         "begin",
         "body",
         "call",
+        "client",
         "disconnected",
         "future",
         "keep_alive",
@@ -62,8 +63,8 @@ class HotCycle:
         "response_complete",
     )
 
-    def __init__(self, path: str, operation: Operation, call: Call) -> None:
-        self.path, self.operation, self.call = path, operation, call
+    def __init__(self, path: str, operation: Operation, call: Call, client: str) -> None:
+        self.path, self.operation, self.call, self.client = path, operation, call, client
         self.begin = perf_counter()
         self.body = bytearray()
         self.more_body = self.keep_alive = True
@@ -100,23 +101,23 @@ class HotProtocol(HttpToolsProtocol):
             return None
         if self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
             return None
-        if self.service.guard.has_keys and not self._is_allowed(known[0]):
+        client = self._client(known[0]) if self.service.guard.has_keys else ""
+        if client is None:
             return None
         call = json_call(self.headers)
         if call is None or call.encoding is not None:
             return None
         if not 0 < call.content_length <= MAX_HOT_BYTES:
             return None
-        return HotCycle(*known, call)
+        return HotCycle(*known, call, client)
 
-    def _is_allowed(self, path: str) -> bool:
-        """Whether the key may make this call; the long way says why not."""
+    def _client(self, path: str) -> str | None:
+        """The name of a key that may make this call, or None: the long way says why not."""
         scope = scope_of_path("POST", path)
         try:
-            self.service.guard.check(key_of(self.headers), scope or "any")
+            return self.service.guard.check(key_of(self.headers), scope or "any")
         except ServiceError:
-            return False
-        return True
+            return None
 
     def on_message_complete(self) -> None:
         """Submit a hot call whose body is whole."""
@@ -139,12 +140,24 @@ class HotProtocol(HttpToolsProtocol):
             check_digest(entry, request.if_digest)
             if call.timeout_ms is not None:
                 call.timeout_s = timeout_s(call.timeout_ms)
+            CLIENT.set(cycle.client)
             work, cycle.render = cycle.operation.plan(service, call, entry, request)
-            cycle.future = service.batcher.submit(work)
         except ServiceError:
             return False
+        service.metrics.received()
+        cycle.future = self._accepted(cycle, work)
         cycle.future.add_done_callback(lambda future: self._answer(cycle, future))
         return True
+
+    def _accepted(self, cycle: HotCycle, work: Work) -> asyncio.Future[Result]:
+        """The future of the work, which has failed where it was refused."""
+        try:
+            admit(self.service, cycle.client)
+            return self.service.batcher.submit(work)
+        except ServiceError as error:
+            refused: asyncio.Future[Result] = self.loop.create_future()
+            refused.set_exception(error)
+            return refused
 
     def _leave_to_uvicorn(self, cycle: HotCycle) -> None:
         """Begin the request anew as uvicorn's own, with the body that was read."""

@@ -25,7 +25,7 @@ from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
 from service.errors import InvalidRequest, ServiceError, TooLarge, problem
 from service.refusals import refused
 from service.state import Service
-from service.work import ClientGone
+from service.work import CLIENT, ClientGone
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = [
     "HOT",
     "HotRoutes",
+    "admit",
+    "count_gone",
     "header_call",
     "json_call",
     "read_body",
@@ -50,6 +52,7 @@ HOT: dict[str, Operation] = {
 }
 JSON_TYPE = (b"content-type", b"application/json")
 CONTROL = frozenset(map(chr, (*range(32), 127)))
+GONE_MARK = "warptok.gone"
 WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
 
 
@@ -65,6 +68,7 @@ class HotRoutes:
             await self.app(scope, receive, send)
             return
         try:
+            self.service.metrics.received()
             check_access(self.service, scope)
         except ServiceError as error:
             await refused(scope["path"], error)(scope, receive, send)
@@ -98,9 +102,28 @@ class HotRoutes:
 
         try:
             await self.app(scope, receive, send_and_note)
+        except BaseException:
+            status = 500
+            raise
         finally:
             route = getattr(scope.get("route"), "path", "unmatched")
-            self.service.metrics.requests(route, status, perf_counter() - begin)
+            if not scope.get(GONE_MARK):
+                self.service.metrics.requests(route, status, perf_counter() - begin)
+
+
+def count_gone(service: Service, scope: Scope) -> None:
+    """Count a request whose client left; it is then not counted as answered."""
+    scope[GONE_MARK] = True
+    service.metrics.cancelled()
+
+
+def admit(service: Service, client: str) -> None:
+    """Raises RateLimited where a client has asked for too much; counts the request."""
+    try:
+        service.guard.limits.admit(client)
+    except ServiceError as error:
+        service.metrics.rejected(error.code)
+        raise
 
 
 def check_access(service: Service, scope: Scope) -> None:
@@ -110,7 +133,9 @@ def check_access(service: Service, scope: Scope) -> None:
         raise InvalidRequest("has a control character", "path")
     needed = scope_of_path(scope["method"], path)
     if needed is not None:
-        service.guard.check(key_of(scope["headers"]), needed)
+        client = service.guard.check(key_of(scope["headers"]), needed)
+        admit(service, client)
+        CLIENT.set(client)
 
 
 def json_call(headers: list[tuple[bytes, bytes]]) -> Call | None:

@@ -42,6 +42,9 @@ class Family(NamedTuple):
 
 COUNTED: dict[str, Family] = {
     "warptok_requests_total": Family("Answered requests.", ("route", "status")),
+    "warptok_requests_received_total": Family(
+        "HTTP requests whose head was read; answered, cancelled or still in progress."
+    ),
     "warptok_request_duration_seconds": Family(
         "Time from a request's head to its answer's end.", ("route",), SECONDS
     ),
@@ -59,6 +62,12 @@ COUNTED: dict[str, Family] = {
     "warptok_tokens_total": Family("Ids made or read by an engine.", ("engine", "operation")),
     "warptok_rows_refused_total": Family("Rows of a batch that were refused alone.", ("reason",)),
     "warptok_requests_rejected_total": Family("Requests that were refused.", ("reason",)),
+    "warptok_work_accepted_total": Family(
+        "Requests, and parts of streams, that came to the queue."
+    ),
+    "warptok_work_finished_total": Family(
+        "What became of them: answered, cancelled, failed, or the code of a refusal.", ("outcome",)
+    ),
     "warptok_requests_cancelled_total": Family("Requests whose client left before the answer."),
     "warptok_fallbacks_total": Family(
         "Batches meant for the GPU that something slower took.", ("reason",)
@@ -91,6 +100,11 @@ READ: dict[str, Family] = {
 """Gauges, read when /metrics is; by name."""
 
 FAMILIES = COUNTED | READ
+ALWAYS = (
+    "warptok_requests_received_total",
+    "warptok_requests_cancelled_total",
+    "warptok_work_accepted_total",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +160,17 @@ class Metrics(Collector):
         self._batch_bytes = counts["warptok_batch_bytes"][()]
         self._batch_fill = counts["warptok_batch_fill_ratio"][()]
         self._lag = counts["warptok_event_loop_lag_seconds"][()]
-        counts["warptok_requests_cancelled_total"][()] = 0
+        for name in ALWAYS:
+            counts[name][()] = 0
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
+
+    def received(self) -> None:
+        """One HTTP request of which the head was read."""
+        self._counts["warptok_requests_received_total"][()] += 1
 
     def requests(self, route: str, status: int, seconds: float) -> None:
         """One answered request."""
@@ -173,6 +192,14 @@ class Metrics(Collector):
         self._batch_rows.add(rows)
         self._batch_bytes.add(num_bytes)
         self._batch_fill.add(num_bytes / self.max_batch_bytes)
+
+    def accepted(self) -> None:
+        """One piece of work that the queue took."""
+        self._counts["warptok_work_accepted_total"][()] += 1
+
+    def finished(self, outcome: str) -> None:
+        """One piece of work that has left the queue or the engine."""
+        self._counts["warptok_work_finished_total"][outcome,] += 1
 
     def row_refused(self, code: str) -> None:
         """One row that was refused alone."""

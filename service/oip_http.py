@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.bodies import body_pieces, collect
 from service.errors import InvalidRequest, invalid_body
-from service.hot_routes import header_call
+from service.hot_routes import count_gone, header_call
 from service.oip_infer import Inference, Wanted, infer
 from service.oip_regions import input_from_region, output_to_region
 from service.oip_statistics import VERSION
@@ -69,7 +69,7 @@ class InferAnswer(Response):
         try:
             parts, headers = await self._answer(receive)
         except ClientGone:
-            self.service.metrics.cancelled()
+            count_gone(self.service, scope)
             return
         except Exception as error:
             await worded(error, "oip")(scope, receive, send)

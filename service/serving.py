@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import logging
 import math
+import os
 import signal
 import socket
 from types import FrameType
@@ -103,6 +104,14 @@ class Server(uvicorn.Server):
             )
         )
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at the first signal; end at once at the second."""
+        if self.should_exit:
+            logger.warning("a second signal: what was accepted is not finished")
+            logging.shutdown()
+            os._exit(128 + sig)
+        super().handle_exit(sig, frame)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
         await super().startup(sockets)
@@ -139,3 +148,8 @@ class Server(uvicorn.Server):
         await drain
         if grpc is not None:
             await grpc
+        counts = service.metrics.counts()
+        accepted = counts["warptok_work_accepted_total"][()]
+        finished = counts["warptok_work_finished_total"].items()
+        outcomes = ", ".join(f"{number} {outcome}" for (outcome,), number in sorted(finished))
+        logger.info("stopped: %d accepted; %s", accepted, outcomes or "none finished")

@@ -74,9 +74,9 @@ class Settings(BaseSettings):
     )
     api_keys_file: Path | None = Field(
         None,
-        description="File of the keys that clients need: a JSON list of name, sha256 and scopes "
-        "(`warptok key` writes it); read again when it changes. Unset, everybody may encode and "
-        "decode, and vocabularies can be managed on a loopback address only.",
+        description="File of the keys that clients need: a JSON list of name, sha256, scopes and "
+        "perhaps rates (`warptok key` writes it); read again when it changes. Unset, everybody may "
+        "encode and decode, and vocabularies can be managed on a loopback address only.",
     )
     store_dir: Path | None = Field(
         None,

@@ -23,11 +23,13 @@ from service.bulk_query import BatchQuery
 from service.errors import (
     DeadlinePassed,
     QueueFull,
+    RateLimited,
     TooLarge,
     TooManyStreams,
     as_service_error,
     problem,
 )
+from service.hot_routes import count_gone
 from service.state import Service
 from service.work import ClientGone, Result, Work
 
@@ -83,7 +85,7 @@ class Streamed(Response):
         try:
             await self.answer(scope, receive, send_and_note)
         except ClientGone:
-            self.service.metrics.cancelled()
+            count_gone(self.service, scope)
         except Exception as error:
             status, headers, document = problem(error)
             if has_begun:
@@ -209,7 +211,7 @@ def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
 
 
 async def run_patiently(batcher: Batcher, work: Work) -> Result:
-    """A part of a stream's turn in the queue: while that is full, the stream waits.
+    """A part of a stream; it waits while the queue is full or its client has sent too much.
 
     Raises:
         ServiceError: refused, or the deadline passed.
@@ -218,7 +220,7 @@ async def run_patiently(batcher: Batcher, work: Work) -> Result:
     while True:
         try:
             return await batcher.run(work)
-        except QueueFull:
+        except (QueueFull, RateLimited):
             if perf_counter() >= work.deadline:
                 raise
             await asyncio.sleep(FULL_S)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from time import perf_counter
@@ -26,7 +27,11 @@ from service.isolation import (
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["GONE", "ClientGone", "IdRows", "Result", "Work", "run_works"]
+__all__ = ["CLIENT", "GONE", "ClientGone", "IdRows", "Result", "Work", "run_works"]
+
+
+CLIENT: ContextVar[str] = ContextVar("client", default="")
+"""The name of the key that the request being answered came with; "" where there are no keys."""
 
 
 class ClientGone(Exception):
@@ -70,6 +75,7 @@ class Work:
         receive: the ASGI callable that tells when the client is gone; None: it cannot be known.
         started: perf_counter time at which a batch took the work.
         is_gone: the client has left.
+        client: the name of the key that it came with, for turns and rates; "" where there is none.
         is_part: belongs to a stream that was accepted; such work is taken while the queue drains.
     """
 
@@ -86,6 +92,7 @@ class Work:
     future: asyncio.Future[Result] | None = None
     watcher: asyncio.Task[None] | None = None
     is_gone: bool = False
+    client: str = field(default_factory=CLIENT.get)
     is_part: bool = False
 
     @property

@@ -170,6 +170,9 @@ def test_the_dashboard_shows_most_of_what_is_counted() -> None:
         "warptok_queue_limit_bytes",
         "warptok_streams",
         "warptok_device_memory_bytes",
+        "warptok_work_accepted_total",
+        "warptok_work_finished_total",
+        "warptok_requests_received_total",
     }
 
 

@@ -309,3 +309,24 @@ def test_a_misspelt_setting_stops_the_start_with_the_near_name(tmp_path):
     with pytest.raises(AssertionError, match="WARPTOK_PRELOD is no setting; did you mean"):
         with server_process(tmp_path, {"WARPTOK_PRELOD": "none"}):
             pass
+
+
+def test_a_second_signal_ends_the_service_at_once(tmp_path):
+    settings = {"WARPTOK_PRELOAD": "none", "WARPTOK_LONG_REQUEST_BYTES": "1"}
+    with server_process(tmp_path, settings, expect_exit=False) as server:
+        body = {"vocabulary": "dnabert2", "text": "ACGTTGCA" * 1_000_000}
+
+        def ask() -> None:
+            with pytest.raises(httpx.TransportError):
+                httpx.post(server.url + "/v1/encode", json=body, timeout=60)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(1.5)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert server.process.poll() is None
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(2) == 128 + signal.SIGTERM
+        asking.join()
+        assert "a second signal" in server.log.read_text()

@@ -351,6 +351,87 @@ def test_nothing_accepted_is_lost_under_everything_at_once(caplog):
         assert all(outcomes.values()), outcomes
         await until(lambda: batcher.queue_rows == 0)
         assert batcher.queue_bytes == 0
+        assert finished(batcher) == {
+            "answered": outcomes["answered"] + outcomes["failed"],
+            "deadline_passed": outcomes["late"],
+            "cancelled": outcomes["left"],
+        }
         await batcher.stop(1)
+
+    run(scenario)
+
+
+def finished(batcher: Batcher) -> dict[str, int]:
+    counts = batcher.metrics.counts()
+    assert counts["warptok_work_accepted_total"][()] == sum(
+        counts["warptok_work_finished_total"].values()
+    )
+    return {outcome: number for (outcome,), number in counts["warptok_work_finished_total"].items()}
+
+
+def test_a_client_that_fills_the_queue_leaves_room_for_others():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine, max_queue_bytes=9000, max_batch_bytes=1000)
+        engine.gate.clear()
+        futures = []
+
+        def fill(client: str) -> int:
+            for number in range(100):
+                try:
+                    futures.append(batcher.submit(work("x" * 100, client=client)))
+                except QueueFull as full:
+                    assert "max_queue_bytes" in full.message
+                    return number
+            return 100
+
+        assert [fill(client) for client in ("greedy", "second", "third")] == [45, 23, 11]
+        engine.gate.set()
+        await asyncio.gather(*futures)
+        assert finished(batcher) == {"answered": 79}
+
+    run(scenario)
+
+
+def test_a_quiet_client_does_not_wait_for_a_busy_ones_queue():
+    async def scenario():
+        engine = FakeEngine(delay_s=0.002)
+        batcher = make(engine, max_batch_bytes=20_000)
+        busy = [batcher.submit(work("b" * 1000, client="busy")) for _ in range(2000)]
+        await until(lambda: engine.batches)
+        await batcher.run(work("quiet", client="quiet"))
+        assert sum(future.done() for future in busy) < 200
+        await asyncio.gather(*busy)
+
+    run(scenario)
+
+
+def test_every_outcome_is_counted_once():
+    async def scenario():
+        engine = FakeEngine()
+        batcher = make(engine, max_batch_bytes=1)
+        engine.gate.clear()
+        running = batcher.submit(work("running"))
+        prepared = batcher.submit(work("prepared", deadline=perf_counter() + 0.1))
+        await until(lambda: engine.batches)
+        leaving, late = batcher.submit(work("leaving")), batcher.submit(work("late", deadline=0.0))
+        leaving.cancel()
+        for future in (prepared, late):
+            with pytest.raises(DeadlinePassed):
+                await future
+        rest = [batcher.submit(work(str(i))) for i in range(3)]
+        await batcher.stop(0.05)
+        engine.gate.set()
+        for future in (running, *rest):
+            with pytest.raises(Draining):
+                await future
+        assert finished(batcher) == {
+            "draining": 4,
+            "cancelled": 1,
+            "deadline_passed": 2,
+        }
+        assert batcher.queue_bytes == batcher.queue_rows == 0
+        await asyncio.sleep(0.05)  # The thread's batch ends after that and is counted no more.
+        assert sum(finished(batcher).values()) == 7
 
     run(scenario)

@@ -33,6 +33,7 @@ EXPECTED = {
     "invalid_request": 422,
     "vocabulary_invalid": 422,
     "queue_full": 429,
+    "rate_limited": 429,
     "engine_failed": 500,
     "draining": 503,
     "not_ready": 503,
@@ -60,7 +61,9 @@ def test_every_code_has_its_status_and_the_one_shape():
     assert got == EXPECTED
 
 
-@pytest.mark.parametrize("kind", [errors.QueueFull, errors.Draining, errors.NotReady])
+@pytest.mark.parametrize(
+    "kind", [errors.QueueFull, errors.RateLimited, errors.Draining, errors.NotReady]
+)
 def test_what_will_pass_says_when_to_try_again(kind):
     _, headers, _ = problem(kind("later"))
     assert int(dict(headers)[b"retry-after"]) >= 1

@@ -1,0 +1,86 @@
+"""What waits or is being computed, by client: who may come in, and what became of it.
+
+Whatever comes in is counted then, and once more when it leaves: answered, failed, cancelled, or by
+the code of its refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import NoReturn
+
+from service.errors import QueueFull, RateLimited, ServiceError
+from service.metrics import Metrics
+from service.rates import Limits
+from service.settings import Settings
+from service.work import Result, Work
+
+__all__ = ["Admission"]
+
+
+class Admission:
+    """The books of one queue.
+
+    Attributes:
+        num_bytes, num_rows: of all work that has come in and not left.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, limits: Limits) -> None:
+        self.max_bytes, self.metrics, self.limits = settings.max_queue_bytes, metrics, limits
+        self.num_bytes = self.num_rows = 0
+        self._client_bytes: defaultdict[str, int] = defaultdict(int)
+
+    def enter(self, work: Work) -> None:
+        """Take work into account.
+
+        Raises:
+            QueueFull: all bytes would be more than `max_queue_bytes`, or the client's more than are
+                left for all.
+            RateLimited: the client has sent too many in the last seconds.
+        """
+        if self.num_bytes + work.num_bytes > self.max_bytes and self.num_rows:
+            self._refuse(f"{self.num_bytes} bytes are waiting")
+        if client := work.client:
+            own, left = self._client_bytes[client], self.max_bytes - self.num_bytes
+            # So one busy client gets half of the queue, two a third each: there is always room.
+            if own and own + work.num_bytes > left:
+                self._refuse(f"{own} bytes of {client} are waiting and {left} are left for all")
+            self._charge(work)
+            self._client_bytes[client] += work.num_bytes
+        self.num_bytes += work.num_bytes
+        self.num_rows += work.num_rows
+        self.metrics.accepted()
+
+    def _charge(self, work: Work) -> None:
+        try:
+            self.limits.check_bytes(work.client)
+        except RateLimited as error:
+            self.metrics.rejected(error.code)
+            raise
+        self.limits.charge(work.client, work.num_bytes)
+
+    def _refuse(self, reason: str) -> NoReturn:
+        self.metrics.rejected("queue_full")
+        raise QueueFull(f"{reason}; max_queue_bytes is {self.max_bytes}; try again")
+
+    def leave(self, work: Work) -> None:
+        """Let go of work whose future is done."""
+        self.num_bytes -= work.num_bytes
+        self.num_rows -= work.num_rows
+        if work.client:
+            self._client_bytes[work.client] -= work.num_bytes
+            if not self._client_bytes[work.client]:
+                del self._client_bytes[work.client]
+        assert work.future is not None
+        self.metrics.finished(_outcome(work.future))
+
+
+def _outcome(future: asyncio.Future[Result]) -> str:
+    """What became of accepted work, in a word."""
+    if future.cancelled():
+        return "cancelled"
+    error = future.exception()
+    if error is None:
+        return "answered"
+    return error.code if isinstance(error, ServiceError) else "failed"
