@@ -1,4 +1,4 @@
-"""What a user would write without warptok: the baseline of benchmarks/http.py.
+"""What a user would write without warptok: the baseline of benchmarks/http.py and doors.py.
 
 FastAPI with pydantic models around a Hugging Face tokenizer, a sync handler, nothing tuned.
 Run: python -m uvicorn benchmarks.plain_server:app --loop uvloop --http httptools --no-access-log
@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from tokenizers import Tokenizer
 
 app = FastAPI()
-tokenizers = {"gpt2": Tokenizer.from_file(os.environ["PLAIN_TOKENIZER_JSON"])}
+NAME = os.environ.get("PLAIN_VOCABULARY", "gpt2")
+tokenizers = {NAME: Tokenizer.from_file(os.environ["PLAIN_TOKENIZER_JSON"])}
 
 
 class EncodeRequest(BaseModel):

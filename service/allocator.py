@@ -12,7 +12,7 @@ import logging
 __all__ = ["keep_large_blocks"]
 
 logger = logging.getLogger(__name__)
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
 KEPT_BYTES = 256 << 20  # What may stay free at the heap's end.
 MAPPED_FROM_BYTES = 32 << 20  # Larger blocks are still given back at once; glibc's own maximum.
 
@@ -26,3 +26,4 @@ def keep_large_blocks() -> None:
         return
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+    mallopt(M_ARENA_MAX, 1)  # Those of other threads give their memory back all the same.

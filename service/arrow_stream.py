@@ -11,14 +11,13 @@ everything before it reads may therefore send so much that its answers fit into 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from service.arrow_wire import MEDIA_TYPE
-from service.bodies import body_pieces
+from service.bodies import Body
 from service.bulk_query import DTYPES, BatchQuery, parse_query
 from service.calls import bulk_work, check_digest, check_rows, find_entry
 from service.encode_answers import check_dtype
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowStream", "BodyReader", "Messages", "Source"]
 
+AHEAD_BYTES = 1 << 16  # Read at once where less is asked for.
 READ_AHEAD = 2  # Batches that are encoded or wait to be written.
 Answered = tuple[Result, Any]
 
@@ -64,12 +64,12 @@ class BodyReader:
     """The body as something that is read from another thread.
 
     Args:
-        pieces: the body, as it comes.
+        body: not read yet.
         max_bytes: the most that may be asked for at once: what a message claims to have.
     """
 
-    def __init__(self, pieces: AsyncIterator[bytes], max_bytes: int) -> None:
-        self._pieces, self._max_bytes = pieces, max_bytes
+    def __init__(self, body: Body, max_bytes: int) -> None:
+        self._body, self._max_bytes = body, max_bytes
         self._rest = memoryview(b"")
         self._loop = asyncio.get_running_loop()
         self._asked: Future[memoryview] | None = None
@@ -94,16 +94,13 @@ class BodyReader:
             self._asked.cancel()
 
     async def _read(self, num_bytes: int) -> memoryview:
-        array, size = np.empty(num_bytes, np.uint8), 0
-        while size < num_bytes:
-            if not self._rest:
-                self._rest = memoryview(await anext(self._pieces, b""))
-                if not self._rest:
-                    break
-            taken = self._take(num_bytes - size)
-            array[size : size + len(taken)] = np.frombuffer(taken, np.uint8)
-            size += len(taken)
-        return array[:size].data
+        """What is left over and what comes; where little is asked for, more of it is kept."""
+        array, size = np.empty(max(num_bytes, AHEAD_BYTES), np.uint8), len(self._rest)
+        array[:size] = np.frombuffer(self._take(size), np.uint8)
+        room = array[size:] if num_bytes < AHEAD_BYTES else array[size:num_bytes]
+        size += await self._body.read_into(room, num_bytes - size)
+        self._rest = array[:size].data
+        return self._take(num_bytes)
 
     def _take(self, num_bytes: int) -> memoryview:
         taken, self._rest = self._rest[:num_bytes], self._rest[num_bytes:]
@@ -144,8 +141,8 @@ class ArrowStream(Streamed):
         check_dtype(entry.vocabulary, self.query.dtype)
         settings = self.service.settings
         idle_s = settings.stream_idle_timeout_s
-        pieces = body_pieces(receive, self.call.encoding, None, idle_s=idle_s)
-        body = BodyReader(pieces, settings.max_body_bytes)
+        sent = Body(receive, self.call.encoding, None, scope, idle_s)
+        body = BodyReader(sent, settings.max_body_bytes)
         outgoing = Outgoing(send, MEDIA_TYPE, settings.max_unsent_bytes, idle_s)
         encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:

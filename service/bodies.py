@@ -15,6 +15,7 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
+from service.body_receiver import BodyReceiver
 from service.errors import BadBody, DeadlinePassed, TooLarge, UnsupportedFormat
 from service.work import ClientGone
 
@@ -24,9 +25,9 @@ else:
     from backports.zstd import ZstdDecompressor, ZstdError
 
 if TYPE_CHECKING:
-    from starlette.types import Receive
+    from starlette.types import Receive, Scope
 
-__all__ = ["ENCODINGS", "body_pieces", "collect"]
+__all__ = ["ENCODINGS", "Body", "body_pieces", "collect"]
 
 PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
 FIRST_BYTES = 1 << 16  # Room for a body of unknown length at first; doubled when full.
@@ -131,7 +132,7 @@ async def body_pieces(
             async with asyncio.timeout(idle_s):
                 message = await receive()
         except TimeoutError as error:
-            raise DeadlinePassed(f"nothing came for {idle_s} s (stream_idle_timeout_s)") from error
+            raise _nothing_came(idle_s) from error
         if message["type"] == "http.disconnect":
             raise ClientGone
         data, more = message.get("body", b""), message.get("more_body", False)
@@ -144,6 +145,10 @@ async def body_pieces(
             yield piece
     if decompressor and not is_empty and not decompressor.is_whole:
         raise BadBody(f"the {decompressor.name} body ends too early", "Content-Encoding")
+
+
+def _nothing_came(idle_s: float | None) -> DeadlinePassed:
+    return DeadlinePassed(f"nothing came for {idle_s} s (stream_idle_timeout_s)")
 
 
 def _decompressor(encoding: str | None) -> _Gzip | _Zstd | None:
@@ -166,20 +171,80 @@ def _checked(decompressor: _Gzip | _Zstd, data: bytes) -> Iterator[bytes]:
         raise BadBody(message, "Content-Encoding") from error
 
 
-async def collect(pieces: AsyncIterator[bytes], expected_bytes: int) -> NDArray[np.uint8]:
-    """uint8[N]: all pieces in one array, each copied once where the length was announced.
+class Body:
+    """A body that is read into the reader's memory; what can be is received there.
 
     Args:
-        pieces: as from `body_pieces`.
+        receive, encoding, max_bytes, idle_s: as for `body_pieces`.
+        scope: the request's; None: nothing is received but through `receive`.
+    """
+
+    def __init__(
+        self,
+        receive: Receive,
+        encoding: str | None,
+        max_bytes: int | None,
+        scope: Scope | None = None,
+        idle_s: float | None = None,
+    ) -> None:
+        self._scope, self._idle_s = scope, idle_s
+        self._pieces = body_pieces(receive, encoding, max_bytes, idle_s=idle_s)
+        self._is_plain = scope is not None and _decompressor(encoding) is None
+        self._rest, self._num_received = memoryview(b""), 0
+        self._receiver: BodyReceiver | None = None
+
+    async def read_into(self, buffer: NDArray[np.uint8], wanted: int | None = None) -> int:
+        """Read until so many bytes are there, or the body has ended; returns how many there are.
+
+        Args:
+            buffer: where they go.
+            wanted: None: as many as there is room for.
+
+        Raises:
+            ServiceError, ClientGone: as `body_pieces`.
+        """
+        size, wanted = 0, len(buffer) if wanted is None else wanted
+        view = buffer.data
+        while size < wanted and await self.has_more():
+            if not self._rest:
+                size += await self._received(view[size:], wanted - size)
+                continue
+            taken = self._rest[: len(buffer) - size]
+            buffer[size : size + len(taken)] = np.frombuffer(taken, np.uint8)
+            self._rest = self._rest[len(taken) :]
+            size += len(taken)
+        return size
+
+    async def has_more(self) -> bool:
+        """Whether the body has not ended yet; waits until that is known."""
+        if not self._rest and self._receiver is None:
+            piece = await anext(self._pieces, b"")
+            self._rest = memoryview(piece)
+            self._num_received += len(piece)
+            if self._is_plain and piece:
+                assert self._scope is not None
+                self._receiver = BodyReceiver.take_over(self._scope, self._num_received)
+        return bool(self._rest or (self._receiver is not None and self._receiver.num_left))
+
+    async def _received(self, view: memoryview, wanted: int) -> int:
+        assert self._receiver is not None
+        try:
+            return await self._receiver.read_into(view, wanted, self._idle_s)
+        except TimeoutError as error:
+            raise _nothing_came(self._idle_s) from error
+
+
+async def collect(body: Body, expected_bytes: int) -> NDArray[np.uint8]:
+    """uint8[N]: a whole body in one array, received there where its length was announced.
+
+    Args:
+        body: not read yet.
         expected_bytes: N as announced; 0 or wrong costs copies, nothing else.
     """
     array, size = np.empty(expected_bytes or FIRST_BYTES, np.uint8), 0
-    async for piece in pieces:
-        end = size + len(piece)
-        if end > len(array):
-            larger = np.empty(max(end, 2 * len(array)), np.uint8)
-            larger[:size] = array[:size]
-            array = larger
-        array[size:end] = np.frombuffer(piece, np.uint8)
-        size = end
+    while await body.has_more():
+        if size == len(array):
+            larger = np.empty(2 * size, np.uint8)
+            larger[:size], array = array, larger
+        size += await body.read_into(array[size:])
     return array[:size]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.bodies import body_pieces, collect
+from service.bodies import Body, collect
 from service.bulk_query import DTYPES, TextQuery, parse_query
 from service.calls import bulk_work, check_digest, find_entry
 from service.encode_answers import ENCODE, check_dtype, truncated_row
@@ -29,8 +29,6 @@ from service.work import Result
 from vocabularies.batch import Batch, EncodeOptions, RowError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from fastapi import Request
     from starlette.types import Receive, Scope, Send
 
@@ -66,12 +64,12 @@ class BulkText(Streamed):
         entry = await find_entry(service, query.vocabulary)
         check_digest(entry, query.if_digest)
         check_dtype(entry.vocabulary, query.dtype)
-        pieces = body_pieces(receive, call.encoding, limit)
+        body = Body(receive, call.encoding, limit, scope)
         cutter = Cutter.of(entry.vocabulary, query.options()) if self.as_octets else None
         if cutter is not None:
-            await self._send_while_reading(send, entry, pieces, cutter)
+            await self._send_while_reading(send, entry, body, cutter)
             return
-        text = await collect(pieces, call.content_length)
+        text = await collect(body, call.content_length)
         call.receive = receive  # Not before: whoever watches for a gone client would read the body.
         if self.as_octets:
             await self._send_octets(send, entry, text)
@@ -87,12 +85,12 @@ class BulkText(Streamed):
         await self._send([self._ids(result)], send, entry, result)
 
     async def _send_while_reading(
-        self, send: Send, entry: Entry, pieces: AsyncIterator[bytes], cutter: Cutter
+        self, send: Send, entry: Entry, body: Body, cutter: Cutter
     ) -> None:
         """The ids of its parts, begin and end tokens around all of them."""
         options, vocabulary = self.query.options(), entry.vocabulary
         own = replace(options, add_special_tokens=False)
-        results = await encode_while_reading(pieces, cutter, partial(self._encode, entry, own))
+        results = await encode_while_reading(body, cutter, partial(self._encode, entry, own))
         ids = [self._ids(result) for result in results]
         if options.add_special_tokens:
             prefix, suffix = (
@@ -102,13 +100,14 @@ class BulkText(Streamed):
         await self._send(ids, send, entry, results[-1])
 
     async def _encode(self, entry: Entry, options: EncodeOptions, batch: Batch) -> Result:
-        batch.id_dtype = self.dtype
+        # Where one byte holds every id, ids stay so narrow until they are sent.
+        batch.id_dtype = np.uint8 if len(entry.vocabulary) <= 256 else self.dtype
         work = bulk_work(self.service, self.call, entry, batch, options)
         return await self.service.batcher.run(work)
 
     def _ids(self, result: Result) -> NDArray[np.integer[Any]]:
         assert result.encoded is not None
-        return result.encoded.row(result.begin).astype(self.dtype, copy=False)
+        return result.encoded.row(result.begin)
 
     async def _send(
         self, parts: list[NDArray[np.integer[Any]]], send: Send, entry: Entry, result: Result
@@ -123,7 +122,7 @@ class BulkText(Streamed):
             begin, end = truncated["kept"]
             value = b"num_tokens=%d, kept=%d-%d" % (truncated["num_tokens"], begin, end)
             headers.append((b"x-warptok-truncated", value))
-        await octets(send, parts, headers)
+        await octets(send, parts, headers, self.dtype)
 
     async def _send_json(self, send: Send, entry: Entry, text: NDArray[np.uint8]) -> None:
         """What the JSON call answers to the same text and options."""

@@ -13,7 +13,8 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from service.bodies import body_pieces, collect
+from service.bodies import Body as Sent
+from service.bodies import collect
 from service.calls import ROW_BYTES, Call, check_rows, deadline, find_entry, make_work
 from service.errors import (
     BadJson,
@@ -82,8 +83,8 @@ async def ask(request: Request) -> Asked:
     call = header_call(request.scope["headers"])
     limit = service.settings.max_body_bytes
     check_length(call.content_length, limit)
-    pieces = body_pieces(request.receive, call.encoding, limit)
-    raw = bytes(await collect(pieces, call.content_length))
+    sent = Sent(request.receive, call.encoding, limit, request.scope)
+    raw = bytes(await collect(sent, call.content_length))
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:

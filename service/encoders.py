@@ -97,9 +97,9 @@ def holds_any(flags: NDArray[np.bool_], data: NDArray[np.uint8]) -> bool:
         if data.max() >= ASCII:
             return True
         flags[ASCII:] = False
-    numbers = np.flatnonzero(flags)
+    numbers = np.flatnonzero(flags).astype(np.uint8)  # Wider ones would widen all of the data.
     if len(numbers) > FEW_BYTES:
-        unflagged = bytearray(data).translate(None, numbers.astype(np.uint8).tobytes())
+        unflagged = bytearray(data).translate(None, numbers.tobytes())
         return len(unflagged) < len(data)
     return any((data == number).any() for number in numbers)
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.access import key_of, scope_of_path
+from service.body_receiver import PROTOCOL
 from service.calls import Call, Operation, Render, check_digest, parse
 from service.errors import ServiceError, problem
 from service.hot_routes import HOT, admit, json_call, timeout_s
@@ -88,6 +89,7 @@ class HotProtocol(HttpToolsProtocol):
         """Take a plain small POST to a hot path; leave everything else to uvicorn."""
         cycle = self._hot_cycle()
         if cycle is None:
+            self.scope["extensions"] = {PROTOCOL: self}  # type: ignore[dict-item]
             super().on_headers_complete()
         else:
             self.cycle = cycle  # type: ignore[assignment]

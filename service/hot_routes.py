@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from service.access import key_of, scope_of_path
-from service.bodies import body_pieces, collect
+from service.bodies import Body, collect
 from service.calls import Call, Operation, answer
 from service.decode_answers import DECODE, DECODE_BATCH
 from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
@@ -205,8 +205,8 @@ async def respond(
         if call.encoding is None:
             body = await read_body(receive, max_bytes)
         else:
-            pieces = body_pieces(receive, call.encoding, max_bytes)
-            body = bytes(await collect(pieces, call.content_length))
+            packed = Body(receive, call.encoding, max_bytes)
+            body = bytes(await collect(packed, call.content_length))
         if call.timeout_ms is not None:
             call.timeout_s = timeout_s(call.timeout_ms)
         answered = await answer(service, operation, body, call)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
-from service.bodies import body_pieces, collect
+from service.bodies import Body, collect
 from service.errors import InvalidRequest, invalid_body
 from service.hot_routes import count_gone, header_call
 from service.oip_infer import Inference, Wanted, infer
@@ -67,7 +67,7 @@ class InferAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read, infer, answer."""
         try:
-            parts, headers = await self._answer(receive)
+            parts, headers = await self._answer(scope, receive)
         except ClientGone:
             count_gone(self.service, scope)
             return
@@ -77,12 +77,12 @@ class InferAnswer(Response):
         await octets(send, parts, headers)
 
     async def _answer(
-        self, receive: Receive
+        self, scope: Scope, receive: Receive
     ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
         limit = self.service.settings.max_body_bytes
         check_length(self.call.content_length, limit)
-        pieces = body_pieces(receive, self.call.encoding, limit)
-        body = await collect(pieces, self.call.content_length)
+        sent = Body(receive, self.call.encoding, limit, scope)
+        body = await collect(sent, self.call.content_length)
         self.call.receive = receive
         asked, binary = self._parse(body)
         request = Inference(

@@ -7,12 +7,13 @@ rest is still on its way, in memory that stays in the processor's cache.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.bodies import Body
 from service.errors import RowRefused
 from service.work import Result
 from vocabularies.batch import Batch, EncodeOptions
@@ -80,12 +81,12 @@ def _character_begin(data: NDArray[np.uint8], place: int) -> int:
 
 
 async def encode_while_reading(
-    pieces: AsyncIterator[bytes], cutter: Cutter, encode: Callable[[Batch], Awaitable[Result]]
+    body: Body, cutter: Cutter, encode: Callable[[Batch], Awaitable[Result]]
 ) -> list[Result]:
     """The results of a text's parts, in order; a part is encoded while the next one is read.
 
     Args:
-        pieces: the text, as it comes.
+        body: the text, as it comes.
         cutter: where it may be cut.
         encode: gives the result of a batch of one row.
 
@@ -93,31 +94,25 @@ async def encode_while_reading(
         RowRefused: a part is refused; its place is counted from the text's begin.
     """
     parts: list[tuple[int, asyncio.Task[Result]]] = []
-    buffer, size, begin = np.empty(PART_BYTES, np.uint8), 0, 0
-
-    def finish_part(end: int) -> None:
-        nonlocal buffer, size, begin
-        if not end and size:  # Nowhere to cut: the part becomes longer.
-            larger = np.empty(2 * len(buffer), np.uint8)
-            larger[:size], buffer = buffer, larger
-            return
-        batch = Batch(data=buffer[:end], offsets=np.array([0, end]))
-        parts.append((begin, asyncio.ensure_future(encode(batch))))
-        rest = buffer[end:size]
-        room = max(PART_BYTES, 2 * len(rest))
-        buffer, size, begin = np.empty(room, np.uint8), len(rest), begin + end
-        buffer[:size] = rest
-
+    buffer, size, begin, is_over = np.empty(PART_BYTES, np.uint8), 0, 0, False
     try:
-        async for piece in pieces:
-            data = np.frombuffer(piece, np.uint8)
-            while len(data):
-                taken = min(len(data), len(buffer) - size)
-                buffer[size : size + taken] = data[:taken]
-                size, data = size + taken, data[taken:]
-                if size == len(buffer):
-                    finish_part(cutter.cut(buffer))
-        finish_part(size)
+        while not is_over:
+            size += await body.read_into(buffer[size:])
+            is_over = not await body.has_more()
+            end = size if is_over else cutter.cut(buffer)
+            if not end and size:  # Nowhere to cut: the part becomes longer.
+                larger = np.empty(2 * len(buffer), np.uint8)
+                larger[:size], buffer = buffer, larger
+                continue
+            batch = Batch(data=buffer[:end], offsets=np.array([0, end]))
+            parts.append((begin, asyncio.ensure_future(encode(batch))))
+            rest = buffer[end:size]
+            buffer, size, begin = (
+                np.empty(max(PART_BYTES, 2 * len(rest)), np.uint8),
+                len(rest),
+                end + begin,
+            )
+            buffer[:size] = rest
         return [_checked(await task, part_begin) for part_begin, task in parts]
     finally:
         for _, task in parts:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from fastapi import Request, Response
 from numpy.typing import NDArray
 
@@ -102,24 +103,40 @@ def check_length(announced: int, max_bytes: int, setting: str = "max_body_bytes"
         raise TooLarge(f"the body has {announced} bytes; {setting} is {max_bytes}")
 
 
-def slices(arrays: Iterable[NDArray[Any]]) -> Iterator[memoryview]:
-    """Arrays as bytes in pieces of at most SEND_BYTES; nothing is copied."""
+def slices(arrays: Iterable[NDArray[Any]], dtype: Any = None) -> Iterator[memoryview]:
+    """Arrays as bytes in pieces of at most SEND_BYTES; copied only where they are to be wider."""
     for array in arrays:
-        view = memoryview(array.data).cast("B")
-        for begin in range(0, len(view), SEND_BYTES):
-            yield view[begin : begin + SEND_BYTES]
+        if dtype is None or array.dtype == dtype:
+            view = memoryview(array.data).cast("B")
+            for begin in range(0, len(view), SEND_BYTES):
+                yield view[begin : begin + SEND_BYTES]
+            continue
+        size = SEND_BYTES // np.dtype(dtype).itemsize
+        for begin in range(0, len(array), size):
+            yield memoryview(array[begin : begin + size].astype(dtype).data).cast("B")
 
 
 async def octets(
-    send: Send, arrays: Sequence[NDArray[Any]], headers: list[tuple[bytes, bytes]]
+    send: Send,
+    arrays: Sequence[NDArray[Any]],
+    headers: list[tuple[bytes, bytes]],
+    dtype: Any = None,
 ) -> None:
-    """Arrays with their length as a whole answer, the loop kept free between pieces."""
-    size = sum(array.nbytes for array in arrays)
+    """Arrays with their length as a whole answer, the loop kept free between pieces.
+
+    Args:
+        send: the ASGI callable.
+        arrays: contiguous.
+        headers: of the answer.
+        dtype: what their elements become while they are sent; None: they stay as they are.
+    """
+    width = np.dtype(dtype).itemsize if dtype is not None else 0
+    size = sum(len(array) * width if width else array.nbytes for array in arrays)
     headers = [(b"content-length", b"%d" % size), *headers]
     if all(name != b"content-type" for name, _ in headers):
         headers.append(OCTETS)
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    for body in slices(arrays):
+    for body in slices(arrays, dtype):
         await send({"type": "http.response.body", "body": body, "more_body": True})
         await asyncio.sleep(0)
     await send({"type": "http.response.body", "body": b""})
