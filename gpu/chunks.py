@@ -58,7 +58,7 @@ def may_cut_rows(vocabulary: Vocabulary) -> bool:
         return False
     contents = [token.content for token in vocabulary.special_tokens if token.matched]
     name = vocabulary.pretokenizer
-    cuts_blanks = name != "none" and not name.startswith("isolate:")
+    cuts_blanks = name not in ("none", "motifs") and not name.startswith("isolate:")
     return cuts_blanks and not any(" " in content for content in contents)
 
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from gpu.job import constant
 from gpu.tables import NotCovered
+from vocabularies.motif_rule import MOTIFS
 from vocabularies.unicode_classes import class_mask, normalizer_code_points
 from vocabularies.vocabulary import Bpe, Vocabulary
 
-__all__ = ["BASES", "Letters", "letters_of"]
+__all__ = ["BASES", "Letters", "letters_of", "rewriting_of"]
 
 BASES = 4
 MIXED, GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
@@ -98,7 +99,7 @@ def letters_of(
         classes[letter] = DROPPED
     ids[classes == DROPPED] = NO_LETTER
     classes[(classes == GAP) & (ids == NO_LETTER) & (np.arange(256) < 0x80)] = UNKNOWN
-    run_letter, run_length, content, strips = _normalized(vocabulary)
+    run_letter, run_length, content, strips = rewriting_of(vocabulary)
     run_id = NO_LETTER
     if run_letter:
         if content in counts or content in spaces:
@@ -130,7 +131,7 @@ def _dropped(vocabulary: Vocabulary, merging: set[int]) -> NDArray[np.uint32]:
         NotCovered: it would cut between letters that merge, or is another one.
     """
     name = vocabulary.pretokenizer
-    if name == "none":
+    if name in ("none", MOTIFS):
         return _code_points(())
     if name.startswith(_ISOLATE):
         isolated = name.removeprefix(_ISOLATE)
@@ -147,7 +148,7 @@ def _dropped(vocabulary: Vocabulary, merging: set[int]) -> NDArray[np.uint32]:
     return np.flatnonzero(is_space).astype(np.uint32)
 
 
-def _normalized(vocabulary: Vocabulary) -> tuple[int, int, int, int]:
+def rewriting_of(vocabulary: Vocabulary) -> tuple[int, int, int, int]:
     """The letter of a run, its least length, what it becomes; and which ends are stripped.
 
     Raises:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from gpu.dna_letters import BASES, Letters, letters_of
 from gpu.dna_pairs import Run, compatible_pairs, run_of
-from gpu.families import DNA, Family
+from gpu.dna_whole import whole_tokens
+from gpu.families import DNA, DNA_WHOLE, Family
 from gpu.job import constant
 from gpu.tables import NotCovered
 from vocabularies.reference_bpe import bpe_rules
@@ -53,6 +54,7 @@ class DnaTables:
         mixed_bytes: uint8[mixed tokens, 64], those with a letter beyond the four bases, in order.
         mixed_ids: uint32[mixed tokens], length << 16 | id.
         reach: bases at most before the first such letter in a token.
+        whole: tokens that merges do not reach, which a stretch between two borders may be.
     """
 
     letters: Letters
@@ -68,6 +70,7 @@ class DnaTables:
     mixed_bytes: NDArray[np.uint8]
     mixed_ids: UInt32s
     reach: int
+    whole: dict[bytes, int]
 
 
 MAX_TEMPLATE = 6  # Workspaces have room for so many a row.
@@ -76,8 +79,8 @@ SMALL_TEXT = 1 << 23  # Text up to which small chunks were faster.
 
 def prepare_dna(
     vocabulary: Vocabulary,
-) -> tuple[Family, dict[str, NDArray[np.generic]], dict[str, int]]:
-    """The family of a vocabulary of letters with its tables, by Job field.
+) -> tuple[Family, dict[str, NDArray[np.generic]], dict[str, int], dict[bytes, int]]:
+    """The family of a vocabulary of letters with its tables, by Job field, and its whole tokens.
 
     Raises:
         NotCovered: the kernels cannot compute it.
@@ -116,7 +119,7 @@ def prepare_dna(
         "dna_small_bytes": SMALL_TEXT,
         **dict.fromkeys(("piece_ids", "wraps", "can_wrap"), 0),
     }
-    return DNA, arrays, numbers
+    return DNA_WHOLE if tables.whole else DNA, arrays, numbers, tables.whole
 
 
 def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
@@ -163,6 +166,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         ),
         mixed_ids=np.array([len(token) << 16 | kept[token] for token in mixed], np.uint32),
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
+        whole=whole_tokens(vocabulary, tokens),
     )
 
 
@@ -183,10 +187,6 @@ def _reached(
         run = None if None in symbols else run_of([s for s in symbols if s is not None], rules)
         if run is not None:
             tokens[token], runs[token] = token_id, run
-    special = vocabulary.special_ids
-    unreached = [t for t, i in rules.token_ids.items() if t not in tokens and i not in special]
-    if model.ignore_merges and unreached:
-        raise NotCovered("a pretoken that is a token which merges do not reach")
     return letter_ids, tokens, runs
 
 

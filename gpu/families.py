@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 __all__ = [
     "CHARACTERS",
     "DNA",
+    "DNA_WHOLE",
     "FAMILIES",
     "KMERS",
     "STRIDED_KMERS",
@@ -117,9 +118,13 @@ DNA = Family(
     spans=("frame_own_spans",),
     turns_rows=True,
 )
-"""BPE over letters, which nothing cuts."""
+"""BPE over letters, which nothing cuts but motifs."""
+DNA_WHOLE = replace(DNA, name="dna_whole", content=("accept_whole", *DNA.content))
+"""The same where a stretch may be a token that merges do not reach."""
 
-FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA)}
+FAMILIES = {
+    family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA, DNA_WHOLE)
+}
 
 
 def encode_kernels(

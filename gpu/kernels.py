@@ -126,6 +126,7 @@ KERNELS = {
     "find_special_again": Kernel(_BLOCK, _TILE, 6),
     "enter_special_again": Kernel(_BLOCK, 8 * _TILE, 8),
     "accept_special_again": Kernel(_BLOCK, _TILE, 6),
+    "accept_whole": Kernel(_BLOCK, _CHUNKS, 8),
     "clear_special": Kernel(_BLOCK, _CHUNKS, 8),
     "pretokenize": Kernel(_BLOCK, _CHUNKS, 16),
     "map_tiles": Kernel(_BLOCK, 8 * _TILE, 6),

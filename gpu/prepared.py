@@ -58,8 +58,8 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
     """
     if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
         raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
-    own = _own_tables(vocabulary, seed)
-    special = special_tables(vocabulary, seed)
+    own, whole = _own_tables(vocabulary, seed)
+    special = special_tables(vocabulary, seed, whole)
     arrays = {
         **own.arrays,
         **_arrays_of(special),
@@ -80,17 +80,19 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
     return Prepared(own.family, arrays, numbers, num_rounds)
 
 
-def _own_tables(vocabulary: Vocabulary, seed: int) -> Prepared:
-    """What a vocabulary's own kernels read."""
+def _own_tables(vocabulary: Vocabulary, seed: int) -> tuple[Prepared, dict[bytes, int]]:
+    """What a vocabulary's own kernels read; and the tokens that only a whole stretch is."""
+    whole: dict[bytes, int] = {}
     symbols = symbol_tables(vocabulary)
     if symbols is None and isinstance(vocabulary.model, Bpe) and not vocabulary.model.byte_level:
-        symbols = prepare_dna(vocabulary)
+        family, arrays, numbers, whole = prepare_dna(vocabulary)
+        symbols = family, arrays, numbers
     if symbols is None:
-        return prepare_text(vocabulary, seed)
+        return prepare_text(vocabulary, seed), whole
     family, arrays, numbers = symbols
     tokens = token_table(vocabulary)
     padded = np.concatenate([tokens.data, np.zeros(16, np.uint8)])
-    return Prepared(family, arrays | {"token_bytes": padded}, numbers, 0)
+    return Prepared(family, arrays | {"token_bytes": padded}, numbers, 0), whole
 
 
 def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
@@ -102,7 +104,8 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
     if vocabulary.normalizers:
         raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
     try:
-        rule = automaton(vocabulary.pretokenizer)
+        # Motifs are cut out with the special tokens; what they leave is one pretoken.
+        rule = automaton("none" if vocabulary.motifs else vocabulary.pretokenizer)
     except ValueError as error:
         raise NotCovered(str(error)) from error
     tables = bpe_tables(vocabulary, seed)

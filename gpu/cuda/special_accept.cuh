@@ -114,6 +114,25 @@ DEVICE void accept_special_stage(const Job& job, OrbitShared& shared, uint32_t b
     }
 }
 
+// Accepts what is a token of WHOLE_ROOT from border to border.
+DEVICE void accept_whole_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    const uint32_t* text = reinterpret_cast<const uint32_t*>(job.text);
+    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    for (uint64_t word = first; word < words; word += stride) {
+        for (uint64_t bits = job.hard[word]; bits; bits &= bits - 1) {
+            uint64_t begin = word * 64 + lowest_bit(bits), rest = job.num_bytes - begin;
+            if (begins_special(job, begin)) continue;
+            uint32_t limit = rest <= MAX_SPECIAL ? static_cast<uint32_t>(rest) : MAX_SPECIAL + 1;
+            uint32_t length = border_behind(job, begin, limit);
+            if (length > MAX_SPECIAL) continue;
+            if (longest_special(job, WHOLE_ROOT, text, begin, length).length != length) continue;
+            set_bit(job.special, begin);
+            job.special_counts[COUNT_ACCEPTED] = 1;
+        }
+    }
+}
+
 // Takes the pretokenizer's starts inside of accepted tokens away: each is one piece.
 DEVICE void clear_special_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     if (!job.special_counts[COUNT_ACCEPTED]) return;

@@ -1,4 +1,4 @@
-// Finds the longest special token at a place, in a radix trie of their bytes.
+// Finds the longest special token or motif at a place, in a radix trie of their bytes.
 //
 // An edge is looked up by its node and the first of its bytes, has up to eight, and says behind
 // which of them tokens end. Between nodes n and n + k the bytes end at n + 1, n + 2 ..., so that
@@ -10,11 +10,13 @@
 // with `ordinary` 00100 if only the first of them is found in plain text, too.
 //
 // Two rounds as the libraries have them: the tokens of root 0 are looked for in the text of each
-// row, those of root 1 in what is left of it (gpu/special.py). Neither ever leaves its row.
+// row, those of root 1 in what is left of it (gpu/special.py). Neither ever leaves its row. Motifs
+// are such tokens, of the last round. Those of WHOLE_ROOT count where they are all of a stretch.
 #pragma once
 #include "job.cuh"
 
 constexpr uint32_t MAX_SPECIAL = 256;      // Bytes of the longest one.
+constexpr uint32_t WHOLE_ROOT = 2;
 constexpr uint32_t EDGE_NODE_SHIFT = 12;
 constexpr uint32_t EDGE_COUNT_SHIFT = 8;
 constexpr uint32_t EDGE_LAST_SHIFT = 8;
@@ -103,7 +105,7 @@ DEVICE SpecialMatch match_special(const Job& job, uint64_t begin, const uint32_t
 // The id of the accepted special token that is the bytes begin .. begin + length - 1.
 DEVICE uint32_t special_id(const Job& job, uint64_t begin, uint32_t length) {
     const uint32_t* text = reinterpret_cast<const uint32_t*>(job.text);
-    for (uint32_t root = 0; root < 2; root++) {
+    for (uint32_t root = 0; root <= WHOLE_ROOT; root++) {
         SpecialMatch found = longest_special(job, root, text, begin, length);
         if (found.length == length) return __ldg(job.special_nodes + found.node);
     }

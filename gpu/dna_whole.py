@@ -1,0 +1,66 @@
+"""BPE over letters: the tokens that only a whole stretch between two borders is.
+
+NumPy-free; knows no device. With `ignore_merges` a pretoken that is a token is that token, whatever
+its merges give: a special token's text where special tokens are left as text, or a token that no
+merge reaches. cuda/special_accept.cuh finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from gpu.dna_letters import rewriting_of
+from gpu.job import constant
+from gpu.tables import NotCovered
+from vocabularies.motif_rule import MOTIFS
+from vocabularies.reference_bpe import bpe_rules
+from vocabularies.vocabulary import Bpe, Vocabulary
+
+__all__ = ["whole_tokens"]
+
+MAX_BYTES = constant("MAX_SPECIAL")
+
+
+def whole_tokens(vocabulary: Vocabulary, reached: Container[bytes]) -> dict[bytes, int]:
+    """Ids of tokens, motifs left out: between motifs there is none.
+
+    Args:
+        vocabulary: its model is BPE over letters.
+        reached: the tokens that merges give for their own letters.
+
+    Raises:
+        NotCovered: a step between special tokens and merges stands in their way, or in motifs'.
+    """
+    model = vocabulary.model
+    assert isinstance(model, Bpe)
+    motifs = {motif.encode() for motif in vocabulary.motifs}
+    token_ids = bpe_rules(vocabulary).token_ids if model.ignore_merges else {}
+    whole = {
+        token: token_id
+        for token, token_id in token_ids.items()
+        if token and token not in reached and token not in motifs
+    }
+    for reason in _obstacles(vocabulary, whole, motifs):
+        raise NotCovered(reason)
+    return whole
+
+
+def _obstacles(
+    vocabulary: Vocabulary, whole: dict[bytes, int], motifs: set[bytes]
+) -> Iterator[str]:
+    if whole and vocabulary.pretokenizer not in ("none", MOTIFS):
+        yield "a pretoken that is a token which merges do not reach"
+    if any(len(token) > MAX_BYTES for token in whole):
+        yield f"a token of more than {MAX_BYTES} bytes that merges do not reach"
+    letter, length, content, strips = rewriting_of(vocabulary)
+    if strips and (whole or motifs):
+        yield "white space is stripped, and tokens are found between borders"
+    if letter:
+        run, made = bytes([letter]), bytes([content])
+        if any(run in motif or made in motif for motif in motifs):
+            yield f"a run of {run.decode()} becomes one letter, and motifs have such letters"
+        if any(run * length in token or made in token for token in whole):
+            yield f"a run of {run.decode()} becomes one letter, and whole tokens have such letters"
+    special = {t.content.encode(): t.id for t in vocabulary.special_tokens if t.matched}
+    if any(special.get(token, token_id) != token_id for token, token_id in whole.items()):
+        yield "a special token spells what a token does that merges do not reach"
