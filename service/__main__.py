@@ -124,6 +124,12 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.description = "Settings come from WARPTOK_ variables; an option here wins over them."
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="TCP port, 0 for a free one (default: 8000)")
+    parser.add_argument(
+        "--frontends",
+        type=int,
+        metavar="N",
+        help="HTTP processes in front of one engine process (default: 0, all in one process)",
+    )
     parser.add_argument("--engine", help="what computes the ids: auto, cpu or gpu (default: auto)")
 
 

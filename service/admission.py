@@ -24,11 +24,12 @@ class Admission:
 
     Attributes:
         num_bytes, num_rows: of all work that has come in and not left.
+        bytes_elsewhere: of work in other processes of the same service.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, limits: Limits) -> None:
         self.max_bytes, self.metrics, self.limits = settings.max_queue_bytes, metrics, limits
-        self.num_bytes = self.num_rows = 0
+        self.num_bytes = self.num_rows = self.bytes_elsewhere = 0
         self._client_bytes: defaultdict[str, int] = defaultdict(int)
 
     def enter(self, work: Work) -> None:
@@ -39,10 +40,11 @@ class Admission:
                 left for all.
             RateLimited: the client has sent too many in the last seconds.
         """
-        if self.num_bytes + work.num_bytes > self.max_bytes and self.num_rows:
-            self._refuse(f"{self.num_bytes} bytes are waiting")
+        waiting = self.num_bytes + self.bytes_elsewhere
+        if waiting + work.num_bytes > self.max_bytes and (self.num_rows or self.bytes_elsewhere):
+            self._refuse(f"{waiting} bytes are waiting")
         if client := work.client:
-            own, left = self._client_bytes[client], self.max_bytes - self.num_bytes
+            own, left = self._client_bytes[client], self.max_bytes - waiting
             # So one busy client gets half of the queue, two a third each: there is always room.
             if own and own + work.num_bytes > left:
                 self._refuse(f"{own} bytes of {client} are waiting and {left} are left for all")

@@ -11,10 +11,11 @@ import logging
 from collections.abc import AsyncIterator
 from time import perf_counter
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
+from starlette.types import Lifespan
 
 from service import (
     api_routes,
@@ -41,7 +42,15 @@ from service.streams import BrokenStream
 from service.work import GONE
 from vocabularies.vocabulary import VocabularyError
 
-__all__ = ["create_app", "make_engine"]
+__all__ = [
+    "create_app",
+    "make_app",
+    "make_engine",
+    "make_service",
+    "rest_collector",
+    "running",
+    "watch_lag",
+]
 
 logger = logging.getLogger(__name__)
 CLIENT_CLOSED = 499  # As nginx counts it; nobody reads it.
@@ -104,9 +113,22 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     engine = engine or make_engine(settings)
     metrics = Metrics(package_version(), settings.max_batch_bytes)
     registry = Registry(engine, settings)
-    regions = Regions(settings.shared_memory, settings.max_regions)
     guard = Guard(settings.api_keys_file, settings.host)
     batcher = Batcher(engine, settings, metrics, guard.limits)
+    service = make_service(settings, engine, registry, batcher, metrics, guard)
+    return HotRoutes(make_app(service, lambda _: running(service)), service)
+
+
+def make_service(
+    settings: Settings,
+    engine: Engine,
+    registry: Registry,
+    batcher: Batcher,
+    metrics: Metrics,
+    guard: Guard,
+) -> Service:
+    """What the parts of one service share."""
+    regions = Regions(settings.shared_memory, settings.max_regions)
     templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
     service = Service(settings, engine, registry, batcher, metrics, guard, regions, templates)
     metrics.gauges = Gauges(
@@ -117,12 +139,17 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
         vocabularies=registry.samples,
         engine=engine.status,
     )
+    return service
+
+
+def make_app(service: Service, lifespan: Lifespan[FastAPI]) -> FastAPI:
+    """All routes of a service, declared."""
     # The documentation pages come with their scripts: the machine may have no network.
     app = FastAPIOffline(
         title="warptok",
         version=package_version(),
         description=DESCRIPTION,
-        lifespan=lambda _: running(service),
+        lifespan=lifespan,
     )
     app.state.service = service
     for routes in ROUTES:
@@ -137,7 +164,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
         app.add_exception_handler(kind, refuse)
     for kind in GONE:
         app.add_exception_handler(kind, gone)
-    return HotRoutes(app, service)
+    return app
 
 
 async def gone(request: Request, _: Exception) -> Response:
@@ -203,13 +230,17 @@ async def preload(service: Service, names: list[str]) -> None:
         await asyncio.to_thread(service.engine.settle)
     finally:
         gc.enable()
-    # What was made so far stays for ever; the collector need not look at it on every round.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    rest_collector()
     service.preloaded = True
     loaded = len(service.registry.entries)
     logger.info("ready: %d vocabularies after %.1f s", loaded, perf_counter() - begin)
+
+
+def rest_collector() -> None:
+    """What was made so far stays for ever; the collector need not look at it on every round."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 async def watch_lag(service: Service) -> None:

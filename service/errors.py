@@ -8,7 +8,7 @@
     ├── RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
     ├── QueueFull 429 · TooManyStreams 429 · RateLimited 429
     ├── Draining 503 · NotReady 503 · DeadlinePassed 504
-    └── EngineFailed 500
+    └── EngineFailed 500 · EngineLost 503
 
 Each answers application/problem+json (RFC 9457). Inputs are never echoed: places and lengths only.
 """
@@ -37,6 +37,7 @@ __all__ = [
     "DigestDiffers",
     "Draining",
     "EngineFailed",
+    "EngineLost",
     "Forbidden",
     "InvalidRequest",
     "InvalidVocabulary",
@@ -220,6 +221,12 @@ class EngineFailed(ServiceError):
     """The engine failed; the log has the reason."""
 
     status, code = 500, "engine_failed"
+
+
+class EngineLost(ServiceError):
+    """The engine process ended before it had answered; it is being started again."""
+
+    status, code, headers = 503, "engine_lost", ((b"retry-after", b"1"),)
 
 
 def invalid_body(error: ValidationError | RequestValidationError) -> ServiceError:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
+from service.processes import exposition
 from service.state import Service
 
 __all__ = ["package_version", "readiness", "router"]
@@ -53,6 +54,8 @@ def readiness(service: Service) -> list[str]:
         reasons.append("draining")
     if service.batcher.queue_bytes > HIGH_WATER * service.settings.max_queue_bytes:
         reasons.append("the queue is above high water")
+    if service.processes is not None:
+        reasons += [reason for reason in service.processes.reasons() if reason not in reasons]
     return reasons
 
 
@@ -74,7 +77,11 @@ async def readyz(request: Request, response: Response) -> Ready:
 async def metrics(request: Request) -> Response:
     """Everything that is counted, for Prometheus."""
     service: Service = request.app.state.service
-    body, content_type = service.metrics.exposition(request.headers.get("accept", ""))
+    accept = request.headers.get("accept", "")
+    if service.processes is None:
+        body, content_type = service.metrics.exposition(accept)
+    else:
+        body, content_type = exposition(await service.processes.families(), accept)
     return Response(body, headers={"content-type": content_type})
 
 

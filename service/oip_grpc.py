@@ -110,7 +110,7 @@ async def repository_unload(
 ) -> pb.RepositoryModelUnloadResponse:
     """Unload a vocabulary."""
     name = request.model_name.removesuffix(DECODE_SUFFIX)
-    vocabulary_management.unload_vocabulary(service, name)
+    await vocabulary_management.unload_vocabulary(service, name)
     return pb.RepositoryModelUnloadResponse()
 
 

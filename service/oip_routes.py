@@ -163,7 +163,9 @@ async def repository_load(request: Request, model: str) -> dict[str, str]:
 @router.post("/repository/models/{model}/unload")
 async def repository_unload(request: Request, model: str) -> dict[str, str]:
     """Unload a vocabulary; its next request loads it again."""
-    vocabulary_management.unload_vocabulary(_service(request), model.removesuffix(DECODE_SUFFIX))
+    await vocabulary_management.unload_vocabulary(
+        _service(request), model.removesuffix(DECODE_SUFFIX)
+    )
     return {}
 
 

@@ -28,11 +28,20 @@ from service.settings import PREFIX, Settings, read_settings
 
 if TYPE_CHECKING:
     from service.grpc_server import GrpcServer
+    from service.state import Service
 
-__all__ = ["serve"]
+__all__ = [
+    "BACKLOG",
+    "Server",
+    "end_normally_on_signals",
+    "say_where",
+    "serve",
+    "start_grpc",
+    "start_logging",
+]
 
-KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
 BACKLOG = 2048
+KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
 logger = logging.getLogger(__name__)
 
 
@@ -43,13 +52,12 @@ def serve(arguments: argparse.Namespace) -> int:
         ValueError: a setting in the environment or an option is wrong.
     """
     settings = _settings(arguments)
-    level = settings.log_level.upper()
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # uvicorn's own lines about starting and stopping say nothing that ours do not.
-    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLevelName(level)))
-    # uvicorn raises the signal again once it has drained: that end, too, is a normal one.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _exit)
+    start_logging(settings)
+    if settings.frontends:
+        from service.supervisor import supervise
+
+        return supervise(settings)
+    end_normally_on_signals()
     keep_large_blocks()
     app = create_app(settings)
     try:
@@ -60,8 +68,19 @@ def serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def start_logging(settings: Settings, process: str = "") -> None:
+    """Log lines to stderr, each with the name of its process where there are several."""
+    level = settings.log_level.upper()
+    place = f"{process} " if process else ""
+    logging.basicConfig(
+        level=level, format=f"%(asctime)s %(levelname)s {place}%(name)s: %(message)s"
+    )
+    # uvicorn's own lines about starting and stopping say nothing that ours do not.
+    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLevelName(level)))
+
+
 def _settings(arguments: argparse.Namespace) -> Settings:
-    options = {name: getattr(arguments, name) for name in ("host", "port", "engine")}
+    options = {name: getattr(arguments, name) for name in ("host", "port", "frontends", "engine")}
     given = {name: value for name, value in options.items() if value is not None}
     try:
         return read_settings(**given)
@@ -74,8 +93,39 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         raise ValueError("; ".join(named)) from error
 
 
+def end_normally_on_signals() -> None:
+    """Uvicorn raises the signal again once it has drained: that end, too, is a normal one."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _exit)
+
+
 def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
+
+
+def say_where(settings: Settings, port: int, grpc_port: int | None) -> None:
+    """The line that says where the service is."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url = f"http://{host}:{port}"
+    also = f", gRPC on {host}:{grpc_port}" if grpc_port else ""
+    print(f"warptok {package_version()} on {url}{also} (documentation: {url}/docs)", flush=True)
+
+
+async def start_grpc(service: Service) -> GrpcServer:
+    """GRPC beside HTTP; its libraries are imported only here.
+
+    Raises:
+        OSError: the port cannot be used; it was logged.
+    """
+    from service.grpc_server import GrpcServer
+
+    server = GrpcServer(service)
+    try:
+        await server.start(service.settings.host, service.settings.grpc_port)
+    except OSError as error:
+        logger.error("%s; another port: %sGRPC_PORT, none: %sGRPC=false", error, PREFIX, PREFIX)
+        raise
+    return server
 
 
 class Server(uvicorn.Server):
@@ -119,23 +169,14 @@ class Server(uvicorn.Server):
             await self._start_grpc()
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
-            host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
-            url = f"http://{host}:{port}"
-            also = f", gRPC on {host}:{self.grpc.port}" if self.grpc else ""
-            documentation = f"documentation: {url}/docs"
-            print(f"warptok {package_version()} on {url}{also} ({documentation})", flush=True)
+            say_where(self.settings, port, self.grpc.port if self.grpc else None)
 
     async def _start_grpc(self) -> None:
-        """GRPC beside HTTP; its libraries are imported only here."""
-        from service.grpc_server import GrpcServer
-
-        self.grpc = GrpcServer(self.app.service)
         try:
-            await self.grpc.start(self.settings.host, self.settings.grpc_port)
-        except OSError as error:
-            logger.error("%s; another port: %sGRPC_PORT, none: %sGRPC=false", error, PREFIX, PREFIX)
+            self.grpc = await start_grpc(self.app.service)
+        except OSError:
             await self.shutdown()
-            raise SystemExit(1) from error
+            raise SystemExit(1) from None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse what is new and finish what was accepted, within the drain time."""

@@ -41,6 +41,13 @@ class Settings(BaseSettings):
         le=65535,
         description="TCP port of gRPC, on the same address; 0 takes a free one.",
     )
+    frontends: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="HTTP processes in front of one engine process; 0 does everything in one "
+        "process, which is best up to about 20,000 requests a second.",
+    )
     engine: Literal["auto", "cpu", "gpu"] = Field(
         "auto",
         description="What computes the ids; auto takes the GPU where there is one, gpu stops the "

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from service.engines import Engine
     from service.metrics import Metrics
     from service.oip_memory import Regions
+    from service.processes import Processes
     from service.registry import Registry
     from service.settings import Settings
 
@@ -30,6 +31,7 @@ class Service:
         guard: decides who may do what.
         regions: shared memory that clients have registered.
         chat_templates: the process that templates run in.
+        processes: the other processes of the service; None: it is one process.
         num_streams: Arrow and FASTA streams that are being answered.
         draining: set when the service has been told to stop; readiness is then off.
     """
@@ -43,6 +45,7 @@ class Service:
     regions: Regions
     chat_templates: ChatTemplates
     oip_statistics: Statistics = field(default_factory=Statistics)
+    processes: Processes | None = None
     preloaded: bool = False
     num_streams: int = 0
     draining: bool = False

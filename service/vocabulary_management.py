@@ -63,6 +63,7 @@ async def put_vocabulary(service: Service, name: str, upload: Upload, *, replace
     _, created = await asyncio.to_thread(service.registry.put, name, vocabulary, replace, config)
     if before is not None and created:
         _forget_later(service, before.vocabulary.digest)
+    await _spread(service)
     return created
 
 
@@ -76,6 +77,7 @@ async def delete_vocabulary(service: Service, name: str) -> None:
     await asyncio.to_thread(service.registry.delete, name)
     if before is not None:
         _forget_later(service, before.vocabulary.digest)
+    await _spread(service)
 
 
 async def load_vocabulary(service: Service, name: str) -> None:
@@ -86,9 +88,10 @@ async def load_vocabulary(service: Service, name: str) -> None:
     """
     entry = await service.registry.loaded(name)
     await asyncio.to_thread(service.engine.load, entry.vocabulary)
+    await _spread(service)
 
 
-def unload_vocabulary(service: Service, name: str) -> None:
+async def unload_vocabulary(service: Service, name: str) -> None:
     """Take a vocabulary off the engine; its next use loads it again.
 
     Raises:
@@ -98,6 +101,13 @@ def unload_vocabulary(service: Service, name: str) -> None:
     service.registry.unload(name)
     if before is not None:
         _forget_later(service, before.vocabulary.digest)
+    await _spread(service)
+
+
+async def _spread(service: Service) -> None:
+    """Whoever was answered finds the change in every process."""
+    if service.processes is not None:
+        await service.processes.spread()
 
 
 def _forget_later(service: Service, digest: str) -> None:

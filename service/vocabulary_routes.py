@@ -194,5 +194,5 @@ async def load_vocabulary(request: Request, name: str) -> VocabularyReport:
 async def unload_vocabulary(request: Request, name: str) -> VocabularyReport:
     """Take a vocabulary off the engine; its next use loads it again."""
     service = _service(request)
-    vocabulary_management.unload_vocabulary(service, name)
+    await vocabulary_management.unload_vocabulary(service, name)
     return report(service, service.registry.find(name))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import ClientDisconnect
 
-from service.engines import Decoded, Engine
+from service.engines import Counted, Decoded, Engine
 from service.isolation import (
     count_isolated,
     decode_isolated,
@@ -27,7 +27,21 @@ from service.isolation import (
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["CLIENT", "GONE", "ClientGone", "IdRows", "Result", "Work", "run_works"]
+__all__ = [
+    "CLIENT",
+    "GONE",
+    "ClientGone",
+    "IdRows",
+    "Result",
+    "Work",
+    "joined_rows",
+    "joined_texts",
+    "num_ids_of",
+    "run_works",
+    "split_counted",
+    "split_decoded",
+    "split_encoded",
+]
 
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")
@@ -76,6 +90,7 @@ class Work:
         started: perf_counter time at which a batch took the work.
         is_gone: the client has left.
         client: the name of the key that it came with, for turns and rates; "" where there is none.
+        is_long: waits in the lane of long requests; None: as its size says.
         is_part: belongs to a stream that was accepted; such work is taken while the queue drains.
     """
 
@@ -93,6 +108,7 @@ class Work:
     watcher: asyncio.Task[None] | None = None
     is_gone: bool = False
     client: str = field(default_factory=CLIENT.get)
+    is_long: bool | None = None
     is_part: bool = False
 
     @property
@@ -156,13 +172,15 @@ def run_works(engine: Engine, works: list[Work]) -> tuple[list[Result], float]:
     Returns:
         Each work's part, in order, and the seconds that the engine took.
     """
-    first = works[0]
+    vocabulary = works[0].vocabulary
     begin = perf_counter()
-    match first.operation:
+    match works[0].operation:
         case "encode":
-            results = _encode(engine, works)
+            batch = joined_texts(works)
+            results = split_encoded(works, encode_isolated(engine, vocabulary, batch))
         case "count":
-            results = _count(engine, works)
+            batch = joined_texts(works)
+            results = split_counted(works, count_isolated(engine, vocabulary, batch))
         case "decode":
             results = _decode(engine, works)
     return results, perf_counter() - begin
@@ -193,7 +211,7 @@ def _options(works: list[Work]) -> EncodeOptions | list[EncodeOptions]:
     ]
 
 
-def _batch(works: list[Work]) -> Batch:
+def joined_texts(works: list[Work]) -> Batch:
     """The rows of all works with their options; strings stay strings while all are."""
     options = _options(works)
     if any(isinstance(work.rows, Batch) for work in works):
@@ -206,8 +224,8 @@ def _as_batch(work: Work) -> Batch:
     return work.rows if isinstance(work.rows, Batch) else Batch(cast(Sequence[str], work.rows))
 
 
-def _encode(engine: Engine, works: list[Work]) -> list[Result]:
-    encoded = encode_isolated(engine, works[0].vocabulary, _batch(works))
+def split_encoded(works: list[Work], encoded: Encoded) -> list[Result]:
+    """Each work's part of the ids of their joined texts."""
     offsets = encoded.offsets.tolist()
     return [
         Result(b, e, encoded.engine, offsets[-1], encoded.errors, offsets, encoded)
@@ -215,8 +233,8 @@ def _encode(engine: Engine, works: list[Work]) -> list[Result]:
     ]
 
 
-def _count(engine: Engine, works: list[Work]) -> list[Result]:
-    counted = count_isolated(engine, works[0].vocabulary, _batch(works))
+def split_counted(works: list[Work], counted: Counted) -> list[Result]:
+    """Each work's part of the counts of their joined texts."""
     total = int(counted.counts.sum())
     return [
         Result(b, e, counted.engine, total, counted.errors, counts=counted.counts)
@@ -224,23 +242,30 @@ def _count(engine: Engine, works: list[Work]) -> list[Result]:
     ]
 
 
+def split_decoded(works: list[Work], decoded: Decoded, num_ids: int) -> list[Result]:
+    """Each work's part of the bytes of their joined rows, of a batch of so many ids."""
+    offsets = decoded.offsets.tolist()
+    return [
+        Result(b, e, decoded.engine, num_ids, decoded.errors, offsets, decoded=decoded)
+        for b, e in _bounds(works)
+    ]
+
+
 def _decode(engine: Engine, works: list[Work]) -> list[Result]:
     """Skipping is one value a call, so a batch is split where it changes."""
     results: list[Result | None] = [None] * len(works)
-    num_ids = sum(map(_num_ids, works))
+    num_ids = sum(map(num_ids_of, works))
     for skip in {work.skip_special_tokens for work in works}:
         chosen = [i for i, work in enumerate(works) if work.skip_special_tokens == skip]
         part = [works[i] for i in chosen]
-        decoded = _decode_rows(engine, part, skip)
-        offsets = decoded.offsets.tolist()
-        for i, (b, e) in zip(chosen, _bounds(part), strict=True):
-            results[i] = Result(
-                b, e, decoded.engine, num_ids, decoded.errors, offsets, decoded=decoded
-            )
+        split = split_decoded(part, _decode_rows(engine, part, skip), num_ids)
+        for i, result in zip(chosen, split, strict=True):
+            results[i] = result
     return [result for result in results if result is not None]
 
 
-def _num_ids(work: Work) -> int:
+def num_ids_of(work: Work) -> int:
+    """Ids that a work brings for decoding."""
     if isinstance(work.rows, IdRows):
         return len(work.rows.ids)
     return sum(map(len, cast(Sequence[list[int]], work.rows)))
@@ -254,10 +279,15 @@ def _decode_rows(engine: Engine, works: list[Work], skip: bool) -> Decoded:
             return engine.decode(vocabulary, rows.ids.astype(np.int64), rows.offsets, skip)
         except BaseException as error:
             raise_if_not_the_engines(error)
+    return decode_isolated(engine, vocabulary, joined_rows(works), skip)
+
+
+def joined_rows(works: list[Work]) -> list[Sequence[int]]:
+    """The rows of ids of all works."""
     joined: list[Sequence[int]] = []
     for work in works:
         if isinstance(work.rows, IdRows):
             joined += work.rows.lists()
         else:
             joined += cast(Sequence[list[int]], work.rows)
-    return decode_isolated(engine, vocabulary, joined, skip)
+    return joined

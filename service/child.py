@@ -1,0 +1,51 @@
+"""One process of several: started by the supervisor, with what it has to know as JSON.
+
+It says that it listens on its standard output, and stops when its standard input ends, which is
+when the supervisor has gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from service.allocator import keep_large_blocks
+from service.serving import start_logging
+from service.settings import Settings
+
+__all__ = ["main"]
+
+USAGE_ERROR = 2
+
+
+def main(argument: str) -> int:
+    """Run the process until it is told to stop; its exit code."""
+    told: dict[str, Any] = json.loads(argument)
+    settings = Settings(**told["settings"])
+    start_logging(settings, told["name"])
+    keep_large_blocks()
+    sockets = [socket.socket(fileno=number) for number in told["sockets"]]
+    try:
+        if told["name"] == "engine":
+            from service.engine_process import run_engine
+
+            run_engine(settings, sockets[0])
+        else:
+            from service.front_end import run_front_end
+
+            run_front_end(settings, sockets, Path(told["link"]), told["name"])
+    except ValueError as error:
+        print(f"warptok: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    return 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdin = open(os.devnull)  # The descriptor itself is watched.
+    sys.exit(main(sys.argv[1]))

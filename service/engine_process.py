@@ -1,0 +1,93 @@
+"""The engine process from its start to its end; what it answers is in engine_room.py."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from service.app import create_app, running
+from service.engine_room import EngineRoom
+from service.errors import UnknownVocabulary
+from service.serving import start_grpc
+from service.settings import PREFIX, Settings
+from service.supervisor import UP
+
+if TYPE_CHECKING:
+    from service.grpc_server import GrpcServer
+    from service.hot_routes import HotRoutes
+
+__all__ = ["run_engine", "when_alone"]
+
+
+def run_engine(settings: Settings, listening: socket.socket) -> None:
+    """Answer front ends on a Unix socket until SIGTERM.
+
+    Raises:
+        ValueError: a setting is wrong.
+    """
+    app = create_app(settings)
+    try:
+        app.service.registry.names_to_preload()
+    except UnknownVocabulary as error:
+        raise ValueError(f"{PREFIX}PRELOAD: {error}") from error
+    uvloop.run(_serve(app, listening))
+
+
+async def _serve(app: HotRoutes, listening: socket.socket) -> None:
+    loop, stop, service = asyncio.get_running_loop(), asyncio.Event(), app.service
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    when_alone(stop.set)
+    room = EngineRoom(app, service.settings.frontends)
+    service.processes = room
+    async with running(service):
+        telling = asyncio.create_task(room.keep_told())
+        server = await loop.create_unix_server(room.protocol, sock=listening)
+        grpc = await _start_grpc(app)
+        print(UP, grpc.port if grpc else "", flush=True)
+        await stop.wait()
+        await _drain(app, room, grpc)
+        server.close()
+        telling.cancel()
+
+
+async def _start_grpc(app: HotRoutes) -> GrpcServer | None:
+    if not app.service.settings.grpc:
+        return None
+    try:
+        return await start_grpc(app.service)
+    except OSError:
+        raise SystemExit(1) from None
+
+
+async def _drain(app: HotRoutes, room: EngineRoom, grpc: GrpcServer | None) -> None:
+    """GRPC ends at once as HTTP does; the batcher when no front end brings anything more."""
+    service = app.service
+    service.draining = True
+    grace_s = service.settings.drain_timeout_s
+    end = monotonic() + grace_s
+    stopping = asyncio.ensure_future(grpc.stop(grace_s)) if grpc else None
+    try:
+        async with asyncio.timeout(grace_s + 1):
+            await room.is_empty.wait()
+    except TimeoutError:
+        pass
+    await service.batcher.stop(max(0.0, end - monotonic()))
+    if stopping is not None:
+        await stopping
+
+
+def when_alone(stop: Callable[[], None]) -> None:
+    """Stop when the supervisor has gone, which holds the other end of our standard input."""
+    loop = asyncio.get_running_loop()
+
+    def has_ended() -> None:
+        loop.remove_reader(0)
+        stop()
+
+    loop.add_reader(0, has_ended)

@@ -1,0 +1,231 @@
+"""The engine process: the engine, the vocabularies and gRPC, for front ends that are linked to it.
+
+It runs the same service as a process that does everything itself, its batcher included, but its
+requests come over links: batches of texts, and whole HTTP requests about what is one for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+
+from service.errors import NotReady, ServiceError
+from service.forwarding import answer_forwarded
+from service.health_routes import readiness
+from service.hot_routes import HotRoutes
+from service.link import Link, Message
+from service.link_batches import result_message, rows_of
+from service.linked_engine import UNKNOWN_DIGEST, residency_values
+from service.processes import Families, families_of
+from service.registry import Entry
+from service.work import Work
+from vocabularies import canonical
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["NAME", "EngineRoom"]
+
+logger = logging.getLogger(__name__)
+NAME = "engine"
+STATUS_PERIOD_S = 0.25
+FOLLOW_TIMEOUT_S = 10.0
+GATHER_TIMEOUT_S = 1.0
+MAX_SENT = 16  # Vocabularies without a name here that front ends have sent.
+
+
+class EngineRoom:
+    """Answers front ends, and tells them what there is.
+
+    Args:
+        app: the application of this process.
+        num_front_ends: how many there should be.
+    """
+
+    def __init__(self, app: HotRoutes, num_front_ends: int) -> None:
+        self.app, self.service = app.app, app.service
+        self.num_front_ends = num_front_ends
+        self.links: dict[Link, str] = {}
+        self.is_empty = asyncio.Event()
+        self.is_empty.set()
+        self._waiting: dict[Link, int] = {}
+        self._sent: dict[str, Vocabulary] = {}
+        self._stamps: dict[str, tuple[object, int]] = {}
+        self._last: dict[str, Any] = {}
+        self._answers: dict[str, Callable[[Link, Message], Coroutine[Any, Any, Message]]] = {
+            "batch": self._batch,
+            "request": lambda _, message: answer_forwarded(self.app, message),
+            "load": self._load,
+            "load_vocabulary": self._load_vocabulary,
+            "vocabulary": self._vocabulary,
+            "families": self._gather,
+        }
+
+    def protocol(self) -> Link:
+        """The end of a new connection."""
+        return Link(self._answer, self._lost)
+
+    def _answer(self, link: Link, message: Message) -> asyncio.Future[Message] | None:
+        if message.kind == "hello":
+            self.links[link] = message.values["name"]
+            self.is_empty.clear()
+            link.tell(self._status(link))
+            link.call(Message("catalogue", self.catalogue())).add_done_callback(_note_failure)
+            return None
+        if message.kind == "waiting":
+            self._waiting[link] = message.values["bytes"]
+            return None
+        return asyncio.ensure_future(self._answers[message.kind](link, message))
+
+    def _lost(self, link: Link) -> None:
+        name = self.links.pop(link, "")
+        self._waiting.pop(link, None)
+        if not self.links:
+            self.is_empty.set()
+        if not self.service.draining:
+            logger.warning("%s is gone; %d are left", name, len(self.links))
+
+    async def _batch(self, link: Link, message: Message) -> Message:
+        """The results of a batch that a front end has joined."""
+        values = message.values
+        vocabulary = self._known(values["digest"])
+        rows, options = rows_of(message)
+        work = Work(values["operation"], vocabulary, rows, options)
+        work.skip_special_tokens = values.get("skip_special_tokens", False)
+        work.num_bytes = values.get("bytes", 0)
+        work.is_long = values.get("is_long")
+        work.deadline = values.get("deadline") or float("inf")
+        result = await self.service.batcher.run(work)
+        return result_message(result)
+
+    def _known(self, digest: str) -> Vocabulary:
+        """Raises ServiceError with the code UNKNOWN_DIGEST where the front end has to send it."""
+        for entry in self.service.registry.entries.values():
+            if entry.vocabulary.digest == digest:
+                return entry.vocabulary
+        if (vocabulary := self._sent.get(digest)) is not None:
+            return vocabulary
+        refusal = NotReady("no vocabulary has this digest here")
+        refusal.code = UNKNOWN_DIGEST
+        raise refusal
+
+    async def _load_vocabulary(self, link: Link, message: Message) -> Message:
+        """Make a vocabulary ready that no name means here, or not any more."""
+        content = message.arrays[0].tobytes()
+        vocabulary = await asyncio.to_thread(canonical.from_bytes, content)
+        pinned = message.values["pinned"]
+        residency = await asyncio.to_thread(self.service.engine.load, vocabulary, pinned)
+        self._sent[vocabulary.digest] = vocabulary
+        if len(self._sent) > MAX_SENT:
+            oldest = next(iter(self._sent))
+            del self._sent[oldest]
+            await asyncio.to_thread(self.service.registry.forget_unused, oldest)
+        return Message("answer", residency_values(residency))
+
+    async def _load(self, link: Link, message: Message) -> Message:
+        """Load a vocabulary by its name; answered when all front ends have it."""
+        await self.service.registry.loaded(message.values["name"])
+        await self.spread()
+        return Message("answer")
+
+    async def _vocabulary(self, link: Link, message: Message) -> Message:
+        """A loaded vocabulary, and what came with it."""
+        name, digest = message.values["name"], message.values["digest"]
+        entry = self.service.registry.entries.get(name)
+        if entry is None or entry.vocabulary.digest != digest:
+            raise NotReady(f"{name} means another vocabulary by now")
+        content = await asyncio.to_thread(canonical.to_bytes, entry.vocabulary)
+        config = self.service.registry.configs.get(name)
+        values = {"config": None if config is None else config.values}
+        return Message("answer", values, [np.frombuffer(content, np.uint8)])
+
+    def catalogue(self) -> dict[str, Any]:
+        """Every name; of what is loaded the digest, a stamp of what came with it, how it is held.
+
+        A front end reads a vocabulary anew when its digest or its stamp is another one.
+        """
+        registry = self.service.registry
+        return {
+            "known": [[k.name, k.source, k.licence, k.builtin] for k in registry.known.values()],
+            "failures": dict(registry.failures),
+            "entries": {
+                name: [
+                    entry.vocabulary.digest,
+                    self._stamp(entry),
+                    residency_values(entry.residency),
+                ]
+                for name, entry in list(registry.entries.items())
+            },
+            "is_complete": self.service.preloaded,
+        }
+
+    def _stamp(self, entry: Entry) -> int:
+        """A number that is another one when another configuration came with a vocabulary."""
+        config = self.service.registry.configs.get(entry.name)
+        kept, stamp = self._stamps.get(entry.name, (None, 0))
+        if kept is not config:
+            stamp += 1
+            self._stamps[entry.name] = config, stamp
+        return stamp
+
+    def _status(self, link: Link) -> Message:
+        others = sum(waiting for other, waiting in self._waiting.items() if other is not link)
+        return Message("status", {"reasons": readiness(self.service), "elsewhere": others})
+
+    def reasons(self) -> list[str]:
+        """Front ends that are not there."""
+        missing = self.num_front_ends - len(self.links)
+        if missing <= 0 or self.service.draining:
+            return []
+        return [f"{missing} of {self.num_front_ends} front ends are being started"]
+
+    async def spread(self) -> None:
+        """Return when every front end has followed the vocabularies that there are now."""
+        catalogue = self._last = self.catalogue()
+        calls = [link.call(Message("catalogue", catalogue)) for link in list(self.links)]
+        if not calls:
+            return
+        done, late = await asyncio.wait(calls, timeout=FOLLOW_TIMEOUT_S)
+        for call in done:
+            _note_failure(call)
+        if late:
+            logger.error("%d front ends do not follow the catalogue", len(late))
+
+    async def keep_told(self) -> None:
+        """Tell the front ends how the engine is, and what has been loaded meanwhile."""
+        while True:
+            await asyncio.sleep(STATUS_PERIOD_S)
+            for link in list(self.links):
+                link.tell(self._status(link))
+            if self.catalogue() != self._last:
+                await self.spread()
+
+    async def families(self) -> dict[str, Families]:
+        """What every process counts."""
+        return await self._gathered(None)
+
+    async def _gathered(self, asking: Link | None) -> dict[str, Families]:
+        gathered = {NAME: families_of(self.service.metrics.registry)}
+        calls = {
+            link.call(Message("families")): name
+            for link, name in self.links.items()
+            if link is not asking
+        }
+        if calls:
+            done, _ = await asyncio.wait(calls, timeout=GATHER_TIMEOUT_S)
+            for call in done:
+                if call.exception() is None:
+                    gathered[calls[call]] = call.result().values["families"]
+        return gathered
+
+    async def _gather(self, link: Link, message: Message) -> Message:
+        return Message("answer", {"families": await self._gathered(link)})
+
+
+def _note_failure(call: asyncio.Future[Message]) -> None:
+    """A front end that ends meanwhile follows after its next start."""
+    error = None if call.cancelled() else call.exception()
+    if error is not None and not isinstance(error, ServiceError):
+        logger.error("This is a bug. A front end did not follow", exc_info=error)

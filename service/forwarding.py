@@ -1,0 +1,127 @@
+"""Requests that a front end hands to the engine process: what belongs to all front ends at once.
+
+    front end   access, limits ─► request ──link──► engine process: the same FastAPI application
+                answer or refusal ◄─── link ◄───
+
+That is whatever changes or describes vocabularies and engines, and the Open Inference Protocol,
+whose statistics and regions of shared memory are one for the whole service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from service.errors import ServiceError
+from service.hot_routes import read_body
+from service.link import Message
+from service.linked_engine import LinkedEngine
+from service.refusals import refused
+from service.settings import Settings
+from service.streams import SEND_BYTES
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["Forwarding", "answer_forwarded"]
+
+FORWARDED = re.compile(
+    r"/v1/(vocabularies|training-jobs)(/.*)?|/v1/info|/v2(?!/health/)(/.*)?", re.DOTALL
+)
+FORM_BYTES = 1 << 20  # What a form with several files takes beside the files.
+
+
+class Forwarding:
+    """An application in a front end, in front of which some requests go to the engine process."""
+
+    def __init__(self, app: ASGIApp, engine: LinkedEngine, settings: Settings) -> None:
+        self.app, self.engine = app, engine
+        largest = max(settings.max_body_bytes, settings.max_vocabulary_bytes)
+        self.max_bytes = largest + FORM_BYTES
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, whose key was checked before."""
+        if scope["type"] != "http" or not FORWARDED.fullmatch(scope["path"]):
+            await self.app(scope, receive, send)
+            return
+        try:
+            answer = await self.engine.call(await self._message(scope, receive))
+        except ServiceError as error:
+            await refused(scope["path"], error)(scope, receive, send)
+            return
+        # The metrics count under the route's template and not under each path.
+        scope["route"] = SimpleNamespace(path=answer.values["route"])
+        headers = _headers_of(answer.values["headers"])
+        status = answer.values["status"]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        body = memoryview(answer.arrays[0].data)
+        for begin in range(0, len(body), SEND_BYTES):
+            piece = bytes(body[begin : begin + SEND_BYTES])
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _message(self, scope: Scope, receive: Receive) -> Message:
+        body = await read_body(receive, self.max_bytes)
+        values = {
+            "method": scope["method"],
+            "path": scope["path"],
+            "raw_path": scope["raw_path"].decode("latin-1"),
+            "query": scope["query_string"].decode("latin-1"),
+            "headers": _header_values(scope["headers"]),
+        }
+        return Message("request", values, [np.frombuffer(body, np.uint8)])
+
+
+async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
+    """In the engine process: the application's answer to a forwarded request."""
+    values = message.values
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": values["method"],
+        "path": values["path"],
+        "raw_path": values["raw_path"].encode("latin-1"),
+        "root_path": "",
+        "query_string": values["query"].encode("latin-1"),
+        "headers": _headers_of(values["headers"]),
+        "client": None,
+        "server": None,
+        "state": {},
+    }
+    parts = [message.arrays[0].tobytes()]
+
+    async def receive() -> dict[str, Any]:
+        if not parts:  # Who waits for a client that leaves: the front end's end cancels us.
+            await asyncio.Future()
+        return {"type": "http.request", "body": parts.pop(), "more_body": False}
+
+    start: dict[str, Any] = {}
+    body: list[bytes] = []
+
+    async def send(part: Any) -> None:
+        if part["type"] == "http.response.start":
+            start.update(part)
+        else:
+            body.append(part.get("body", b""))
+
+    await app(scope, receive, send)
+    answer = {
+        "status": start["status"],
+        "headers": _header_values(start.get("headers", [])),
+        "route": getattr(scope.get("route"), "path", "unmatched"),
+    }
+    return Message("answer", answer, [np.frombuffer(b"".join(body), np.uint8)])
+
+
+def _header_values(headers: Any) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
+def _headers_of(values: list[list[str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in values]

@@ -1,0 +1,222 @@
+"""Messages between a front end and the engine process, over a Unix socket.
+
+    frame   head length u64 │ body length u64 │ head: JSON, padded to 8 │ body: arrays, each padded
+
+Either side calls the other and gets one answer, or tells it something and gets none. What is sent
+in one tick of the loop goes out in one write. Flat arrays cross as they lie in memory; a large
+frame is read into a buffer of its own, so that nothing of it is copied again. Knows neither HTTP
+nor what the messages mean; both ends are processes of one service, and trust each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, cast
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from service.errors import EngineLost, ServiceError, as_service_error
+
+__all__ = ["Link", "Message"]
+
+logger = logging.getLogger(__name__)
+SIZES = struct.Struct("<QQ")
+BUFFER_BYTES = 1 << 18  # What one read takes at most of small frames.
+JOINED_BYTES = 1 << 16  # Frames up to this size are one piece for the socket.
+ALIGNMENT = 8
+ANSWER, REFUSAL = "answer", "refusal"
+NO_CALL = 0
+
+
+@dataclass(slots=True)
+class Message:
+    """What one side says to the other.
+
+    Attributes:
+        kind: what it is about.
+        values: anything that JSON can say.
+        arrays: any shapes and numeric dtypes.
+    """
+
+    kind: str
+    values: dict[str, Any] = field(default_factory=dict)
+    arrays: list[NDArray[Any]] = field(default_factory=list)
+
+
+Answer = Callable[["Link", Message], "asyncio.Future[Message] | None"]
+
+
+class Link(asyncio.BufferedProtocol):
+    """One end of a connection.
+
+    Args:
+        answer: begins the answer to a call; None where the message wants none.
+        lost: called once, when the connection has ended.
+    """
+
+    def __init__(self, answer: Answer, lost: Callable[[Link], None]) -> None:
+        self._answer, self._lost = answer, lost
+        self._calls: dict[int, asyncio.Future[Message]] = {}
+        self._running: set[asyncio.Future[Message]] = set()
+        self._numbers = count(NO_CALL + 1)
+        self._transport: asyncio.Transport | None = None
+        self._small = bytearray(BUFFER_BYTES)
+        self._large: bytearray | None = None  # The frame that does not fit the small buffer.
+        self._have = 0  # Bytes in the buffer that is being filled.
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the other side is there."""
+        return self._transport is not None
+
+    def call(self, message: Message) -> asyncio.Future[Message]:
+        """Say something; the future has the answer.
+
+        Raises (in the future):
+            ServiceError: the other side refused.
+            EngineLost: the connection ended before the answer.
+        """
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        if self._transport is None:
+            future.set_exception(EngineLost("the engine process is being started again"))
+            return future
+        number = next(self._numbers)
+        self._calls[number] = future
+        self._send(number, message)
+        return future
+
+    def tell(self, message: Message) -> None:
+        """Say something that wants no answer; nothing happens where nobody is there."""
+        if self._transport is not None:
+            self._send(NO_CALL, message)
+
+    def close(self) -> None:
+        """End the connection; what was not answered is lost."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _send(self, number: int, message: Message) -> None:
+        assert self._transport is not None
+        arrays = [np.ascontiguousarray(array) for array in message.arrays]
+        shapes = [[array.dtype.str, array.shape] for array in arrays]
+        head = orjson.dumps([message.kind, number, message.values, shapes])
+        head += b" " * (-len(head) % ALIGNMENT)
+        body: list[bytes | memoryview] = []
+        for array in arrays:
+            if array.nbytes:
+                body.append(memoryview(array.data).cast("B"))
+                body.append(bytes(-array.nbytes % ALIGNMENT))
+        size = sum(map(len, body))
+        pieces = [SIZES.pack(len(head), size), head, *body]
+        if size <= JOINED_BYTES:
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(pieces)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Nobody will answer, and nobody waits for answers any more."""
+        self._transport = None
+        calls, self._calls = self._calls, {}
+        for future in calls.values():
+            if not future.done():
+                future.set_exception(EngineLost("the engine process ended before the answer"))
+        for running in list(self._running):
+            running.cancel()
+        self._lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return memoryview(self._small if self._large is None else self._large)[self._have :]
+
+    def buffer_updated(self, num_bytes: int) -> None:
+        """Take every frame that is whole."""
+        self._have += num_bytes
+        if self._large is not None:
+            if self._have == len(self._large):
+                frame, self._large, self._have = self._large, None, 0
+                self._receive(frame)
+            return
+        begin = 0
+        while self._have - begin >= SIZES.size:
+            size = SIZES.size + sum(SIZES.unpack_from(self._small, begin))
+            if begin + size > self._have:
+                if size > BUFFER_BYTES:
+                    self._large = bytearray(size)
+                break
+            self._receive(self._small[begin : begin + size])
+            begin += size
+        rest = self._small[begin : self._have]
+        self._have = len(rest)
+        (self._small if self._large is None else self._large)[: len(rest)] = rest
+
+    def _receive(self, frame: bytearray) -> None:
+        """One whole frame; its arrays are views of it."""
+        head_size, _ = SIZES.unpack_from(frame)
+        place = SIZES.size + head_size
+        kind, number, values, shapes = orjson.loads(memoryview(frame)[SIZES.size : place])
+        arrays = []
+        for dtype, shape in shapes:
+            size = int(np.prod(shape))
+            array = np.frombuffer(frame, dtype, size, place if size else 0).reshape(shape)
+            arrays.append(array)
+            place += array.nbytes + -array.nbytes % ALIGNMENT
+        message = Message(kind, values, arrays)
+        if kind in (ANSWER, REFUSAL):
+            self._take_answer(number, message)
+            return
+        running = self._answer(self, message)
+        if running is not None:
+            self._running.add(running)
+            running.add_done_callback(lambda done: self._send_answer(number, done))
+
+    def _take_answer(self, number: int, message: Message) -> None:
+        future = self._calls.pop(number, None)
+        if future is None or future.done():
+            return
+        if message.kind == ANSWER:
+            future.set_result(message)
+        else:
+            future.set_exception(refusal_of(message.values))
+
+    def _send_answer(self, number: int, done: asyncio.Future[Message]) -> None:
+        self._running.discard(done)
+        if done.cancelled() or self._transport is None:
+            return
+        error = done.exception()
+        if error is None:
+            self._send(number, done.result())
+        else:
+            refusal = as_service_error(cast(Exception, error))
+            self._send(number, Message(REFUSAL, refusal_values(refusal)))
+
+
+def refusal_values(refusal: ServiceError) -> dict[str, Any]:
+    """A refusal as values."""
+    headers = [[name.decode(), value.decode()] for name, value in refusal.headers]
+    return {
+        "status": refusal.status,
+        "code": refusal.code,
+        "message": refusal.message,
+        "where": refusal.where,
+        "headers": headers,
+    }
+
+
+def refusal_of(values: dict[str, Any]) -> ServiceError:
+    """The refusal that the other side met."""
+    kinds = {kind.code: kind for kind in ServiceError.__subclasses__() if "code" in vars(kind)}
+    refusal = kinds.get(values["code"], ServiceError)(values["message"], values["where"])
+    refusal.status, refusal.code = values["status"], values["code"]
+    refusal.headers = tuple((name.encode(), value.encode()) for name, value in values["headers"])
+    return refusal

@@ -1,0 +1,189 @@
+"""The engine as a front end has it: in another process, at the other end of a link.
+
+It is an engine like the others, for threads; `run` is the same for the event loop. While the other
+process is not there every call is refused, and the link is made again as soon as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engines import Counted, Decoded, EngineStatus, Residency, SelfTest
+from service.errors import EngineLost, ServiceError
+from service.link import Link, Message
+from service.link_batches import (
+    counted_of,
+    decode_message,
+    decoded_of,
+    encoded_of,
+    texts_message,
+)
+from vocabularies import canonical
+from vocabularies.batch import Batch, Encoded
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["UNKNOWN_DIGEST", "LinkedEngine", "residency_of", "residency_values"]
+
+logger = logging.getLogger(__name__)
+RETRY_S = 0.05
+UNKNOWN_DIGEST = "unknown_digest"
+Value = TypeVar("Value")
+
+
+class LinkedEngine:
+    """Computes ids in the engine process; see `service.engines.Engine`.
+
+    Args:
+        path: the Unix socket of the engine process.
+        answer: begins the answer to what the engine process asks of this one.
+        hello: what the engine process is told first on every connection.
+
+    Attributes:
+        link: the connection of now; None while there is none.
+    """
+
+    name = "linked"
+
+    def __init__(
+        self,
+        path: Path,
+        answer: Callable[[Link, Message], asyncio.Future[Message] | None],
+        hello: Message,
+    ) -> None:
+        self.path, self.answer, self.hello = path, answer, hello
+        self.link: Link | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Connect in the background, on the running loop, and again whenever the link ends."""
+        self._loop = asyncio.get_running_loop()
+        self._connecting = asyncio.ensure_future(self._connect())
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                _, link = await loop.create_unix_connection(
+                    lambda: Link(self.answer, self._lost), str(self.path)
+                )
+            except OSError:
+                await asyncio.sleep(RETRY_S)
+                continue
+            self.link = link
+            link.tell(self.hello)
+            return
+
+    def _lost(self, link: Link) -> None:
+        self.link = None
+        if not self._is_closed:
+            logger.error("the engine process is gone; what it had not answered is refused with 503")
+            self._connecting = asyncio.ensure_future(self._connect())
+
+    async def call(self, message: Message) -> Message:
+        """Ask the engine process.
+
+        Raises:
+            EngineLost: it is not there, or ended meanwhile.
+            ServiceError: it refused.
+        """
+        if self.link is None:
+            raise EngineLost("the engine process is being started again")
+        return await self.link.call(message)
+
+    async def run(self, vocabulary: Vocabulary, message: Message) -> Message:
+        """Have a batch computed; a vocabulary that the other process does not know is sent first.
+
+        Raises:
+            ServiceError: the batch was refused, or the engine process ended.
+        """
+        try:
+            return await self.call(message)
+        except ServiceError as error:
+            if error.code != UNKNOWN_DIGEST:
+                raise
+        await self._load(vocabulary, False)
+        return await self.call(message)
+
+    async def _load(self, vocabulary: Vocabulary, pinned: bool) -> Residency:
+        content = await asyncio.to_thread(canonical.to_bytes, vocabulary)
+        arrays = [np.frombuffer(content, np.uint8)]
+        answer = await self.call(Message("load_vocabulary", {"pinned": pinned}, arrays))
+        return residency_of(answer.values)
+
+    def _wait(self, coroutine: Coroutine[Any, Any, Value]) -> Value:
+        """For threads: the loop does it."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+        """Make a vocabulary ready in the engine process."""
+        return self._wait(self._load(vocabulary, pinned))
+
+    def settle(self) -> None:
+        """The engine process does that by itself."""
+
+    def status(self) -> EngineStatus:
+        """Nothing of it is here; the engine process answers for itself."""
+        return EngineStatus((self.name,))
+
+    def unload(self, digest: str) -> None:
+        """The engine process forgets what no name means any more by itself."""
+
+    def residency(self, digest: str) -> Residency | None:
+        """Not known here: the engine process tells of it."""
+        return None
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """The ids of each row."""
+        message = texts_message("encode", vocabulary.digest, batch)
+        return encoded_of(self._wait(self.run(vocabulary, message)))
+
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
+        """How many ids `encode` would give each row."""
+        message = texts_message("count", vocabulary.digest, batch)
+        return counted_of(self._wait(self.run(vocabulary, message)))
+
+    def decode(
+        self,
+        vocabulary: Vocabulary,
+        ids: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        skip_special_tokens: bool,
+    ) -> Decoded:
+        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
+        message = decode_message(vocabulary.digest, ids, offsets, skip_special_tokens)
+        return decoded_of(self._wait(self.run(vocabulary, message)))
+
+    def close(self) -> None:
+        """End the link."""
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self.link is not None:
+            self.link.close()
+
+
+def residency_values(residency: Residency) -> dict[str, Any]:
+    """How a vocabulary is held, as values."""
+    test = residency.self_test
+    return {
+        "engine": residency.engine,
+        "encoder": residency.encoder,
+        "self_test": [test.witness, test.num_texts, test.num_different, test.first_difference],
+        "fallback_reason": residency.fallback_reason,
+        "device_bytes": residency.device_bytes,
+    }
+
+
+def residency_of(values: dict[str, Any]) -> Residency:
+    """How the engine process holds a vocabulary."""
+    return Residency(**values | {"self_test": SelfTest(*values["self_test"])})
