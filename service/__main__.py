@@ -57,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parsed: argparse.Namespace) -> int:
     if parsed.command == "serve":
-        from service import serving
+        from service import starting
 
-        return serving.serve(parsed)
+        return starting.run(parsed)
     # Python has None where the caller closed it; a service may be started like that.
     if sys.stdout is None:
         raise ValueError("stdout is closed")

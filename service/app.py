@@ -31,7 +31,7 @@ from service.batcher import Batcher
 from service.chat_templates import ChatTemplates
 from service.engines import Engine
 from service.errors import ServiceError, problem
-from service.health_routes import package_version, readiness
+from service.health_routes import readiness
 from service.hot_routes import HotRoutes, count_gone
 from service.metrics import Gauges, Metrics
 from service.oip_memory import Regions
@@ -39,6 +39,7 @@ from service.registry import Registry
 from service.settings import PREFIX, Settings
 from service.state import Service
 from service.streams import BrokenStream
+from service.versions import package_version
 from service.work import GONE
 from vocabularies.vocabulary import VocabularyError
 

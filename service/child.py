@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from service.allocator import keep_large_blocks
-from service.serving import start_logging
 from service.settings import Settings
+from service.starting import start_logging
 
 __all__ = ["main"]
 

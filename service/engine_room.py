@@ -71,7 +71,7 @@ class EngineRoom:
         if message.kind == "hello":
             self.links[link] = message.values["name"]
             self.is_empty.clear()
-            link.tell(self._status(link))
+            self._tell_status()
             link.call(Message("catalogue", self.catalogue())).add_done_callback(_note_failure)
             return None
         if message.kind == "waiting":
@@ -86,6 +86,7 @@ class EngineRoom:
             self.is_empty.set()
         if not self.service.draining:
             logger.warning("%s is gone; %d are left", name, len(self.links))
+            self._tell_status()
 
     async def _batch(self, link: Link, message: Message) -> Message:
         """The results of a batch that a front end has joined."""
@@ -170,9 +171,12 @@ class EngineRoom:
             self._stamps[entry.name] = config, stamp
         return stamp
 
-    def _status(self, link: Link) -> Message:
-        others = sum(waiting for other, waiting in self._waiting.items() if other is not link)
-        return Message("status", {"reasons": readiness(self.service), "elsewhere": others})
+    def _tell_status(self) -> None:
+        """Tell each front end how the engine is, and what waits in the other front ends."""
+        reasons, waiting = readiness(self.service), sum(self._waiting.values())
+        for link in self.links:
+            elsewhere = waiting - self._waiting.get(link, 0)
+            link.tell(Message("status", {"reasons": reasons, "elsewhere": elsewhere}))
 
     def reasons(self) -> list[str]:
         """Front ends that are not there."""
@@ -197,8 +201,7 @@ class EngineRoom:
         """Tell the front ends how the engine is, and what has been loaded meanwhile."""
         while True:
             await asyncio.sleep(STATUS_PERIOD_S)
-            for link in list(self.links):
-                link.tell(self._status(link))
+            self._tell_status()
             if self.catalogue() != self._last:
                 await self.spread()
 

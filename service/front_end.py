@@ -23,7 +23,6 @@ from service.app import make_app, make_service, rest_collector, watch_lag
 from service.engine_process import when_alone
 from service.errors import ServiceError
 from service.forwarding import Forwarding
-from service.health_routes import package_version
 from service.hot_routes import HotRoutes
 from service.link import Link, Message
 from service.linked_batcher import LinkedBatcher
@@ -34,6 +33,7 @@ from service.replica import Replica
 from service.serving import Server, end_normally_on_signals
 from service.settings import Settings
 from service.supervisor import UP
+from service.versions import package_version
 
 __all__ = ["FrontEnd", "run_front_end"]
 
@@ -82,6 +82,7 @@ class FrontEnd:
         metrics.vocabularies = list  # The engine process shows them.
         app = make_app(self.service, lambda _: self._running())
         self.app = HotRoutes(Forwarding(app, self.engine, settings), self.service)
+        self._told_by: Link | None = None
         self._reasons: list[str] = []
         self._heard = monotonic()
 
@@ -107,7 +108,7 @@ class FrontEnd:
         self._heard = monotonic()
         match message.kind:
             case "status":
-                self._reasons = message.values["reasons"]
+                self._told_by, self._reasons = link, message.values["reasons"]
                 self.batcher.bytes_elsewhere = message.values["elsewhere"]
                 return None
             case "catalogue":
@@ -137,7 +138,7 @@ class FrontEnd:
 
     def reasons(self) -> list[str]:
         """What the engine process says, or that it says nothing."""
-        if self.engine.link is None:
+        if self.engine.link is None or self._told_by is not self.engine.link:
             return ["the engine process is being started"]
         if monotonic() - self._heard > SILENT_S:
             return ["the engine process does not answer"]

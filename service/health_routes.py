@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,9 @@ from pydantic import BaseModel, Field
 
 from service.processes import exposition
 from service.state import Service
+from service.versions import package_version
 
-__all__ = ["package_version", "readiness", "router"]
+__all__ = ["readiness", "router"]
 
 router = APIRouter(tags=["service"])
 HIGH_WATER = 0.8  # The part of max_queue_bytes above which other replicas should be asked first.
@@ -35,14 +35,6 @@ class Ready(BaseModel):
 
     ready: bool
     reasons: list[str] = Field(description="Why not; empty when ready.")
-
-
-def package_version() -> str:
-    """The installed version of warptok."""
-    try:
-        return version("warptok")
-    except PackageNotFoundError:
-        return "0 (not installed)"
 
 
 def readiness(service: Service) -> list[str]:

@@ -9,6 +9,7 @@ what waits, waits here, where it is counted in bytes and refused above `max_queu
 from __future__ import annotations
 
 import asyncio
+import math
 from itertools import chain
 from time import perf_counter
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.batcher import Batcher, Lane, Outcome
-from service.errors import EngineLost
+from service.errors import DeadlinePassed, EngineLost
 from service.link import Message
 from service.link_batches import (
     counted_of,
@@ -43,6 +44,7 @@ from service.work import (
 
 __all__ = ["LinkedBatcher"]
 
+GRACE_S = 1.0  # After the deadline, which is the engine process's to see.
 NEVER = -1  # Bytes up to which a batch runs on the loop itself.
 
 
@@ -62,18 +64,28 @@ class LinkedBatcher(Batcher):
         if message is None:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(lane.thread, run_works, self.linked, works)
+        deadline = max(work.deadline for work in works)
+        patience_s = None if deadline == math.inf else max(0.0, deadline - begin) + GRACE_S
         message.values |= {
             "bytes": sum(work.num_bytes for work in works),
             "is_long": works[0].is_long,
-            "deadline": max(work.deadline for work in works),
+            "deadline": deadline,
         }
         try:
-            answer = await self.linked.run(vocabulary, message)
+            async with asyncio.timeout(patience_s):
+                answer = await self.linked.run(vocabulary, message)
         except EngineLost:
-            for _ in works:
-                self.metrics.rejected("engine_lost")
+            self._count_rejected("engine_lost", works)
             raise
+        except TimeoutError as error:
+            self._count_rejected("deadline", works)
+            raise DeadlinePassed("the engine process did not answer in time") from error
         return _results(works, answer), perf_counter() - begin
+
+    def _count_rejected(self, reason: str, works: list[Work]) -> None:
+        for work in works:
+            if work.future is not None and not work.future.done():
+                self.metrics.rejected(reason)
 
     def _measure(
         self, works: list[Work], results: list[Result], num_bytes: int, seconds: float

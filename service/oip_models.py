@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from service.errors import UnknownVocabulary
-from service.health_routes import package_version
 from service.oip_infer import DECODE_SUFFIX
 from service.oip_statistics import VERSION
 from service.registry import Known
 from service.state import Service
+from service.versions import package_version
 
 __all__ = ["EXTENSIONS", "VERSION", "check_version", "config", "index", "metadata", "server"]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.health_routes import package_version, readiness
+from service.health_routes import readiness
 from service.state import Service
 from service.tokenize_routes import NO_LIMIT
+from service.versions import package_version
 from service.wordings import in_words, json_answer
 
 __all__ = ["router"]

@@ -1,11 +1,10 @@
-"""The command `serve`: the service on a socket, from the line that says where to a drained stop.
+"""The service in one process on a socket, from the line that says where to a drained stop.
 
 uvicorn does the HTTP; this adds the line, the settings and what SIGTERM means.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import math
@@ -16,47 +15,36 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
-from pydantic import ValidationError
 
 from service.allocator import keep_large_blocks
 from service.app import create_app
 from service.errors import UnknownVocabulary
-from service.health_routes import package_version
 from service.hot_protocol import hot_protocol
 from service.hot_routes import HotRoutes
-from service.settings import PREFIX, Settings, read_settings
+from service.settings import PREFIX, Settings
+from service.starting import BACKLOG, say_where
 
 if TYPE_CHECKING:
     from service.grpc_server import GrpcServer
     from service.state import Service
 
 __all__ = [
-    "BACKLOG",
     "Server",
     "end_normally_on_signals",
-    "say_where",
     "serve",
     "start_grpc",
-    "start_logging",
 ]
 
-BACKLOG = 2048
 KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
 logger = logging.getLogger(__name__)
 
 
-def serve(arguments: argparse.Namespace) -> int:
-    """Answer requests until SIGTERM or Ctrl-C.
+def serve(settings: Settings) -> int:
+    """Answer requests in this process until SIGTERM or Ctrl-C; the exit code.
 
     Raises:
-        ValueError: a setting in the environment or an option is wrong.
+        ValueError: a setting is wrong.
     """
-    settings = _settings(arguments)
-    start_logging(settings)
-    if settings.frontends:
-        from service.supervisor import supervise
-
-        return supervise(settings)
     end_normally_on_signals()
     keep_large_blocks()
     app = create_app(settings)
@@ -68,31 +56,6 @@ def serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def start_logging(settings: Settings, process: str = "") -> None:
-    """Log lines to stderr, each with the name of its process where there are several."""
-    level = settings.log_level.upper()
-    place = f"{process} " if process else ""
-    logging.basicConfig(
-        level=level, format=f"%(asctime)s %(levelname)s {place}%(name)s: %(message)s"
-    )
-    # uvicorn's own lines about starting and stopping say nothing that ours do not.
-    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLevelName(level)))
-
-
-def _settings(arguments: argparse.Namespace) -> Settings:
-    options = {name: getattr(arguments, name) for name in ("host", "port", "frontends", "engine")}
-    given = {name: value for name, value in options.items() if value is not None}
-    try:
-        return read_settings(**given)
-    except ValidationError as error:
-        faults = [(str(fault["loc"][0]), fault["msg"]) for fault in error.errors()]
-        named = [
-            f"{f'--{name}' if name in given else PREFIX + name.upper()}: {message}"
-            for name, message in faults
-        ]
-        raise ValueError("; ".join(named)) from error
-
-
 def end_normally_on_signals() -> None:
     """Uvicorn raises the signal again once it has drained: that end, too, is a normal one."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -101,14 +64,6 @@ def end_normally_on_signals() -> None:
 
 def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
-
-
-def say_where(settings: Settings, port: int, grpc_port: int | None) -> None:
-    """The line that says where the service is."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    url = f"http://{host}:{port}"
-    also = f", gRPC on {host}:{grpc_port}" if grpc_port else ""
-    print(f"warptok {package_version()} on {url}{also} (documentation: {url}/docs)", flush=True)
 
 
 async def start_grpc(service: Service) -> GrpcServer:

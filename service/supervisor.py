@@ -23,8 +23,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from service.serving import BACKLOG, say_where
 from service.settings import Settings
+from service.starting import BACKLOG, say_where
 
 __all__ = ["UP", "supervise"]
 

@@ -35,6 +35,7 @@ EXPECTED = {
     "queue_full": 429,
     "rate_limited": 429,
     "engine_failed": 500,
+    "engine_lost": 503,
     "draining": 503,
     "not_ready": 503,
     "deadline_passed": 504,

@@ -1,0 +1,15 @@
+"""Which warptok this is."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = ["package_version"]
+
+
+def package_version() -> str:
+    """The installed version of warptok."""
+    try:
+        return version("warptok")
+    except PackageNotFoundError:
+        return "0 (not installed)"

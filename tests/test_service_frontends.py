@@ -1,0 +1,244 @@
+"""Two front ends and an engine process: the same ids, and what happens when one of them dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.server_process import Server, server_process
+from tests.test_doors import CASES, DOORS, House
+from vocabularies import reference
+from vocabularies.builtin import load
+
+SETTINGS = {
+    "WARPTOK_FRONTENDS": "2",
+    "WARPTOK_PRELOAD": "gpt2",
+    "WARPTOK_SHARED_MEMORY": "true",
+}
+HELLO = {"vocabulary": "gpt2", "text": "Hello, world!"}
+HELLO_IDS = [15496, 11, 995, 0]
+NAMES = ("gpt2", "dnabert2", "mtdna6")
+MISSED = "1 of 2 front ends are being started"
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with server_process(tmp_path_factory.mktemp("frontends"), SETTINGS) as running:
+        yield running
+
+
+def processes(server: Server) -> dict[str, int]:
+    """The process ids of the engine and the front ends, by name."""
+    supervisor = server.process.pid
+    found = {}
+    for pid in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        if b"service.child" in command:
+            found[json.loads(command[-1])["name"]] = int(pid)
+    return found
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def post(server: Server, path: str, body: object) -> httpx.Response:
+    """On a connection of its own, so that any front end may get it."""
+    return httpx.post(server.url + path, json=body, timeout=WAIT_S)
+
+
+def counted(server: Server, route: str) -> Counter[int]:
+    """Answers to a route by status, of all processes."""
+    text = httpx.get(server.url + "/metrics").text
+    counts: Counter[int] = Counter()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "warptok_requests_total" and sample.labels["route"] == route:
+                counts[int(sample.labels["status"])] += int(sample.value)
+    return counts
+
+
+class Load:
+    """Clients that ask one after another until they are told to stop; every answer is counted."""
+
+    def __init__(self, server: Server, num_clients: int = 6) -> None:
+        self.server, self.answers, self.is_over = server, Counter[int](), threading.Event()
+        self.broken: list[str] = []
+        self.threads = [threading.Thread(target=self._ask) for _ in range(num_clients)]
+        for thread in self.threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        while not self.is_over.is_set():
+            try:
+                with httpx.Client(base_url=self.server.url, timeout=WAIT_S) as client:
+                    while not self.is_over.is_set():
+                        answer = client.post("/v1/encode", json=HELLO)
+                        self.answers[answer.status_code] += 1
+                        if answer.status_code == 200:
+                            assert answer.json()["ids"] == HELLO_IDS
+            except httpx.TransportError as error:
+                self.broken.append(type(error).__name__)
+                if self.server.process.poll() is not None:
+                    return
+
+    def stop(self) -> None:
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join(WAIT_S)
+
+
+@pytest.mark.parametrize(("name", "texts"), [case for case in CASES if case[0] in NAMES])
+def test_every_door_of_two_front_ends_gives_the_references_ids(server, name, texts):
+    expected = [reference.encode(load(name), text).ids for text in texts]
+    grpc_address = server.log.read_text().split("gRPC on ")[1].split()[0]
+
+    async def scenario() -> None:
+        async with (
+            httpx.AsyncClient(base_url=server.url, timeout=WAIT_S) as client,
+            grpc.aio.insecure_channel(grpc_address) as channel,
+        ):
+            for door in DOORS:
+                assert await door(House(client, channel), name, texts) == expected, door.__name__
+
+    asyncio.run(scenario())
+
+
+def test_decoded_counted_and_refused_as_by_one_process(server):
+    ids = {"vocabulary": "gpt2", "ids": HELLO_IDS}
+    assert post(server, "/v1/decode", ids).json()["text"] == HELLO["text"]
+    rows = {"vocabulary": "gpt2", "ids": [HELLO_IDS, [10**6], [], [10**30]]}
+    decoded = post(server, "/v1/decode/batch", rows).json()
+    assert decoded["texts"] == [HELLO["text"], "", "", ""]
+    assert [error["row"] for error in decoded["errors"]] == [1, 3]
+    texts = {"vocabulary": "gpt2", "texts": ["a b", "<|endoftext|>"], "special": "refuse"}
+    counted = post(server, "/v1/count", texts).json()
+    assert (counted["num_tokens"], counted["errors"][0]["row"]) == ([2, 0], 1)
+    cut = {**HELLO, "max_length": 2, "return_offsets": "bytes"}
+    encoded = post(server, "/v1/encode", cut).json()
+    assert encoded["ids"] == HELLO_IDS[:2]
+    assert encoded["offsets"] == [[0, 5], [5, 6]]
+    assert encoded["truncated"] == {"num_tokens": 4, "kept": [0, 2]}
+
+
+def test_a_vocabulary_is_known_to_every_front_end_when_its_upload_is_answered(server):
+    url = server.url + "/v1/vocabularies/mine"
+    files = {
+        name: httpx.get(f"{server.url}/v1/vocabularies/{name}?format=tokenizer.json").content
+        for name in ("gpn", "dnabert1_3mer")
+    }
+    ids = {}
+    for name, content in files.items():
+        answer = httpx.put(url + "?replace=true", content=content, timeout=WAIT_S)
+        assert answer.status_code == 201, answer.text
+        body = {"vocabulary": "mine", "text": "ACGTACGT"}
+        found = [post(server, "/v1/encode", body) for _ in range(12)]
+        assert {response.status_code for response in found} == {200}
+        (ids[name],) = {tuple(response.json()["ids"]) for response in found}
+    assert ids["gpn"] != ids["dnabert1_3mer"]
+    assert httpx.delete(url).status_code == 204
+    gone = {post(server, "/v1/encode", body).status_code for _ in range(12)}
+    assert gone == {404}
+
+
+def test_a_killed_front_end_is_missed_and_started_again(server):
+    before = processes(server)
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(httpx.Client(base_url=server.url, timeout=1)) for _ in range(12)
+        ]
+        assert all(client.get("/readyz").json()["ready"] for client in clients)
+        os.kill(before["front-0"], signal.SIGKILL)
+
+        def is_missed() -> bool:
+            """Seen on a connection to the other one; those of the dead one end, or wait."""
+            for client in list(clients):
+                try:
+                    if MISSED in client.get("/readyz").json()["reasons"]:
+                        return True
+                except httpx.TransportError:
+                    clients.remove(client)
+            return False
+
+        wait_until(is_missed, "nobody misses it")
+    wait_until(lambda: len(processes(server)) == 3, "it is not started again")
+    server.wait_ready()
+    assert "front-0 ended with -9 and is started again" in server.log.read_text()
+    after = processes(server)
+    assert {name: after[name] for name in ("engine", "front-1")} == {
+        name: before[name] for name in ("engine", "front-1")
+    }
+    assert post(server, "/v1/encode", HELLO).json()["ids"] == HELLO_IDS
+
+
+def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(server):
+    content = httpx.get(server.url + "/v1/vocabularies/gpt2?format=tokenizer.json").content
+    httpx.put(server.url + "/v1/vocabularies/kept", content=content, timeout=WAIT_S)
+    before, engine = counted(server, "/v1/encode"), processes(server)["engine"]
+    load = Load(server)
+    wait_until(lambda: load.answers[200] > 50, "no load")
+    os.kill(engine, signal.SIGKILL)
+    wait_until(lambda: load.answers[503] > 0, "the end of the engine was not seen")
+    answer = httpx.get(server.url + "/readyz")
+    assert (answer.status_code, answer.json()["ready"]) == (503, False)
+    assert "engine process" in answer.json()["reasons"][0]
+    server.wait_ready()
+    healed = load.answers[200]
+    wait_until(lambda: load.answers[200] > healed + 50, "it does not heal")
+    load.stop()
+    assert load.broken == []
+    assert counted(server, "/v1/encode") - before == load.answers
+    assert "engine ended with -9 and is started again" in server.log.read_text()
+    body = {"vocabulary": "kept", "text": HELLO["text"]}
+    assert post(server, "/v1/encode", body).json()["ids"] == HELLO_IDS
+
+
+def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
+    settings = {**SETTINGS, "WARPTOK_GRPC": "false"}
+    with server_process(tmp_path, settings, expect_exit=False) as server:
+        load = Load(server)
+        wait_until(lambda: load.answers[200] > 100, "no load")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(WAIT_S) == 0, server.log.read_text()
+        load.stop()
+        assert set(load.answers) <= {200, 503}
+        # A connection that was closed between two requests, or not taken any more.
+        assert set(load.broken) <= {"ConnectError", "RemoteProtocolError", "ReadError"}
+        assert "Traceback" not in server.log.read_text()
+    with server_process(tmp_path, settings, expect_exit=False) as server:
+        slow = threading.Thread(target=hold_a_connection, args=(server,), daemon=True)
+        slow.start()
+        time.sleep(0.3)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert server.process.poll() is None
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(WAIT_S) == 128 + signal.SIGTERM
+        assert time.monotonic() - begin < 5
+
+
+def hold_a_connection(server: Server) -> None:
+    """Half a request: the front end that has it drains until its time is over."""
+    port = int(server.url.rsplit(":", 1)[1])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n{")
+        time.sleep(10)
