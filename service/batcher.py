@@ -103,9 +103,8 @@ class Batcher:
             raise Draining("the service is stopping; ask another replica")
         self.admission.enter(work)
         work.future = loop.create_future()
-        if work.is_long is None:
-            work.is_long = work.num_bytes > self.long_request_bytes
-        key = (work.vocabulary.digest, work.operation, work.is_long)
+        is_long = work.num_bytes > self.long_request_bytes if work.is_long is None else work.is_long
+        key = (work.vocabulary.digest, work.operation, is_long)
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = Queue()

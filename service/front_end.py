@@ -20,6 +20,7 @@ from time import monotonic
 import uvicorn
 
 from service.app import make_app, make_service, rest_collector, watch_lag
+from service.auth import Guard
 from service.engine_process import when_alone
 from service.errors import ServiceError
 from service.forwarding import Forwarding
@@ -74,12 +75,15 @@ class FrontEnd:
     def __init__(self, settings: Settings, link: Path, name: str) -> None:
         self.name = name
         self.engine = LinkedEngine(link, self._answer, Message("hello", {"name": name}))
-        metrics = Metrics(package_version())
+        metrics = Metrics(package_version(), settings.max_batch_bytes)
+        guard = Guard(settings.api_keys_file, settings.host)
         self.replica = Replica(self.engine, settings)
-        self.batcher = LinkedBatcher(self.engine, settings, metrics)
-        self.service = make_service(settings, self.engine, self.replica, self.batcher, metrics)
+        self.batcher = LinkedBatcher(self.engine, settings, metrics, guard.limits)
+        self.service = make_service(
+            settings, self.engine, self.replica, self.batcher, metrics, guard
+        )
         self.service.processes = self
-        metrics.vocabularies = list  # The engine process shows them.
+        metrics.gauges.vocabularies = list  # The engine process shows them.
         app = make_app(self.service, lambda _: self._running())
         self.app = HotRoutes(Forwarding(app, self.engine, settings), self.service)
         self._told_by: Link | None = None
@@ -109,7 +113,7 @@ class FrontEnd:
         match message.kind:
             case "status":
                 self._told_by, self._reasons = link, message.values["reasons"]
-                self.batcher.bytes_elsewhere = message.values["elsewhere"]
+                self.batcher.admission.bytes_elsewhere = message.values["elsewhere"]
                 return None
             case "catalogue":
                 return asyncio.ensure_future(self._follow(message))

@@ -22,7 +22,15 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from service.errors import EngineLost, ServiceError, as_service_error
+from service.errors import (
+    DeadlinePassed,
+    Draining,
+    EngineLost,
+    NotReady,
+    QueueFull,
+    ServiceError,
+    as_service_error,
+)
 
 __all__ = ["Link", "Message"]
 
@@ -49,6 +57,11 @@ class Message:
     values: dict[str, Any] = field(default_factory=dict)
     arrays: list[NDArray[Any]] = field(default_factory=list)
 
+
+EXPECTED: dict[str, type[ServiceError]] = {
+    kind.code: kind for kind in (QueueFull, Draining, NotReady, DeadlinePassed)
+}
+"""Refusals that the caller tells apart; of others it passes on status and words."""
 
 Answer = Callable[["Link", Message], "asyncio.Future[Message] | None"]
 
@@ -215,8 +228,8 @@ def refusal_values(refusal: ServiceError) -> dict[str, Any]:
 
 def refusal_of(values: dict[str, Any]) -> ServiceError:
     """The refusal that the other side met."""
-    kinds = {kind.code: kind for kind in ServiceError.__subclasses__() if "code" in vars(kind)}
-    refusal = kinds.get(values["code"], ServiceError)(values["message"], values["where"])
+    kind = EXPECTED.get(values["code"], ServiceError)
+    refusal = kind(values["message"], values["where"])
     refusal.status, refusal.code = values["status"], values["code"]
     refusal.headers = tuple((name.encode(), value.encode()) for name, value in values["headers"])
     return refusal

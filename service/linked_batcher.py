@@ -28,6 +28,7 @@ from service.link_batches import (
 )
 from service.linked_engine import LinkedEngine
 from service.metrics import Metrics
+from service.rates import Limits
 from service.settings import Settings
 from service.work import (
     IdRows,
@@ -51,8 +52,14 @@ NEVER = -1  # Bytes up to which a batch runs on the loop itself.
 class LinkedBatcher(Batcher):
     """Joins waiting work into batches for the engine process."""
 
-    def __init__(self, engine: LinkedEngine, settings: Settings, metrics: Metrics) -> None:
-        super().__init__(engine, settings, metrics)
+    def __init__(
+        self,
+        engine: LinkedEngine,
+        settings: Settings,
+        metrics: Metrics,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(engine, settings, metrics, limits)
         self.linked, self.inline_batch_bytes = engine, NEVER
 
     def _run(self, lane: Lane, works: list[Work]) -> asyncio.Future[Outcome]:
@@ -68,7 +75,7 @@ class LinkedBatcher(Batcher):
         patience_s = None if deadline == math.inf else max(0.0, deadline - begin) + GRACE_S
         message.values |= {
             "bytes": sum(work.num_bytes for work in works),
-            "is_long": works[0].is_long,
+            "is_long": lane is self._lanes[True],
             "deadline": deadline,
         }
         try:

@@ -45,8 +45,8 @@ class Settings(BaseSettings):
         0,
         ge=0,
         le=256,
-        description="HTTP processes in front of one engine process; 0 does everything in one "
-        "process, which is best up to about 20,000 requests a second.",
+        description="HTTP processes in front of one engine process, a core each; 0 does everything "
+        "in one process.",
     )
     engine: Literal["auto", "cpu", "gpu"] = Field(
         "auto",

@@ -142,8 +142,8 @@ def test_decoded_counted_and_refused_as_by_one_process(server):
 def test_a_vocabulary_is_known_to_every_front_end_when_its_upload_is_answered(server):
     url = server.url + "/v1/vocabularies/mine"
     files = {
-        name: httpx.get(f"{server.url}/v1/vocabularies/{name}?format=tokenizer.json").content
-        for name in ("gpn", "dnabert1_3mer")
+        name: httpx.get(f"{server.url}/v1/vocabularies/{name}?format=vocab.txt").content
+        for name in ("dnabert1_4mer", "dnabert1_3mer")
     }
     ids = {}
     for name, content in files.items():
@@ -153,7 +153,7 @@ def test_a_vocabulary_is_known_to_every_front_end_when_its_upload_is_answered(se
         found = [post(server, "/v1/encode", body) for _ in range(12)]
         assert {response.status_code for response in found} == {200}
         (ids[name],) = {tuple(response.json()["ids"]) for response in found}
-    assert ids["gpn"] != ids["dnabert1_3mer"]
+    assert ids["dnabert1_4mer"] != ids["dnabert1_3mer"]
     assert httpx.delete(url).status_code == 204
     gone = {post(server, "/v1/encode", body).status_code for _ in range(12)}
     assert gone == {404}
@@ -223,6 +223,7 @@ def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
         # A connection that was closed between two requests, or not taken any more.
         assert set(load.broken) <= {"ConnectError", "RemoteProtocolError", "ReadError"}
         assert "Traceback" not in server.log.read_text()
+    settings |= {"WARPTOK_FRONTENDS": "1", "WARPTOK_PRELOAD": "none"}
     with server_process(tmp_path, settings, expect_exit=False) as server:
         slow = threading.Thread(target=hold_a_connection, args=(server,), daemon=True)
         slow.start()
