@@ -21,6 +21,7 @@ from asyncio.subprocess import PIPE, Process
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
+from types import FrameType
 from typing import Any
 
 from service.settings import Settings
@@ -105,8 +106,14 @@ class Supervisor:
     async def run(self) -> int:
         """Until a signal comes, or a child cannot be started at all; the exit code."""
         loop = asyncio.get_running_loop()
+
+        def hand_over(number: int, frame: FrameType | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._stop, number)
+
+        # Unlike the loop's own handlers these stay until the process has ended.
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, number)
+            signal.signal(number, hand_over)
         keeping = asyncio.gather(*(self._keep(child) for child in self.children))
         said = asyncio.gather(*(child.said for child in self.children))
         both: list[asyncio.Future[Any]] = [keeping, said]
@@ -118,7 +125,7 @@ class Supervisor:
         await self._end(keeping)
         return self.code
 
-    def _stop(self, number: signal.Signals) -> None:
+    def _stop(self, number: int) -> None:
         """The first signal drains all processes, a second one kills them."""
         if self.is_stopping.is_set():
             logger.warning("a second signal: nothing is waited for")

@@ -240,6 +240,10 @@ def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
 def hold_a_connection(server: Server) -> None:
     """Half a request: the front end that has it drains until its time is over."""
     port = int(server.url.rsplit(":", 1)[1])
+    head = (
+        b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 9999\r\n\r\n{"
+    )
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n{")
-        time.sleep(10)
+        connection.sendall(head)
+        connection.recv(1)
