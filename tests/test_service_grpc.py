@@ -316,10 +316,11 @@ def test_a_full_queue_says_when_to_try_again():
     async def scenario():
         engine = FakeEngine()
         async with serving(engine, max_queue_bytes=1024) as (client, service):
-            service.batcher.queue_bytes, service.batcher.queue_rows = 2000, 1
+            books = service.batcher.admission
+            books.num_bytes, books.num_rows = 2000, 1
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await client.EncodeBatch(batch_request(["x"], "evo_bytes"))
-            service.batcher.queue_bytes, service.batcher.queue_rows = 0, 0
+            books.num_bytes, books.num_rows = 0, 0
             assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             assert details(caught.value)["RetryInfo"].retry_delay.seconds >= 1
 
