@@ -1,0 +1,200 @@
+"""Records of pairs of tokens: how often, with what bonus and penalty, and which one is best.
+
+Knows no slots: `segmentation` says what changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["UNIT", "PairRecords", "ScoreRule", "grown"]
+
+UNIT = 1_000_000  # The score of one occurrence: thousandths of weight times thousandths of spans.
+DROPPED = np.iinfo(np.int64).min
+NUM_CANDIDATES = 2048
+COLUMNS = (
+    *("_lefts", "_rights", "_begins", "_ends", "_frequencies", "_bonuses", "_penalties"),
+    *("_scores", "_is_candidate"),
+)
+MAX_CANDIDATES = 4 * NUM_CANDIDATES
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRule:
+    """score = UNIT * frequency + motif_weight * bonus - penalty_weight * penalty, in integers.
+
+    Attributes:
+        motif_weight: the paper's lambda in thousandths.
+        penalty_weight: its mu in thousandths.
+        binary: a pair's penalty is 1 where an occurrence crosses a border, not their number.
+        lowest: pairs that score less are never best.
+    """
+
+    motif_weight: int = 0
+    penalty_weight: int = 0
+    binary: bool = False
+    lowest: int = 1
+
+    def scores(
+        self,
+        frequencies: NDArray[np.int64],
+        bonuses: NDArray[np.int64],
+        penalties: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """The scores of pairs."""
+        if self.binary:
+            penalties = np.where(penalties > 0, 1000, 0)
+        return UNIT * frequencies + self.motif_weight * bonuses - self.penalty_weight * penalties
+
+
+class PairRecords:
+    """Pairs by number; number 0 is every pair that has no record.
+
+    A few thousand candidates hold all pairs that score at least `_bar`; the best is looked for
+    among them, and when it is below the bar they are chosen anew.
+    """
+
+    def __init__(self, min_frequency: int, rule: ScoreRule) -> None:
+        self.min_frequency, self._rule = max(1, min_frequency), rule
+        self._size = 1
+        self._lefts, self._rights = np.zeros((2, 1024), np.int32)
+        self._begins, self._ends, self._frequencies, self._bonuses, self._penalties = np.zeros(
+            (5, 1024), np.int64
+        )
+        self._scores = np.full(1024, DROPPED)
+        self._is_candidate = np.zeros(1024, bool)
+        self._candidates = np.zeros(MAX_CANDIDATES, np.intp)
+        self._num_candidates = 0
+        self._bar = DROPPED + 1
+        self._is_candidate[0] = True
+
+    def __len__(self) -> int:
+        return self._size
+
+    def pair(self, record: int) -> tuple[int, int]:
+        """The ids of its two tokens."""
+        return int(self._lefts[record]), int(self._rights[record])
+
+    def stretch(self, record: int) -> slice:
+        """Where its occurrences were written down."""
+        return slice(int(self._begins[record]), int(self._ends[record]))
+
+    def figures(self, record: int) -> tuple[int, int, int, int]:
+        """(frequency, bonus, penalty, score) now."""
+        columns = (self._frequencies, self._bonuses, self._penalties, self._scores)
+        return tuple(int(column[record]) for column in columns)  # type: ignore[return-value]
+
+    def append(
+        self,
+        lefts: NDArray[Any],
+        rights: NDArray[Any],
+        begins: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        frequencies: NDArray[np.int64],
+        bonuses: NDArray[np.int64] | int = 0,
+        penalties: NDArray[np.int64] | int = 0,
+    ) -> None:
+        """New records, with the next numbers."""
+        old, self._size = self._size, self._size + len(lefts)
+        self._make_room()
+        new = slice(old, self._size)
+        self._lefts[new], self._rights[new] = lefts, rights
+        self._begins[new], self._ends[new] = begins, ends
+        self._frequencies[new] = frequencies
+        self._bonuses[new], self._penalties[new] = bonuses, penalties
+        self._scores[new] = self._rule.scores(
+            self._frequencies[new], self._bonuses[new], self._penalties[new]
+        )
+        self._nominate(old + np.flatnonzero(self._scores[new] >= self._bar))
+
+    def _make_room(self) -> None:
+        if self._size <= len(self._lefts):
+            return
+        for name in COLUMNS:
+            setattr(self, name, grown(getattr(self, name), 2 * self._size))
+
+    def subtract(
+        self,
+        records: NDArray[np.int32],
+        counts: NDArray[np.int64] | int,
+        bonuses: NDArray[np.int64] | None = None,
+        penalties: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Take occurrences away from records, of which some may be named several times."""
+        np.subtract.at(self._frequencies, records, counts)
+        if bonuses is not None and penalties is not None:
+            np.subtract.at(self._bonuses, records, bonuses * counts)
+            np.subtract.at(self._penalties, records, penalties * counts)
+        scores = self._rule.scores(
+            self._frequencies[records], self._bonuses[records], self._penalties[records]
+        )
+        scores[self._frequencies[records] < self.min_frequency] = DROPPED
+        self._scores[records] = scores
+        if bonuses is not None:
+            # Without motifs a score only falls.
+            risen = (scores >= self._bar) & ~self._is_candidate[records]
+            self._nominate(np.unique(records[risen]))
+
+    def drop(self, record: int) -> None:
+        """A pair that is merged is no pair any more."""
+        self._frequencies[record] = 0
+        self._scores[record] = DROPPED
+
+    def best(self) -> int | None:
+        """The record of the highest score; of equal ones that of the lowest left, then right id.
+
+        None: no pair is frequent enough and scores enough.
+        """
+        if (found := self._best_candidate()) is None:
+            self._choose_candidates()
+            found = self._best_candidate()
+        return found
+
+    def _best_candidate(self) -> int | None:
+        candidates = self._candidates[: self._num_candidates]
+        scores = self._scores[candidates]
+        if not len(scores):
+            return None
+        highest = scores.max()
+        if highest < max(self._bar, self._rule.lowest, DROPPED + 1):
+            return None
+        best = candidates[scores == highest]
+        if len(best) > 1:
+            keys = self._lefts[best].astype(np.int64) << 32 | self._rights[best]
+            return int(best[np.argmin(keys)])
+        return int(best[0])
+
+    def _choose_candidates(self) -> None:
+        """The best few thousand of all records, and all that score the same as the last of them."""
+        scores = self._scores[1 : self._size]
+        self._bar = DROPPED + 1
+        if len(scores) > NUM_CANDIDATES:
+            lowest = np.partition(scores, -NUM_CANDIDATES)[-NUM_CANDIDATES]
+            self._bar = max(self._bar, int(lowest))
+        self._is_candidate[1 : self._size] = scores >= self._bar
+        chosen = 1 + np.flatnonzero(scores >= self._bar)
+        self._candidates = grown(chosen, len(chosen) + MAX_CANDIDATES)
+        self._num_candidates = len(chosen)
+
+    def _nominate(self, records: NDArray[Any]) -> None:
+        if not len(records):
+            return
+        end = self._num_candidates + len(records)
+        if end > len(self._candidates):
+            # These records are among those that are chosen from.
+            self._choose_candidates()
+            return
+        self._candidates[self._num_candidates : end] = records
+        self._num_candidates = end
+        self._is_candidate[records] = True
+
+
+def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """A copy with zeros behind it."""
+    larger = np.zeros(size, array.dtype)
+    larger[: len(array)] = array
+    return larger
