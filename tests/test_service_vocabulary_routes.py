@@ -9,9 +9,11 @@ import zipfile
 
 import pytest
 
+from service.cpu_engine import CpuEngine
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
-from vocabularies import builtin, formats
+from tests.motif_strategies import motif_vocabulary
+from vocabularies import builtin, formats, reference
 
 TOKENIZER_JSON = json.dumps(
     {
@@ -38,9 +40,9 @@ TOKENIZER_JSON = json.dumps(
 OTHER_JSON = TOKENIZER_JSON.replace(b'[["A", "C"], ["G", "T"]', b'[["G", "T"], ["A", "C"]')
 
 
-def run(scenario, **settings) -> None:
+def run(scenario, engine=None, **settings) -> None:
     async def within() -> None:
-        async with serving(FakeEngine(), **settings) as (client, service):
+        async with serving(engine or FakeEngine(), **settings) as (client, service):
             await scenario(client, service)
 
     asyncio.run(asyncio.wait_for(within(), 30))
@@ -67,6 +69,33 @@ def test_an_upload_can_be_listed_used_downloaded_and_deleted():
         assert (await client.get("/v1/vocabularies/dna")).status_code == 404
 
     run(scenario)
+
+
+def test_a_vocabulary_with_motifs_is_served_and_its_faults_are_told():
+    vocabulary = motif_vocabulary("ACGT", [("T", "T")], ["ACG", "GT"])
+    content = formats.write_vocabulary(vocabulary, "canonical")["vocabulary.canonical"]
+
+    async def scenario(client, _):
+        report = (await client.put("/v1/vocabularies/seeds", content=content)).json()
+        assert report["digest"] == vocabulary.digest
+        assert report["self_test"]["num_different"] == 0
+        got = await client.get("/v1/vocabularies/seeds?format=tokenizer.json")
+        again = await client.put("/v1/vocabularies/again", content=got.content)
+        assert again.status_code == 201, again.text
+        texts = ["TACGTT", "<mask>GTACGGT", "n"]
+        for name in ("seeds", "again"):
+            body = {"vocabulary": name, "texts": texts, "special": "match"}
+            rows = (await client.post("/v1/encode/batch", json=body)).json()["ids"]
+            assert rows == [reference.encode(vocabulary, text).ids for text in texts]
+        wrong = content.replace(b'"motifs":["ACG","GT"]', b'"motifs":["CCC","GG"]')
+        response = await client.put("/v1/vocabularies/wrong", content=wrong)
+        assert response.status_code == 422
+        assert [finding["where"] for finding in response.json()["findings"]] == [
+            "motifs[0]",
+            "motifs[1]",
+        ]
+
+    run(scenario, CpuEngine())
 
 
 def test_the_same_file_again_is_200_another_one_409_and_replace_swaps():

@@ -12,6 +12,7 @@ Any regex of literals, groups, alternatives and ``?`` is read that means the sam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,9 @@ from vocabularies.motif_rule import MAX_MOTIF_BYTES, MAX_MOTIFS
 __all__ = ["motif_pattern", "motif_split", "motifs_of_pattern", "motifs_of_split"]
 
 _SYNTAX = set(r"\.^$*+?()[]{}|")
+_LETTER = re.compile(r"[^\\.^$*+?()\[\]{}|]|\\\W")
+_LETTERS = re.compile(rf"(?:{_LETTER.pattern})+(?![?*+{{])")  # Only the last one is repeated.
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _MAX_DEPTH = MAX_MOTIF_BYTES + 8
 
 
@@ -73,13 +77,23 @@ def motifs_of_pattern(pattern: str) -> tuple[str, ...] | None:
         found = _Reader(pattern).read()
     except ValueError:
         return None
-    seen: set[str] = set()
-    for literal in found:
-        # A shorter one that is tried first hides the longer one.
-        if not literal or any(literal[:n] in seen for n in range(1, len(literal))):
-            return None
-        seen.add(literal)
-    return tuple(sorted(seen))
+    first_tried: dict[str, int] = {}
+    for place, literal in enumerate(found):
+        first_tried.setdefault(literal, place)
+    motifs = tuple(sorted(first_tried))
+    return motifs if "" not in first_tried and _longest_first(motifs, first_tried) else None
+
+
+def _longest_first(motifs: Sequence[str], first_tried: Mapping[str, int]) -> bool:
+    """Whether every motif is tried before those that it begins with; they are in order."""
+    beginnings: list[str] = []  # Those of the motif that is looked at, the shortest first.
+    for motif in motifs:
+        while beginnings and not motif.startswith(beginnings[-1]):
+            beginnings.pop()
+        if beginnings and first_tried[beginnings[-1]] < first_tried[motif]:
+            return False
+        beginnings.append(motif)
+    return True
 
 
 class _Reader:
@@ -122,20 +136,22 @@ class _Reader:
             if not self.takes(")"):
                 raise ValueError("a group that does not end")
         else:
-            found = [self.letter()]
-        if self.takes("?"):
-            found = list(dict.fromkeys([*found, ""]))
+            found = [self.letters()]
+        if self.takes("?") and "" not in found:
+            found.append("")
         if self.pattern.startswith(("?", "+"), self.place):
             raise ValueError("lazy or possessive")
         return found
 
-    def letter(self) -> str:
-        is_escaped = self.takes("\\")
-        letter = self.pattern[self.place : self.place + 1]
-        self.place += 1
-        if not letter or (letter.isalnum() if is_escaped else letter in _SYNTAX):
+    def letters(self) -> str:
+        found = _LETTERS.match(self.pattern, self.place) or _LETTER.match(self.pattern, self.place)
+        if found is None:
             raise ValueError("no literal")
-        return letter
+        self.place = found.end()
+        letters = _ESCAPED.sub(r"\1", found[0])
+        if len(letters) > MAX_MOTIF_BYTES:
+            raise ValueError("a literal is too long")
+        return letters
 
     def takes(self, sign: str) -> bool:
         found = self.pattern.startswith(sign, self.place)
@@ -145,8 +161,8 @@ class _Reader:
 
 def _joined(left: list[str], right: list[str]) -> list[str]:
     """Every one of the left with every one of the right behind it, in the order they are tried."""
-    if right == [""]:
-        return left
+    if left == [""] or right == [""]:
+        return right if left == [""] else left
     if len(left) * len(right) > MAX_MOTIFS:
         raise ValueError("too many literals")
     found = [before + behind for before in left for behind in right]
