@@ -221,7 +221,7 @@ def test_random_tokens_in_random_rows(
     check(vocabulary_of(tokens), texts, ["plain", *(mode for _, mode in rows)])
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=5)
 @given(
     contents=st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=6, unique=True),
     seed=st.integers(0, 1 << 30),

@@ -328,7 +328,7 @@ def test_a_template_that_never_ends_is_ended_and_the_next_chat_is_answered():
             answer = await post(client, "/tokenize", model="chat", messages=CHAT)
             assert answer.status_code == 400
             assert "too long" in answer.json()["error"]["message"]
-            assert time.monotonic() - begin < 5
+            assert time.monotonic() - begin < 20
             await upload(client)
             answer = await post(client, "/tokenize", model="chat", messages=CHAT)
             assert answer.status_code == 200

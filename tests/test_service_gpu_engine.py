@@ -272,14 +272,14 @@ def test_the_crossover_is_where_the_gpu_begins_to_win(wanted):
     gpu = as_long_as(lambda num_bytes: 0.0 if num_bytes >= wanted else 0.004)
     begin = time.perf_counter()
     assert measure_crossover(cpu, gpu) == wanted
-    assert time.perf_counter() - begin < 1
+    assert time.perf_counter() - begin < 5
 
 
 def test_a_gpu_that_never_wins_is_never_asked_and_measuring_ends_in_time():
     cpu, slow = as_long_as(lambda num_bytes: 0.0), as_long_as(lambda num_bytes: num_bytes * 2e-6)
     begin = time.perf_counter()
     assert measure_crossover(cpu, slow) == NEVER
-    assert time.perf_counter() - begin < 1
+    assert time.perf_counter() - begin < 5
 
 
 def test_the_sizes_that_are_measured_are_those_sizes():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import thread_time
 
 import orjson
 import pytest
@@ -116,7 +116,7 @@ def test_a_metric_that_another_process_made_up_is_an_error():
 def test_counting_a_request_costs_next_to_nothing():
     metrics, rounds = Metrics("1"), 20_000
     metrics.requests("/v1/encode", 200, 0.001)
-    begin = perf_counter()
+    begin = thread_time()
     for _ in range(rounds):
         metrics.requests("/v1/encode", 200, 0.001)
-    assert (perf_counter() - begin) / rounds < 20e-6
+    assert (thread_time() - begin) / rounds < 20e-6

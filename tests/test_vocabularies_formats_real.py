@@ -98,9 +98,9 @@ def test_real_rank_files_are_known_with_their_rule_offset_and_special_tokens():
 
 def test_merges_of_200000_ranks_are_derived_in_seconds():
     content = data_bytes(O200K)
-    begin = time.perf_counter()
+    begin = time.process_time()
     vocabulary = read_vocabulary({"x": content})
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     assert len(vocabulary.model.merges) == 199_742
     assert not vocabulary.model.ignore_merges
     assert seconds < 10, seconds  # 1.9 s on a quiet machine.

@@ -182,9 +182,9 @@ def test_280000_merges_are_checked_quickly():
     long = tuple(kmer + bytes([byte]) for byte in range(4) for kmer in kmers)
     first = len(tokens)
     pairs += [(256 + i, byte) for byte in range(4) for i in range(65536)]
-    begin = time.perf_counter()
+    begin = time.process_time()
     vocabulary = Vocabulary(tokens + long, Bpe(tuple(pairs)))
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     assert len(vocabulary.model.merges) == 327_680 and len(vocabulary) == first + 262_144
     assert seconds < 4, seconds  # 0.3 s on a quiet machine.
     assert from_bytes(to_bytes(vocabulary)).model == vocabulary.model
