@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from typing import NoReturn
 
-from service.errors import QueueFull, RateLimited, ServiceError
+from service.errors import QueueFull, ServiceError
 from service.metrics import Metrics
 from service.rates import Limits
 from service.settings import Settings
@@ -48,22 +48,14 @@ class Admission:
             # So one busy client gets half of the queue, two a third each: there is always room.
             if own and own + work.num_bytes > left:
                 self._refuse(f"{own} bytes of {client} are waiting and {left} are left for all")
-            self._charge(work)
+            self.limits.check_bytes(client)
+            self.limits.charge(client, work.num_bytes)
             self._client_bytes[client] += work.num_bytes
         self.num_bytes += work.num_bytes
         self.num_rows += work.num_rows
         self.metrics.accepted()
 
-    def _charge(self, work: Work) -> None:
-        try:
-            self.limits.check_bytes(work.client)
-        except RateLimited as error:
-            self.metrics.rejected(error.code)
-            raise
-        self.limits.charge(work.client, work.num_bytes)
-
     def _refuse(self, reason: str) -> NoReturn:
-        self.metrics.rejected("queue_full")
         raise QueueFull(f"{reason}; max_queue_bytes is {self.max_bytes}; try again")
 
     def leave(self, work: Work) -> None:

@@ -19,8 +19,9 @@ from service.bulk_query import BatchQuery
 from service.bulk_text import BulkText
 from service.calls import Call, Operation
 from service.errors import UnsupportedFormat
-from service.hot_routes import HOT, count_gone, header_call, respond
+from service.hot_routes import HOT, respond
 from service.problem_schema import refusals
+from service.request_heads import call_of
 from service.state import Service
 from service.streams import Streamed
 from service.windows_answer import WINDOWS
@@ -44,7 +45,7 @@ class Answered(Response):
         try:
             await respond(self.service, self.operation, self.call, receive, send)
         except ClientGone:
-            count_gone(self.service, scope)
+            self.call.is_gone = True
 
 
 BULK: dict[tuple[str, str], type[Streamed]] = {
@@ -90,7 +91,7 @@ def _declare(
     """One POST call: documented from its models, answered as the hot door answers it."""
 
     async def endpoint(request: Request) -> Response:
-        service, call = request.app.state.service, header_call(request.scope["headers"])
+        service, call = request.app.state.service, call_of(request.scope)
         media_type = call.media_type.decode("latin-1")
         if media_type == "application/json":
             return Answered(service, operation, call)

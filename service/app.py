@@ -30,16 +30,19 @@ from service.auth import Guard
 from service.batcher import Batcher
 from service.chat_templates import ChatTemplates
 from service.engines import Engine
-from service.errors import ServiceError, problem
+from service.errors import ServiceError
+from service.finishing import CLIENT_CLOSED
 from service.health_routes import readiness
-from service.hot_routes import HotRoutes, count_gone
+from service.hot_routes import HotRoutes
 from service.metrics import Gauges, Metrics
 from service.oip_memory import Regions
 from service.registry import Registry
+from service.request_heads import call_of
 from service.settings import PREFIX, Settings
 from service.state import Service
 from service.streams import BrokenStream
 from service.versions import package_version
+from service.wordings import problem_answer
 from service.work import GONE
 from vocabularies.vocabulary import VocabularyError
 
@@ -54,7 +57,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-CLIENT_CLOSED = 499  # As nginx counts it; nobody reads it.
 LAG_PERIOD_S = 0.25
 LOADING_AT_ONCE = 2
 GC_THRESHOLDS = (50_000, 50, 50)
@@ -170,8 +172,7 @@ def make_app(service: Service, lifespan: Lifespan[FastAPI]) -> FastAPI:
 
 async def gone(request: Request, _: Exception) -> Response:
     """Nobody is there to answer any more."""
-    service: Service = request.app.state.service
-    count_gone(service, request.scope)
+    call_of(request.scope).is_gone = True
     return Response(status_code=CLIENT_CLOSED)
 
 
@@ -179,9 +180,7 @@ async def refuse(_: Request, error: Exception) -> Response:
     """Any exception as the one kind of refusal."""
     if isinstance(error, BrokenStream):  # It has been logged, and its answer had begun.
         return Response(status_code=500)
-    status, headers, body = problem(error)
-    names = {name.decode(): value.decode() for name, value in headers}
-    return Response(body, status, names)
+    return problem_answer(error)
 
 
 @contextlib.asynccontextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,7 +23,8 @@ from service.bulk_query import DTYPES, BatchQuery, parse_query
 from service.calls import bulk_work, check_digest, check_rows, find_entry
 from service.encode_answers import check_dtype
 from service.errors import TooLarge
-from service.hot_routes import header_call, timeout_s
+from service.finishing import serialized
+from service.request_heads import timeout_s
 from service.streams import Outgoing, Streamed, run_patiently, stream_thread
 from service.work import Result, Work
 from vocabularies.batch import Batch, EncodeOptions
@@ -66,6 +68,9 @@ class BodyReader:
     Args:
         body: not read yet.
         max_bytes: the most that may be asked for at once: what a message claims to have.
+
+    Attributes:
+        waited_s: seconds in which `read` waited for bytes.
     """
 
     def __init__(self, body: Body, max_bytes: int) -> None:
@@ -73,6 +78,7 @@ class BodyReader:
         self._rest = memoryview(b"")
         self._loop = asyncio.get_running_loop()
         self._asked: Future[memoryview] | None = None
+        self.waited_s = 0.0
 
     def read(self, num_bytes: int) -> memoryview:
         """Exactly so many bytes, fewer at the end; called from another thread than the loop's.
@@ -85,8 +91,11 @@ class BodyReader:
             raise TooLarge(f"a message has {num_bytes} bytes; {limit}")
         if len(self._rest) >= num_bytes:  # The loop leaves it alone until it is asked for more.
             return self._take(num_bytes)
+        begin = perf_counter()
         self._asked = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
-        return self._asked.result()
+        read = self._asked.result()
+        self.waited_s += perf_counter() - begin
+        return read
 
     def close(self) -> None:
         """Wake the thread that still reads; it gets a CancelledError."""
@@ -107,6 +116,21 @@ class BodyReader:
         return taken
 
 
+class _Timed:
+    """A source, and how long each batch took beside the wait for its bytes."""
+
+    def __init__(self, source: Source, body: BodyReader) -> None:
+        self._source, self._body = source, body
+
+    def next_batch(self) -> tuple[Batch, Any, float] | None:
+        """The next texts, what their message needs, and seconds; None at the end. May block."""
+        begin, waited_s = perf_counter(), self._body.waited_s
+        read = self._source.next_batch()
+        if read is None:
+            return None
+        return *read, perf_counter() - begin - (self._body.waited_s - waited_s)
+
+
 class ArrowStream(Streamed):
     """An answer that is an Arrow stream; subclasses say what is read and what is written."""
 
@@ -116,7 +140,6 @@ class ArrowStream(Streamed):
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
         self.query = parse_query(self.query_model, request.query_params)
-        self.call = header_call(request.scope["headers"])
         if self.call.timeout_ms is not None:
             self.call.timeout_s = timeout_s(self.call.timeout_ms)
         self.dtype = DTYPES[self.query.dtype]
@@ -150,7 +173,8 @@ class ArrowStream(Streamed):
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(outgoing.run())
                     tasks.create_task(self._write(encoded, outgoing))
-                    reading = self._read(entry, self.source(body), thread, encoded, tasks)
+                    source = _Timed(self.source(body), body)
+                    reading = self._read(entry, source, thread, encoded, tasks)
                     tasks.create_task(reading)
             except BaseExceptionGroup as group:
                 raise group.exceptions[0] from None
@@ -160,7 +184,7 @@ class ArrowStream(Streamed):
     async def _read(
         self,
         entry: Entry,
-        source: Source,
+        source: _Timed,
         thread: ThreadPoolExecutor,
         encoded: asyncio.Queue[asyncio.Task[Answered] | None],
         tasks: asyncio.TaskGroup,
@@ -168,7 +192,8 @@ class ArrowStream(Streamed):
         """Batches one after another, each handed on while it is being encoded."""
         loop, options = asyncio.get_running_loop(), self.options()
         while (read := await loop.run_in_executor(thread, source.next_batch)) is not None:
-            batch, beside = read
+            batch, beside, seconds = read
+            self.call.times.read = perf_counter() - seconds
             check_rows(self.service, len(batch), "text")
             batch.id_dtype = self.dtype
             work = bulk_work(self.service, self.call, entry, batch, options)
@@ -185,7 +210,10 @@ class ArrowStream(Streamed):
         messages = self.messages()
         head: bytes | memoryview = messages.head()
         while (task := await encoded.get()) is not None:
-            message = await asyncio.to_thread(messages.message, *await task)
+            answered = await task
+            begin = perf_counter()
+            message = await asyncio.to_thread(messages.message, *answered)
+            serialized(self.service, self.call, perf_counter() - begin)
             await outgoing.put(head)
             await outgoing.put(message)
             head = b""

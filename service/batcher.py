@@ -171,7 +171,6 @@ class Batcher:
         if not work.future.done():
             if now < work.deadline:
                 return False
-            self.metrics.rejected("deadline")
         self._settle(work, DeadlinePassed("the deadline passed in the queue"))
         return True
 
@@ -208,16 +207,19 @@ class Batcher:
     def _finish(self, works: list[Work], outcome: Outcome) -> None:
         """Hand every request its part and remember what a byte of this vocabulary costs."""
         results, seconds = outcome
-        num_bytes = 0
+        num_bytes, now, stage = 0, perf_counter(), self.metrics.stage
         for work, result in zip(works, results, strict=True):
             self._settle(work, result)
             num_bytes += work.num_bytes
+            waited_s = work.started - work.submitted
+            stage("queue", waited_s)
+            if work.times is not None:
+                work.times.finish_work(waited_s, seconds, now)
         first = works[0]
         key = (first.vocabulary.digest, first.operation)
         measured = seconds / max(num_bytes, 64)
         before = self._seconds_per_byte.get(key, measured)
         self._seconds_per_byte[key] = 0.75 * before + 0.25 * measured
-        self.metrics.stage("queue", first.started - first.submitted)
         self._measure(works, results, num_bytes, seconds)
 
     def _measure(
@@ -231,8 +233,7 @@ class Batcher:
         self.metrics.batch(engine, first.operation, num_rows, num_bytes, num_tokens)
         # The parts of a batch share one dictionary of refusals, or a few: see work.run_works.
         for errors in {id(part.errors): part.errors for part in results if part.errors}.values():
-            for refusal in errors.values():
-                self.metrics.row_refused(refusal.code)
+            self.metrics.rows_refused(refusal.code for refusal in errors.values())
         self.metrics.stage("encode", seconds)
 
     def _sweep_waiting(self) -> None:
@@ -256,7 +257,6 @@ class Batcher:
         """A prepared batch stays as it is; who cannot wait for it is told so now."""
         assert work.future is not None
         if now >= work.deadline and not work.future.done():
-            self.metrics.rejected("deadline")
             work.future.set_exception(DeadlinePassed("the deadline passed before its turn"))
 
     async def run(self, work: Work) -> Result:

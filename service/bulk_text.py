@@ -21,8 +21,10 @@ from service.bulk_query import DTYPES, TextQuery, parse_query
 from service.calls import bulk_work, check_digest, find_entry
 from service.encode_answers import ENCODE, check_dtype, truncated_row
 from service.errors import InvalidRequest, RowRefused
-from service.hot_routes import header_call, send_pieces, timeout_s
+from service.finishing import serialized
+from service.hot_routes import send_pieces
 from service.piecewise import Cutter, encode_while_reading
+from service.request_heads import timeout_s
 from service.schemas import EncodeRequest
 from service.streams import Streamed, check_length, octets
 from service.work import Result
@@ -48,7 +50,6 @@ class BulkText(Streamed):
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
         self.query = parse_query(TextQuery, request.query_params)
-        self.call = header_call(request.scope["headers"])
         if self.call.timeout_ms is not None:
             self.call.timeout_s = timeout_s(self.call.timeout_ms)
         self.dtype = DTYPES[self.query.dtype]
@@ -134,4 +135,5 @@ class BulkText(Streamed):
         fields = {name: getattr(self.query, name) for name in self.query.model_fields_set}
         request = EncodeRequest(text=decoded, **fields)
         work, render = ENCODE.plan(self.service, self.call, entry, request)
-        await send_pieces(send, render(await self.service.batcher.run(work)))
+        answered = render(await self.service.batcher.run(work))
+        serialized(self.service, self.call, await send_pieces(send, answered))

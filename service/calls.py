@@ -6,7 +6,7 @@ Both doors, the hot routes and FastAPI's, use the same calls, so their answers a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from service.errors import DigestDiffers, TooLarge, invalid_body
 from service.schemas import Strict
-from service.work import Result, Work
+from service.times import Times
+from service.work import IdRows, Result, Work
 from vocabularies.batch import Batch, EncodeOptions, RowError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "check_digest",
     "check_rows",
     "deadline",
+    "decode_work",
     "find_entry",
     "make_work",
     "parse",
@@ -50,6 +52,9 @@ class Call:
     """What an answer needs of the connection that asked.
 
     Attributes:
+        request_id: the client's X-Request-Id, or one made here.
+        trace: what the client says of the trace that the request belongs to: traceparent and
+            tracestate, by name.
         media_type: Content-Type without its parameters.
         content_length: bytes of the body as announced; 0 when it is not known.
         encoding: Content-Encoding of the body; None: it came as it is.
@@ -57,8 +62,13 @@ class Call:
         timeout_s: seconds the client gives us; None: the service's own deadline.
         receive: the ASGI callable that tells when the client is gone.
         may: raises ServiceError where the client's key has not a scope; None: its path was checked.
+        times: when it came and how long its stages took.
+        refusal: the code with which it was refused; "" if it was not.
+        is_gone: its client has left.
     """
 
+    request_id: bytes = b""
+    trace: dict[str, str] | None = None
     media_type: bytes = b""
     content_length: int = 0
     encoding: str | None = None
@@ -66,6 +76,9 @@ class Call:
     timeout_s: float | None = None
     receive: Callable[[], Awaitable[Any]] | None = None
     may: Callable[[Scope], object] | None = None
+    times: Times = field(default_factory=Times)
+    refusal: str = ""
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,7 @@ async def answer(service: Service, operation: Operation, body: bytes, call: Call
     Raises:
         ServiceError: the request, or its only row, is refused.
     """
+    call.times.read = perf_counter()
     request: Any = parse(operation.request_model, body)
     entry = await find_entry(service, request.vocabulary)
     check_digest(entry, request.if_digest)
@@ -130,8 +144,7 @@ def make_work(
         raise TooLarge(message, pointer.format(row))
     work = Work(operation, entry.vocabulary, texts, options)
     work.num_bytes = sum(sizes) + ROW_BYTES * len(sizes)
-    work.deadline, work.receive = deadline(service, call), call.receive
-    return work
+    return _of_call(service, call, work)
 
 
 def bulk_work(
@@ -145,7 +158,31 @@ def bulk_work(
     """Joined texts as work for the batcher; their limits are the caller's."""
     work = Work(operation, entry.vocabulary, batch, options)
     work.num_bytes = len(batch.data) + ROW_BYTES * len(batch)
+    return _of_call(service, call, work)
+
+
+def decode_work(
+    service: Service,
+    call: Call,
+    entry: Entry,
+    rows: list[list[int]] | IdRows,
+    skip_special_tokens: bool,
+) -> Work:
+    """Rows of ids as work for the batcher; their limits are the caller's."""
+    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=skip_special_tokens)
+    num_ids = len(rows.ids) if isinstance(rows, IdRows) else sum(map(len, rows))
+    work.num_bytes = 4 * num_ids + ROW_BYTES * len(rows)
+    return _of_call(service, call, work)
+
+
+def _of_call(service: Service, call: Call, work: Work) -> Work:
+    """Work with what its call says; the body, or a part of it, has been parsed for it."""
     work.deadline, work.receive = deadline(service, call), call.receive
+    work.times = times = call.times
+    if times.read:
+        seconds, times.read = work.submitted - times.read, 0.0
+        times.parse_s += seconds
+        service.metrics.stage("parse", seconds)
     return work
 
 

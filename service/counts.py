@@ -1,7 +1,4 @@
-"""Numbers that only grow, by metric and label values: what one process has counted.
-
-Counts of several processes add up, and travel between them as plain lists. Knows no metric.
-"""
+"""Numbers that only grow, by metric and label values; Counts add up. Knows no metric."""
 
 from __future__ import annotations
 
@@ -82,25 +79,3 @@ class Counts:
             for labels, value in rows:
                 own[labels] += value
         return self
-
-    def plain(self) -> dict[str, list[Any]]:
-        """As lists, for JSON: each metric's label values and number, or counts and sum."""
-        return {
-            name: [
-                [list(labels), [value.counts, value.total] if own.bounds else value]
-                for labels, value in list(own.items())
-            ]
-            for name, own in self._metrics.items()
-        }
-
-    def add_plain(self, plain: dict[str, list[Any]]) -> None:
-        """Add what `plain` of another process's gave; a metric unknown here is an error."""
-        for name, rows in plain.items():
-            own = self._metrics[name]
-            for values, value in rows:
-                if own.bounds:
-                    its = Histogram(own.bounds)
-                    its.counts, its.total = value
-                    own[tuple(values)] += its
-                else:
-                    own[tuple(values)] += value

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.calls import (
-    ROW_BYTES,
     Body,
     Call,
     Operation,
     Render,
     check_rows,
-    deadline,
+    decode_work,
     row_faults,
 )
 from service.errors import RowRefused
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["DECODE", "DECODE_BATCH"]
 
 
-def _work(service: Service, call: Call, entry: Entry, rows: list[list[int]], skip: bool) -> Work:
-    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=skip)
-    work.num_bytes = 4 * sum(map(len, rows)) + ROW_BYTES * len(rows)
-    work.deadline, work.receive = deadline(service, call), call.receive
-    return work
-
-
 def _row_data(result: Result, row: int) -> bytes:
     assert result.decoded is not None
     begin, end = result.offsets[row], result.offsets[row + 1]
@@ -46,7 +38,7 @@ def _row_data(result: Result, row: int) -> bytes:
 def _plan_row(
     service: Service, call: Call, entry: Entry, request: DecodeRequest
 ) -> tuple[Work, Render]:
-    work = _work(service, call, entry, [request.ids], request.skip_special_tokens)
+    work = decode_work(service, call, entry, [request.ids], request.skip_special_tokens)
     return work, partial(_render_row, entry, request)
 
 
@@ -64,7 +56,7 @@ def _plan_rows(
     service: Service, call: Call, entry: Entry, request: DecodeBatchRequest
 ) -> tuple[Work, Render]:
     check_rows(service, len(request.ids), "/ids")
-    work = _work(service, call, entry, request.ids, request.skip_special_tokens)
+    work = decode_work(service, call, entry, request.ids, request.skip_special_tokens)
     return work, partial(_render_rows, entry, request)
 
 

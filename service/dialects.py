@@ -7,6 +7,7 @@ refusal has the shape that the system's clients read.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeVar
 
 import orjson
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from service.bodies import Body as Sent
 from service.bodies import collect
-from service.calls import ROW_BYTES, Call, check_rows, deadline, find_entry, make_work
+from service.calls import Call, check_rows, decode_work, find_entry, make_work
 from service.errors import (
     BadJson,
     InvalidRequest,
@@ -23,11 +24,11 @@ from service.errors import (
     TooLarge,
     invalid_body,
 )
-from service.hot_routes import header_call
 from service.registry import Entry
+from service.request_heads import call_of
 from service.state import Service
 from service.streams import check_length
-from service.work import Result, Work
+from service.work import Result
 from vocabularies.alphabet import to_alphabet
 from vocabularies.batch import EncodeOptions
 from vocabularies.vocabulary import Bpe
@@ -80,11 +81,12 @@ async def ask(request: Request) -> Asked:
         ServiceError: it is too large, or no JSON object.
     """
     service: Service = request.app.state.service
-    call = header_call(request.scope["headers"])
+    call = call_of(request.scope)
     limit = service.settings.max_body_bytes
     check_length(call.content_length, limit)
     sent = Sent(request.receive, call.encoding, limit, request.scope)
     raw = bytes(await collect(sent, call.content_length))
+    call.times.read = perf_counter()
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -146,9 +148,7 @@ async def decode_rows(
         ServiceError: an id is none of the vocabulary's.
     """
     check_rows(asked.service, len(rows), where)
-    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=skip_special_tokens)
-    work.num_bytes = 4 * sum(map(len, rows)) + ROW_BYTES * len(rows)
-    work.deadline, work.receive = deadline(asked.service, asked.call), asked.call.receive
+    work = decode_work(asked.service, asked.call, entry, rows, skip_special_tokens)
     result = await asked.service.batcher.run(work)
     errors = result.row_errors()
     if errors:

@@ -14,11 +14,14 @@ import uvloop
 from service.app import create_app, running
 from service.engine_room import EngineRoom
 from service.errors import UnknownVocabulary
+from service.metrics_server import start_metrics, stop_metrics
 from service.serving import start_grpc
 from service.settings import PREFIX, Settings
 from service.supervisor import UP
 
 if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
     from service.grpc_server import GrpcServer
     from service.hot_routes import HotRoutes
 
@@ -48,19 +51,22 @@ async def _serve(app: HotRoutes, listening: socket.socket) -> None:
     async with running(service):
         telling = asyncio.create_task(room.keep_told())
         server = await loop.create_unix_server(room.protocol, sock=listening)
-        grpc = await _start_grpc(app)
-        print(UP, grpc.port if grpc else "", flush=True)
+        grpc, metrics = await _start_others(app)
+        print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)
         await stop.wait()
         await _drain(app, room, grpc)
+        if metrics is not None:
+            stop_metrics(metrics)
         server.close()
         telling.cancel()
 
 
-async def _start_grpc(app: HotRoutes) -> GrpcServer | None:
-    if not app.service.settings.grpc:
-        return None
+async def _start_others(app: HotRoutes) -> tuple[GrpcServer | None, WSGIServer | None]:
+    """What listens in this process: gRPC, and the metrics' port for all processes."""
+    service = app.service
     try:
-        return await start_grpc(app.service)
+        metrics = start_metrics(service)
+        return await start_grpc(service) if service.settings.grpc else None, metrics
     except OSError:
         raise SystemExit(1) from None
 

@@ -26,6 +26,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from service.logs import REQUEST_ID
 from vocabularies import batch
 from vocabularies.vocabulary import Finding, VocabularyError
 
@@ -269,7 +270,7 @@ def as_service_error(error: Exception) -> ServiceError:
             pairs = (error.headers or {}).items()
             refusal.headers = tuple((k.lower().encode(), v.encode()) for k, v in pairs)
             return refusal
-    number = uuid.uuid4().hex[:12]
+    number = REQUEST_ID.get() or uuid.uuid4().hex[:12]
     logger.error("This is a bug. Request %s failed", number, exc_info=error)
     return ServiceError(f"an error of ours; it stands in the log under {number}")
 

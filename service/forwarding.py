@@ -20,7 +20,9 @@ from service.errors import ServiceError
 from service.hot_routes import read_body
 from service.link import Message
 from service.linked_engine import LinkedEngine
+from service.logs import REQUEST_ID
 from service.refusals import refused
+from service.request_heads import call_of
 from service.settings import Settings
 from service.streams import SEND_BYTES
 
@@ -55,6 +57,7 @@ class Forwarding:
             return
         # The metrics count under the route's template and not under each path.
         scope["route"] = SimpleNamespace(path=answer.values["route"])
+        call_of(scope).refusal = answer.values["refusal"]
         headers = _headers_of(answer.values["headers"])
         status = answer.values["status"]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -71,7 +74,7 @@ class Forwarding:
             "path": scope["path"],
             "raw_path": scope["raw_path"].decode("latin-1"),
             "query": scope["query_string"].decode("latin-1"),
-            "headers": _header_values(scope["headers"]),
+            "headers": _header_values(_with_id(scope)),
         }
         return Message("request", values, [np.frombuffer(body, np.uint8)])
 
@@ -110,13 +113,21 @@ async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
         else:
             body.append(part.get("body", b""))
 
+    REQUEST_ID.set(call_of(scope).request_id.decode())
     await app(scope, receive, send)
     answer = {
         "status": start["status"],
         "headers": _header_values(start.get("headers", [])),
         "route": getattr(scope.get("route"), "path", "unmatched"),
+        "refusal": call_of(scope).refusal,
     }
     return Message("answer", answer, [np.frombuffer(b"".join(body), np.uint8)])
+
+
+def _with_id(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """The headers with the id that the request has here."""
+    headers = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
+    return [*headers, (b"x-request-id", call_of(scope).request_id)]
 
 
 def _header_values(headers: Any) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from service.errors import ServiceError, as_service_error
+from service.errors import ServiceError
 
 __all__ = ["abort"]
 
@@ -30,14 +30,15 @@ CODES = {
 DOMAIN = "warptok"
 
 
-async def abort(context: grpc.aio.ServicerContext, error: Exception) -> NoReturn:
-    """End a call with the refusal that an exception means."""
-    refusal = as_service_error(error)
-    await context.abort_with_status(rpc_status.to_status(_status(refusal)))
+async def abort(
+    context: grpc.aio.ServicerContext, refusal: ServiceError, request_id: str
+) -> NoReturn:
+    """End a call with a refusal."""
+    await context.abort_with_status(rpc_status.to_status(_status(refusal, request_id)))
     raise AssertionError("abort_with_status raises")
 
 
-def _status(refusal: ServiceError) -> status_pb2.Status:
+def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
     message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message
     code = CODES.get(refusal.status, code_pb2.INTERNAL)
     details = [_packed(error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN))]
@@ -53,6 +54,7 @@ def _status(refusal: ServiceError) -> status_pb2.Status:
     if retry_after is not None:
         delay = duration_pb2.Duration(seconds=int(retry_after))
         details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
+    details.append(_packed(error_details_pb2.RequestInfo(request_id=request_id)))
     return status_pb2.Status(code=code, message=message, details=details)
 
 

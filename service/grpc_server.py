@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -25,12 +26,14 @@ from service import oip_grpc
 from service.access import key_of, scope_of_method
 from service.calls import Call
 from service.errors import Draining, as_service_error
+from service.finishing import CLIENT_CLOSED, answer_headers, finish, serialized
 from service.grpc_errors import abort
 from service.grpc_values import TextsRequest
 from service.health_routes import readiness
-from service.hot_routes import admit
+from service.logs import REQUEST_ID
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
+from service.request_heads import header_call
 from service.state import Service
 from service.work import CLIENT
 
@@ -39,6 +42,8 @@ __all__ = ["GrpcServer"]
 logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
 HEALTH_PERIOD_S = 0.5
+Arrived = tuple[float, Any]
+"""A message, and the perf_counter time at which its bytes were there."""
 Unary = Callable[[Service, Call, Any], Awaitable[Any]]
 Stream = Callable[[Service, Call, Any], AsyncIterator[Any]]
 
@@ -128,65 +133,99 @@ class GrpcServer:
         handlers = {}
         for method in described.methods:
             parse = PARSERS.get(method.input_type.full_name)
-            parse = parse or getattr(messages, method.input_type.name).FromString
+            parse = arriving(parse or getattr(messages, method.input_type.name).FromString)
             path = f"/{name}/{method.name}"
             if method.name in streams:
                 answer = self._stream(path, streams[method.name])
-                handler = grpc.stream_stream_rpc_method_handler(answer, parse, _to_bytes)
+                handler = grpc.stream_stream_rpc_method_handler(answer, parse)
             elif method.client_streaming:
-                answer = self._unary(path, unary[method.name])
-                handler = grpc.stream_unary_rpc_method_handler(answer, parse, _to_bytes)
+                answer = self._gathering(path, unary[method.name])
+                handler = grpc.stream_unary_rpc_method_handler(answer, parse)
             else:
                 answer = self._unary(path, unary[method.name])
-                handler = grpc.unary_unary_rpc_method_handler(answer, parse, _to_bytes)
+                handler = grpc.unary_unary_rpc_method_handler(answer, parse)
             handlers[method.name] = handler
         return grpc.method_handlers_generic_handler(name, handlers)
 
     def _unary(self, path: str, function: Unary) -> Any:
-        async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:
-            begin = perf_counter()
-            try:
-                response = await function(self.service, self._call(context, path), request)
-            except Exception as error:
-                self._count(path, as_service_error(error).status, begin)
-                await abort(context, error)
-            self._count(path, 200, begin)
-            return response
+        async def answer(arrived: Arrived, context: grpc.aio.ServicerContext) -> bytes:
+            async with self._answering(path, context) as call:
+                call.times.read, request = arrived
+                return self._message(call, await function(self.service, call, request))
+
+        return answer
+
+    def _gathering(self, path: str, function: Unary) -> Any:
+        async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> bytes:
+            async with self._answering(path, context) as call:
+                response = await function(self.service, call, _requests(call, arriving))
+                return self._message(call, response)
 
         return answer
 
     def _stream(self, path: str, function: Stream) -> Any:
-        async def answer(requests: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-            begin = perf_counter()
-            try:
-                async for response in function(self.service, self._call(context, path), requests):
-                    yield response
-            except Exception as error:
-                self._count(path, as_service_error(error).status, begin)
-                await abort(context, error)
-            self._count(path, 200, begin)
+        async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+            async with self._answering(path, context) as call:
+                async for response in function(self.service, call, _requests(call, arriving)):
+                    yield _to_bytes(response)
 
         return answer
 
-    def _call(self, context: grpc.aio.ServicerContext, path: str) -> Call:
-        """The connection's side of a call.
-
-        Raises:
-            ServiceError: the service is stopping, or the key may not do this.
-        """
-        if self.service.draining:
-            raise Draining("the service is stopping; ask another replica")
+    @asynccontextmanager
+    async def _answering(self, path: str, context: grpc.aio.ServicerContext) -> AsyncIterator[Call]:
+        """A call from its metadata to its status; what goes wrong ends it with a refusal."""
         metadata = context.invocation_metadata() or ()
         pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
-        guard, key, needed = self.service.guard, key_of(pairs), scope_of_method(path)
+        call = header_call(pairs)
+        call.timeout_s = context.time_remaining()
+        REQUEST_ID.set(call.request_id.decode())
+        self.service.metrics.received()
+        try:
+            self._admit(call, path, key_of(pairs))
+            yield call
+            headers = answer_headers(self.service, call)
+            context.set_trailing_metadata(
+                tuple((name.decode(), value.decode()) for name, value in headers)
+            )
+        except (asyncio.CancelledError, GeneratorExit):
+            call.is_gone = True
+            finish(self.service, call, path, CLIENT_CLOSED)
+            raise
+        except Exception as error:
+            refusal = as_service_error(error)
+            call.refusal = refusal.code
+            finish(self.service, call, path, refusal.status)  # Before the client can know.
+            await abort(context, refusal, call.request_id.decode())
+        finish(self.service, call, path, 200)
+
+    def _admit(self, call: Call, path: str, key: str | None) -> None:
+        """Raises ServiceError where the service is stopping, or the key may not do this."""
+        if self.service.draining:
+            raise Draining("the service is stopping; ask another replica")
+        guard, needed = self.service.guard, scope_of_method(path)
+        call.may = partial(guard.check, key)
         if needed is not None:
             client = guard.check(key, needed)
-            admit(self.service, client)
+            guard.limits.admit(client)
             CLIENT.set(client)
-        return Call(timeout_s=context.time_remaining(), may=partial(guard.check, key))
 
-    def _count(self, path: str, status: int, begin: float) -> None:
-        self.service.metrics.requests(path, status, perf_counter() - begin)
+    def _message(self, call: Call, response: Any) -> bytes:
+        """An answer as it goes over the wire."""
+        data = _to_bytes(response)
+        if call.times.finished:
+            serialized(self.service, call, perf_counter() - call.times.finished)
+        return data
+
+
+def arriving(parse: Callable[[bytes], Any]) -> Callable[[bytes], Arrived]:
+    """A parser that says when it began."""
+    return lambda data: (perf_counter(), parse(data))
+
+
+async def _requests(call: Call, arriving: AsyncIterator[Arrived]) -> AsyncIterator[Any]:
+    """The messages of a stream as they come."""
+    async for call.times.read, request in arriving:
+        yield request
 
 
 def _bytes(value: str | bytes) -> bytes:

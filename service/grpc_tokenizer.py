@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from service.calls import ROW_BYTES, Call, bulk_work, check_digest, check_rows, deadline, find_entry
+from service.calls import Call, bulk_work, check_digest, check_rows, decode_work, find_entry
 from service.encode_answers import check_dtype
 from service.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
 from service.grpc_values import (
@@ -281,10 +281,7 @@ def _arrays(
 
 async def _decode(service: Service, call: Call, name: str, rows: IdRows, skip: bool) -> Result:
     entry = await find_entry(service, name)
-    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=skip)
-    work.num_bytes = 4 * len(rows.ids) + ROW_BYTES * len(rows)
-    work.deadline = deadline(service, call)
-    return await service.batcher.run(work)
+    return await service.batcher.run(decode_work(service, call, entry, rows, skip))
 
 
 def _decoded(result: Result) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
@@ -67,8 +67,10 @@ async def readyz(request: Request, response: Response) -> Ready:
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
-    """Everything that is counted, for Prometheus."""
+    """Everything that is counted, for Prometheus; 404 where that has a port of its own."""
     service: Service = request.app.state.service
+    if service.settings.metrics_port is not None:
+        raise HTTPException(404, "metrics have a port of their own (metrics_port)")
     accept = request.headers.get("accept", "")
     if service.processes is None:
         body, content_type = service.metrics.exposition(accept)

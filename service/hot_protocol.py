@@ -27,8 +27,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.access import key_of, scope_of_path
 from service.body_receiver import PROTOCOL
 from service.calls import Call, Operation, Render, check_digest, parse
-from service.errors import ServiceError, problem
-from service.hot_routes import HOT, admit, json_call, timeout_s
+from service.errors import ServiceError, as_service_error, problem
+from service.finishing import CLIENT_CLOSED, answer_headers, finish, serialized
+from service.hot_routes import HOT
+from service.logs import REQUEST_ID
+from service.request_heads import json_call, timeout_s
 from service.work import CLIENT, Result, Work
 
 if TYPE_CHECKING:
@@ -49,7 +52,6 @@ class HotCycle:
     """
 
     __slots__ = (
-        "begin",
         "body",
         "call",
         "client",
@@ -66,7 +68,6 @@ class HotCycle:
 
     def __init__(self, path: str, operation: Operation, call: Call, client: str) -> None:
         self.path, self.operation, self.call, self.client = path, operation, call, client
-        self.begin = perf_counter()
         self.body = bytearray()
         self.more_body = self.keep_alive = True
         self.disconnected = self.response_complete = False
@@ -132,6 +133,7 @@ class HotProtocol(HttpToolsProtocol):
     def _submit(self, cycle: HotCycle) -> bool:
         """Hand the call's work to the batcher; False where it needs the long way."""
         service, call = self.service, cycle.call
+        call.times.read = perf_counter()
         if call.content_length > service.settings.max_body_bytes:
             return False
         try:
@@ -154,7 +156,7 @@ class HotProtocol(HttpToolsProtocol):
     def _accepted(self, cycle: HotCycle, work: Work) -> asyncio.Future[Result]:
         """The future of the work, which has failed where it was refused."""
         try:
-            admit(self.service, cycle.client)
+            self.service.guard.limits.admit(cycle.client)
             return self.service.batcher.submit(work)
         except ServiceError as error:
             refused: asyncio.Future[Result] = self.loop.create_future()
@@ -170,11 +172,14 @@ class HotProtocol(HttpToolsProtocol):
 
     def _answer(self, cycle: HotCycle, future: asyncio.Future[Result]) -> None:
         """Write the answer, or the refusal, in one piece."""
+        service, call = self.service, cycle.call
         if future.cancelled() or cycle.disconnected:
-            self.service.metrics.cancelled()
+            call.is_gone = True
+            finish(service, call, cycle.path, CLIENT_CLOSED)
             return
         status, headers, body = self._outcome(cycle, future)
-        fields = [b"%b: %b\r\n" % pair for pair in (*self.server_state.default_headers, *headers)]
+        headers = (*self.server_state.default_headers, *headers, *answer_headers(service, call))
+        fields = [b"%b: %b\r\n" % pair for pair in headers]
         if not cycle.keep_alive:
             fields.append(b"connection: close\r\n")
         length = b"content-length: %d\r\n\r\n" % len(body)
@@ -183,14 +188,20 @@ class HotProtocol(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()
-        self.service.metrics.requests(cycle.path, status, perf_counter() - cycle.begin)
+        finish(service, call, cycle.path, status)
 
     def _outcome(self, cycle: HotCycle, future: asyncio.Future[Result]) -> tuple[int, Any, bytes]:
         assert cycle.render is not None
+        begin, call = perf_counter(), cycle.call
         try:
-            return 200, JSON_TYPE, b"".join(cycle.render(future.result()))
+            body = b"".join(cycle.render(future.result()))
+            serialized(self.service, call, perf_counter() - begin)
+            return 200, JSON_TYPE, body
         except Exception as error:
-            status, headers, body = problem(error)
+            REQUEST_ID.set(call.request_id.decode())  # Of this callback's own context.
+            refusal = as_service_error(error)
+            call.refusal = refusal.code
+            status, headers, body = problem(refusal)
             return status, [h for h in headers if h[0] != b"content-length"], body
 
 

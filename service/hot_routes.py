@@ -15,15 +15,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from service.access import key_of, scope_of_path
 from service.bodies import Body, collect
 from service.calls import Call, Operation, answer
 from service.decode_answers import DECODE, DECODE_BATCH
 from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
-from service.errors import InvalidRequest, ServiceError, TooLarge, problem
+from service.errors import InvalidRequest, ServiceError, TooLarge, as_service_error, problem
+from service.finishing import answer_headers, finish, serialized
+from service.logs import REQUEST_ID
 from service.refusals import refused
+from service.request_heads import call_of, timeout_s
 from service.state import Service
 from service.work import CLIENT, ClientGone
 
@@ -33,10 +36,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HOT",
     "HotRoutes",
-    "admit",
-    "count_gone",
-    "header_call",
-    "json_call",
     "read_body",
     "respond",
     "send_pieces",
@@ -52,7 +51,6 @@ HOT: dict[str, Operation] = {
 }
 JSON_TYPE = (b"content-type", b"application/json")
 CONTROL = frozenset(map(chr, (*range(32), 127)))
-GONE_MARK = "warptok.gone"
 WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
 
 
@@ -67,63 +65,46 @@ class HotRoutes:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        try:
-            self.service.metrics.received()
-            check_access(self.service, scope)
-        except ServiceError as error:
-            await refused(scope["path"], error)(scope, receive, send)
-            self.service.metrics.requests("refused", error.status, 0.0)
-            return
-        operation = HOT.get(scope["path"])
-        call = None
-        if operation is not None and scope["method"] == "POST":
-            call = json_call(scope["headers"])
-        if operation is None or call is None:
-            await self._other(scope, receive, send)
-            return
-        begin = perf_counter()
-        call.receive = receive
-        try:
-            status = await respond(self.service, operation, call, receive, send)
-        except ClientGone:
-            self.service.metrics.cancelled()
-            return
-        self.service.metrics.requests(scope["path"], status, perf_counter() - begin)
-
-    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """FastAPI's answer, counted under its route's template and not under each path."""
-        begin, status = perf_counter(), 500
+        service, call, status = self.service, call_of(scope), 500
+        service.metrics.received()
+        REQUEST_ID.set(call.request_id.decode())
 
         async def send_and_note(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, call.times.head = message["status"], perf_counter()
+                headers = message.get("headers", ())
+                message["headers"] = [*headers, *answer_headers(service, call)]
             await send(message)
 
+        route = "unmatched"
         try:
-            await self.app(scope, receive, send_and_note)
+            route = await self._answer(scope, call, receive, send_and_note)
         except BaseException:
             status = 500
             raise
         finally:
-            route = getattr(scope.get("route"), "path", "unmatched")
-            if not scope.get(GONE_MARK):
-                self.service.metrics.requests(route, status, perf_counter() - begin)
+            # FastAPI's are counted under their templates and not under each path.
+            finish(service, call, getattr(scope.get("route"), "path", route), status)
 
-
-def count_gone(service: Service, scope: Scope) -> None:
-    """Count a request whose client left; it is then not counted as answered."""
-    scope[GONE_MARK] = True
-    service.metrics.cancelled()
-
-
-def admit(service: Service, client: str) -> None:
-    """Raises RateLimited where a client has asked for too much; counts the request."""
-    try:
-        service.guard.limits.admit(client)
-    except ServiceError as error:
-        service.metrics.rejected(error.code)
-        raise
+    async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
+        """Answer, and say under which name that is counted unless FastAPI knows one."""
+        try:
+            check_access(self.service, scope)
+        except ServiceError as error:
+            await refused(scope["path"], error)(scope, receive, send)
+            return "refused"
+        operation = HOT.get(scope["path"])
+        is_json = call.media_type == b"application/json"
+        if operation is None or scope["method"] != "POST" or not is_json:
+            await self.app(scope, receive, send)
+            return "unmatched"
+        call.receive = receive
+        try:
+            await respond(self.service, operation, call, receive, send)
+        except ClientGone:
+            call.is_gone = True
+        return cast(str, scope["path"])
 
 
 def check_access(service: Service, scope: Scope) -> None:
@@ -134,29 +115,8 @@ def check_access(service: Service, scope: Scope) -> None:
     needed = scope_of_path(scope["method"], path)
     if needed is not None:
         client = service.guard.check(key_of(scope["headers"]), needed)
-        admit(service, client)
+        service.guard.limits.admit(client)
         CLIENT.set(client)
-
-
-def json_call(headers: list[tuple[bytes, bytes]]) -> Call | None:
-    """What the headers of a POST say, or None where its body is no JSON."""
-    call = header_call(headers)
-    return call if call.media_type == b"application/json" else None
-
-
-def header_call(headers: list[tuple[bytes, bytes]]) -> Call:
-    """What the headers of a POST say."""
-    call = Call()
-    for name, value in headers:
-        if name == b"content-type":
-            call.media_type = value.split(b";")[0].strip().lower()
-        elif name == b"content-length":
-            call.content_length = int(value) if value.isdigit() else 0
-        elif name == b"content-encoding" and value.lower() != b"identity":
-            call.encoding = value.decode("latin-1")
-        elif name == b"x-request-timeout-ms":
-            call.timeout_ms = value
-    return call
 
 
 async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_bytes") -> bytes:
@@ -191,12 +151,8 @@ async def respond(
     call: Call,
     receive: Receive,
     send: Send,
-) -> int:
-    """Read, answer and send one call; every refusal is a problem document.
-
-    Returns:
-        The HTTP status that was sent.
-    """
+) -> None:
+    """Read, answer and send one call; every refusal is a problem document."""
     try:
         max_bytes = service.settings.max_body_bytes
         if call.content_length > max_bytes:
@@ -210,34 +166,30 @@ async def respond(
         if call.timeout_ms is not None:
             call.timeout_s = timeout_s(call.timeout_ms)
         answered = await answer(service, operation, body, call)
-        begin = perf_counter()
-        await send_pieces(send, answered)
-        service.metrics.stage("serialize", perf_counter() - begin)
+        serialized(service, call, await send_pieces(send, answered))
     except (ClientGone, asyncio.CancelledError):
         raise
     except Exception as error:
-        status, headers, document = problem(error)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": document})
-        return status
-    return 200
+        await send_problem(send, call, error)
 
 
-def timeout_s(value: bytes) -> float:
-    """The client's deadline from ``X-Request-Timeout-Ms``.
+async def send_problem(send: Send, call: Call, error: Exception) -> None:
+    """The refusal that an exception means, as a problem document."""
+    refusal = as_service_error(error)
+    call.refusal = refusal.code
+    status, headers, document = problem(refusal)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": document})
 
-    Raises:
-        InvalidRequest: it is not a positive whole number.
+
+async def send_pieces(send: Send, pieces: Iterable[bytes]) -> float:
+    """A small answer whole, with its length; a large one piece by piece, the loop kept free.
+
+    Returns:
+        The seconds in which the pieces were made.
     """
-    if not value.isdigit() or len(value) > 15 or int(value) == 0:
-        raise InvalidRequest("must be a positive number of milliseconds", "X-Request-Timeout-Ms")
-    return int(value) / 1000
-
-
-async def send_pieces(send: Send, pieces: Iterable[bytes]) -> None:
-    """A small answer whole, with its length; a large one piece by piece, the loop kept free."""
     gathered: list[bytes] = []
-    size = 0
+    size, begin = 0, perf_counter()
     iterator = iter(pieces)
     for piece in iterator:
         gathered.append(piece)
@@ -247,16 +199,20 @@ async def send_pieces(send: Send, pieces: Iterable[bytes]) -> None:
     body = b"".join(gathered)
     start: dict[str, Any] = {"type": "http.response.start", "status": 200}
     rest = next(iterator, None) if size > WHOLE_BYTES else None
+    seconds = perf_counter() - begin
     if rest is None:
         start["headers"] = [JSON_TYPE, (b"content-length", b"%d" % size)]
         await send(start)
         await send({"type": "http.response.body", "body": body})
-        return
+        return seconds
     start["headers"] = [JSON_TYPE]
     await send(start)
     await send({"type": "http.response.body", "body": body, "more_body": True})
     while rest is not None:
         await send({"type": "http.response.body", "body": rest, "more_body": True})
         await asyncio.sleep(0)
+        begin = perf_counter()
         rest = next(iterator, None)
+        seconds += perf_counter() - begin
     await send({"type": "http.response.body", "body": b""})
+    return seconds

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.batcher import Batcher, Lane, Outcome
-from service.errors import DeadlinePassed, EngineLost
+from service.errors import DeadlinePassed
 from service.link import Message
 from service.link_batches import (
     counted_of,
@@ -81,18 +81,9 @@ class LinkedBatcher(Batcher):
         try:
             async with asyncio.timeout(patience_s):
                 answer = await self.linked.run(vocabulary, message)
-        except EngineLost:
-            self._count_rejected("engine_lost", works)
-            raise
         except TimeoutError as error:
-            self._count_rejected("deadline", works)
             raise DeadlinePassed("the engine process did not answer in time") from error
         return _results(works, answer), perf_counter() - begin
-
-    def _count_rejected(self, reason: str, works: list[Work]) -> None:
-        for work in works:
-            if work.future is not None and not work.future.done():
-                self.metrics.rejected(reason)
 
     def _measure(
         self, works: list[Work], results: list[Result], num_bytes: int, seconds: float

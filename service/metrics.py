@@ -10,7 +10,7 @@ known now, so that their number is bounded whatever clients send.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -43,7 +43,7 @@ class Family(NamedTuple):
 COUNTED: dict[str, Family] = {
     "warptok_requests_total": Family("Answered requests.", ("route", "status")),
     "warptok_requests_received_total": Family(
-        "HTTP requests whose head was read; answered, cancelled or still in progress."
+        "Requests whose head was read; answered, cancelled or still in progress."
     ),
     "warptok_request_duration_seconds": Family(
         "Time from a request's head to its answer's end.", ("route",), SECONDS
@@ -76,7 +76,7 @@ COUNTED: dict[str, Family] = {
         "How late the event loop came to its timers, four times a second.", (), SECONDS
     ),
 }
-"""Counters and histograms, which several processes may share; by name."""
+"""Counters and histograms; by name."""
 
 VOCABULARY = ("name", "digest", "kind", "state", "engine", "encoder")
 READ: dict[str, Family] = {
@@ -128,7 +128,6 @@ class Gauges:
 
     Attributes:
         queue: bytes and rows that wait or are being encoded.
-        others: what other processes of this service have counted.
     """
 
     queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
@@ -137,7 +136,6 @@ class Gauges:
     ready: Callable[[], bool] = lambda: False
     vocabularies: Callable[[], list[VocabularySample]] = list
     engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
-    others: Callable[[], Iterable[Counts]] = field(default=tuple)
 
 
 class Metrics(Collector):
@@ -169,7 +167,7 @@ class Metrics(Collector):
         GCCollector(registry=self.registry)
 
     def received(self) -> None:
-        """One HTTP request of which the head was read."""
+        """One request of which the head was read."""
         self._counts["warptok_requests_received_total"][()] += 1
 
     def requests(self, route: str, status: int, seconds: float) -> None:
@@ -201,9 +199,10 @@ class Metrics(Collector):
         """One piece of work that has left the queue or the engine."""
         self._counts["warptok_work_finished_total"][outcome,] += 1
 
-    def row_refused(self, code: str) -> None:
-        """One row that was refused alone."""
-        self._counts["warptok_rows_refused_total"][code,] += 1
+    def rows_refused(self, codes: Iterable[str]) -> None:
+        """Rows that were refused alone."""
+        for code in codes:
+            self._counts["warptok_rows_refused_total"][code,] += 1
 
     def rejected(self, reason: str) -> None:
         """One request that was refused."""
@@ -236,8 +235,6 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """All samples, in the order of FAMILIES."""
         counts = self.counts()
-        for others in self.gauges.others():
-            counts += others
         for name, rows in counts.items():
             yield _counted(name, rows)
         values = self._values()
@@ -272,7 +269,7 @@ class Metrics(Collector):
 
 
 def new_counts() -> Counts:
-    """Counts of COUNTED, all at their beginning; also for those that other processes send."""
+    """Counts of COUNTED, all at their beginning."""
     return Counts({name: family.bounds for name, family in COUNTED.items()})
 
 

@@ -6,6 +6,7 @@ answer  JSON | tensor | tensor ...     the same
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from starlette.types import Receive, Scope, Send
 
 from service.bodies import Body, collect
 from service.errors import InvalidRequest, invalid_body
-from service.hot_routes import count_gone, header_call
+from service.finishing import serialized
 from service.oip_infer import Inference, Wanted, infer
 from service.oip_regions import input_from_region, output_to_region
 from service.oip_statistics import VERSION
 from service.oip_tensors import BYTES, Tensor, bytes_of, rows_of
+from service.request_heads import call_of
 from service.state import Service
 from service.streams import check_length, octets
 from service.wordings import worded
@@ -61,7 +63,7 @@ class InferAnswer(Response):
     def __init__(self, service: Service, request: Request, model: str) -> None:
         super().__init__()
         self.service, self.model = service, model
-        self.call = header_call(request.scope["headers"])
+        self.call = call_of(request.scope)
         self.json_length = request.headers.get(LENGTH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +71,7 @@ class InferAnswer(Response):
         try:
             parts, headers = await self._answer(scope, receive)
         except ClientGone:
-            count_gone(self.service, scope)
+            self.call.is_gone = True
             return
         except Exception as error:
             await worded(error, "oip")(scope, receive, send)
@@ -83,6 +85,7 @@ class InferAnswer(Response):
         check_length(self.call.content_length, limit)
         sent = Body(receive, self.call.encoding, limit, scope)
         body = await collect(sent, self.call.content_length)
+        self.call.times.read = perf_counter()
         self.call.receive = receive
         asked, binary = self._parse(body)
         request = Inference(
@@ -93,7 +96,10 @@ class InferAnswer(Response):
             self.call,
         )
         outputs = await infer(self.service, request)
-        return _answer_parts(self.service, asked, self.model, outputs)
+        begin = perf_counter()
+        answered = _answer_parts(self.service, asked, self.model, outputs)
+        serialized(self.service, self.call, perf_counter() - begin)
+        return answered
 
     def _parse(self, body: NDArray[np.uint8]) -> tuple[_InferBody, NDArray[np.uint8]]:
         length = len(body) if self.json_length is None else _whole_number(self.json_length)

@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 
 from service import schemas
 from service.bulk_query import DTYPES, BatchQuery
-from service.calls import ROW_BYTES, Call, bulk_work, check_digest, check_rows, deadline, find_entry
+from service.calls import Call, bulk_work, check_digest, check_rows, decode_work, find_entry
 from service.encode_answers import check_dtype, pad_id_of
 from service.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
 from service.grpc_values import offsets_of
@@ -29,7 +29,7 @@ from service.oip_tensors import BYTES, Tensor, bytes_tensor, rows_of, tensor_of
 from service.padding import pad_rows
 from service.registry import Entry
 from service.state import Service
-from service.work import IdRows, Result, Work
+from service.work import IdRows, Result
 from vocabularies.batch import Batch
 
 __all__ = ["DECODE_SUFFIX", "Inference", "Wanted", "infer"]
@@ -242,9 +242,7 @@ async def _decode(service: Service, request: Inference) -> tuple[dict[str, Tenso
         check_rows(service, ids.shape[0], "inputs/input_ids")
     rows = IdRows(ids.data, _id_offsets(ids, request.inputs))
     check_rows(service, len(rows), "offsets")
-    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=asked.skip_special_tokens)
-    work.num_bytes = 4 * len(rows.ids) + ROW_BYTES * len(rows)
-    work.deadline, work.receive = deadline(service, request.call), request.call.receive
+    work = decode_work(service, request.call, entry, rows, asked.skip_special_tokens)
     result = await service.batcher.run(work)
     _check_refused(request, result, "input_ids")
     decoded = result.decoded

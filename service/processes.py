@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
 
-__all__ = ["Families", "Processes", "exposition", "families_of"]
+__all__ = ["Families", "Joined", "Processes", "exposition", "families_of"]
 
 Families = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
 """Families of metrics as values: name, documentation, type, samples with their labels."""
@@ -42,7 +42,7 @@ def families_of(registry: CollectorRegistry) -> Families:
     ]
 
 
-class _Joined(Collector):
+class Joined(Collector):
     """The families of several processes, told apart by the label `process`."""
 
     def __init__(self, processes: dict[str, Families]) -> None:
@@ -65,7 +65,7 @@ def exposition(processes: dict[str, Families], accept: str = "") -> tuple[bytes,
     reader can only see, and correct, in a series of its own.
     """
     registry = CollectorRegistry()
-    registry.register(_Joined(processes))
+    registry.register(Joined(processes))
     if "application/openmetrics-text" in accept:
         content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"
         text: Any = openmetrics(registry)  # type: ignore[no-untyped-call]

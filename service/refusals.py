@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fastapi import Response
-
-from service.errors import ServiceError, problem
-from service.wordings import Shape, worded
+from service.errors import ServiceError
+from service.wordings import Refusal, Shape, problem_answer, worded
 
 __all__ = ["refused"]
 
@@ -29,10 +27,7 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-def refused(path: str, error: ServiceError) -> Response:
+def refused(path: str, error: ServiceError) -> Refusal:
     """The answer to a request that is refused."""
     shape: Shape | None = "oip" if path.startswith("/v2") else SHAPES.get(path)
-    if shape is not None:
-        return worded(error, shape)
-    status, headers, body = problem(error)
-    return Response(body, status, {name.decode(): value.decode() for name, value in headers})
+    return problem_answer(error) if shape is None else worded(error, shape)

@@ -21,10 +21,13 @@ from service.app import create_app
 from service.errors import UnknownVocabulary
 from service.hot_protocol import hot_protocol
 from service.hot_routes import HotRoutes
+from service.metrics_server import start_metrics, stop_metrics
 from service.settings import PREFIX, Settings
 from service.starting import BACKLOG, say_where
 
 if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
     from service.grpc_server import GrpcServer
     from service.state import Service
 
@@ -89,6 +92,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: HotRoutes, settings: Settings) -> None:
         self.app, self.settings = app, settings
         self.grpc: GrpcServer | None = None
+        self.metrics: WSGIServer | None = None
         super().__init__(
             uvicorn.Config(
                 app,
@@ -100,7 +104,7 @@ class Server(uvicorn.Server):
                 lifespan="on",
                 log_config=None,
                 log_level=None,
-                access_log=settings.access_log,
+                access_log=False,  # finishing writes it, for every way in.
                 server_header=False,
                 proxy_headers=False,
                 backlog=BACKLOG,
@@ -120,15 +124,18 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
         await super().startup(sockets)
-        if self.started and self.settings.grpc:
-            await self._start_grpc()
+        if self.started:
+            await self._start_others()
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
-            say_where(self.settings, port, self.grpc.port if self.grpc else None)
+            metrics_port = self.metrics.server_port if self.metrics else None
+            say_where(self.settings, port, self.grpc.port if self.grpc else None, metrics_port)
 
-    async def _start_grpc(self) -> None:
+    async def _start_others(self) -> None:
         try:
-            self.grpc = await start_grpc(self.app.service)
+            self.metrics = start_metrics(self.app.service)
+            if self.settings.grpc:
+                self.grpc = await start_grpc(self.app.service)
         except OSError:
             await self.shutdown()
             raise SystemExit(1) from None
@@ -144,6 +151,8 @@ class Server(uvicorn.Server):
         await drain
         if grpc is not None:
             await grpc
+        if self.metrics is not None:
+            stop_metrics(self.metrics)
         counts = service.metrics.counts()
         accepted = counts["warptok_work_accepted_total"][()]
         finished = counts["warptok_work_finished_total"].items()

@@ -180,9 +180,25 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe log messages that are written, to stderr."
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Log lines for people, or a JSON object each."
+    )
     access_log: bool = Field(
         False,
-        description="A log line for each request; costs about as much time as a small request.",
+        description="A log line for each request over HTTP and gRPC; costs about as much time as a "
+        "small request.",
+    )
+    server_timing: bool = Field(
+        False,
+        description="Whether answers say with the header Server-Timing how long the request was "
+        "parsed, waited and was encoded.",
+    )
+    metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="TCP port of /metrics, on the same address, which the other port then has no "
+        "more; 0 takes a free one.",
     )
 
 

@@ -10,6 +10,7 @@ import logging
 
 from pydantic import ValidationError
 
+from service.logs import JsonLines, TextLines
 from service.settings import PREFIX, Settings, read_settings
 from service.versions import package_version
 
@@ -52,17 +53,20 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 def start_logging(settings: Settings, process: str = "") -> None:
     """Log lines to stderr, each with the name of its process where there are several."""
     level = settings.log_level.upper()
-    place = f"{process} " if process else ""
-    logging.basicConfig(
-        level=level, format=f"%(asctime)s %(levelname)s {place}%(name)s: %(message)s"
-    )
+    form = JsonLines(process) if settings.log_format == "json" else TextLines(process)
+    handler = logging.StreamHandler()
+    handler.setFormatter(form)
+    logging.basicConfig(level=level, handlers=[handler])
     # uvicorn's own lines about starting and stopping say nothing that ours do not.
     logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLevelName(level)))
 
 
-def say_where(settings: Settings, port: int, grpc_port: int | None) -> None:
+def say_where(
+    settings: Settings, port: int, grpc_port: int | None, metrics_port: int | None
+) -> None:
     """The line that says where the service is."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{port}"
     also = f", gRPC on {host}:{grpc_port}" if grpc_port else ""
+    also += f", metrics on {host}:{metrics_port}" if metrics_port else ""
     print(f"warptok {package_version()} on {url}{also} (documentation: {url}/docs)", flush=True)

@@ -28,9 +28,9 @@ from service.errors import (
     TooLarge,
     TooManyStreams,
     as_service_error,
-    problem,
 )
-from service.hot_routes import count_gone
+from service.hot_routes import send_problem
+from service.request_heads import call_of
 from service.state import Service
 from service.work import ClientGone, Result, Work
 
@@ -69,6 +69,7 @@ class Streamed(Response):
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__()
         self.service, self.request = service, request
+        self.call = call_of(request.scope)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the request and send the whole answer."""
@@ -86,15 +87,15 @@ class Streamed(Response):
         try:
             await self.answer(scope, receive, send_and_note)
         except ClientGone:
-            count_gone(self.service, scope)
+            self.call.is_gone = True
         except Exception as error:
-            status, headers, document = problem(error)
-            if has_begun:
-                code = as_service_error(error).code  # Nothing of the input belongs into a log.
-                logger.warning("a stream was cut off: %s", code)
-                raise BrokenStream(code) from None
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": document})
+            if not has_begun:
+                await send_problem(send, self.call, error)
+                return
+            # Nothing of the input belongs into a log.
+            code = self.call.refusal = as_service_error(error).code
+            logger.warning("a stream was cut off: %s", code)
+            raise BrokenStream(code) from None
 
 
 def check_length(announced: int, max_bytes: int, setting: str = "max_body_bytes") -> None:
@@ -214,7 +215,6 @@ def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
     """
     limit = service.settings.max_streams
     if service.num_streams >= limit:
-        service.metrics.rejected("max_streams")
         raise TooManyStreams(f"{service.num_streams} streams are open; max_streams is {limit}")
     thread = ThreadPoolExecutor(1, "stream")
     service.num_streams += 1

@@ -119,8 +119,8 @@ class Supervisor:
         both: list[asyncio.Future[Any]] = [keeping, said]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if said.done() and not self.is_stopping.is_set():
-            grpc_port = said.result()[0]
-            say_where(self.settings, self.port, int(grpc_port) if grpc_port else None)
+            grpc_port, metrics_port = (int(each) or None for each in said.result()[0].split())
+            say_where(self.settings, self.port, grpc_port, metrics_port)
         await self.is_stopping.wait()
         await self._end(keeping)
         return self.code

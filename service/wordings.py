@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import orjson
 from fastapi import Response
 
-from service.errors import ServiceError, as_service_error
+from service.errors import ServiceError, as_service_error, problem
+from service.request_heads import call_of
 from service.work import GONE
 
-__all__ = ["Shape", "in_words", "json_answer", "worded"]
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["Refusal", "Shape", "in_words", "json_answer", "problem_answer", "worded"]
 
 Shape = Literal["openai", "llama_cpp", "tei", "anthropic", "oip"]
 Route = TypeVar("Route", bound=Callable[..., Awaitable[Response]])
@@ -26,12 +30,35 @@ def json_answer(value: Any, headers: dict[str, str] | None = None, status: int =
     return Response(orjson.dumps(value), status, headers, "application/json")
 
 
-def worded(error: Exception, shape: Shape) -> Response:
+class Refusal(Response):
+    """The answer to a request that is refused; says so to whoever counts."""
+
+    def __init__(self, code: str, body: bytes, status: int, headers: dict[str, str]) -> None:
+        super().__init__(body, status, headers)
+        self.code = code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        call_of(scope).refusal = self.code
+        await super().__call__(scope, receive, send)
+
+
+def problem_answer(error: Exception) -> Refusal:
+    """Any exception as a problem document."""
+    refused = as_service_error(error)
+    status, headers, body = problem(refused)
+    named = {name.decode(): value.decode() for name, value in headers}
+    return Refusal(refused.code, body, status, named)
+
+
+def worded(error: Exception, shape: Shape) -> Refusal:
     """Any exception in a system's own words."""
     refused = as_service_error(error)
     message = f"{refused.where}: {refused.message}" if refused.where else refused.message
     headers = {name.decode(): value.decode() for name, value in refused.headers}
-    return json_answer(WORDINGS[shape](refused, message), headers, _status(refused, shape))
+    headers["content-type"] = "application/json"
+    body = orjson.dumps(WORDINGS[shape](refused, message))
+    return Refusal(refused.code, body, _status(refused, shape), headers)
 
 
 def in_words(shape: Shape) -> Callable[[Route], Route]:

@@ -24,6 +24,7 @@ from service.isolation import (
     encode_isolated,
     raise_if_not_the_engines,
 )
+from service.times import Times
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
@@ -91,6 +92,7 @@ class Work:
         is_gone: the client has left.
         client: the name of the key that it came with, for turns and rates; "" where there is none.
         is_long: waits in the lane of long requests; None: as its size says.
+        times: of the request, which the batcher adds to.
         is_part: belongs to a stream that was accepted; such work is taken while the queue drains.
     """
 
@@ -109,6 +111,7 @@ class Work:
     is_gone: bool = False
     client: str = field(default_factory=CLIENT.get)
     is_long: bool | None = None
+    times: Times | None = None
     is_part: bool = False
 
     @property

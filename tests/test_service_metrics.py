@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from time import thread_time
 
-import orjson
-import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import COUNTED, FAMILIES, Gauges, Metrics, VocabularySample, new_counts
+from service.metrics import FAMILIES, Gauges, Metrics, VocabularySample
 
 
 def filled() -> Metrics:
@@ -20,7 +18,7 @@ def filled() -> Metrics:
     metrics.stage("queue", 0.001)
     metrics.batch("cpu", "encode", 3, 700, 150)
     metrics.batch("cpu", "encode", 1, 50, 10)
-    metrics.row_refused("not_utf8")
+    metrics.rows_refused(["not_utf8"])
     metrics.rejected("queue_full")
     metrics.cancelled()
     metrics.loop_lag(0.004)
@@ -91,26 +89,6 @@ def test_two_services_in_one_process_count_apart():
     first, second = filled(), Metrics("2")
     assert ("warptok_requests_cancelled_total", ()) in samples(first)
     assert samples(second)["warptok_requests_cancelled_total", ()] == 0
-
-
-def test_the_counts_of_several_processes_add_up():
-    alone, whole = filled(), filled()
-    sent = orjson.loads(orjson.dumps(alone.counts().plain()))
-    received = new_counts()
-    received.add_plain(sent)
-    whole.gauges.others = lambda: [received, alone.counts()]
-    one, three = samples(alone), samples(whole)
-    assert one.keys() == three.keys()
-    for (name, labels), value in three.items():
-        if not name.startswith("warptok_"):
-            continue
-        is_counted = any(name.startswith(counted) for counted in COUNTED)
-        assert value == (3 if is_counted else 1) * one[name, labels], (name, labels)
-
-
-def test_a_metric_that_another_process_made_up_is_an_error():
-    with pytest.raises(KeyError):
-        new_counts().add_plain({"warptok_nothing": [[[], 1]]})
 
 
 def test_counting_a_request_costs_next_to_nothing():

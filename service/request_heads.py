@@ -1,0 +1,82 @@
+"""What a request's head says, over HTTP and gRPC alike: one Call for everything that answers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from random import getrandbits
+from typing import TYPE_CHECKING
+
+from service.calls import Call
+from service.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+__all__ = ["call_of", "header_call", "json_call", "timeout_s"]
+
+KNOWN = frozenset(
+    (
+        b"content-type",
+        b"content-length",
+        b"content-encoding",
+        b"x-request-timeout-ms",
+        b"x-request-id",
+        b"traceparent",
+        b"tracestate",
+    )
+)
+REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}", re.ASCII)
+"""Ids of clients that are taken over; others could forge lines of a log."""
+IN_SCOPE = "warptok.call"
+
+
+def call_of(scope: Scope) -> Call:
+    """The call of an ASGI request, made when it is first asked for."""
+    call: Call | None = scope.get(IN_SCOPE)
+    if call is None:
+        call = scope[IN_SCOPE] = header_call(scope["headers"])
+    return call
+
+
+def json_call(headers: list[tuple[bytes, bytes]]) -> Call | None:
+    """What the headers of a POST say, or None where its body is no JSON."""
+    call = header_call(headers)
+    return call if call.media_type == b"application/json" else None
+
+
+def header_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:
+    """What the headers, or the metadata, of a request say."""
+    call = Call()
+    for name, value in headers:
+        if name in KNOWN:
+            _take(call, name, value)
+    if not call.request_id:
+        call.request_id = b"%016x" % getrandbits(64)
+    return call
+
+
+def _take(call: Call, name: bytes, value: bytes) -> None:
+    if name == b"content-type":
+        call.media_type = value.split(b";")[0].strip().lower()
+    elif name == b"content-length":
+        call.content_length = int(value) if value.isdigit() else 0
+    elif name == b"content-encoding":
+        call.encoding = None if value.lower() == b"identity" else value.decode("latin-1")
+    elif name == b"x-request-timeout-ms":
+        call.timeout_ms = value
+    elif name == b"x-request-id":
+        call.request_id = value if REQUEST_ID.fullmatch(value) else b""
+    else:
+        call.trace = {**(call.trace or {}), name.decode(): value.decode("latin-1")}
+
+
+def timeout_s(value: bytes) -> float:
+    """The client's deadline from ``X-Request-Timeout-Ms``.
+
+    Raises:
+        InvalidRequest: it is not a positive whole number.
+    """
+    if not value.isdigit() or len(value) > 15 or int(value) == 0:
+        raise InvalidRequest("must be a positive number of milliseconds", "X-Request-Timeout-Ms")
+    return int(value) / 1000
