@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from service.arrow_wire import CONTINUATION
 from service.errors import TooLarge
+from service.fasta_batches import Named
+from service.piecewise import shifted
 from service.work import Result
 from vocabularies.framing import offsets_of, ragged
 
@@ -19,10 +21,16 @@ NULL_TEXT = "the text is null"
 END = CONTINUATION + bytes(4)
 
 
-def _error_texts(result: Result) -> list[str | None]:
-    """Why rows of a request are refused; None for those that are not."""
+def _error_texts(result: Result, begin: int = 0) -> list[str | None]:
+    """Why rows of a request are refused; None for those that are not.
+
+    Args:
+        result: of the request.
+        begin: where in its text a row begins that is a part of one.
+    """
     errors: list[str | None] = [None] * (result.end - result.begin)
-    for row, error in result.row_errors().items():
+    for row, refusal in result.row_errors().items():
+        error = shifted(refusal, begin)
         errors[row] = f"{error.code}: {error.message} {error.where}".strip()
     return errors
 
@@ -85,11 +93,11 @@ class RecordMessages:
         """What the stream begins with."""
         return memoryview(self._schema.serialize())
 
-    def message(self, result: Result, names: list[str]) -> memoryview:
+    def message(self, result: Result, named: Named) -> memoryview:
         """One record batch: records of a file, in order."""
         errors = pa.array(_error_texts(result), pa.string())
         ids = _lists(*_rows(result, self._dtype), errors.is_valid())
-        columns = [pa.array(names, pa.string()), ids, errors]
+        columns = [pa.array(named.names, pa.string()), ids, errors]
         return memoryview(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
 
 
@@ -111,6 +119,9 @@ class WindowMessages:
         ids = pa.list_(pa.from_numpy_dtype(dtype))
         self._dtype, self._window, self._stride = dtype, window, stride
         self._max_ids = max_ids
+        self._kept: NDArray[Any] = np.zeros(0, dtype)
+        self._skipped = self._first = 0
+        self._is_refused = False
         fields = [("name", pa.string()), ("start", pa.int64()), ("input_ids", ids)]
         self._schema = pa.schema([*fields, ("error", pa.string())])
 
@@ -118,22 +129,57 @@ class WindowMessages:
         """What the stream begins with."""
         return memoryview(self._schema.serialize())
 
-    def message(self, result: Result, names: list[str]) -> memoryview:
+    def message(self, result: Result, named: Named) -> memoryview:
         """One record batch: the windows of records, in order.
+
+        Of a record that goes on, those that are whole; what the others need is kept.
 
         Raises:
             TooLarge: they hold too many ids; the windows overlap too much.
         """
-        errors = _error_texts(result)
-        is_refused = np.array([error is not None for error in errors], np.bool_)
+        errors = _error_texts(result, named.begin)
         ids, offsets = _rows(result, self._dtype)
+        if named.begin:
+            ids = np.concatenate([self._kept, ids])
+            ids, self._skipped = ids[self._skipped :], max(0, self._skipped - len(ids))
+            offsets = np.array([0, len(ids)])
+        else:
+            self._first, self._skipped, self._is_refused = 0, 0, False
         sizes = np.diff(offsets)
-        counts = np.where(is_refused, 1, -(-sizes // self._stride))
+        counts = -(-sizes // self._stride)
+        if named.goes_on:
+            counts[-1] = max(0, (sizes[-1] - self._window) // self._stride + 1)
+        is_refused = np.array([error is not None for error in errors], np.bool_)
+        counts[is_refused] = 0 if self._is_refused else 1
+        firsts = np.zeros(len(sizes), np.int64)
+        firsts[0] = self._first
+        written = self._written(ids, offsets, counts, firsts, named.names, errors)
+        if named.goes_on:
+            self._is_refused = self._is_refused or bool(is_refused[-1])
+            self._keep(ids, self._stride * int(counts[-1]))
+        return written
+
+    def _keep(self, ids: NDArray[Any], begin: int) -> None:
+        """The ids of a record that the windows of its next part begin with."""
+        begin = 0 if self._is_refused else begin
+        self._kept, self._first = ids[begin:].copy(), self._first + begin
+        self._skipped += max(0, begin - len(ids))
+
+    def _written(
+        self,
+        ids: NDArray[Any],
+        offsets: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        firsts: NDArray[np.int64],
+        names: list[str],
+        errors: list[str | None],
+    ) -> memoryview:
+        """So many windows of each row, of whose record the first id has the number `firsts`."""
         if int(counts.sum()) > self._max_ids:
             raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
         rows = np.repeat(np.arange(len(names)), counts)
         starts = ragged(np.zeros_like(counts), counts, self._stride)
-        lengths = np.minimum(self._window, sizes[rows] - starts)
+        lengths = np.minimum(self._window, np.diff(offsets)[rows] - starts)
         if (num_ids := int(lengths.sum())) > self._max_ids:
             limit = f"max_window_ids is {self._max_ids}"
             raise TooLarge(f"the windows of some records hold {num_ids} ids; {limit}", "/stride")
@@ -141,7 +187,7 @@ class WindowMessages:
         window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
         columns = [
             pa.array(names, pa.string()).take(pa.array(rows)),
-            pa.array(starts),
+            pa.array(starts + firsts[rows]),
             _lists(values, offsets_of(lengths), window_errors.is_valid()),
             window_errors,
         ]

@@ -28,6 +28,7 @@ from service.request_heads import timeout_s
 from service.streams import Outgoing, Streamed, run_patiently, stream_thread
 from service.work import Result, Work
 from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -136,6 +137,7 @@ class ArrowStream(Streamed):
 
     query_model = BatchQuery
     query: Any
+    vocabulary: Vocabulary  # Known before `source` is called.
 
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
@@ -162,6 +164,7 @@ class ArrowStream(Streamed):
         entry = await find_entry(self.service, self.query.vocabulary)
         check_digest(entry, self.query.if_digest)
         check_dtype(entry.vocabulary, self.query.dtype)
+        self.vocabulary = entry.vocabulary
         settings = self.service.settings
         idle_s = settings.stream_idle_timeout_s
         sent = Body(receive, self.call.encoding, None, scope, idle_s)

@@ -1,8 +1,9 @@
 """POST /v1/encode/fasta: FASTA or FASTQ in, an Arrow stream of ids or of windows out.
 
 FASTA and FASTQ are told apart by the first byte; gzip and zstd are Content-Encodings. Records up to
-4 MiB together are one record batch. Memory does not grow with the file, because no record may be
-longer than `max_text_bytes`.
+4 MiB together are one record batch. Memory does not grow with the file: where windows are asked for
+and the vocabulary allows it, a longer record is encoded in parts; no other may be longer than
+`max_text_bytes`.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from pydantic import Field
 from service.arrow_messages import RecordMessages, WindowMessages
 from service.arrow_stream import ArrowStream, BodyReader, Messages
 from service.bulk_query import BatchQuery
-from service.errors import BadBody, InvalidRequest, TooLarge
+from service.errors import BadBody, InvalidRequest
+from service.fasta import fasta_pieces
+from service.fasta_batches import BATCH_RECORDS, FastaBatches, Named, too_long
 from service.records import BATCH_BYTES, FORMATS, sequence_batches
+from service.splitting import Splitter, splitter_of
 from vocabularies.batch import Batch, EncodeOptions
 
 __all__ = ["BulkFasta", "FastaQuery"]
 
 READ_BYTES = 1 << 18
-BATCH_RECORDS = 16_384
-RECORD_MARKS = {"fasta": b"\n>", "fastq": b"\n"}
 
 
 class FastaQuery(BatchQuery):
@@ -43,46 +45,46 @@ class FastaQuery(BatchQuery):
 class _Body(io.RawIOBase):
     """The body as a file; refuses a record that never ends before it is in memory."""
 
-    def __init__(self, body: BodyReader, max_bytes: int) -> None:
+    def __init__(self, body: BodyReader, first: bytes, max_bytes: int) -> None:
         super().__init__()
-        self._body, self._max_bytes = body, max_bytes
-        self._mark, self._last, self._since = b"", b"", 0
-
-    def begin(self, mark: bytes) -> None:
-        """Say what a record begins with."""
-        self._mark = mark
+        self._body, self._first, self._max_bytes = body, first, max_bytes
+        self._last, self._since = b"", 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._body.read(min(len(buffer), READ_BYTES))
+        data, self._first = self._first or self._body.read(min(len(buffer), READ_BYTES)), b""
         seen = self._last + bytes(data)
-        place = seen.rfind(self._mark) if self._mark else -1
+        place = seen.rfind(b"\n")
         self._since = self._since + len(data) if place < 0 else len(seen) - place
         self._last = seen[-1:]
         # A quarter more for line ends and names.
         if self._since > self._max_bytes + self._max_bytes // 4 + READ_BYTES:
-            limit = f"max_text_bytes is {self._max_bytes}; windows do not change that"
-            raise TooLarge(f"a record has more than {self._since} bytes; {limit}", "record")
+            raise too_long(self._since, self._max_bytes)
         buffer[: len(data)] = data
         return len(data)
 
 
 class _Records:
-    """Records of a body, many at a time."""
+    """Records of a body, many at a time, or a part of one.
 
-    def __init__(self, body: BodyReader, max_bytes: int) -> None:
-        self._file = _Body(body, max_bytes)
-        self._max_bytes = max_bytes
-        self._batches: Iterator[tuple[list[str], Batch]] | None = None
+    Args:
+        body: FASTA or FASTQ.
+        max_bytes: of a record that cannot be split.
+        splitter: splits long records; None: they stay whole.
+    """
 
-    def next_batch(self) -> tuple[Batch, list[str]] | None:
+    def __init__(self, body: BodyReader, max_bytes: int, splitter: Splitter | None) -> None:
+        self._body, self._max_bytes, self._splitter = body, max_bytes, splitter
+        self._batches: Iterator[tuple[Named, Batch]] | None = None
+
+    def next_batch(self) -> tuple[Batch, Named] | None:
         """The next records and their names; None at the end.
 
         Raises:
             BadBody: the body is neither FASTA nor FASTQ; the message has the record.
-            TooLarge: a record is longer than `max_text_bytes`.
+            TooLarge: a record that cannot be split is longer than `max_text_bytes`.
         """
         try:
             if self._batches is None:
@@ -95,16 +97,18 @@ class _Records:
         names, batch = found
         return batch, names
 
-    def _opened(self) -> Iterator[tuple[list[str], Batch]]:
-        file = io.BufferedReader(self._file, READ_BYTES)
-        first = file.peek(1)[:1]
-        if not first:
-            return iter(())
+    def _opened(self) -> Iterator[tuple[Named, Batch]]:
+        first = bytes(self._body.read(1))
         format = FORMATS.get(first)
-        if format is None:
+        if format is None and first:
             raise BadBody("FASTA begins with '>' and FASTQ with '@'", "line 1")
-        self._file.begin(RECORD_MARKS[format])
-        return sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS)
+        if format == "fastq":
+            file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
+            for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
+                yield Named(names), batch
+            return
+        pieces = fasta_pieces(self._body.read, first)
+        yield from FastaBatches(self._splitter, self._max_bytes).batches(pieces)
 
 
 class BulkFasta(ArrowStream):
@@ -117,7 +121,10 @@ class BulkFasta(ArrowStream):
         query: FastaQuery = self.query
         if query.stride is not None and query.window is None:
             raise InvalidRequest("belongs to window", "/stride")
-        return _Records(body, self.service.settings.max_text_bytes)
+        splitter = None
+        if query.window is not None:
+            splitter = splitter_of(self.vocabulary, self.options())
+        return _Records(body, self.service.settings.max_text_bytes, splitter)
 
     def messages(self) -> Messages:
         """Windows where they were asked for, else whole records."""

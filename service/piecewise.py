@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from service.bodies import Body
 from service.errors import RowRefused
 from service.work import Result
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch import Batch, EncodeOptions, RowError
 from vocabularies.tables import character_table
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["Cutter", "encode_while_reading"]
+__all__ = ["Cutter", "encode_while_reading", "shifted"]
 
 CONTINUES = 0x80, 0xBF  # Bytes that no character begins with.
 MAX_STEPS = 64  # Begun special tokens, one behind the other, after which no cut is looked for.
@@ -123,8 +123,11 @@ def _checked(result: Result, begin: int) -> Result:
     """Raises RowRefused, with the place in the whole text, where a part was refused."""
     error = result.errors.get(result.begin)
     if error is not None:
-        word, _, byte = error.where.partition(" ")
-        if word == "byte":
-            error = replace(error, where=f"byte {begin + int(byte)}")
-        raise RowRefused(error, "body")
+        raise RowRefused(shifted(error, begin), "body")
     return result
+
+
+def shifted(error: RowError, begin: int) -> RowError:
+    """What is wrong with a part that begins there, with its place in the whole text."""
+    word, _, byte = error.where.partition(" ")
+    return replace(error, where=f"byte {begin + int(byte)}") if word == "byte" else error

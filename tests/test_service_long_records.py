@@ -1,0 +1,209 @@
+"""Long records in parts: dnaio's records, the ids and windows of the whole, flat memory."""
+
+from __future__ import annotations
+
+import io
+from itertools import chain
+from unittest import mock
+
+import dnaio
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.long_fasta import genome, memory_mb, send
+from service import fasta, fasta_batches
+from service.arrow_messages import WindowMessages
+from service.cpu_engine import CpuEngine
+from service.errors import InvalidRequest
+from service.fasta import Name, fasta_pieces
+from service.fasta_batches import FastaBatches
+from service.splitting import splitter_of
+from service.work import Result
+from tests.server_process import server_process
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.vocabulary import Kmers, SpecialToken, Vocabulary
+
+ENGINE = CpuEngine()
+OWN = EncodeOptions(add_special_tokens=False)
+LINES = st.lists(
+    st.sampled_from([">", "A", "CG", "n", "\n", "\n", "\r\n", "\r", " ", "#", "\t", "\n>x y\nA"])
+)
+BASES = st.text(st.sampled_from("ACGTACGTACGTNNacgtRx"), max_size=120)
+
+
+def records_of(content: bytes, read_size: int) -> list[tuple[str, str]]:
+    file, found = io.BytesIO(content), []
+    for piece in fasta_pieces(lambda _: file.read(read_size)):
+        if isinstance(piece, Name):
+            found.append((str(piece), ""))
+        else:
+            name, bases = found.pop()
+            found.append((name, bases + piece.decode()))
+    return found
+
+
+@given(LINES, st.sampled_from([1, 2, 5, 1000]), st.sampled_from([3, 8, 1 << 18]))
+@settings(deadline=None, max_examples=300)
+def test_records_are_those_of_dnaio(parts, read_size, kept):
+    content = (">" + "".join(parts)).encode()
+    with dnaio.open(io.BytesIO(content), fileformat="fasta") as file:
+        expected = [(record.id, record.sequence) for record in file]
+    with mock.patch.object(fasta, "READ_BYTES", kept):
+        assert records_of(content, read_size) == expected
+
+
+@pytest.mark.parametrize(
+    "content", [b">a\nAC\xc3\xa9\n", b">\xc3\xa9\nA\n", b"A\n>a\n", b">a\n\xff"]
+)
+def test_what_is_no_fasta_is_refused(content):
+    with pytest.raises(ValueError, match=r"ASCII|before the first|codec"):
+        records_of(content, 1000)
+
+
+def kmer_vocabulary(model: Kmers) -> Vocabulary:
+    words = len(model.letters) ** model.k
+    tokens = [b"<unk>", b"A", b"C", b"G", b"T", b"N", *(b"#%d" % i for i in range(words))]
+    special = (SpecialToken("<unk>", 0),)
+    return Vocabulary(tuple(tokens), model, special, roles={"unk": 0})
+
+
+@st.composite
+def kmers(draw) -> Vocabulary:
+    k = draw(st.integers(1, 4))
+    frame = draw(st.sampled_from(["sequence", "run"]))
+    letter_ids = tuple((letter, i) for i, letter in enumerate("ACGTN", 1))
+    model = Kmers(
+        k=k,
+        first_id=6,
+        unknown_id=0,
+        stride=k if frame == "run" else draw(st.integers(1, k)),
+        frame=frame,
+        letter_ids=letter_ids,
+        remainder=draw(st.sampled_from(["drop", "letters"])) if frame == "run" else "drop",
+        case=draw(st.sampled_from(["keep", "upper"])),
+        whitespace=draw(st.sampled_from(["letter", "skip", "words"])),
+    )
+    return kmer_vocabulary(model)
+
+
+def fasta_of(records: dict[str, str]) -> bytes:
+    lines = []
+    for name, bases in records.items():
+        lines += [f">{name}", *(bases[begin : begin + 7] for begin in range(0, len(bases), 7))]
+    return "\n".join([*lines, ""]).encode()
+
+
+def windows_in_parts(vocabulary, content: bytes, window: int, stride: int, part: int):
+    """The answer's rows, and of how many batches they were made."""
+    splitter = splitter_of(vocabulary, OWN)
+    assert splitter is not None
+    messages = WindowMessages(np.int32, window, stride, 1 << 20)
+    made, num_batches, file = bytes(messages.head()), 0, io.BytesIO(content)
+    with mock.patch.object(fasta_batches, "PART_BYTES", part):
+        for named, batch in FastaBatches(splitter, 1 << 20).batches(
+            fasta_pieces(lambda _: file.read(50))
+        ):
+            encoded = ENGINE.encode(vocabulary, batch.with_options(OWN))
+            rows, errors = len(batch), encoded.errors
+            result = Result(0, rows, "cpu", 0, errors, encoded.offsets.tolist(), encoded)
+            made += bytes(messages.message(result, named))
+            num_batches += 1
+    table = pa.ipc.open_stream(made + messages.END).read_all()
+    return [tuple(row.values()) for row in table.to_pylist()], num_batches
+
+
+def windows_of_wholes(vocabulary, records: dict[str, str], window: int, stride: int):
+    expected = []
+    for name, bases in records.items():
+        ids = ENGINE.encode(vocabulary, Batch([bases], options=OWN)).ids.tolist()
+        starts = range(0, len(ids), stride)
+        expected += [(name, start, ids[start : start + window], None) for start in starts]
+    return expected
+
+
+NAMES = ["hyenadna", "caduceus", "evo_bytes", "nt_v2", "dnabert1_6mer", "mtdna6", "ntv3"]
+
+
+@given(
+    st.one_of(kmers(), st.sampled_from(NAMES).map(load)),
+    st.lists(BASES, min_size=1, max_size=3),
+    st.integers(1, 9),
+    st.integers(1, 40),
+    st.integers(1, 30),
+)
+@settings(deadline=None, max_examples=150)
+def test_windows_of_parts_are_those_of_the_whole(vocabulary, texts, window, stride, part):
+    records = {f"r{number}": text for number, text in enumerate(texts)}
+    content = fasta_of(records)
+    found, _ = windows_in_parts(vocabulary, content, window, stride, part)
+    assert found == windows_of_wholes(vocabulary, records, window, stride)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_long_records_are_split(name):
+    vocabulary = load(name)
+    text = "ACGTTGCA" * 40 + "N" * 300 + "GATTACA" * 50
+    records = {"a": "ACG", "long": text, "b": "TTTTTTTT"}
+    content = fasta_of(records)
+    found, num_batches = windows_in_parts(vocabulary, content, 16, 5, 100)
+    assert found == windows_of_wholes(vocabulary, records, 16, 5)
+    assert num_batches > 6
+
+
+def test_a_refusal_in_a_later_part_names_the_place_and_ends_the_record():
+    vocabulary = load("hyenadna")
+    text = "ACGT" * 50 + "[MASK]" + "ACGT" * 100
+    splitter = splitter_of(vocabulary, OWN)
+    messages = WindowMessages(np.int32, 10, 10, 1 << 20)
+    made, file = bytes(messages.head()), io.BytesIO(f">a\n{text}\n>b\nACGT\n".encode())
+    options = EncodeOptions(add_special_tokens=False, special="refuse")
+    with mock.patch.object(fasta_batches, "PART_BYTES", 60):
+        for named, batch in FastaBatches(splitter, 1 << 20).batches(
+            fasta_pieces(lambda _: file.read(50))
+        ):
+            encoded = ENGINE.encode(vocabulary, batch.with_options(options))
+            result = Result(0, len(batch), "cpu", 0, encoded.errors, [], encoded)
+            made += bytes(messages.message(result, named))
+    rows = pa.ipc.open_stream(made + messages.END).read_all().to_pylist()
+    refused = [row for row in rows if row["error"]]
+    assert [row["name"] for row in refused] == ["a"]
+    assert "byte 200" in refused[0]["error"]
+    assert rows[-1]["name"] == "b"
+    assert rows[-2] == refused[0]
+
+
+def test_white_space_that_would_make_words_of_the_whole_is_refused():
+    content = b">a\n" + b"ACGT\n" * 30 + b"AC GT\n"
+    with pytest.raises(InvalidRequest, match="white space"):
+        windows_in_parts(load("dnabert1_3mer"), content, 4, 4, 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gpt2", OWN),
+        ("dnabert2", OWN),
+        ("hyenadna", EncodeOptions(add_special_tokens=False, reverse_complement=True)),
+        ("mtdna6", EncodeOptions(add_special_tokens=False, circular=True)),
+        ("nt_v2", EncodeOptions(add_special_tokens=False, max_length=5)),
+    ],
+)
+def test_what_needs_the_whole_stays_whole(name, options):
+    assert splitter_of(load(name), options) is None
+
+
+def test_a_chromosome_is_not_held(tmp_path):
+    """A record of 50 MB where no text may have more than four."""
+    num_bases, query = 50_000_000, {"vocabulary": "hyenadna", "window": 512, "dtype": "uint8"}
+    limits = {"WARPTOK_MAX_TEXT_BYTES": str(4 << 20), "WARPTOK_MAX_UNSENT_BYTES": str(1 << 20)}
+    with server_process(tmp_path, {"WARPTOK_PRELOAD": "hyenadna", **limits}) as server:
+        port, pid = int(server.url.rsplit(":", 1)[1]), server.process.pid
+        before = memory_mb(pid, "VmHWM")
+        answer = send(port, query, chain([b">chr\n"], genome(num_bases, num_bases)))
+        assert (answer.status, answer.ends_well) == (200, True)
+        assert answer.num_bytes > num_bases
+        assert memory_mb(pid, "VmHWM") - before < 90  # Held whole, it takes 600.
