@@ -1,17 +1,18 @@
-"""Characters and k-mers from device to device: proves the ids the CPU engine's, then times.
+"""Characters, k-mers and BPE of letters from device to device: proves the ids, then times.
 
     python -m benchmarks.symbols --out FILE.json [--megabytes 256]
 
-The share of the copy rate counts bytes moved: text read and ids written, against a copy of device
-memory, read and written, in the same run. Random bases; where it says so, N and soft masking among
-them, which other kernels than the plain ones serve.
+The ids are compared with the CPU engine's. The share of the copy rate counts bytes moved: text read
+and ids written, against a copy of device memory, read and written, in the same run. Random bases;
+where it says so, N and soft masking among them, which other kernels than the plain ones serve.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from gpu.launches import STATUS, launch, pack_rows, status_of
 from service.cpu_engine import CpuEngine
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
+from vocabularies.vocabulary import Bpe, Vocabulary
 
 PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "tokenizers", "fastokens", "warptok")
 ROUNDS, WARMUPS = 9, 4  # Kernels are recorded the third time.
@@ -37,8 +39,11 @@ WIDTHS = {
     "mtdna6": (32, 16),
     "dnabert1_3mer": (8,),
     "nt_v2": (32, 16),
+    "dnabert2": (32,),
+    "motifs": (32,),
 }
-"""Vocabularies, and the bits of their ids."""
+"""Vocabularies, and the bits of their ids; "motifs" are DNABERT-2's merges between motifs."""
+NUM_MOTIFS, MOTIF_BASES = 2777, 7  # As many seeds as the miRNA families of MirMachine have.
 ROW_BASES = (0, 150, 512, 32_768, 131_072)
 """Lengths of rows; 0 is one row of all bases."""
 GIGA = 1e9
@@ -59,6 +64,25 @@ class Sequences:
             return cls(name, data, np.array([0, len(data)]))
         offsets = np.arange(0, len(data) + 1, bases)
         return cls(f"{name}, rows of {bases}", data[: offsets[-1]], offsets)
+
+
+@functools.cache
+def vocabulary_of(name: str) -> Vocabulary:
+    """A vocabulary that is built in, or "motifs": random words among DNABERT-2's tokens."""
+    if name != "motifs":
+        return load(name)
+    base, chance = load("dnabert2"), np.random.default_rng(0)
+    assert isinstance(base.model, Bpe)
+    words = chance.choice([*"ACGT"], (NUM_MOTIFS, MOTIF_BASES))
+    motifs = sorted({"".join(word) for word in words})
+    added = [token for token in map(str.encode, motifs) if token not in base.tokens]
+    return replace(
+        base,
+        tokens=(*base.tokens, *added),
+        model=replace(base.model, ignore_merges=True),
+        pretokenizer="motifs",
+        motifs=tuple(motifs),
+    )
 
 
 def all_sequences(size: int) -> list[Sequences]:
@@ -86,7 +110,7 @@ def prove(engine: GpuEngine, name: str, sequences: Sequences, most: int = 1 << 2
         offsets=offsets,
         options=EncodeOptions(add_special_tokens=False),
     )
-    wanted, got = (each.encode(load(name), batch) for each in (CpuEngine(), engine))
+    wanted, got = (each.encode(vocabulary_of(name), batch) for each in (CpuEngine(), engine))
     if got.ids.tolist() != wanted.ids.tolist() or got.offsets.tolist() != wanted.offsets.tolist():
         raise SystemExit(f"the ids of {name} differ from the CPU engine's: nothing is timed")
     return end
@@ -98,7 +122,7 @@ def time_kernels(
     """Seconds from text on the device to ids on the device, and the bytes moved."""
     data, offsets, processors = sequences.data, sequences.offsets, engine.processors
     with (
-        engine.residents.using(load(name)) as resident,
+        engine.residents.using(vocabulary_of(name)) as resident,
         engine.workspaces.lend(len(data), len(offsets) - 1, resident.family.layout) as workspace,
     ):
         stream = workspace.stream

@@ -6,12 +6,20 @@
 
 constexpr uint32_t STRIP_LEFT = 1, STRIP_RIGHT = 2;  // Of `strips`.
 
+// Bits `at % size` to the end of a word of `size` bits, as far as a stretch reaches.
+DEVICE uint64_t bits_of_stretch(uint64_t at, uint64_t end, uint32_t size) {
+    uint64_t first = at % size, last = min_of(end - (at - first), static_cast<uint64_t>(size));
+    return (~0ull >> (64 - last)) & ~0ull << first;
+}
+
 // Makes the letters `begin` to `end - 1` one gap without an id.
 DEVICE void make_gap(const Job& job, uint64_t begin, uint64_t end) {
-    for (uint64_t at = begin; at < end; at++) {
-        atomicOr(&job.base_words[at / 16].flags, 0x10001u << at % 16);
-        atomic_or(job.certain + at / 64, 1ull << at % 64);
-        atomic_and(job.starts + at / 64, ~(1ull << at % 64));
+    for (uint64_t at = begin; at < end; at = (at / 16 + 1) * 16)
+        atomicOr(&job.base_words[at / 16].flags, static_cast<uint32_t>(bits_of_stretch(at, end, 16)) * 0x10001u);
+    for (uint64_t at = begin; at < end; at = (at / 64 + 1) * 64) {
+        uint64_t inside = bits_of_stretch(at, end, 64);
+        atomic_or(job.certain + at / 64, inside);
+        atomic_and(job.starts + at / 64, ~inside);
     }
 }
 
