@@ -91,6 +91,10 @@ class CpuEngine:
         loaded = self._loaded.get(digest)
         return None if loaded is None else loaded.residency
 
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Ordinary memory."""
+        return np.empty(num_bytes, np.uint8)
+
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
 

@@ -131,6 +131,9 @@ class Engine(Protocol):
     def residency(self, digest: str) -> Residency | None:
         """How a vocabulary is held; None when it is not loaded."""
 
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
+        """uint8[num_bytes] for long texts, where `encode` reads them fastest; any will do."""
+
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
 

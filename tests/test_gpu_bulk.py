@@ -283,3 +283,14 @@ def test_a_stream_of_no_rows_or_empty_ones_has_no_ids(engine):
         assert (len(ids), id_offsets.tolist()) == (0, offsets.tolist())
         encoded = engine.encode(FRAMED, Batch([""] * num_rows))
         assert encoded.ids.tolist() == [259, 260, 260] * num_rows
+
+
+def test_text_in_memory_of_the_engines_is_not_staged(engine, monkeypatch):
+    engine.pipeline.chunk_bytes = 1 << 13
+    text = b"ab 11 a" * 9000
+    memory = engine.host_memory(len(text))
+    memory[:] = np.frombuffer(text, np.uint8)
+    monkeypatch.setattr(engine.staging, "start", None)
+    encoded = engine.encode(FRAMED, Batch(data=memory, offsets=np.array([0, len(text)])))
+    check_row(encoded, 0, text, EncodeOptions())
+    assert engine.host_memory(engine.leases.cap_bytes + 1) is None
