@@ -180,9 +180,11 @@ def run_works(engine: Engine, works: list[Work]) -> tuple[list[Result], float]:
     match works[0].operation:
         case "encode":
             batch = joined_texts(works)
+            batch.is_wanted = _is_wanted(works)
             results = split_encoded(works, encode_isolated(engine, vocabulary, batch))
         case "count":
             batch = joined_texts(works)
+            batch.is_wanted = _is_wanted(works)
             results = split_counted(works, count_isolated(engine, vocabulary, batch))
         case "decode":
             results = _decode(engine, works)
@@ -212,6 +214,11 @@ def _options(works: list[Work]) -> EncodeOptions | list[EncodeOptions]:
             else work.options
         )
     ]
+
+
+def _is_wanted(works: list[Work]) -> Callable[[], bool]:
+    """Whether anybody still waits; asked from the thread that computes."""
+    return lambda: not all(work.future is not None and work.future.done() for work in works)
 
 
 def joined_texts(works: list[Work]) -> Batch:
