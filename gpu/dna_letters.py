@@ -5,7 +5,6 @@ NumPy only; knows no device and no tokens of several letters.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,20 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.dna_steps import Steps, steps_of
 from gpu.job import constant
 from gpu.tables import NotCovered
 from vocabularies.motif_rule import MOTIFS
 from vocabularies.unicode_classes import class_mask, normalizer_code_points
 from vocabularies.vocabulary import Bpe, Vocabulary
 
-__all__ = ["BASES", "Letters", "letters_of", "rewriting_of"]
+__all__ = ["BASES", "Letters", "letters_of"]
 
 BASES = 4
 MIXED, GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
 DROPPED, UNKNOWN = constant("LETTER_DROPPED"), constant("LETTER_UNKNOWN")
 NO_LETTER = constant("NO_TOKEN")
-_RUN = re.compile(r"([!-~])\{(\d+),\}")
-_SYNTAX = set(".^$*+?()[]{}|\\")
 _ISOLATE = "isolate:"
 
 
@@ -42,10 +40,8 @@ class Letters:
             it is not ASCII; NO_TOKEN where there is none.
         dropped: uint32[...], characters that are not ASCII and give no id, in order.
         stripped: uint32[...], characters that are taken from both ends of a stretch, in order.
-        strips: 1 for the left end and 2 for the right one.
-        run_letter, run_length: a run of the letter, at least so long, is the letter `run_id`; 0: no
-            such rule.
-        run_id: NO_TOKEN where it gives no id.
+        steps: what is done to letters before; `stripped` and `run_id` are for it.
+        run_id: of what a run becomes; NO_TOKEN where it gives no id.
     """
 
     bases: bytes
@@ -53,9 +49,7 @@ class Letters:
     ids: NDArray[np.uint16]
     dropped: NDArray[np.uint32]
     stripped: NDArray[np.uint32]
-    strips: int
-    run_letter: int
-    run_length: int
+    steps: Steps
     run_id: int
 
 
@@ -99,23 +93,21 @@ def letters_of(
         classes[letter] = DROPPED
     ids[classes == DROPPED] = NO_LETTER
     classes[(classes == GAP) & (ids == NO_LETTER) & (np.arange(256) < 0x80)] = UNKNOWN
-    run_letter, run_length, content, strips = rewriting_of(vocabulary)
-    run_id = NO_LETTER
-    if run_letter:
-        if content in counts or content in spaces:
-            raise NotCovered(
-                f"a run of {chr(run_letter)} becomes a letter that merges or is dropped"
-            )
-        run_id = int(ids[content])
+    steps, run_id = steps_of(vocabulary), NO_LETTER
+    if steps.run_letter:
+        if steps.run_content in counts or steps.run_content in spaces:
+            run = chr(steps.run_letter)
+            raise NotCovered(f"a run of {run} becomes a letter that merges or is dropped")
+        run_id = int(ids[steps.run_content])
     return Letters(
         bases=bases,
         classes=classes,
         ids=ids,
         dropped=spaces[spaces >= 0x80],
-        stripped=_code_points(normalizer_code_points("strip")) if strips else _code_points(()),
-        strips=strips,
-        run_letter=run_letter,
-        run_length=run_length,
+        stripped=_code_points(normalizer_code_points("strip"))
+        if steps.strips
+        else _code_points(()),
+        steps=steps,
         run_id=run_id,
     )
 
@@ -146,25 +138,3 @@ def _dropped(vocabulary: Vocabulary, merging: set[int]) -> NDArray[np.uint32]:
     if name == "whitespace" and len({bool(is_word[letter]) for letter in merging}) > 1:
         raise NotCovered("the pretokenizer whitespace cuts between letters that merge")
     return np.flatnonzero(is_space).astype(np.uint32)
-
-
-def rewriting_of(vocabulary: Vocabulary) -> tuple[int, int, int, int]:
-    """The letter of a run, its least length, what it becomes; and which ends are stripped.
-
-    Raises:
-        NotCovered: the kernels do not know a normalizer, or its place among the others.
-    """
-    letter = length = content = strips = 0
-    for step in vocabulary.normalizers:
-        found = _RUN.fullmatch(step.pattern) if step.kind == "replace_regex" else None
-        if step.kind == "strip" and not strips:
-            strips = step.left | step.right << 1
-        elif (
-            found and not letter and found[1] not in _SYNTAX and re.fullmatch("[!-~]", step.content)
-        ):
-            letter, length, content = ord(found[1]), int(found[2]), ord(step.content)
-        else:
-            raise NotCovered(f"the normalizer {step.kind} {step.pattern!r} rewrites the text")
-    if not 0 <= length <= 16:
-        raise NotCovered(f"runs of {length} letters and more become one")
-    return letter, length, content, strips

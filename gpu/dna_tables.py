@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.dna_letters import BASES, Letters, letters_of
 from gpu.dna_pairs import Run, compatible_pairs, run_of
 from gpu.dna_whole import whole_tokens
-from gpu.families import DNA, DNA_WHOLE, Family
+from gpu.families import Family, dna_family
 from gpu.job import constant
 from gpu.tables import NotCovered
 from vocabularies.reference_bpe import bpe_rules
@@ -93,6 +93,8 @@ def prepare_dna(
         "complement": np.ascontiguousarray(COMPLEMENT),
         "dna_classes": letters.classes,
         "dna_letter_ids": letters.ids,
+        "letter_map": np.frombuffer(letters.steps.letters, np.uint8),
+        "uncovered_letters": letters.steps.uncovered(),
         "dropped_letters": letters.dropped,
         "stripped_letters": letters.stripped,
         "dna_longest": tables.longest,
@@ -106,11 +108,12 @@ def prepare_dna(
         "mixed_ids": tables.mixed_ids,
     }
     numbers = {
+        "num_uncovered": len(letters.steps.uncovered()),
         "num_dropped": len(letters.dropped),
         "num_stripped": len(letters.stripped),
-        "strips": letters.strips,
-        "run_letter": letters.run_letter,
-        "run_length": letters.run_length,
+        "strips": letters.steps.strips,
+        "run_letter": letters.steps.run_letter,
+        "run_length": letters.steps.run_length,
         "run_id": letters.run_id,
         "dna_k": tables.k,
         "dna_pair_words": tables.pair_words,
@@ -119,7 +122,8 @@ def prepare_dna(
         "dna_small_bytes": SMALL_TEXT,
         **dict.fromkeys(("piece_ids", "wraps", "can_wrap"), 0),
     }
-    return DNA_WHOLE if tables.whole else DNA, arrays, numbers, tables.whole
+    family = dna_family(has_whole=bool(tables.whole), maps=letters.steps.maps)
+    return family, arrays, numbers, tables.whole
 
 
 def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
@@ -166,7 +170,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         ),
         mixed_ids=np.array([len(token) << 16 | kept[token] for token in mixed], np.uint32),
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
-        whole=whole_tokens(vocabulary, tokens),
+        whole=whole_tokens(vocabulary, tokens, letters.steps),
     )
 
 

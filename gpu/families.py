@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 __all__ = [
     "CHARACTERS",
     "DNA",
-    "DNA_WHOLE",
     "FAMILIES",
     "KMERS",
     "STRIDED_KMERS",
     "TEXT",
     "Family",
+    "dna_family",
     "encode_kernels",
     "frame_kernels",
     "letter_kernels",
@@ -45,6 +45,7 @@ class Family:
     Attributes:
         name: of the family.
         layout: of its workspaces (`layout.LAYOUTS`).
+        between: those between the two rounds of special tokens.
         content: from text, hard bits and accepted special tokens to id_offsets.
         write: from there to ids.
         spans: from framed rows to spans.
@@ -66,6 +67,7 @@ class Family:
     plain: tuple[str, ...] = ()
     rewrite: tuple[str, ...] = ()
     turns_rows: bool = False
+    between: tuple[str, ...] = ()
 
 
 TEXT = Family(
@@ -119,12 +121,19 @@ DNA = Family(
     turns_rows=True,
 )
 """BPE over letters, which nothing cuts but motifs."""
-DNA_WHOLE = replace(DNA, name="dna_whole", content=("accept_whole", *DNA.content))
-"""The same where a stretch may be a token that merges do not reach."""
+FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA)}
 
-FAMILIES = {
-    family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA, DNA_WHOLE)
-}
+
+def dna_family(*, has_whole: bool, maps: bool) -> Family:
+    """DNA where a stretch may be a token that merges do not reach, or where letters become others.
+
+    The workspaces are the same.
+    """
+    return replace(
+        DNA,
+        between=("map_letters",) if maps else (),
+        content=(("accept_whole", *DNA.content) if has_whole else DNA.content),
+    )
 
 
 def encode_kernels(
@@ -144,13 +153,14 @@ def encode_kernels(
         count_only: id_offsets without ids.
         turned: whether rows are not encoded as they were sent.
     """
-    special: tuple[str, ...] = sum(SPECIAL[:num_rounds], ())
+    first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
+    special = (*first, *family.between, *again)
     return (
         *(("turn_rows",) if turned else ()),
         *("mark_rows", "clear_faults"),
         *(("validate",) if validate else ()),
         *special,
-        *(name for name in family.content if special or name != "clear_special"),
+        *(name for name in family.content if num_rounds or name != "clear_special"),
         *(() if count_only else family.write),
     )
 

@@ -96,6 +96,7 @@ def _dna_kernels() -> dict[str, Kernel]:
     """Those of byte-pair encoding of letters; a window is SMALL_CHUNK letters or more."""
     walkers, chunk = constant("WALKERS"), constant("SMALL_CHUNK")
     shapes = {
+        "map_letters": (_BLOCK, _CHUNKS, 8),
         "pack_letters": (_BLOCK, _CHUNKS, 8),
         "pack_special": (_BLOCK, _CHUNKS, 8),
         "strip_ends": (_BLOCK, _CHUNKS, 8),

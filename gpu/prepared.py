@@ -59,7 +59,7 @@ def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
     if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
         raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
     own, whole = _own_tables(vocabulary, seed)
-    special = special_tables(vocabulary, seed, whole)
+    special = special_tables(vocabulary, seed, whole, is_rewritten=bool(own.family.between))
     arrays = {
         **own.arrays,
         **_arrays_of(special),

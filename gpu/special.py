@@ -74,7 +74,11 @@ class _Node:
 
 
 def special_tables(
-    vocabulary: Vocabulary, seed: int, whole: Mapping[bytes, int] | None = None
+    vocabulary: Vocabulary,
+    seed: int,
+    whole: Mapping[bytes, int] | None = None,
+    *,
+    is_rewritten: bool = False,
 ) -> SpecialTables:
     """The tables of what is looked for in a text.
 
@@ -82,6 +86,7 @@ def special_tables(
         vocabulary: the vocabulary; its motifs are looked for in what special tokens leave.
         seed: key of the hash function.
         whole: bytes and ids of tokens that count where they are all that lies between two borders.
+        is_rewritten: whether letters become others between the two rounds.
 
     Raises:
         NotCovered: one of them asks for more than its bytes in the text, or there are too many.
@@ -90,7 +95,7 @@ def special_tables(
     "c>" from 4 to 8, and the tokens 7 and 8 at the nodes 6 and 8; node 1 is the root of round two,
     node 2 that of `whole`.
     """
-    rounds = _rounds(vocabulary)
+    rounds = _rounds(vocabulary, is_rewritten)
     roots = [*rounds, *[[]] * (MAX_ROUNDS - len(rounds))]
     roots.append([_Sought(content, token_id, True) for content, token_id in (whole or {}).items()])
     edges, ends = _trie(roots)
@@ -104,7 +109,7 @@ def special_tables(
     return SpecialTables(_edge_table(edges, ends, seed), nodes, first, len(rounds))
 
 
-def _rounds(vocabulary: Vocabulary) -> list[list[_Sought]]:
+def _rounds(vocabulary: Vocabulary, is_rewritten: bool) -> list[list[_Sought]]:
     """What is looked for in the text, and then in what is left of it."""
     tokens = [token for token in vocabulary.special_tokens if token.matched]
     for token in tokens:
@@ -117,6 +122,8 @@ def _rounds(vocabulary: Vocabulary) -> list[list[_Sought]]:
     ]
     rounds = [sought for sought in rounds if sought]
     motifs = _motifs(vocabulary)
+    if motifs and is_rewritten:
+        return [*(rounds or [[]]), motifs]
     if motifs and len(rounds) == 1 and _lie_apart(rounds[0], motifs):
         return [rounds[0] + motifs]
     if motifs and len(rounds) == MAX_ROUNDS:

@@ -17,7 +17,7 @@ from tests.emulated_device import EmulatedDevice
 from tests.motif_strategies import motif_cases, motif_vocabulary
 from tests.sequence_strategies import OPTIONS
 from tests.test_gpu_symbols import check
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.vocabulary import Normalizer, SpecialToken, Vocabulary
 
 DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -55,7 +55,7 @@ def test_any_motifs_of_bytes_have_the_ids_of_the_reference(case, options):
 
 
 @settings(max_examples=80, deadline=None)
-@given(motif_cases(byte_level=False, normalizers=("runs",)), OPTIONS)
+@given(motif_cases(byte_level=False, normalizers=("runs", "lowercase", "rna")), OPTIONS)
 def test_any_motifs_of_letters_have_the_ids_of_the_reference(case, options):
     check_any(*case, options)
 
@@ -103,6 +103,23 @@ def test_tokens_that_only_a_whole_stretch_is(engine):
         check(engine, uncut, [*texts, "ACG"], EncodeOptions(special=mode, spans=True))
 
 
+def test_letters_become_others_outside_of_special_tokens(engine):
+    """Special tokens are found in the text as it was sent, motifs in what is made of the rest."""
+    vocabulary = motif_vocabulary(
+        "acgtmask<>",
+        [("a", "c"), ("g", "t")],
+        ["acg", "ttt"],
+        specials=("<MASK>", "<UUU>"),
+        normalizers=(Normalizer("lowercase"), Normalizer("replace", "u", "t")),
+    )
+    texts = ["ACGUUU<MASK>acG<mask>", "<UUU>uuu" * 900, "É ACG é", "<MASK>" * 50 + "UUUU"]
+    texts.append("A" * 4090 + "<MASK>" + "UGT" * 30)
+    for options in (EncodeOptions(spans=True), PLAIN, EncodeOptions(reverse_complement=True)):
+        check(engine, vocabulary, texts, options)
+    with pytest.raises(NotCovered):  # Two characters and an ASCII one in lower case.
+        engine.encode(vocabulary, Batch(["ACG\u0130", "AC\u212a"]))
+
+
 def letters(**more: object) -> Vocabulary:
     return replace(motif_vocabulary("ACGTN-", MERGES, ["ACG", "CN"]), **more)
 
@@ -111,7 +128,16 @@ def letters(**more: object) -> Vocabulary:
     ("vocabulary", "reason"),
     [
         (letters(normalizers=(Normalizer("strip"),)), "white space is stripped"),
-        (letters(normalizers=(Normalizer("replace", "U", "T"),)), "the normalizer replace"),
+        (letters(normalizers=(Normalizer("replace", "U", "TT"),)), "the normalizer replace"),
+        (
+            letters(
+                normalizers=(
+                    Normalizer("replace_regex", "R{5,}", "-"),
+                    Normalizer("replace", "U", "T"),
+                )
+            ),
+            "the normalizer replace 'U'",
+        ),
         (letters(normalizers=(Normalizer("replace_regex", "N{5,}", "-"),)), "motifs have such"),
         (
             letters(
@@ -127,7 +153,7 @@ def letters(**more: object) -> Vocabulary:
             "a pretoken that is a token which merges do not reach",
         ),
     ],
-    ids=["strip", "replace", "runs", "rounds", "cut"],
+    ids=["strip", "replace", "order", "runs", "rounds", "cut"],
 )
 def test_what_is_not_covered_says_why(vocabulary, reason):
     with pytest.raises(NotCovered, match=reason):

@@ -1,6 +1,7 @@
 // The kernels of byte-pair encoding of letters, in the order in which they run; see gpu/DNA.md.
 // Launch: any number of blocks of BLOCK threads, of WALKERS where they walk; finish_windows one block.
 #include "dna_ids.cuh"
+#include "dna_map.cuh"
 #include "dna_strip.cuh"
 
 // A column for each thread of a block.
@@ -8,6 +9,8 @@ struct WindowColumns {
     uint32_t borders[Window<LARGE_CHUNK>::WORDS * WALKERS], dead[Window<LARGE_CHUNK>::WORDS * WALKERS];
     DEVICE_METHOD Columns mine() { return {borders + threadIdx.x, dead + threadIdx.x, WALKERS}; }
 };
+
+KERNEL __launch_bounds__(BLOCK) map_letters(const Job* job) { map_letters_stage(*job, blockIdx.x, gridDim.x); }
 
 KERNEL __launch_bounds__(BLOCK) pack_letters(const Job* job) { pack_letters_stage(*job, blockIdx.x, gridDim.x); }
 

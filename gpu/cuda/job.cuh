@@ -157,6 +157,9 @@ struct Job {
     // Byte-pair encoding of letters (gpu/dna_tables.py, dna_*.cuh).
     const uint8_t* dna_classes;    // uint8[256], see dna_text.cuh.
     const uint16_t* dna_letter_ids;  // uint16[256] ids of letters that do not merge, NO_TOKEN.
+    const uint8_t* letter_map;        // uint8[256] what each letter becomes, see dna_map.cuh.
+    const uint32_t* uncovered_letters;  // uint32[num_uncovered] characters that become others.
+    uint64_t num_uncovered;
     const uint32_t* dropped_letters;  // uint32[num_dropped] characters beyond ASCII without an id.
     uint64_t num_dropped;
     const uint32_t* stripped_letters; // uint32[num_stripped] characters taken from a stretch's ends.
