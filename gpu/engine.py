@@ -103,6 +103,14 @@ class GpuEngine:
         """Whether a vocabulary is on the device now."""
         return digest in self.residents
 
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
+        """uint8[num_bytes] of pinned memory for texts, which are then not staged; None: none left.
+
+        It is the caller's until it is garbage, and counts as memory for answers.
+        """
+        block = self.leases.take(num_bytes)
+        return None if block is None else block[:num_bytes]
+
     def close(self) -> None:
         """Give all memory back."""
         self.residents.close()

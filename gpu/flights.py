@@ -167,9 +167,11 @@ class Flight:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the ids in the answer: whole words, but for ids of 16 bits."""
+        """Bytes of the ids in the answer: whole words, but for ids of 8 and 16 bits."""
         bits = self.work.id_bits
-        return 2 * self.num_ids if bits == 16 else -(-self.num_ids * bits // BITS_A_WORD) * 4
+        if bits in (8, 16):
+            return bits // 8 * self.num_ids
+        return -(-self.num_ids * bits // BITS_A_WORD) * 4
 
     def truncated(self) -> tuple[Int64s, Int64s] | None:
         """num_tokens int64[num_rows] and kept int64[num_rows, 2], where truncation cut a row."""

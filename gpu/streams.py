@@ -59,12 +59,14 @@ class _StreamAnswer:
     """The answer to a stream in the making.
 
     Attributes:
+        alignment: bytes of which a multiple stands before each chunk's answer.
         offsets: int64[B + 1], where each row's ids begin.
         parts: first byte and number of ids of each chunk's answer.
     """
 
-    def __init__(self, out: _Out, num_rows: int) -> None:
+    def __init__(self, out: _Out, num_rows: int, alignment: int) -> None:
         self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
+        self.alignment = alignment
         self.parts: list[tuple[int, int]] = []
         self.num_ids = self.num_bytes = 0
         self.has_landed = False
@@ -80,7 +82,7 @@ class _StreamAnswer:
             np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])
         self.parts.append((self.num_bytes, flight.num_ids))
         self.num_ids += flight.num_ids
-        self.num_bytes += num_bytes
+        self.num_bytes += num_bytes + -num_bytes % self.alignment
         self.offsets[chunk.first_row + chunk.num_rows] = self.num_ids
 
 
@@ -93,12 +95,13 @@ def _stream(
     id_bits: int,
     chunk_bytes: int,
     in_flight: int | None,
+    alignment: int = 1,
 ) -> _StreamAnswer:
     with engine.residents.using(vocabulary) as resident:
         work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
 
         def answer() -> _StreamAnswer:
-            return _StreamAnswer(out, len(offsets) - 1)
+            return _StreamAnswer(out, len(offsets) - 1, alignment)
 
         def chunks(size: int) -> Iterator[Chunk]:
             return chunks_of(data, offsets, vocabulary, size)
@@ -118,21 +121,21 @@ def encode_stream(
 ) -> Int64s:
     """Ids of UTF-8 rows into `out`, which is long enough; returns int64[B + 1] of the host.
 
-    Special tokens are matched and nothing is added. `out` is a flat array of int32 or uint16: a
-    NumPy array, or one of the device that has `__cuda_array_interface__`, such as CuPy's and
+    Special tokens are matched and nothing is added. `out` is a flat array of int32, uint16 or
+    uint8: a NumPy array, or one of the device that has `__cuda_array_interface__`, such as CuPy's and
     torch's. The ids are there when this returns. Work on a device array that was queued before must
     be done, unless the array names its stream. Copies overlap with kernels; data that is pinned
     (`Device.allocate_pinned`, or by anybody else) is copied from where it lies, other data by way
     of pinned memory.
 
     Raises:
-        ValueError: `out` is too short, of another type, or of 16 bits for larger ids.
+        ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids.
         OutOfMemory: there is no room for a row that cannot be cut.
     """
-    target = _Out.of(out, engine.device, ("<i4", "<u2"))
-    if target.item_bytes == 2 and len(vocabulary) > 1 << 16:
-        raise ValueError(f"{len(vocabulary)} ids do not fit in 16 bits")
+    target = _Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
     bits = 8 * target.item_bytes
+    if bits < 32 and len(vocabulary) > 1 << bits:
+        raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
     answer = _stream(engine, vocabulary, data, offsets, target, bits, chunk_bytes, in_flight)
     return answer.offsets
 
@@ -182,6 +185,6 @@ def encode_packed(
     """
     id_bits = max(1, (len(vocabulary) - 1).bit_length())
     target = _Out.of(out, engine.device, ("<u4",))
-    answer = _stream(engine, vocabulary, data, offsets, target, id_bits, chunk_bytes, in_flight)
+    answer = _stream(engine, vocabulary, data, offsets, target, id_bits, chunk_bytes, in_flight, 4)
     parts = np.array([(place // 4, count) for place, count in answer.parts], np.int64)
     return PackedIds(out, id_bits, parts.reshape(-1, 2), answer.offsets)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from service.learning_arguments import add_motifs, add_train
 from vocabularies.vocabulary import VocabularyError
 
 __all__ = ["main", "make_parser"]
@@ -67,6 +68,14 @@ def _run(parsed: argparse.Namespace) -> int:
         from service import encode_command
 
         return encode_command.run(parsed)
+    if parsed.command == "train":
+        from service import train_command
+
+        return train_command.run(parsed)
+    if parsed.command == "motifs":
+        from service import motif_report
+
+        return motif_report.run(parsed)
     from service import commands
 
     return commands.COMMANDS[parsed.command](parsed)
@@ -89,6 +98,8 @@ def make_parser() -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true", help="one JSON object for each")
     _add_verify(commands.add_parser("verify", help="compare an engine's ids with the reference's"))
     _add_convert(commands.add_parser("convert", help="write a vocabulary in another format"))
+    add_train(commands.add_parser("train", help="learn a vocabulary from sequences"))
+    add_motifs(commands.add_parser("motifs", help="what vocabularies do to motifs"))
     _add_key(commands.add_parser("key", help="a new key for a client of the service"))
     return parser
 

@@ -11,11 +11,13 @@ everything before it reads may therefore send so much that its answers fit into 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.arrow_wire import MEDIA_TYPE
 from service.bodies import Body
@@ -69,13 +71,16 @@ class BodyReader:
     Args:
         body: not read yet.
         max_bytes: the most that may be asked for at once: what a message claims to have.
+        memory: gives so many bytes of it.
 
     Attributes:
         waited_s: seconds in which `read` waited for bytes.
     """
 
-    def __init__(self, body: Body, max_bytes: int) -> None:
-        self._body, self._max_bytes = body, max_bytes
+    def __init__(
+        self, body: Body, max_bytes: int, memory: Callable[[int], NDArray[np.uint8]]
+    ) -> None:
+        self._body, self._max_bytes, self._memory = body, max_bytes, memory
         self._rest = memoryview(b"")
         self._loop = asyncio.get_running_loop()
         self._asked: Future[memoryview] | None = None
@@ -105,7 +110,7 @@ class BodyReader:
 
     async def _read(self, num_bytes: int) -> memoryview:
         """What is left over and what comes; where little is asked for, more of it is kept."""
-        array, size = np.empty(max(num_bytes, AHEAD_BYTES), np.uint8), len(self._rest)
+        array, size = self._memory(max(num_bytes, AHEAD_BYTES)), len(self._rest)
         array[:size] = np.frombuffer(self._take(size), np.uint8)
         room = array[size:] if num_bytes < AHEAD_BYTES else array[size:num_bytes]
         size += await self._body.read_into(room, num_bytes - size)
@@ -168,7 +173,8 @@ class ArrowStream(Streamed):
         settings = self.service.settings
         idle_s = settings.stream_idle_timeout_s
         sent = Body(receive, self.call.encoding, None, scope, idle_s)
-        body = BodyReader(sent, settings.max_body_bytes)
+        memory = self.service.engine.host_memory
+        body = BodyReader(sent, settings.max_body_bytes, memory)
         outgoing = Outgoing(send, MEDIA_TYPE, settings.max_unsent_bytes, idle_s)
         encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:

@@ -24,7 +24,7 @@ from functools import partial
 from time import perf_counter
 
 from service.admission import Admission
-from service.engines import Engine
+from service.engines import Abandoned, Engine
 from service.errors import DeadlinePassed, Draining, ServiceError
 from service.metrics import Metrics
 from service.queues import Queue
@@ -191,7 +191,7 @@ class Batcher:
         lane.batches.remove(works)
         if done.cancelled():
             self._fail(works, Draining("the service stopped before this request's turn"))
-        elif isinstance(error := done.exception(), ServiceError):
+        elif isinstance(error := done.exception(), ServiceError | Abandoned):
             self._fail(works, error)
         elif error is not None:
             logger.error("This is a bug. A batch of %d requests failed", len(works), exc_info=error)

@@ -234,17 +234,21 @@ class Body:
             raise _nothing_came(self._idle_s) from error
 
 
-async def collect(body: Body, expected_bytes: int) -> NDArray[np.uint8]:
+async def collect(
+    body: Body, expected_bytes: int, memory: Callable[[int], NDArray[np.uint8]] | None = None
+) -> NDArray[np.uint8]:
     """uint8[N]: a whole body in one array, received there where its length was announced.
 
     Args:
         body: not read yet.
         expected_bytes: N as announced; 0 or wrong costs copies, nothing else.
+        memory: gives so many bytes of it.
     """
-    array, size = np.empty(expected_bytes or FIRST_BYTES, np.uint8), 0
+    make = memory or (lambda num_bytes: np.empty(num_bytes, np.uint8))
+    array, size = make(expected_bytes or FIRST_BYTES), 0
     while await body.has_more():
         if size == len(array):
-            larger = np.empty(2 * size, np.uint8)
+            larger = make(2 * size)
             larger[:size], array = array, larger
         size += await body.read_into(array[size:])
     return array[:size]

@@ -70,7 +70,7 @@ class BulkText(Streamed):
         if cutter is not None:
             await self._send_while_reading(send, entry, body, cutter)
             return
-        text = await collect(body, call.content_length)
+        text = await collect(body, call.content_length, service.engine.host_memory)
         call.receive = receive  # Not before: whoever watches for a gone client would read the body.
         if self.as_octets:
             await self._send_octets(send, entry, text)

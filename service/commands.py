@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ import orjson
 
 from service.cpu_engine import CpuEngine
 from service.records import standard_input
-from service.vocabulary_files import open_vocabulary
+from service.vocabulary_files import open_vocabulary, output_format, write_files
 from vocabularies import builtin
-from vocabularies.formats import FORMATS, write_vocabulary
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["COMMANDS"]
@@ -180,37 +179,10 @@ def convert(arguments: argparse.Namespace) -> int:
         ValueError: the format cannot be told, or a file is there already.
     """
     vocabulary, out = _open(arguments), Path(arguments.out)
-    format = arguments.format or _format_of(out)
-    if format not in FORMATS:
-        raise ValueError(f"no format {format!r}; there are {', '.join(FORMATS)}")
-    files = _placed(write_vocabulary(vocabulary, format), out)
-    for path in files:
-        if path.exists() and not arguments.force:
-            raise ValueError(f"{path} is there already; --force writes over it")
-    if len(files) > 1:
-        # Only the folder that was named: a misspelt path makes none.
-        out.mkdir(exist_ok=True)
-    for path, content in files.items():
-        path.write_bytes(content)
+    format = output_format(arguments.format, out)
+    for path in write_files(vocabulary, out, format, force=arguments.force):
         print(path)
     return 0
-
-
-def _format_of(out: Path) -> str:
-    by_suffix = {".tiktoken": "tiktoken", ".txt": "vocab.txt", ".vocabulary": "canonical"}
-    if out.name in FORMATS:
-        return out.name
-    if out.suffix in by_suffix:
-        return by_suffix[out.suffix]
-    raise ValueError(f"--format is needed: the name {out.name} does not say it")
-
-
-def _placed(files: Mapping[str, bytes], out: Path) -> dict[Path, bytes]:
-    """One file at `out`, several in the folder `out`."""
-    if len(files) > 1 or out.is_dir():
-        return {out / name: content for name, content in files.items()}
-    [content] = files.values()
-    return {out: content}
 
 
 def key(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from service.cpu_decode import decode_by_library, decode_rows
 from service.cpu_encoders import Chosen, choose_encoder
 from service.encoders import ReferenceEncoder, refuse_rows
 from service.engines import Counted, Decoded, EngineStatus, Residency
+from service.long_rows import LongRows
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
 from vocabularies.strand import reverse_complement
@@ -35,6 +36,7 @@ class _Loaded:
     table: TokenTable
     template: Template
     chosen: Chosen
+    rows: LongRows
     residency: Residency
 
 
@@ -90,6 +92,10 @@ class CpuEngine:
         """How a vocabulary is held; None when it is not loaded."""
         loaded = self._loaded.get(digest)
         return None if loaded is None else loaded.residency
+
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Ordinary memory."""
+        return np.empty(num_bytes, np.uint8)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
@@ -149,7 +155,8 @@ def _load(vocabulary: Vocabulary) -> _Loaded:
     chosen = choose_encoder(vocabulary, table)
     engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
     residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
-    return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, residency)
+    rows = LongRows(vocabulary, chosen.encoder)
+    return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, rows, residency)
 
 
 def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
@@ -163,7 +170,7 @@ def _own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Conten
     if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
         errors = dict.fromkeys(range(len(batch)), NOT_CIRCULAR) | batch.texts()[1]
         return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
-    return loaded.chosen.encoder.encode(batch, options)
+    return loaded.rows.encode(batch, options)
 
 
 def _other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:

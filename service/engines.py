@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["Counted", "Decoded", "Engine", "EngineStatus", "Residency", "SelfTest"]
+__all__ = ["Abandoned", "Counted", "Decoded", "Engine", "EngineStatus", "Residency", "SelfTest"]
+
+
+class Abandoned(Exception):
+    """Nobody wants the answer any more; the engine stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +135,16 @@ class Engine(Protocol):
     def residency(self, digest: str) -> Residency | None:
         """How a vocabulary is held; None when it is not loaded."""
 
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
+        """uint8[num_bytes] for long texts, where `encode` reads them fastest; any will do."""
+
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
 
         Loads the vocabulary if need be.
+
+        Raises:
+            Abandoned: the batch is not wanted any more.
         """
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:

@@ -144,6 +144,14 @@ class RoutedEngine:
         """Give everything back."""
         self.vocabularies.close()
 
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Pinned memory, of which the device reads itself, where the GPU has some left."""
+        opened = self.vocabularies.opened
+        if opened is not None and num_bytes >= self.crossover_bytes:
+            if (memory := opened.gpu.host_memory(num_bytes)) is not None:
+                return memory
+        return self.cpu.host_memory(num_bytes)
+
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
 

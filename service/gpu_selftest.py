@@ -55,6 +55,9 @@ class Gpu(Protocol):
     def is_resident(self, digest: str) -> bool:
         """Whether a vocabulary is on the device now."""
 
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
+        """Pinned memory for texts; None where there is none left."""
+
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row."""
 

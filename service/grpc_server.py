@@ -33,9 +33,9 @@ from service.health_routes import readiness
 from service.logs import REQUEST_ID
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
+from service.rates import CLIENT
 from service.request_heads import header_call
 from service.state import Service
-from service.work import CLIENT
 
 __all__ = ["GrpcServer"]
 

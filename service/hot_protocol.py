@@ -31,8 +31,9 @@ from service.errors import ServiceError, as_service_error, problem
 from service.finishing import CLIENT_CLOSED, answer_headers, finish, serialized
 from service.hot_routes import HOT
 from service.logs import REQUEST_ID
+from service.rates import CLIENT
 from service.request_heads import json_call, timeout_s
-from service.work import CLIENT, Result, Work
+from service.work import Result, Work
 
 if TYPE_CHECKING:
     from service.state import Service

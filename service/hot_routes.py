@@ -25,10 +25,11 @@ from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
 from service.errors import InvalidRequest, ServiceError, TooLarge, as_service_error, problem
 from service.finishing import answer_headers, finish, serialized
 from service.logs import REQUEST_ID
+from service.rates import CLIENT
 from service.refusals import refused
 from service.request_heads import call_of, timeout_s
 from service.state import Service
-from service.work import CLIENT, ClientGone
+from service.work import ClientGone
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engines import Counted, Decoded, Engine
+from service.engines import Abandoned, Counted, Decoded, Engine
 from service.joining import join_counted, join_decoded, join_encoded
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
@@ -80,7 +80,9 @@ def decode_isolated(
 
 
 def raise_if_not_the_engines(error: BaseException) -> None:
-    """Let through what ends a process; a Rust panic is no Exception, but a failure all the same."""
+    """Let through what ends a process, and Abandoned; a Rust panic is a failure all the same."""
+    if isinstance(error, Abandoned):
+        raise error
     if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
         raise error
 

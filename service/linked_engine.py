@@ -142,6 +142,10 @@ class LinkedEngine:
         """Not known here: the engine process tells of it."""
         return None
 
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Ordinary memory of this process."""
+        return np.empty(num_bytes, np.uint8)
+
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row."""
         message = texts_message("encode", vocabulary.digest, batch)

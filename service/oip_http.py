@@ -84,7 +84,8 @@ class InferAnswer(Response):
         limit = self.service.settings.max_body_bytes
         check_length(self.call.content_length, limit)
         sent = Body(receive, self.call.encoding, limit, scope)
-        body = await collect(sent, self.call.content_length)
+        memory = self.service.engine.host_memory
+        body = await collect(sent, self.call.content_length, memory)
         self.call.times.read = perf_counter()
         self.call.receive = receive
         asked, binary = self._parse(body)

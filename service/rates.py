@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from service.errors import RateLimited
 
-__all__ = ["UNLIMITED", "Limits", "Rates"]
+__all__ = ["CLIENT", "UNLIMITED", "Limits", "Rates"]
+
+
+CLIENT: ContextVar[str] = ContextVar("client", default="")
+"""The name of the key that the request being answered came with; "" where there are no keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The vocabulary that a command names: a built-in one, a file, or a folder of files."""
+"""Vocabularies that a command names, to read and to write: built-in ones, files, folders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vocabularies import builtin
-from vocabularies.formats import read_vocabulary
+from vocabularies.formats import FORMATS, read_vocabulary, write_vocabulary
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["NoSuchVocabulary", "open_vocabulary"]
+__all__ = ["NoSuchVocabulary", "open_vocabulary", "output_format", "write_files"]
 
 # What is read out of a folder: the first of these groups whose files are all there.
 GROUPS = (
@@ -74,3 +74,43 @@ def _unknown(source: str) -> str:
     near = difflib.get_close_matches(source, builtin.BUILTINS, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`warptok vocabularies` lists them"
     return f"{source!r} is neither a built-in vocabulary nor a file; {hint}"
+
+
+def output_format(format: str | None, out: Path) -> str:
+    """The format that is asked for, or that the file's name says.
+
+    Raises:
+        ValueError: there is no such format, or the name says none.
+    """
+    by_suffix = {".tiktoken": "tiktoken", ".txt": "vocab.txt", ".vocabulary": "canonical"}
+    found = format or (out.name if out.name in FORMATS else by_suffix.get(out.suffix))
+    if found is None:
+        raise ValueError(f"--format is needed: the name {out.name} does not say it")
+    if found not in FORMATS:
+        raise ValueError(f"no format {found!r}; there are {', '.join(FORMATS)}")
+    return found
+
+
+def write_files(vocabulary: Vocabulary, out: Path, format: str, *, force: bool) -> list[Path]:
+    """Write one file at `out`, or in the folder `out`; several make that folder.
+
+    Raises:
+        ValueError: a file is there already, and is not to be written over.
+        VocabularyError: the format cannot mean the same.
+        OSError: a file cannot be written.
+    """
+    files = write_vocabulary(vocabulary, format)
+    if len(files) > 1 or out.is_dir():
+        placed = {out / name: content for name, content in files.items()}
+    else:
+        [content] = files.values()
+        placed = {out: content}
+    for path in placed:
+        if path.exists() and not force:
+            raise ValueError(f"{path} is there already; --force writes over it")
+    if len(files) > 1:
+        # Only the folder that was named: a misspelt path makes none.
+        out.mkdir(exist_ok=True)
+    for path, content in placed.items():
+        path.write_bytes(content)
+    return [*placed]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from time import perf_counter
@@ -24,12 +23,12 @@ from service.isolation import (
     encode_isolated,
     raise_if_not_the_engines,
 )
+from service.rates import CLIENT
 from service.times import Times
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = [
-    "CLIENT",
     "GONE",
     "ClientGone",
     "IdRows",
@@ -43,10 +42,6 @@ __all__ = [
     "split_decoded",
     "split_encoded",
 ]
-
-
-CLIENT: ContextVar[str] = ContextVar("client", default="")
-"""The name of the key that the request being answered came with; "" where there are no keys."""
 
 
 class ClientGone(Exception):
@@ -179,11 +174,10 @@ def run_works(engine: Engine, works: list[Work]) -> tuple[list[Result], float]:
     begin = perf_counter()
     match works[0].operation:
         case "encode":
-            batch = joined_texts(works)
-            results = split_encoded(works, encode_isolated(engine, vocabulary, batch))
+            encoded = encode_isolated(engine, vocabulary, _wanted(works))
+            results = split_encoded(works, encoded)
         case "count":
-            batch = joined_texts(works)
-            results = split_counted(works, count_isolated(engine, vocabulary, batch))
+            results = split_counted(works, count_isolated(engine, vocabulary, _wanted(works)))
         case "decode":
             results = _decode(engine, works)
     return results, perf_counter() - begin
@@ -212,6 +206,13 @@ def _options(works: list[Work]) -> EncodeOptions | list[EncodeOptions]:
             else work.options
         )
     ]
+
+
+def _wanted(works: list[Work]) -> Batch:
+    """The rows of all works, as long as anybody waits for them."""
+    batch, futures = joined_texts(works), [work.future for work in works if work.future]
+    batch.is_wanted = lambda: not futures or not all(future.done() for future in futures)
+    return batch
 
 
 def joined_texts(works: list[Work]) -> Batch:

@@ -68,6 +68,10 @@ class FakeEngine:
         known = digest in self.loaded
         return Residency("cpu", "fake", SelfTest("itself", 1, 0)) if known else None
 
+    def host_memory(self, num_bytes: int) -> np.ndarray:
+        """Ordinary memory."""
+        return np.empty(num_bytes, np.uint8)
+
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """Bytes as ids; a text with FAILING fails the call, one with REFUSED is refused."""
         texts, errors = batch.texts()

@@ -47,6 +47,7 @@ class FakeGpu:
         self.answered: list[int] = []
         self.num_loads = 0
         self.is_closed = False
+        self.lent: list[np.ndarray] = []
 
     def opened(self) -> OpenedGpu:
         """What opening it gives."""
@@ -93,6 +94,13 @@ class FakeGpu:
         each = [options] if isinstance(options, EncodeOptions) else options
         if any(one.reverse_complement for one in each):
             raise NotCovered("told to know no strands")
+
+    def host_memory(self, num_bytes: int) -> np.ndarray | None:
+        """Memory of its own, as long as anything fits."""
+        if not self.room:
+            return None
+        self.lent.append(np.empty(num_bytes, np.uint8))
+        return self.lent[-1]
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The CPU's ids."""

@@ -225,7 +225,7 @@ def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
         np.zeros(9, np.int64),
     ]
     for out in wrong:
-        with pytest.raises(ValueError, match="one writable flat piece of int32 or uint16"):
+        with pytest.raises(ValueError, match="one writable flat piece of int32 or uint16 or uint8"):
             encode_stream(engine, FRAMED, data, offsets, out)
     with pytest.raises(ValueError, match="piece of uint32"):
         encode_packed(engine, FRAMED, data, offsets, np.zeros(9, np.int32))
@@ -233,6 +233,8 @@ def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
         encode_stream(engine, FRAMED, data, offsets, np.zeros(100, np.int32), chunk_bytes=300)
     with pytest.raises(ValueError, match="16 bits"):
         encode_stream(engine, load("cl100k_base"), data, offsets, np.zeros(9, np.uint16))
+    with pytest.raises(ValueError, match="8 bits"):
+        encode_stream(engine, FRAMED, data, offsets, np.zeros(9, np.uint8))
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])
@@ -283,3 +285,28 @@ def test_a_stream_of_no_rows_or_empty_ones_has_no_ids(engine):
         assert (len(ids), id_offsets.tolist()) == (0, offsets.tolist())
         encoded = engine.encode(FRAMED, Batch([""] * num_rows))
         assert encoded.ids.tolist() == [259, 260, 260] * num_rows
+
+
+def test_text_in_memory_of_the_engines_is_not_staged(engine, monkeypatch):
+    engine.pipeline.chunk_bytes = 1 << 13
+    text = b"ab 11 a" * 9000
+    memory = engine.host_memory(len(text))
+    memory[:] = np.frombuffer(text, np.uint8)
+    monkeypatch.setattr(engine.staging, "start", None)
+    encoded = engine.encode(FRAMED, Batch(data=memory, offsets=np.array([0, len(text)])))
+    check_row(encoded, 0, text, EncodeOptions())
+    assert engine.host_memory(engine.leases.cap_bytes + 1) is None
+
+
+@pytest.mark.parametrize("num_tokens", [256, 300, 50_000])
+def test_packed_parts_begin_with_a_word(engine, num_tokens):
+    """Of 8, 9 and 16 bits, with an odd number of ids in each chunk."""
+    tokens = [bytes([byte]) for byte in range(256)]
+    tokens += [b"<%d>" % number for number in range(256, num_tokens)]
+    vocabulary = Vocabulary(tuple(tokens), Bpe(()))
+    data = np.frombuffer(b"abc \xc3\xa9" * 333, np.uint8)
+    out = np.zeros(len(data) + 9, np.uint32)
+    offsets = np.arange(0, len(data) + 1, 333)
+    packed = encode_packed(engine, vocabulary, data, offsets, out, chunk_bytes=501)
+    assert len(packed.parts) > 2
+    assert packed.unpack().tolist() == data.tolist()

@@ -177,7 +177,7 @@ def test_streams_have_the_ids_of_batches(engine, name, in_flight):
     rows = ["".join(chance.choice([*letters], size)).encode() for size in (0, 9000, 5, 70, 4100, 0)]
     batch = Batch.from_bytes(rows)
     ids, offsets = engine.encode_ids(load(name), batch.data, batch.offsets)
-    for dtype in (np.int32, np.uint16):
+    for dtype in (np.int32, np.uint16, np.uint8)[: 3 if name == "hyenadna" else 2]:
         out = np.zeros(len(batch.data) + 9, dtype)
         got = encode_stream(
             engine,

@@ -748,3 +748,23 @@ def test_every_text_is_the_same_from_either_engine():
     encoded = engine.encode(load("gpt2"), Batch(SHORT))
     check(encoded, SHORT)
     assert encoded.engine == "gpu"
+
+
+def test_long_bodies_lie_in_memory_that_the_gpu_lends():
+    engine, gpu = routed()
+    assert engine.host_memory(CROSSOVER) is gpu.lent[0]
+    assert len(engine.host_memory(CROSSOVER - 1)) == CROSSOVER - 1
+    gpu.room = 0
+    assert len(engine.host_memory(CROSSOVER)) == CROSSOVER
+    assert len(gpu.lent) == 1
+    gpu.room, text = 9, b"a body of many bytes " * 20_000
+
+    async def scenario():
+        async with serving(engine) as (client, _):
+            headers = {"content-type": "application/octet-stream"}
+            headers["accept"] = headers["content-type"]
+            answer = await client.post("/v1/encode?vocabulary=gpt2", content=text, headers=headers)
+            assert answer.content == right((text.decode(),), DEFAULT_OPTIONS).ids.tobytes()
+
+    asyncio.run(scenario())
+    assert gpu.lent[-1].tobytes() == text

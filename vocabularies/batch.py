@@ -5,7 +5,7 @@ Knows neither HTTP nor CUDA; both engines and the reference speak it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -13,7 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DEFAULT_OPTIONS", "Batch", "EncodeOptions", "Encoded", "RowError", "RowRefused"]
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "Batch",
+    "EncodeOptions",
+    "Encoded",
+    "RowError",
+    "RowRefused",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,7 @@ class Batch:
         options: one EncodeOptions for each row, or a single one for all of them.
         id_dtype: what the ids will be written as, int32, uint16 or uint8; every id of the
             vocabulary fits. An engine for which that is faster gives them so, others as int32.
+        is_wanted: asked by engines that take long, from their own thread; False: they may stop.
     """
 
     def __init__(
@@ -118,6 +126,7 @@ class Batch:
         assert (texts is None) == (data is not None and offsets is not None)
         self._texts, self._data, self._offsets = texts, data, offsets
         self.options, self.id_dtype = options, id_dtype
+        self.is_wanted: Callable[[], bool] = lambda: True
         self.num_rows = len(texts) if texts is not None else len(offsets) - 1  # type: ignore[arg-type]
         assert isinstance(options, EncodeOptions) or len(options) == self.num_rows
 
@@ -154,13 +163,15 @@ class Batch:
         """The same rows with other options; nothing is copied."""
         if self.options is options:
             return self
-        return Batch(
+        same = Batch(
             self._texts,
             data=self._data,
             offsets=self._offsets,
             options=options,
             id_dtype=self.id_dtype,
         )
+        same.is_wanted = self.is_wanted
+        return same
 
     def part(self, begin: int, end: int) -> Batch:
         """Neighbouring rows as a batch of their own; no bytes are copied."""

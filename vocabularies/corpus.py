@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,3 +88,10 @@ class Corpus:
         """The same in upper case, as for a genome whose repeats are lower case."""
         lower = (self.data >= ord("a")) & (self.data <= ord("z"))
         return replace(self, data=np.where(lower, self.data - 32, self.data).astype(np.uint8))
+
+    def spelled(self, letter: Literal["T", "U"]) -> Corpus:
+        """The same with T for every U, or U for every T, whatever the case."""
+        other = b"Uu" if letter == "T" else b"Tt"
+        table = np.arange(256, dtype=np.uint8)
+        table[[*other]] = [ord(letter), ord(letter.lower())]
+        return replace(self, data=table[self.data])

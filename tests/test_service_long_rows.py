@@ -1,0 +1,190 @@
+"""Long rows in pieces have the ids, spans and refusals of the whole, wherever they are cut."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from service.cpu_encoders import choose_encoder
+from service.cpu_engine import CpuEngine
+from service.cut_places import CutPlaces
+from service.encoders import ReferenceEncoder
+from service.engines import Abandoned
+from service.long_rows import LongRows
+from tests.fake_engine import byte_vocabulary
+from vocabularies import builtin
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.pretokenizers import PRETOKENIZERS
+from vocabularies.tables import token_table
+from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+
+PIECE = 1200
+WORDS = (
+    "the",
+    "Hello",
+    "isn't",
+    "WE'LL",
+    "x86",
+    "3.14",
+    "<|endoftext|>",
+    "e\u0301",
+    "naïve",
+    "中文",
+    "y",
+)
+BETWEEN = (" ", " ", " ", "  ", "\n", ".\n\n", ", ", "。", "，", "\t", "'", "-", "")
+RUNS = (
+    "A",
+    "a",
+    "ab",
+    "=",
+    "!?",
+    " ",
+    "\n",
+    "0",
+    "12",
+    "中",
+    "语言",
+    "é",
+    "яЯ",
+    "aB",
+    "ACGT",
+    "'",
+    "\u3000",
+    "👍",
+    "_",
+)
+
+
+def text_of(chance: random.Random) -> str:
+    """Words, and runs of a few characters, some of them longer than a piece."""
+    parts = []
+    while sum(map(len, parts)) < 4 * PIECE:
+        if chance.random() < 0.3:
+            letters = chance.choice(RUNS)
+            size = chance.choice((3, 40, 700, 3000))
+            parts.append("".join(chance.choices(letters, k=size)))
+        else:
+            count = chance.randrange(60)
+            parts += [chance.choice(WORDS) + chance.choice(BETWEEN) for _ in range(count)]
+    return "".join(parts)
+
+
+def random_vocabulary(pretokenizer: str, chance: random.Random, **fields) -> Vocabulary:
+    """Bytes and merges of pairs that stand side by side in such texts."""
+    tokens = [bytes([i]) for i in range(256)]
+    known, merges = set(tokens), []
+    text = "".join(text_of(chance) for _ in range(4)).encode()
+    for _ in range(4000):
+        sizes = chance.choices((1, 1, 2, 3, 4, 8), k=2)
+        place = chance.randrange(len(text) - 20)
+        left, right = text[place : place + sizes[0]], text[place + sizes[0] : place + sum(sizes)]
+        if left in known and right in known and left + right not in known:
+            merges.append((tokens.index(left), tokens.index(right)))
+            tokens.append(left + right)
+            known.add(left + right)
+    special = SpecialToken("<|endoftext|>", len(tokens))
+    tokens.append(b"<|endoftext|>")
+    bpe = Bpe(tuple(merges), ignore_merges=chance.random() < 0.5)
+    return Vocabulary(
+        tuple(tokens), bpe, pretokenizer=pretokenizer, special_tokens=(special,), **fields
+    )
+
+
+def check(vocabulary: Vocabulary, encoder, texts: list[str], num_least_pieces: int) -> None:
+    seen: list[int] = []
+
+    class Counting:
+        def encode(self, batch, options):
+            seen.append(len(batch.data))
+            return encoder.encode(batch, options)
+
+    rows = LongRows(vocabulary, Counting(), PIECE)
+    for options in (
+        EncodeOptions(False, spans=True),
+        EncodeOptions(False, "plain"),
+        EncodeOptions(False, "refuse", spans=True),
+    ):
+        whole = encoder.encode(Batch(texts), options)
+        for batch in (Batch(texts), Batch.from_bytes([text.encode() for text in texts])):
+            got = rows.encode(batch.with_options(options), options)
+            assert got.errors == whole.errors
+            assert got.offsets.tolist() == whole.offsets.tolist()
+            assert got.ids.tolist() == whole.ids.tolist()
+            assert (got.spans is None) == (whole.spans is None)
+            assert got.spans is None or got.spans.tolist() == whole.spans.tolist()
+    assert len(seen) >= num_least_pieces
+
+
+@pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
+def test_pieces_of_real_vocabularies_have_the_ids_of_the_whole(name):
+    vocabulary, chance = builtin.load(name), random.Random(name)
+    encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
+    check(vocabulary, encoder, ["short", *(text_of(chance) for _ in range(5)), ""], 40)
+
+
+def test_dna_without_a_blank_is_cut_between_tokens():
+    vocabulary, chance = builtin.load("dnabert2"), random.Random(1)
+    encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
+    random_bases = "".join(chance.choices("ACGT", k=9000))
+    texts = [random_bases, "A" * 9001, "CA" * 4500, random_bases[:4000] + "N" * 5000 + "ACGT" * 900]
+    check(vocabulary, encoder, texts, 60)
+
+
+@pytest.mark.parametrize("name", [name for name in PRETOKENIZERS if name != "motifs"])
+def test_pieces_of_random_vocabularies_have_the_ids_of_the_whole(name):
+    chance = random.Random(name)
+    vocabulary = random_vocabulary(name, chance)
+    texts = [text_of(chance) for _ in range(2)]
+    encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
+    assert not isinstance(encoder, ReferenceEncoder)
+    check(vocabulary, encoder, texts, 1 if name == "none" else 20)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pretokenizer": "none"},
+        {"pretokenizer": "isolate:-"},
+        {"pretokenizer": "gpt2", "normalizers": (Normalizer("lowercase"),)},
+    ],
+)
+def test_what_may_depend_on_the_rest_is_not_cut(fields):
+    tokens = tuple(bytes([i]) for i in range(256))
+    assert CutPlaces.of(Vocabulary(tokens, Bpe(()), **fields)) is None
+    assert CutPlaces.of(byte_vocabulary()) is None
+
+
+def test_a_fault_is_named_by_its_place_in_the_whole_row():
+    engine, vocabulary = CpuEngine(), builtin.load("gpt2")
+    text = b"a word " * 100_000
+    broken = Batch.from_bytes([text + b"\xff" + text, text])
+    encoded = engine.encode(vocabulary, broken)
+    assert {row: (e.code, e.where) for row, e in encoded.errors.items()} == {
+        0: ("not_utf8", "byte 700000")
+    }
+    assert len(encoded.row(0)) == 0
+    assert len(encoded.row(1)) == 200_001
+    refusing = EncodeOptions(special="refuse")
+    found = Batch.from_bytes([text + b"<|endoftext|>"], refusing)
+    assert engine.encode(vocabulary, found).errors[0].where == "byte 700000"
+
+
+def test_a_row_that_nobody_wants_is_left_after_a_piece():
+    engine, vocabulary = CpuEngine(), builtin.load("gpt2")
+    batch = Batch(["a word " * 1_000_000])
+    asked = []
+    batch.is_wanted = lambda: len(asked) < 3 and not asked.append(1)
+    with pytest.raises(Abandoned):
+        engine.encode(vocabulary, batch)
+    assert len(asked) == 3
+
+
+def test_a_run_of_one_letter_takes_time_and_memory_as_its_length():
+    engine, vocabulary = CpuEngine(), builtin.load("gpt2")
+    data = np.full(4 << 20, ord("A"), np.uint8)
+    encoded = engine.encode(vocabulary, Batch(data=data, offsets=np.array([0, len(data)])))
+    assert len(encoded.ids) == len(data) // 8
+    assert len(set(encoded.ids.tolist())) == 1
