@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from benchmarks.gpu_clock import Clock
 from benchmarks.texts import Bytes, Int64s
 from benchmarks.timing import Run, clocked
+from gpu.contents import first_kernels
 from gpu.device import Device
 from gpu.engine import GpuEngine
-from gpu.families import encode_kernels
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
 from gpu.memory import Workspace
 from gpu.streams import PackedIds, encode_packed, encode_stream
@@ -100,11 +100,11 @@ class GpuWays:
         """A batch on the device; a workspace is its own meanwhile."""
         engine = self.engine
         with engine.residents.using(vocabulary) as resident:
-            size, family = (len(data), len(offsets) - 1), resident.family
-            with engine.workspaces.lend(*size, family.name) as workspace:
+            size = len(data), len(offsets) - 1
+            with engine.workspaces.lend(*size, resident.family.layout) as workspace:
                 pack_rows(workspace, resident, data, offsets, engine.processors)
                 workspace.stream.synchronize()
-                names = encode_kernels(family, num_rounds=resident.num_rounds)
+                names = first_kernels(resident)
                 yield Kernels(self._clock, workspace, names, engine.processors)
 
     def stream(

@@ -6,12 +6,12 @@ Drawn by hand, so that it needs no library and is the same file everywhere. Know
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-__all__ = ["plot"]
+__all__ = ["Panel", "draw", "plot"]
 
 Row = dict[str, Any]
 COPIED = "host_to_device"
@@ -43,9 +43,14 @@ class Panel:
 
 def plot(document: dict[str, Any]) -> str:
     """An SVG of what there is."""
-    panels = [panel for panel in _panels(document) if panel.bars]
     about = document["machine"]
     title = f"{about['device']}, {about['date'][:10]}, {about['commit'][:9]}; medians"
+    return draw(title, _panels(document))
+
+
+def draw(title: str, all_panels: Iterable[Panel]) -> str:
+    """An SVG of the panels that have bars."""
+    panels = [panel for panel in all_panels if panel.bars]
     drawn = "".join(_draw(panel, 30 + number * PANEL) for number, panel in enumerate(panels))
     height = 30 + PANEL * len(panels)
     return (

@@ -104,10 +104,7 @@ class GpuEngine:
         return digest in self.residents
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
-        """uint8[num_bytes] of pinned memory for texts, which are then not staged; None: none left.
-
-        It is the caller's until it is garbage, and counts as memory for answers.
-        """
+        """uint8[num_bytes], pinned, for texts that need no staging; None: too much is lent."""
         block = self.leases.take(num_bytes)
         return None if block is None else block[:num_bytes]
 

@@ -122,11 +122,11 @@ def encode_stream(
     """Ids of UTF-8 rows into `out`, which is long enough; returns int64[B + 1] of the host.
 
     Special tokens are matched and nothing is added. `out` is a flat array of int32, uint16 or
-    uint8: a NumPy array, or one of the device that has `__cuda_array_interface__`, such as CuPy's and
-    torch's. The ids are there when this returns. Work on a device array that was queued before must
-    be done, unless the array names its stream. Copies overlap with kernels; data that is pinned
-    (`Device.allocate_pinned`, or by anybody else) is copied from where it lies, other data by way
-    of pinned memory.
+    uint8: a NumPy array, or one of the device that has `__cuda_array_interface__`, such as CuPy's
+    and torch's. The ids are there when this returns. Work on a device array that was queued before
+    must be done, unless the array names its stream. Copies overlap with kernels; data that is
+    pinned (`Device.allocate_pinned`, or by anybody else) is copied from where it lies, other data
+    by way of pinned memory.
 
     Raises:
         ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids.

@@ -1,0 +1,304 @@
+"""DNA: our engines beside other tokenizers, on the shapes of DNATok's paper and on whole genomes.
+
+    python -m benchmarks.dna --data FOLDER                  # minutes; writes dna.json and dna.svg
+    python -m benchmarks.dna --data FOLDER --engine cpu --quick
+    python -m benchmarks.dna --data FOLDER --prove-bases 1e9 --only-prove
+
+Ids are proved before anything is timed: the witness beside the reference, then every engine beside
+the witness on random and real rows (`--prove-bases`, each vocabulary), then every way beside the
+witness on what it is timed on. A way with other ids ends the run. Without a GPU, or with
+`--engine cpu`, everything that needs none is done. Ways of one shape take turns.
+
+What the figures do not show: files, the network, an embedder behind the ids. Strings are made
+before the clock starts; other libraries' ids are taken as they give them. What does a few megabases
+a second gets the front of a shape (`bases` says how much).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.dna_texts import QUICK, SHAPES, Sequences, Shape, genome, proof_rows, sequences
+from benchmarks.dna_witnesses import OWN, Witness, prove_witness, witness_of
+from benchmarks.gpu_ways import GpuWays
+from benchmarks.machine import machine
+from benchmarks.plot import Panel, draw
+from benchmarks.timing import Run, clocked, per_second, summary, take_turns
+from gpu.device import CudaDevice, DeviceUnavailable
+from service.cpu_engine import CpuEngine
+from vocabularies import builtin
+from vocabularies.batch import Batch
+from vocabularies.vocabulary import Bpe, Characters, Vocabulary
+
+VOCABULARIES = ("hyenadna", "nt_v2", "mtdna6", "dnabert2", "gena_lm_t2t_32k")
+PACKAGES = ("numpy", "tokenizers", "fastokens", "transformers", "cupy-cuda12x")
+WITNESS_BASES = 200_000  # Compared with the reference.
+BATCH_BASES = 8_000_000
+FRONT_BASES = 1 << 20
+WORKSPACE_BYTES = 8 << 30
+Ids = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way from bases to ids.
+
+    Attributes:
+        run: does it once, and returns seconds.
+        ids: those of the last run, joined.
+        bases: how many it gets.
+    """
+
+    run: Run
+    ids: Callable[[], Ids]
+    bases: int
+
+
+def kept(work: Callable[[], Any], bases: int, ids: Callable[[Any], Ids]) -> Way:
+    """A way by the wall clock whose result is kept for the proof."""
+    last: list[Any] = []
+
+    def run() -> None:
+        last.clear()
+        last.append(work())
+
+    return Way(clocked(run), lambda: ids(last[0]), bases)
+
+
+def joined(rows: Any) -> Ids:
+    """Rows of ids as one array."""
+    return np.concatenate([np.asarray(row, np.int32) for row in rows])
+
+
+def front(rows: Sequences) -> Sequences:
+    """As many rows as something slow gets, at least one."""
+    count = max(1, int(np.searchsorted(rows.offsets, FRONT_BASES, side="right")) - 1)
+    offsets = rows.offsets[: count + 1]
+    return Sequences(rows.name, rows.data[: offsets[-1]], offsets)
+
+
+def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict[str, Way]:
+    """Our CPU engine, from strings and from bytes."""
+    rows = front(rows) if isinstance(vocabulary.model, Bpe) else rows
+    size = len(rows.data)
+
+    def from_bytes() -> Batch:
+        return Batch(data=rows.data, offsets=rows.offsets, options=OWN)
+
+    def from_strings() -> Batch:
+        return Batch(rows.texts, options=OWN)
+
+    made = {"cpu engine, bytes": from_bytes, "cpu engine, list[str]": from_strings}
+    return {
+        name: kept(lambda make=make: engine.encode(vocabulary, make()), size, lambda e: e.ids)
+        for name, make in made.items()
+    }
+
+
+def other_ways(
+    vocabulary: Vocabulary, name: str, witness: Witness, rows: Sequences, data: Path | None
+) -> Iterator[tuple[str, Way]]:
+    """Other libraries, and what Python and NumPy do by themselves."""
+    few = front(rows)
+    if isinstance(vocabulary.model, Characters):
+        ids = joined(witness([chr(byte) for byte in range(128)]))
+        table = bytes(np.resize(ids, 256).astype(np.uint8))
+        raw, wide = rows.data.tobytes(), np.resize(ids, 256)
+        own = np.frombuffer
+        yield (
+            "bytes.translate",
+            kept(lambda: raw.translate(table), len(raw), lambda b: own(b, "u1")),
+        )
+        yield "NumPy look-up", kept(lambda: wide[rows.data], len(raw), lambda found: found)
+    elif isinstance(vocabulary.model, Bpe):
+        yield "tokenizers, all cores", kept(lambda: witness(few.texts), len(few.data), joined)
+    if name == "nt_v2" and (slow := slow_tokenizer(data)) is not None:
+        size = len(few.data)
+        yield "transformers EsmTokenizer", kept(lambda: [slow(t) for t in few.texts], size, joined)
+
+
+def slow_tokenizer(data: Path | None) -> Callable[[str], list[int]] | None:
+    """The Nucleotide Transformer's own tokenizer, where it is installed."""
+    file = None if data is None else data / "dna_vocab/nt/nt_v2_vocab.txt"
+    try:
+        from transformers import EsmTokenizer
+    except ImportError:
+        return None
+    if file is None or not file.is_file():
+        return None
+    tokenizer = EsmTokenizer(str(file))
+    return lambda text: list(tokenizer.encode(text, add_special_tokens=False))
+
+
+@contextmanager
+def gpu_ways(gpu: GpuWays, vocabulary: Vocabulary, rows: Sequences) -> Iterator[dict[str, Any]]:
+    """The GPU engine: kernels alone, from pinned bytes, from bytes and strings; and the copies."""
+    size, pinned = len(rows.data), gpu.pinned(rows.data)
+    strings = Batch(rows.texts, options=OWN)
+    with (
+        gpu.kernels(vocabulary, pinned, rows.offsets) as kernels,
+        gpu.to_device(vocabulary, pinned, rows.offsets) as on_device,
+        gpu.copies(pinned) as copies,
+    ):
+
+        def call() -> Ids:
+            return gpu.encode(vocabulary, rows.data, rows.offsets)[0]
+
+        def call_strings() -> Any:
+            return gpu.engine.encode(vocabulary, Batch(strings.texts()[0], options=OWN)).ids
+
+        yield {
+            "gpu kernels, device to device": Way(kernels.run, kernels.ids, size),
+            "gpu engine, pinned to device": Way(clocked(on_device.run), on_device.ids, size),
+            "gpu engine, bytes": kept(call, size, lambda ids: ids),
+            "gpu engine, list[str]": kept(call_strings, size, lambda ids: ids),
+            **{f"copy {name}": Way(run, lambda: rows.data, size) for name, run in copies.items()},
+        }
+    gpu.device.free_pinned(pinned)
+
+
+def prove(args: argparse.Namespace, engines: dict[str, Any], name: str) -> dict[str, Any]:
+    """Every engine beside the witness on random and real rows.
+
+    Raises:
+        SystemExit: an id differs.
+    """
+    vocabulary = builtin.load(name)
+    known_by, witness = witness_of(vocabulary)
+    proved = {"vocabulary": name, "witness": known_by, "bases": 0, "ids": 0}
+    most = min(BATCH_BASES, args.prove_bases)
+    for batch in proof_rows(args.data, args.prove_bases, 11, most):
+        if not proved["bases"]:
+            ends = int(np.searchsorted(batch.offsets, WITNESS_BASES))
+            checked = prove_witness(vocabulary, witness, batch.texts[:ends])
+            proved["reference_bases"] = checked
+        expected = joined(witness(batch.texts))
+        for engine_name, engine in engines.items():
+            rows = Batch(data=batch.data, offsets=batch.offsets, options=OWN)
+            encoded = engine.encode(vocabulary, rows)
+            if encoded.errors or not np.array_equal(encoded.ids, expected):
+                raise SystemExit(f"{name}: the {engine_name} engine differs from {known_by}")
+        proved["bases"] += len(batch.data)
+        proved["ids"] += len(expected)
+    print(f"{name}: {proved['bases']:,} bases, {proved['ids']:,} ids as {known_by}", flush=True)
+    return proved
+
+
+def time_shape(
+    args: argparse.Namespace, cpu: CpuEngine, gpu: GpuWays | None, name: str, rows: Sequences
+) -> Iterator[dict[str, Any]]:
+    """All ways of one vocabulary on one shape."""
+    vocabulary = builtin.load(name)
+    _, witness = witness_of(vocabulary)
+    expected = joined(witness(rows.texts))
+    with ExitStack() as stack:
+        ways = cpu_ways(cpu, vocabulary, rows)
+        ways |= dict(other_ways(vocabulary, name, witness, rows, args.data))
+        if gpu is not None:
+            ways |= stack.enter_context(gpu_ways(gpu, vocabulary, rows))
+        for way_name, way in ways.items():
+            way.run()
+            ids = way.ids()
+            is_copy = way_name.startswith("copy ")
+            if not is_copy and not np.array_equal(ids, expected[: len(ids)]):
+                raise SystemExit(f"{name}, {rows.name}: {way_name} gives other ids")
+        runs = {way_name: way.run for way_name, way in ways.items()}
+        samples = take_turns(runs, args.rounds, slice_s=args.slice_s)
+    for way_name, taken in samples.items():
+        row = {"vocabulary": name, "shape": rows.name, "way": way_name}
+        row |= {"bases": ways[way_name].bases, "seconds": summary(taken)}
+        row["gb_per_s"] = per_second(ways[way_name].bases, taken)
+        print(
+            f"{name:16} {rows.name:20} {way_name:30} {row['gb_per_s']:9.4f} G bases/s", flush=True
+        )
+        yield row
+
+
+def picture(document: dict[str, Any]) -> str:
+    """A panel for each vocabulary: shapes, and in each the ways."""
+    panels: dict[str, Panel] = {}
+    for row in document["results"]:
+        title = f"{row['vocabulary']}: bases to ids"
+        panel = panels.setdefault(title, Panel(title, "G bases/s", is_log=True))
+        panel.bars[row["shape"], row["way"]] = row["gb_per_s"]
+    about = document["machine"]
+    title = f"{about.get('device', about['cpu'])}, {about['date'][:10]}; medians"
+    return draw(title, panels.values())
+
+
+def open_gpu(engine: str) -> GpuWays | None:
+    """The GPU, if it is wanted and there.
+
+    Raises:
+        SystemExit: it is asked for and is not there.
+    """
+    if engine == "cpu":
+        return None
+    try:
+        return GpuWays(CudaDevice(), WORKSPACE_BYTES)
+    except DeviceUnavailable as error:
+        if engine == "gpu":
+            raise SystemExit(f"no GPU: {error}") from error
+        print(f"without a GPU: {error}", flush=True)
+        return None
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder with dna/*.fa*; absent: random bases")
+    parser.add_argument("--engine", choices=("auto", "cpu", "gpu"), default="auto")
+    parser.add_argument("--vocabularies", nargs="+", default=VOCABULARIES)
+    parser.add_argument("--prove-bases", type=lambda text: int(float(text)), default=4_000_000)
+    parser.add_argument("--only-prove", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="two small shapes")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--slice-s", type=float, default=0.02)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/dna.json")
+    return parser.parse_args(arguments)
+
+
+def run(args: argparse.Namespace, gpu: GpuWays | None, shapes: tuple[Shape, ...]) -> dict[str, Any]:
+    """Prove, then time."""
+    cpu = CpuEngine()
+    engines: dict[str, Any] = {"cpu": cpu} | ({"gpu": gpu.engine} if gpu is not None else {})
+    proofs = [prove(args, engines, name) for name in args.vocabularies]
+    source, bases = genome(args.data)
+    results: list[dict[str, Any]] = []
+    for shape in () if args.only_prove else shapes:
+        rows = sequences(shape, bases)
+        for name in args.vocabularies:
+            results += time_shape(args, cpu, gpu, name, rows)
+    return {"bases_of": source, "proofs": proofs, "results": results}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line."""
+    args = parse(sys.argv[1:] if arguments is None else arguments)
+    gpu = open_gpu(args.engine)
+    about = machine(PACKAGES)
+    if gpu is not None:
+        about["device"] = gpu.device.info.name
+    command = "python -m benchmarks.dna " + " ".join(
+        sys.argv[1:] if arguments is None else arguments
+    )
+    document = {"command": command.strip(), "machine": about}
+    document |= run(args, gpu, QUICK if args.quick else SHAPES)
+    args.out.write_text(json.dumps(document, indent=1) + "\n")
+    if document["results"]:
+        args.out.with_suffix(".svg").write_text(picture(document))
+    print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Who says what the ids of DNA are: a few lines of plain Python, or Hugging Face tokenizers.
+
+None of it is ours or shares code with an engine, but for the tables that a vocabulary is; each is
+compared with the reference first, which is too slow for a thousand million bases.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from vocabularies import reference
+from vocabularies.batch import EncodeOptions
+from vocabularies.formats import tokenizer_json
+from vocabularies.vocabulary import Bpe, Characters, Kmers, Vocabulary
+
+__all__ = ["Witness", "prove_witness", "witness_of"]
+
+Rows = list[NDArray[np.int32]]
+Witness = Callable[[Sequence[str]], Rows]
+OWN = EncodeOptions(add_special_tokens=False)
+
+
+def witness_of(vocabulary: Vocabulary) -> tuple[str, Witness]:
+    """Its name, and what gives the ids of each row without begin and end tokens.
+
+    Raises:
+        ValueError: nobody here knows the vocabulary.
+    """
+    model = vocabulary.model
+    if isinstance(model, Bpe):
+        return "tokenizers", _by_tokenizers(vocabulary)
+    if isinstance(model, Characters):
+        return "a table of bytes", _by_bytes(vocabulary)
+    if isinstance(model, Kmers) and model.frame == "run":
+        return "a regular expression", _by_pattern(vocabulary, model)
+    if isinstance(model, Kmers):
+        return "a dictionary of words", _by_words(vocabulary, model)
+    raise ValueError("no witness for this vocabulary")
+
+
+def prove_witness(vocabulary: Vocabulary, witness: Witness, texts: Sequence[str]) -> int:
+    """Compare a witness with the reference; returns the bases compared.
+
+    Raises:
+        SystemExit: they differ.
+    """
+    for text, ids in zip(texts, witness(texts), strict=True):
+        if ids.tolist() != reference.encode(vocabulary, text, OWN).ids:
+            raise SystemExit(f"the witness differs from the reference on {text[:60]!r}...")
+    return sum(map(len, texts))
+
+
+def _by_tokenizers(vocabulary: Vocabulary) -> Witness:
+    tokenizer = Tokenizer.from_str(tokenizer_json(vocabulary))
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+
+    def encode(texts: Sequence[str]) -> Rows:
+        encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
+
+    return encode
+
+
+def _by_bytes(vocabulary: Vocabulary) -> Witness:
+    """Sequences are ASCII, and no letter of theirs begins a special token."""
+    ids = np.zeros(128, np.int32)
+    for byte in range(128):
+        found = reference.encode(vocabulary, chr(byte), OWN).ids
+        ids[byte] = found[0] if found else -1
+
+    def encode(texts: Sequence[str]) -> Rows:
+        return [ids[np.frombuffer(text.encode(), np.uint8)] for text in texts]
+
+    return encode
+
+
+def _words(vocabulary: Vocabulary, size: int) -> dict[str, int]:
+    tokens = enumerate(vocabulary.tokens)
+    return {token.decode(): i for i, token in tokens if token and len(token) == size}
+
+
+def _by_pattern(vocabulary: Vocabulary, model: Kmers) -> Witness:
+    """ACGTACGNNxy is ACGTAC, G, N, N and one unknown."""
+    known, letters = "".join(letter for letter, _ in model.letter_ids), model.letters
+    pattern = re.compile(f"[{letters}]{{{model.k}}}|[{known}]|[^{known}]+")
+    ids = _words(vocabulary, model.k) | dict(model.letter_ids)
+
+    def encode(texts: Sequence[str]) -> Rows:
+        found = [pattern.findall(text) for text in texts]
+        return [np.array([ids.get(w, model.unknown_id) for w in row], np.int32) for row in found]
+
+    return encode
+
+
+def _by_words(vocabulary: Vocabulary, model: Kmers) -> Witness:
+    k, stride, unknown = model.k, model.stride, model.unknown_id
+    ids = {w: i for w, i in _words(vocabulary, k).items() if set(w) <= set(model.letters)}
+
+    def encode(texts: Sequence[str]) -> Rows:
+        rows = []
+        for text in texts:
+            row = text.upper() if model.case == "upper" else text
+            places = range(0, len(row) - k + 1, stride)
+            rows.append(np.array([ids.get(row[i : i + k], unknown) for i in places], np.int32))
+        return rows
+
+    return encode

@@ -1,0 +1,65 @@
+"""The DNA benchmark: witnesses are the reference's, ids are proved before they are timed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from benchmarks import dna
+from benchmarks.dna_texts import Shape, proof_rows
+from benchmarks.dna_witnesses import prove_witness, witness_of
+from benchmarks.gpu_ways import GpuWays
+from service.cpu_engine import CpuEngine
+from tests.emulated_device import EmulatedDevice
+from vocabularies.builtin import load
+
+FEW = ["--engine", "cpu", "--vocabularies", "hyenadna", "nt_v2", "dnabert2", "--rounds", "1"]
+FEW += ["--slice-s", "0", "--prove-bases", "3e4"]
+
+
+@pytest.mark.parametrize("name", dna.VOCABULARIES)
+def test_witnesses_are_those_of_the_reference_on_every_kind_of_row(name):
+    (rows,) = proof_rows(None, 20_000, 3, 20_000)
+    _, witness = witness_of(load(name))
+    short = [text for text in rows.texts if len(text) < 6000]
+    assert prove_witness(load(name), witness, short) > 1000
+
+
+def test_the_command_proves_times_and_draws(tmp_path, monkeypatch):
+    monkeypatch.setattr(dna, "QUICK", (Shape("4 x 100", 4, 100),))
+    out = tmp_path / "dna.json"
+    dna.main([*FEW, "--quick", "--out", str(out)])
+    document = json.loads(out.read_text())
+    assert [proof["bases"] >= 30_000 for proof in document["proofs"]] == [True] * 3
+    ways = {(row["vocabulary"], row["way"]) for row in document["results"]}
+    assert ("hyenadna", "bytes.translate") in ways
+    assert ("dnabert2", "tokenizers, all cores") in ways
+    assert ("nt_v2", "cpu engine, list[str]") in ways
+    assert out.with_suffix(".svg").read_text().startswith("<svg")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
+def test_the_gpus_ways_are_proved_and_timed_too():
+    args = dna.parse([*FEW[:3], "hyenadna", *FEW[6:], "--prove-bases", "2e3"])
+    gpu = GpuWays(EmulatedDevice(1 << 32), 1 << 28)
+    document = dna.run(args, gpu, (Shape("3 x 50", 3, 50),))
+    ways = {row["way"] for row in document["results"]}
+    wanted = {"gpu kernels, device to device", "gpu engine, pinned to device", "gpu engine, bytes"}
+    assert wanted | {"gpu engine, list[str]", "copy host_to_device"} <= ways
+
+
+def test_a_wrong_id_ends_it(monkeypatch):
+    encode = CpuEngine.encode
+
+    def wrong(self, vocabulary, batch):
+        encoded = encode(self, vocabulary, batch)
+        encoded.ids = np.array(encoded.ids)
+        encoded.ids[-1] += 1
+        return encoded
+
+    monkeypatch.setattr(CpuEngine, "encode", wrong)
+    with pytest.raises(SystemExit, match="the cpu engine differs"):
+        dna.prove(dna.parse(FEW), {"cpu": CpuEngine()}, "hyenadna")
