@@ -6,7 +6,6 @@ the code of its refusal.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from typing import NoReturn
 
@@ -14,7 +13,7 @@ from service.errors import QueueFull, ServiceError
 from service.metrics import Metrics
 from service.rates import Limits
 from service.settings import Settings
-from service.work import Result, Work
+from service.work import Waiter, Work
 
 __all__ = ["Admission"]
 
@@ -70,7 +69,7 @@ class Admission:
         self.metrics.finished(_outcome(work.future))
 
 
-def _outcome(future: asyncio.Future[Result]) -> str:
+def _outcome(future: Waiter) -> str:
     """What became of accepted work, in a word."""
     if future.cancelled():
         return "cancelled"

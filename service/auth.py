@@ -144,6 +144,7 @@ class Guard:
 
     Attributes:
         limits: what each key may still ask for.
+        generation: another number after each change of the keys.
 
     Raises:
         ValueError: the file is wrong.
@@ -154,6 +155,7 @@ class Guard:
         self._keys = read_keys(path) if path is not None else []
         self._changed = self._modified()
         self.limits = Limits()
+        self.generation = 0
         self._set_limits()
         if path is None and not self._is_loopback:
             logger.warning(
@@ -205,6 +207,7 @@ class Guard:
             logger.error("the keys stay as they were: %s", error)
         else:
             self._set_limits()
+            self.generation += 1
             logger.info("%d keys were read", len(self._keys))
 
     def _modified(self) -> tuple[int, int]:

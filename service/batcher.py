@@ -24,13 +24,14 @@ from functools import partial
 from time import perf_counter
 
 from service.admission import Admission
+from service.batches import run_works
 from service.engines import Abandoned, Engine
 from service.errors import DeadlinePassed, Draining, ServiceError
 from service.metrics import Metrics
 from service.queues import Queue
 from service.rates import Limits
 from service.settings import Settings
-from service.work import ClientGone, Result, Work, run_works
+from service.work import ClientGone, Result, Waiter, Work
 
 __all__ = ["Batcher"]
 
@@ -91,8 +92,8 @@ class Batcher:
         """Begin to accept work, on the running loop."""
         self._loop = asyncio.get_running_loop()
 
-    def submit(self, work: Work) -> asyncio.Future[Result]:
-        """Put work into its queue; the future has its part of a batch.
+    def submit(self, work: Work) -> Waiter:
+        """Put work into its queue; what waits for its part of a batch, a future if need be.
 
         Raises:
             QueueFull, RateLimited: see `Admission.enter`; nothing was taken.
@@ -102,7 +103,7 @@ class Batcher:
         if loop is None or self._stopped or (self._draining and not work.is_part):
             raise Draining("the service is stopping; ask another replica")
         self.admission.enter(work)
-        work.future = loop.create_future()
+        work.future = work.future or loop.create_future()
         is_long = work.num_bytes > self.long_request_bytes if work.is_long is None else work.is_long
         key = (work.vocabulary.digest, work.operation, is_long)
         queue = self._queues.get(key)
@@ -127,8 +128,7 @@ class Batcher:
     def _plan_sweep(self) -> None:
         waiting = self._queues or any(len(lane.batches) > 1 for lane in self._lanes.values())
         if waiting and self._sweep is None:
-            assert self._loop is not None
-            self._sweep = self._loop.call_later(SWEEP_S, self._sweep_waiting)
+            self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_waiting)
 
     def _start_inline(self, lane: Lane) -> None:
         """Run batches so small that handing them to a thread would cost more than they do."""
@@ -149,8 +149,8 @@ class Batcher:
 
     def _run(self, lane: Lane, works: list[Work]) -> asyncio.Future[Outcome]:
         """Begin a batch that the loop itself does not run."""
-        assert self._loop is not None
-        return self._loop.run_in_executor(lane.thread, run_works, self.engine, works)
+        call = partial(run_works, self.engine, works)
+        return asyncio.get_running_loop().run_in_executor(lane.thread, call)
 
     def _take(self, lane: Lane, key: Key) -> list[Work]:
         """Whole requests of one queue up to the byte budget; an emptied queue leaves the turns."""
@@ -209,12 +209,12 @@ class Batcher:
         results, seconds = outcome
         num_bytes, now, stage = 0, perf_counter(), self.metrics.stage
         for work, result in zip(works, results, strict=True):
-            self._settle(work, result)
             num_bytes += work.num_bytes
             waited_s = work.started - work.submitted
             stage("queue", waited_s)
             if work.times is not None:
                 work.times.finish_work(waited_s, seconds, now)
+            self._settle(work, result)
         first = works[0]
         key = (first.vocabulary.digest, first.operation)
         measured = seconds / max(num_bytes, 64)
@@ -226,12 +226,10 @@ class Batcher:
         self, works: list[Work], results: list[Result], num_bytes: int, seconds: float
     ) -> None:
         """Count a batch that an engine ran."""
-        first = works[0]
-        num_rows = sum(work.num_rows for work in works)
-        num_tokens = results[-1].batch_tokens
-        engine = results[-1].engine
-        self.metrics.batch(engine, first.operation, num_rows, num_bytes, num_tokens)
-        # The parts of a batch share one dictionary of refusals, or a few: see work.run_works.
+        num_rows, last = sum(work.num_rows for work in works), results[-1]
+        operation, num_tokens = works[0].operation, last.batch_tokens
+        self.metrics.batch(last.engine, operation, num_rows, num_bytes, num_tokens)
+        # The parts of a batch share one dictionary of refusals, or a few: see batches.run_works.
         for errors in {id(part.errors): part.errors for part in results if part.errors}.values():
             self.metrics.rows_refused(refusal.code for refusal in errors.values())
         self.metrics.stage("encode", seconds)
@@ -266,7 +264,9 @@ class Batcher:
             ServiceError: refused, or the deadline passed in the queue.
             ClientGone: nobody waits for the answer any more.
         """
-        future = self.submit(work)
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        work.future = future
+        self.submit(work)
         try:
             return await future
         except asyncio.CancelledError:
@@ -290,9 +290,8 @@ class Batcher:
             logger.warning("drain: %d rows were not reached in time", self.queue_rows)
         self._stopped = True
         late = Draining("the service stopped before this request's turn")
-        for queue in self._queues.values():
-            self._fail(list(queue), late)
-        self._queues.clear()
+        while self._queues:
+            self._fail(list(self._queues.popitem()[1]), late)
         for lane in self._lanes.values():
             lane.turns.clear()
             lane.thread.shutdown(wait=False, cancel_futures=True)

@@ -7,7 +7,10 @@ head and body. A plain small POST to a hot path needs none of it:
                          │yes: HotCycle takes the body's place in the connection
     message complete ─ parse, plan ─ anything unusual? ─► uvicorn, with the body that was read
                          │
-                       batcher.submit ─► future ─► one write
+                       batcher.submit ─► result ─► one write
+
+A head that a connection has sent before is known by its bytes (repeated_heads.py), and then not
+even the parser sees the request.
 
 All refusals found before the queue go uvicorn's way and are found there again, so that there
 is one place that words them. Keep-alive, pipelining, time-outs and shutdown stay uvicorn's: it
@@ -16,11 +19,10 @@ sees the HotCycle as one of its own cycles. A test holds the answers of all ways
 
 from __future__ import annotations
 
-import asyncio
-from functools import cache
+from collections.abc import Sequence
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -32,8 +34,9 @@ from service.finishing import CLIENT_CLOSED, answer_headers, finish, serialized
 from service.hot_routes import HOT
 from service.logs import REQUEST_ID
 from service.rates import CLIENT
-from service.request_heads import json_call, timeout_s
-from service.work import Result, Work
+from service.repeated_heads import RepeatedHead
+from service.request_heads import json_call, repeated_call, timeout_s
+from service.work import Result
 
 if TYPE_CHECKING:
     from service.state import Service
@@ -42,14 +45,16 @@ __all__ = ["MAX_HOT_BYTES", "HotProtocol", "hot_protocol"]
 
 MAX_HOT_BYTES = 65_536  # Longer bodies take the way that streams their answers.
 HOT_URLS = {path.encode(): (path, operation) for path, operation in HOT.items()}
-JSON_TYPE = ((b"content-type", b"application/json"),)
+JSON_TYPE = (b"content-type", b"application/json")
+CLOSE = (b"connection", b"close")
 
 
 class HotCycle:
-    """One hot call on a connection, in the shape in which uvicorn knows a request.
+    """One hot call on a connection, in the shapes in which uvicorn and the batcher know it.
 
-    uvicorn appends to `body`, sets `more_body`, `keep_alive` and `disconnected`, and calls
-    ``message_event.set()`` when something has changed.
+    As a request of uvicorn's it has `body`, `keep_alive` and `disconnected`, and is told by
+    ``message_event.set()`` when something has changed. As a future of the batcher's it answers as
+    soon as it has its result, without a callback of the loop's.
     """
 
     __slots__ = (
@@ -57,35 +62,117 @@ class HotCycle:
         "call",
         "client",
         "disconnected",
-        "future",
+        "error",
+        "is_cancelled",
+        "is_done",
         "keep_alive",
         "message_event",
         "more_body",
         "operation",
         "path",
+        "protocol",
         "render",
         "response_complete",
     )
 
-    def __init__(self, path: str, operation: Operation, call: Call, client: str) -> None:
+    def __init__(
+        self, path: str, operation: Operation, call: Call, client: str, protocol: HotProtocol
+    ) -> None:
         self.path, self.operation, self.call, self.client = path, operation, call, client
+        self.protocol = protocol
         self.body = bytearray()
         self.more_body = self.keep_alive = True
-        self.disconnected = self.response_complete = False
+        self.disconnected = self.response_complete = self.is_done = self.is_cancelled = False
         self.message_event = self
-        self.future: asyncio.Future[Result] | None = None
+        self.error: BaseException | None = None
         self.render: Render | None = None
 
     def set(self) -> None:
         """Something has changed: a client that is gone wants no answer any more."""
-        if self.disconnected and self.future is not None:
-            self.future.cancel()
+        if self.disconnected:
+            self.cancel()
+
+    def done(self) -> bool:
+        """Whether the answer was sent, or nobody wants it."""
+        return self.is_done
+
+    def cancelled(self) -> bool:
+        """Whether nobody wanted the answer."""
+        return self.is_cancelled
+
+    def exception(self) -> BaseException | None:
+        """Why the call was refused after it had been accepted."""
+        return self.error
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        if not self.is_done and self.render is not None:
+            self.is_done = self.is_cancelled = self.call.is_gone = True
+            finish(self.protocol.service, self.call, self.path, CLIENT_CLOSED)
+
+    def set_result(self, result: Result) -> None:
+        """Answer."""
+        self.is_done = True
+        assert self.render is not None
+        begin = perf_counter()
+        try:
+            body = b"".join(self.render(result))
+            serialized(self.protocol.service, self.call, perf_counter() - begin)
+            self.protocol.answer(self, body)
+        except Exception as error:
+            self.protocol.refuse(self, error)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Refuse."""
+        self.is_done, self.error = True, error
+        self.protocol.refuse(self, error)
 
 
 class HotProtocol(HttpToolsProtocol):
     """uvicorn's protocol with the short way for hot calls; `service` is set by hot_protocol."""
 
     service: Service
+    # The head of answers for as long as uvicorn's own fields, such as the date, are the same ones.
+    answer_head: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.between_messages = False
+        self.known: tuple[RepeatedHead, HotCycle, int] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Take a hot call whose head was sent before; leave everything else to the parser."""
+        if self.known is not None and self._is_repeated(data, *self.known):
+            return
+        before = self.cycle
+        super().data_received(data)
+        cycle: Any = self.cycle
+        if cycle is not before and type(cycle) is HotCycle and self.between_messages:
+            head = RepeatedHead.of(data)
+            if head is not None and head.body_of(data) == bytes(cycle.body):
+                self.known = head, cycle, self.service.guard.generation
+
+    def _is_repeated(self, data: bytes, head: RepeatedHead, first: HotCycle, keys: int) -> bool:
+        """Whether the data were one more call with a known head, which is now on its way."""
+        is_free = self.between_messages and self.cycle is not None and self.cycle.response_complete
+        if not is_free or self.flow.write_paused or keys != self.service.guard.generation:
+            return False
+        body = head.body_of(data)
+        if not body or len(body) > MAX_HOT_BYTES:
+            return False
+        self._unset_keepalive_if_required()
+        call = repeated_call(first.call, len(body))
+        cycle = HotCycle(first.path, first.operation, call, first.client, self)
+        before, self.cycle = self.cycle, cycle  # type: ignore[assignment]
+        if self._submit(cycle, body):
+            return True
+        self.cycle = before
+        return False
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self.between_messages = False
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Take a plain small POST to a hot path; leave everything else to uvicorn."""
@@ -113,7 +200,7 @@ class HotProtocol(HttpToolsProtocol):
             return None
         if not 0 < call.content_length <= MAX_HOT_BYTES:
             return None
-        return HotCycle(*known, call, client)
+        return HotCycle(*known, call, client, self)
 
     def _client(self, path: str) -> str | None:
         """The name of a key that may make this call, or None: the long way says why not."""
@@ -125,20 +212,21 @@ class HotProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Submit a hot call whose body is whole."""
+        self.between_messages = True
         cycle: Any = self.cycle
         if type(cycle) is not HotCycle:
             super().on_message_complete()
-        elif not self._submit(cycle):
+        elif not self._submit(cycle, bytes(cycle.body)):
             self._leave_to_uvicorn(cycle)
 
-    def _submit(self, cycle: HotCycle) -> bool:
+    def _submit(self, cycle: HotCycle, body: bytes) -> bool:
         """Hand the call's work to the batcher; False where it needs the long way."""
         service, call = self.service, cycle.call
         call.times.read = perf_counter()
         if call.content_length > service.settings.max_body_bytes:
             return False
         try:
-            request: Any = parse(cycle.operation.request_model, bytes(cycle.body))
+            request: Any = parse(cycle.operation.request_model, body)
             entry = service.registry.entries.get(request.vocabulary)
             if entry is None:
                 return False
@@ -150,19 +238,13 @@ class HotProtocol(HttpToolsProtocol):
         except ServiceError:
             return False
         service.metrics.received()
-        cycle.future = self._accepted(cycle, work)
-        cycle.future.add_done_callback(lambda future: self._answer(cycle, future))
-        return True
-
-    def _accepted(self, cycle: HotCycle, work: Work) -> asyncio.Future[Result]:
-        """The future of the work, which has failed where it was refused."""
+        work.future = cycle
         try:
-            self.service.guard.limits.admit(cycle.client)
-            return self.service.batcher.submit(work)
+            service.guard.limits.admit(cycle.client)
+            service.batcher.submit(work)
         except ServiceError as error:
-            refused: asyncio.Future[Result] = self.loop.create_future()
-            refused.set_exception(error)
-            return refused
+            cycle.set_exception(error)
+        return True
 
     def _leave_to_uvicorn(self, cycle: HotCycle) -> None:
         """Begin the request anew as uvicorn's own, with the body that was read."""
@@ -171,45 +253,42 @@ class HotProtocol(HttpToolsProtocol):
         self.cycle.body += cycle.body
         super().on_message_complete()
 
-    def _answer(self, cycle: HotCycle, future: asyncio.Future[Result]) -> None:
-        """Write the answer, or the refusal, in one piece."""
-        service, call = self.service, cycle.call
-        if future.cancelled() or cycle.disconnected:
-            call.is_gone = True
-            finish(service, call, cycle.path, CLIENT_CLOSED)
-            return
-        status, headers, body = self._outcome(cycle, future)
-        headers = (*self.server_state.default_headers, *headers, *answer_headers(service, call))
-        fields = [b"%b: %b\r\n" % pair for pair in headers]
+    def answer(self, cycle: HotCycle, body: bytes) -> None:
+        """Write an answer in one piece."""
+        fields, head = self.answer_head
+        if fields is not self.server_state.default_headers:
+            fields = self.server_state.default_headers
+            head = _head(200, (*fields, JSON_TYPE))
+            type(self).answer_head = fields, head
+        self._write(cycle, 200, head, body)
+
+    def refuse(self, cycle: HotCycle, error: BaseException) -> None:
+        """Write a refusal in one piece."""
+        token = REQUEST_ID.set(cycle.call.request_id.decode())
+        refusal = as_service_error(cast(Exception, error))
+        REQUEST_ID.reset(token)
+        cycle.call.refusal = refusal.code
+        status, headers, body = problem(refusal)
+        own = [field for field in headers if field[0] != b"content-length"]
+        self._write(cycle, status, _head(status, (*self.server_state.default_headers, *own)), body)
+
+    def _write(self, cycle: HotCycle, status: int, head: bytes, body: bytes) -> None:
+        fields = answer_headers(self.service, cycle.call)
         if not cycle.keep_alive:
-            fields.append(b"connection: close\r\n")
-        length = b"content-length: %d\r\n\r\n" % len(body)
-        self.transport.write(b"".join((status_line(status), *fields, length, body)))
+            fields.append(CLOSE)
+        own = b"".join([b"%b: %b\r\n" % field for field in fields])
+        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, own, len(body), body))
         cycle.response_complete = True
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()
-        finish(service, call, cycle.path, status)
-
-    def _outcome(self, cycle: HotCycle, future: asyncio.Future[Result]) -> tuple[int, Any, bytes]:
-        assert cycle.render is not None
-        begin, call = perf_counter(), cycle.call
-        try:
-            body = b"".join(cycle.render(future.result()))
-            serialized(self.service, call, perf_counter() - begin)
-            return 200, JSON_TYPE, body
-        except Exception as error:
-            REQUEST_ID.set(call.request_id.decode())  # Of this callback's own context.
-            refusal = as_service_error(error)
-            call.refusal = refusal.code
-            status, headers, body = problem(refusal)
-            return status, [h for h in headers if h[0] != b"content-length"], body
+        finish(self.service, cycle.call, cycle.path, status)
 
 
-@cache
-def status_line(status: int) -> bytes:
-    """The first line of an answer."""
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+def _head(status: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """The first line of an answer and its fields, but for its length."""
+    line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+    return b"".join((line, *(b"%b: %b\r\n" % field for field in fields)))
 
 
 def hot_protocol(service: Service) -> type[HotProtocol]:

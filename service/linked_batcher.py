@@ -17,6 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.batcher import Batcher, Lane, Outcome
+from service.batches import (
+    joined_rows,
+    joined_texts,
+    num_ids_of,
+    run_works,
+    split_counted,
+    split_decoded,
+    split_encoded,
+)
 from service.errors import DeadlinePassed
 from service.link import Message
 from service.link_batches import (
@@ -30,18 +39,7 @@ from service.linked_engine import LinkedEngine
 from service.metrics import Metrics
 from service.rates import Limits
 from service.settings import Settings
-from service.work import (
-    IdRows,
-    Result,
-    Work,
-    joined_rows,
-    joined_texts,
-    num_ids_of,
-    run_works,
-    split_counted,
-    split_decoded,
-    split_encoded,
-)
+from service.work import IdRows, Result, Work
 
 __all__ = ["LinkedBatcher"]
 

@@ -13,7 +13,7 @@ from service.errors import InvalidRequest
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-__all__ = ["call_of", "header_call", "json_call", "timeout_s"]
+__all__ = ["call_of", "header_call", "json_call", "repeated_call", "timeout_s"]
 
 KNOWN = frozenset(
     (
@@ -39,6 +39,19 @@ def call_of(scope: Scope) -> Call:
     return call
 
 
+def repeated_call(first: Call, content_length: int) -> Call:
+    """The call of a head that says what another one said, but for the length of its body.
+
+    Neither has an id, or a trace, of its client's: those are told from head to head.
+    """
+    return Call(
+        request_id=_new_id(),
+        media_type=first.media_type,
+        content_length=content_length,
+        timeout_ms=first.timeout_ms,
+    )
+
+
 def json_call(headers: list[tuple[bytes, bytes]]) -> Call | None:
     """What the headers of a POST say, or None where its body is no JSON."""
     call = header_call(headers)
@@ -52,8 +65,12 @@ def header_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:
         if name in KNOWN:
             _take(call, name, value)
     if not call.request_id:
-        call.request_id = b"%016x" % getrandbits(64)
+        call.request_id = _new_id()
     return call
+
+
+def _new_id() -> bytes:
+    return b"%016x" % getrandbits(64)
 
 
 def _take(call: Call, name: bytes, value: bytes) -> None:

@@ -1,47 +1,47 @@
-"""One request's work for the engine, and its part of a batch's result.
-
-Runs on the engine's thread (or on the loop for a tiny batch); knows no HTTP.
-"""
+"""One request's work for the engine, and its part of a batch's result; knows no HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import pairwise
 from time import perf_counter
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import ClientDisconnect
 
-from service.engines import Counted, Decoded, Engine
-from service.isolation import (
-    count_isolated,
-    decode_isolated,
-    encode_isolated,
-    raise_if_not_the_engines,
-)
+from service.engines import Decoded
 from service.rates import CLIENT
 from service.times import Times
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = [
-    "GONE",
-    "ClientGone",
-    "IdRows",
-    "Result",
-    "Work",
-    "joined_rows",
-    "joined_texts",
-    "num_ids_of",
-    "run_works",
-    "split_counted",
-    "split_decoded",
-    "split_encoded",
-]
+__all__ = ["GONE", "ClientGone", "IdRows", "Result", "Waiter", "Work"]
+
+
+class Waiter(Protocol):
+    """What waits for a part of a batch's result: a future, or something that acts like one."""
+
+    def done(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+
+    def cancelled(self) -> bool:
+        """Whether nobody wanted the result."""
+
+    def exception(self) -> BaseException | None:
+        """Why there is no result."""
+
+    def cancel(self) -> object:
+        """Nobody wants the result any more."""
+
+    def set_result(self, result: Result, /) -> None:
+        """The result is there."""
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """There will be no result."""
 
 
 class ClientGone(Exception):
@@ -101,7 +101,7 @@ class Work:
     receive: Callable[[], Awaitable[Any]] | None = None
     submitted: float = field(default_factory=perf_counter)
     started: float = 0.0
-    future: asyncio.Future[Result] | None = None
+    future: Waiter | None = None
     watcher: asyncio.Task[None] | None = None
     is_gone: bool = False
     client: str = field(default_factory=CLIENT.get)
@@ -162,136 +162,3 @@ class Result:
             return self.errors
         rows = range(self.begin, self.end)
         return {row - self.begin: self.errors[row] for row in rows if row in self.errors}
-
-
-def run_works(engine: Engine, works: list[Work]) -> tuple[list[Result], float]:
-    """Run the works of one vocabulary and operation as one batch.
-
-    Returns:
-        Each work's part, in order, and the seconds that the engine took.
-    """
-    vocabulary = works[0].vocabulary
-    begin = perf_counter()
-    match works[0].operation:
-        case "encode":
-            encoded = encode_isolated(engine, vocabulary, _wanted(works))
-            results = split_encoded(works, encoded)
-        case "count":
-            results = split_counted(works, count_isolated(engine, vocabulary, _wanted(works)))
-        case "decode":
-            results = _decode(engine, works)
-    return results, perf_counter() - begin
-
-
-def _bounds(works: list[Work]) -> list[tuple[int, int]]:
-    bounds, begin = [], 0
-    for work in works:
-        end = begin + len(work.rows)
-        bounds.append((begin, end))
-        begin = end
-    return bounds
-
-
-def _options(works: list[Work]) -> EncodeOptions | list[EncodeOptions]:
-    """One value where all works share it, which is the common case and costs no list."""
-    first = works[0].options
-    if isinstance(first, EncodeOptions) and all(work.options is first for work in works):
-        return first
-    return [
-        options
-        for work in works
-        for options in (
-            [work.options] * len(work.rows)
-            if isinstance(work.options, EncodeOptions)
-            else work.options
-        )
-    ]
-
-
-def _wanted(works: list[Work]) -> Batch:
-    """The rows of all works, as long as anybody waits for them."""
-    batch, futures = joined_texts(works), [work.future for work in works if work.future]
-    batch.is_wanted = lambda: not futures or not all(future.done() for future in futures)
-    return batch
-
-
-def joined_texts(works: list[Work]) -> Batch:
-    """The rows of all works with their options; strings stay strings while all are."""
-    options = _options(works)
-    if any(isinstance(work.rows, Batch) for work in works):
-        return Batch.joined([_as_batch(work) for work in works], options)
-    texts = [cast(Sequence[str], work.rows) for work in works]
-    return Batch(texts[0] if len(texts) == 1 else [*chain.from_iterable(texts)], options=options)
-
-
-def _as_batch(work: Work) -> Batch:
-    return work.rows if isinstance(work.rows, Batch) else Batch(cast(Sequence[str], work.rows))
-
-
-def split_encoded(works: list[Work], encoded: Encoded) -> list[Result]:
-    """Each work's part of the ids of their joined texts."""
-    offsets = encoded.offsets.tolist()
-    return [
-        Result(b, e, encoded.engine, offsets[-1], encoded.errors, offsets, encoded)
-        for b, e in _bounds(works)
-    ]
-
-
-def split_counted(works: list[Work], counted: Counted) -> list[Result]:
-    """Each work's part of the counts of their joined texts."""
-    total = int(counted.counts.sum())
-    return [
-        Result(b, e, counted.engine, total, counted.errors, counts=counted.counts)
-        for b, e in _bounds(works)
-    ]
-
-
-def split_decoded(works: list[Work], decoded: Decoded, num_ids: int) -> list[Result]:
-    """Each work's part of the bytes of their joined rows, of a batch of so many ids."""
-    offsets = decoded.offsets.tolist()
-    return [
-        Result(b, e, decoded.engine, num_ids, decoded.errors, offsets, decoded=decoded)
-        for b, e in _bounds(works)
-    ]
-
-
-def _decode(engine: Engine, works: list[Work]) -> list[Result]:
-    """Skipping is one value a call, so a batch is split where it changes."""
-    results: list[Result | None] = [None] * len(works)
-    num_ids = sum(map(num_ids_of, works))
-    for skip in {work.skip_special_tokens for work in works}:
-        chosen = [i for i, work in enumerate(works) if work.skip_special_tokens == skip]
-        part = [works[i] for i in chosen]
-        split = split_decoded(part, _decode_rows(engine, part, skip), num_ids)
-        for i, result in zip(chosen, split, strict=True):
-            results[i] = result
-    return [result for result in results if result is not None]
-
-
-def num_ids_of(work: Work) -> int:
-    """Ids that a work brings for decoding."""
-    if isinstance(work.rows, IdRows):
-        return len(work.rows.ids)
-    return sum(map(len, cast(Sequence[list[int]], work.rows)))
-
-
-def _decode_rows(engine: Engine, works: list[Work], skip: bool) -> Decoded:
-    """Flat arrays stay flat where a request is alone; others become one list of rows."""
-    vocabulary, rows = works[0].vocabulary, works[0].rows
-    if len(works) == 1 and isinstance(rows, IdRows):
-        try:
-            return engine.decode(vocabulary, rows.ids.astype(np.int64), rows.offsets, skip)
-        except BaseException as error:
-            raise_if_not_the_engines(error)
-    return decode_isolated(engine, vocabulary, joined_rows(works), skip)
-
-
-def joined_rows(works: list[Work]) -> list[Sequence[int]]:
-    """The rows of ids of all works."""
-    joined: list[Sequence[int]] = []
-    for work in works:
-        if isinstance(work.rows, IdRows):
-            joined += work.rows.lists()
-        else:
-            joined += cast(Sequence[list[int]], work.rows)
-    return joined

@@ -11,10 +11,14 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.app import create_app
-from service.hot_protocol import MAX_HOT_BYTES, HotCycle, hot_protocol
+from service.auth import add_key
+from service.hot_protocol import MAX_HOT_BYTES, HotCycle, HotProtocol, hot_protocol
 from service.hot_routes import HotRoutes
+from service.repeated_heads import RepeatedHead
 from service.settings import Settings
 from tests.fake_engine import FakeEngine
 from tests.server_process import free_port
@@ -172,6 +176,122 @@ def test_only_plain_requests_go_the_short_way(hot_calls, fields, version, is_hot
             writer.close()
 
     run(scenario)
+
+
+@pytest.fixture
+def parsed(monkeypatch) -> list[None]:
+    """One entry for each request that the parser saw."""
+    seen: list[None] = []
+    begin = HotProtocol.on_message_begin
+
+    def note(protocol: HotProtocol) -> None:
+        seen.append(None)
+        begin(protocol)
+
+    monkeypatch.setattr(HotProtocol, "on_message_begin", note)
+    return seen
+
+
+def test_a_head_that_was_sent_before_is_not_parsed_again(parsed):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            for number, text in enumerate(("a", "bb", "", "x" * 12_345, "a")):
+                writer.write(request(text_body(text)))
+                assert bytes(json.loads((await answer(reader))[2])["ids"]) == text.encode()
+                assert len(parsed) == 2, number
+            writer.write(request(b'{"vocabulary":'))  # The long way words what is wrong.
+            assert (await answer(reader))[0] == 400
+            writer.write(request(text_body("b"), "/v1/encode", "X-Own: 1"))
+            assert (await answer(reader))[0] == 200
+            assert len(parsed) == 4
+            writer.close()
+
+    run(scenario)
+
+
+def test_bytes_inside_a_request_are_never_taken_for_a_known_head():
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            whole = request(text_body("known"))
+            writer.write(whole)
+            assert (await answer(reader))[0] == 200
+            # As the value of a field, and as a body: neither is a request.
+            for part in (b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Field: ", b"\r\n\r\n"):
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.02)
+                if part.startswith(b"GET"):
+                    writer.write(whole.partition(b"\r\n")[0])
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+            assert json.loads((await answer(reader))[2]) == {"live": True}
+            length = f"Content-Length: {len(whole)}"
+            writer.write(f"POST /v1/encode HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode())
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            writer.write(whole)
+            assert (await answer(reader))[0] == 415
+            writer.write(whole)
+            assert bytes(json.loads((await answer(reader))[2])["ids"]) == b"known"
+            # Half a known head, and the rest; two requests in one piece.
+            writer.write(whole[:40])
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            writer.write(whole[40:])
+            assert (await answer(reader))[0] == 200
+            writer.write(whole + whole)
+            assert [(await answer(reader))[0] for _ in range(2)] == [200, 200]
+            writer.close()
+
+    run(scenario)
+
+
+def test_a_key_that_is_taken_away_ends_a_known_head(tmp_path):
+    async def scenario():
+        path = tmp_path / "keys.json"
+        secret = add_key(path, "one", ("encode",))
+        async with listening(FakeEngine(), api_keys_file=path) as (app, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            keyed = request(text_body("x"), "/v1/encode", f"X-API-Key: {secret}")
+            for _ in range(3):
+                writer.write(keyed)
+                assert (await answer(reader))[0] == 200
+            path.write_text("[]")
+            app.service.guard.refresh()
+            writer.write(keyed)
+            assert (await answer(reader))[0] == 401
+            writer.close()
+
+    run(scenario)
+
+
+FIELDS = ["Host: x", "content-LENGTH: {}", "X: Content-Length: 3", "Transfer-Encoding: chunked"]
+
+
+@given(
+    st.lists(st.sampled_from([*FIELDS, "Content-Length:{}", "A: b"]), max_size=5),
+    st.binary(max_size=40),
+    st.binary(max_size=40),
+    st.integers(-2, 2),
+)
+def test_a_known_head_is_known_with_another_length_and_no_other_way(fields, body, other, wrong):
+    def written(content: bytes, size: int) -> bytes:
+        lines = ["POST / HTTP/1.1", *fields, "", ""]
+        return "\r\n".join(lines).replace("{}", str(size)).encode() + content
+
+    head = RepeatedHead.of(written(body, len(body)))
+    names = [field.lower().split(":")[0] for field in fields]
+    plain = names.count("content-length") == 1 and "transfer-encoding" not in names
+    assert (head is not None) == plain
+    if head is not None:
+        assert head.body_of(written(other, len(other))) == other
+        if wrong:
+            assert head.body_of(written(other, max(0, len(other) + wrong))) in (None, b"")
+        assert head.body_of(written(other, len(other))[1:]) is None
 
 
 def test_a_long_body_and_a_query_go_the_long_way(hot_calls):
