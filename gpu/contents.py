@@ -7,8 +7,9 @@ from gpu.job import constant
 from gpu.launches import STATUS, launch, read_letters, send_job, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from vocabularies.batch import Batch
 
-__all__ = ["first_kernels", "launch_content", "make_room_for_spans", "rare_kernels"]
+__all__ = ["first_kernels", "launch_content", "make_room_for_spans", "may_be_wrong", "rare_kernels"]
 
 RARE_WIDE, RARE_MARK = constant("RARE_WIDE"), constant("RARE_MARK")
 SPAN_BYTES = 8  # Of an id's own span on the device.
@@ -110,3 +111,8 @@ def launch_content(
     if rare or with_spans:
         others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=with_spans)
         launch(workspace, others, processors)
+
+
+def may_be_wrong(resident: Resident, batch: Batch) -> bool:
+    """Whether rows may not be UTF-8, and must be."""
+    return not (batch.has_texts or resident.fields.get("letters_are_bytes"))

@@ -6,8 +6,6 @@ the same engine on an emulation.
 
 from __future__ import annotations
 
-import functools
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,14 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.kernels import KERNELS, joined_source
+from gpu.functions import Functions, functions_of
 
 __all__ = ["CudaDevice", "Device", "DeviceInfo", "DeviceUnavailable", "OutOfMemory", "Stream"]
 
 Bytes = NDArray[np.uint8]
-WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
-MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
-LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 PINNED = 1  # cudaMemoryTypeHost.
 
 
@@ -85,6 +80,12 @@ class Stream(Protocol):
     def synchronize(self) -> None:
         """Wait until everything so far is done."""
 
+    def mark(self) -> Any:
+        """A point of time between what was queued before and after."""
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Time between two marks, once the later one is done."""
+
 
 class Device(Protocol):
     """Memory and streams of one device."""
@@ -139,7 +140,7 @@ class CudaDevice:
         if number >= count:
             raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
         with self._current():
-            self._functions = _functions(cupy, number)
+            self._functions = functions_of(cupy, number)
 
     @contextmanager
     def _current(self) -> Iterator[None]:
@@ -207,9 +208,10 @@ class CudaDevice:
 class _CudaStream:
     """A CUDA stream; see Stream."""
 
-    def __init__(self, cupy: Any, number: int, functions: _Functions) -> None:
+    def __init__(self, cupy: Any, number: int, functions: Functions) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._runtime, self._launch = cupy.cuda.runtime, cupy.cuda.driver.launchKernel
+        self._event, self._elapsed_ms = cupy.cuda.Event, cupy.cuda.get_elapsed_time
         self._number, self._functions, self._pointer = number, functions, self.stream.ptr
         # A kernel's one argument, and where it lies: what the driver asks for.
         self._argument = np.zeros(2, np.uint64)
@@ -254,47 +256,12 @@ class _CudaStream:
         """Wait until everything so far is done."""
         self.stream.synchronize()
 
+    def mark(self) -> Any:
+        """A point of time between what was queued before and after."""
+        event = self._event()
+        event.record(self.stream)
+        return event
 
-class _Functions(dict[str, Any]):
-    """{kernel: (function, threads, shared bytes, takes_job)}.
-
-    A module is compiled when it is first asked for; CuPy keeps the machine code on disk. A kernel
-    that is recorded was launched before, so that nothing is compiled while a stream records.
-    """
-
-    def __init__(self, cupy: Any, number: int) -> None:
-        super().__init__()
-        self._cupy, self._number, self._lock = cupy, number, threading.Lock()
-        self._modules: list[Any] = []  # A function does not keep its module.
-        self.has_clusters = int(cupy.cuda.Device(number).compute_capability[:-1]) in WITH_CLUSTERS
-
-    def __missing__(self, name: str) -> Any:
-        with self._lock, self._cupy.cuda.Device(self._number):
-            if name not in self:
-                self.compile(KERNELS[name].module)
-        return self[name]
-
-    def compile(self, module: str) -> None:
-        """Make the functions of a module."""
-        options = ("-std=c++17",)
-        compiled = self._cupy.RawModule(
-            code=joined_source(module), options=options, backend="nvrtc"
-        )
-        for name, kernel in KERNELS.items():
-            if kernel.module == module:
-                function = compiled.get_function(name)
-                if kernel.shared_bytes:
-                    function.max_dynamic_shared_size_bytes = kernel.shared_bytes
-                place = function.kernel.ptr
-                if kernel.cluster > MAX_CLUSTER and self.has_clusters:
-                    self._cupy.cuda.driver.funcSetAttribute(place, LARGER_CLUSTERS, 1)
-                self[name] = place, kernel.threads, kernel.shared_bytes, kernel.takes_job
-        self._modules.append(compiled)
-
-
-@functools.cache
-def _functions(cupy: Any, number: int) -> _Functions:
-    """Those of a device, with the kernels that every family needs."""
-    functions = _Functions(cupy, number)
-    functions.compile("text")
-    return functions
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Time between two marks, once the later one is done."""
+        return float(self._elapsed_ms(begin, end)) / 1000

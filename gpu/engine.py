@@ -23,21 +23,21 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.answers import BatchAnswer, Counts, drop_rows
-from gpu.batches import RowOptions, row_errors, row_options
+from gpu.answers import BatchAnswer, Counts
+from gpu.batches import RowOptions, row_options
 from gpu.chunks import Chunk, chunks_of
-from gpu.contents import first_kernels, rare_kernels
+from gpu.contents import may_be_wrong
 from gpu.decoding import decode_rows
 from gpu.device import Device, OutOfMemory
-from gpu.families import frame_kernels
 from gpu.flights import Work
-from gpu.launches import STATUS, DeviceFault, checked, fetch, launch, pack
+from gpu.launches import DeviceFault
 from gpu.leases import Leases
-from gpu.memory import Workspace
 from gpu.pipeline import Answer, Pipeline
 from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
-from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES, launch_fused, size_of
+from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES, size_of
+from gpu.small_call import SmallCall
+from gpu.stages import StageTimes
 from gpu.staging import Staging
 from gpu.tables import NotCovered
 from gpu.workspaces import Workspaces
@@ -49,7 +49,6 @@ __all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 A = TypeVar("A", bound=Answer)
-COPIED_BYTES = 1 << 18  # Text whose ids are copied sooner than pinned memory is leased for them.
 ANSWER_BYTES = 1 << 30
 NOTHING_ADDED = RowOptions(np.zeros(0, np.uint8), None, None, False, False, True)
 
@@ -66,6 +65,7 @@ class GpuEngine:
 
     Attributes:
         fused_bytes: text of the largest batch whose stages are one launch.
+        stage_times: how long the stages of some batches took.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class GpuEngine:
         self.fused_bytes = CLUSTER_BYTES if info.has_clusters else ONE_BLOCK_BYTES
         self.workspaces, self.staging = Workspaces(device, workspace_bytes), Staging()
         self.leases = Leases(device, min(answer_bytes, workspace_bytes))
-        self.pipeline = Pipeline(self.workspaces, self.staging, self.processors)
+        self.stage_times = StageTimes()
+        self.pipeline = Pipeline(self.workspaces, self.staging, self.processors, self.stage_times)
         self.residents = Residents(device, vocabulary_bytes or workspace_bytes, prepare)
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
@@ -107,6 +108,16 @@ class GpuEngine:
         """uint8[num_bytes], pinned, for texts that need no staging; None: too much is lent."""
         block = self.leases.take(num_bytes)
         return None if block is None else block[:num_bytes]
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of the device: all, free, and what workspaces and vocabularies hold."""
+        info = self.device.info
+        return {
+            "total": info.total_bytes,
+            "free": info.free_bytes,
+            "workspaces": self.workspaces.used_bytes,
+            "vocabularies": self.residents.used_bytes,
+        }
 
     def close(self) -> None:
         """Give all memory back."""
@@ -146,7 +157,7 @@ class GpuEngine:
     ) -> Encoded:
         size, layout = (len(batch.data), len(batch)), resident.family.layout
         with self.workspaces.lend(*size, layout) as workspace:
-            call = _SmallCall(self, vocabulary, workspace, resident, batch, options)
+            call = SmallCall(self, vocabulary, workspace, resident, batch, options)
             return call.encode(resident.is_fused and size_of(batch) <= self.fused_bytes)
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
@@ -179,7 +190,7 @@ class GpuEngine:
 
     def _work(self, resident: Resident, batch: Batch, options: RowOptions) -> Work:
         is_pinned = self.device.is_pinned(batch.data)
-        return Work(resident, batch.data, is_pinned, options, _may_be_wrong(resident, batch))
+        return Work(resident, batch.data, is_pinned, options, may_be_wrong(resident, batch))
 
     def _in_chunks(
         self, vocabulary: Vocabulary, batch: Batch, work: Work, new_answer: Callable[[], A]
@@ -206,94 +217,3 @@ class GpuEngine:
                 skip_special_tokens,
                 self.processors,
             )
-
-
-class _SmallCall:
-    """A small batch in a workspace of its own, with room for its answer in pinned memory."""
-
-    def __init__(
-        self,
-        engine: GpuEngine,
-        vocabulary: Vocabulary,
-        workspace: Workspace,
-        resident: Resident,
-        batch: Batch,
-        options: RowOptions,
-    ) -> None:
-        self.engine, self.vocabulary, self.workspace = engine, vocabulary, workspace
-        self.processors = engine.processors
-        self.resident, self.batch, self.options = resident, batch, options
-        self.family = resident.family
-        self.validate = _may_be_wrong(resident, batch)
-        self.framed = options.framed
-
-    def pack(self) -> None:
-        """The batch to the device."""
-        pack(self.workspace, self.resident, self.batch, self.options, self.processors)
-
-    def launch(self, kernels: tuple[str, ...]) -> None:
-        """Queue kernels."""
-        launch(self.workspace, kernels, self.processors)
-
-    def encode(self, fused: bool) -> Encoded:
-        """All stages in one launch or in a recording, the answer in pinned memory at the end."""
-        workspace, rows = self.workspace, len(self.batch)
-        workspace.answer_in(self.framed)
-        ids = self.room_for_ids()
-        if not (fused and launch_fused(workspace, self.resident, self.batch, self.options)):
-            self.pack()
-            self.launch_small()
-        status = checked(workspace)
-        offsets = workspace.offsets[: rows + 1].copy()
-        own = ids[: offsets[-1]]
-        encoded = Encoded(own.copy() if ids is workspace.ids else own, offsets, engine="gpu")
-        if status[STATUS["CUT"]]:
-            self.add_cuts(encoded)
-        if status[STATUS["NOT_UTF8"]] or self.options.may_refuse:
-            encoded.errors = self.errors()
-            if encoded.errors and not self.framed:
-                drop_rows(encoded)
-        return encoded
-
-    def launch_small(self) -> None:
-        """All stages, as often as need be, the answer in pinned memory at the end."""
-        workspace = self.workspace
-        frames = frame_kernels(self.family, spans=False) if self.framed else ()
-        first = first_kernels(self.resident, validate=self.validate, turned=self.options.turned)
-        workspace.status[STATUS["NOT_UTF8"]] = 0
-        self.launch((*first, *frames, "put_out"))
-        workspace.stream.synchronize()
-        rare = int(workspace.status[STATUS["RARE"]]) if self.family.plain else 0
-        if rare:
-            others = rare_kernels(workspace, self.resident, rare, validate=self.validate)
-            self.launch((*others, *frames, "put_out"))
-            workspace.stream.synchronize()
-
-    def room_for_ids(self) -> NDArray[np.int32]:
-        """Pinned memory for the ids: the workspace's, or, where a copy would take long, leased."""
-        workspace, ids, block = self.workspace, self.workspace.ids, None
-        if workspace.capacity.num_bytes <= COPIED_BYTES:
-            return ids
-        if len(self.batch.data) > COPIED_BYTES:
-            most_ids = self.resident.most_ids(len(self.batch.data), len(self.batch))
-            block = self.engine.leases.take(ids.itemsize * most_ids)
-        if block is not None:
-            ids = block.view(np.int32)
-        workspace.job[0]["host_ids"] = ids.ctypes.data
-        return ids
-
-    def add_cuts(self, encoded: Encoded) -> None:
-        """What truncation left of each row."""
-        rows = len(self.batch)
-        encoded.num_tokens = fetch(self.workspace, "num_tokens", np.int64, rows)
-        encoded.kept = fetch(self.workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
-
-    def errors(self) -> dict[int, RowError]:
-        """The refused rows."""
-        places = self.workspace.errors[: len(self.batch)]
-        return row_errors(self.vocabulary, self.batch, self.options, places)
-
-
-def _may_be_wrong(resident: Resident, batch: Batch) -> bool:
-    """Whether rows may not be UTF-8, and must be."""
-    return not (batch.has_texts or resident.fields.get("letters_are_bytes"))

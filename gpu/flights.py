@@ -82,8 +82,13 @@ class Flight:
             return
         self.is_launched = True
         work, workspace = self.work, self.workspace
+        clock = workspace.clock
         if self._copy is not None:
             self._copy.wait()
+        if clock is not None:
+            if self._copy is not None:
+                clock.add("stage", self._copy.seconds)
+            clock.enter("copy_to_device")
         workspace.answer_in(self.framed)
         workspace.status[STATUS["NOT_UTF8"]] = 0
         pack_rows(

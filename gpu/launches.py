@@ -15,6 +15,7 @@ from gpu.job import constant
 from gpu.kernels import num_blocks
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.stages import stage_of
 from gpu.tables import NotCovered
 from vocabularies.augmentation import Augmentation
 from vocabularies.batch import Batch
@@ -60,6 +61,10 @@ def launch(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> N
 
     Kernels read sizes from the job, so that a recording serves every batch of the workspace.
     """
+    if workspace.clock is not None:
+        _launch_each(workspace, kernels, processors)
+        workspace.clock.leave()
+        return
     recordings = workspace.recordings
     times = recordings.setdefault(kernels, 0)
     if isinstance(times, int) and times < RECORD_AFTER:
@@ -77,6 +82,8 @@ def _launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int
     capacity = workspace.capacity
     size = max(capacity.num_bytes, ROW_BYTES * capacity.num_rows)
     for name in kernels:
+        if workspace.clock is not None:
+            workspace.clock.enter(stage_of(name))
         workspace.stream.launch(name, num_blocks(name, size, processors), workspace.device_job)
 
 

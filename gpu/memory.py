@@ -22,6 +22,7 @@ from gpu.layout import (
     cut,
     field_places,
 )
+from gpu.stages import Clock
 
 __all__ = ["Workspace"]
 
@@ -45,6 +46,7 @@ class Workspace:
         device_job: address of the job on the device.
         resident: the vocabulary whose fields the job holds.
         recordings: recorded launches, by whatever key the engine gives them.
+        clock: times the batch that is in here; None for most of them.
     """
 
     def __init__(self, device: Device, capacity: Capacity) -> None:
@@ -95,6 +97,7 @@ class Workspace:
     recordings: dict[object, object]
     reserved: dict[str, int]
     resident: object = None
+    clock: Clock | None = None
 
     def _set_fields(self, places: dict[str, int], cleared_end: int) -> None:
         self.job.view(np.uint8)[:] = 0  # A family does not use all fields.

@@ -15,6 +15,7 @@ from gpu.chunks import CHUNK_BYTES, Chunk
 from gpu.device import OutOfMemory
 from gpu.flights import Flight, Work
 from gpu.memory import Workspace
+from gpu.stages import Clock, StageTimes
 from gpu.staging import Staging
 from gpu.workspaces import Workspaces
 
@@ -46,8 +47,11 @@ class Pipeline:
         chunk_bytes, in_flight: bytes of a chunk, and chunks of a call in flight, at most.
     """
 
-    def __init__(self, workspaces: Workspaces, staging: Staging, processors: int) -> None:
+    def __init__(
+        self, workspaces: Workspaces, staging: Staging, processors: int, stage_times: StageTimes
+    ) -> None:
         self.workspaces, self.staging, self.processors = workspaces, staging, processors
+        self.stage_times = stage_times
         self.chunk_bytes, self.in_flight = CHUNK_BYTES, IN_FLIGHT
 
     def answer(
@@ -113,6 +117,7 @@ class _Call:
         flying: those that have not landed, the oldest first.
         landed: workspaces that the next chunk may use: what is still copied out of them comes first
             in their streams.
+        clocks: of chunks that were timed and have landed.
     """
 
     def __init__(
@@ -127,6 +132,7 @@ class _Call:
         self.room = min(chunk_bytes, len(work.data))
         self.flying: deque[Flight] = deque()
         self.landed: list[Workspace] = []
+        self.clocks: list[Clock] = []
 
     def add(self, chunk: Chunk) -> None:
         """Take a chunk on its way; lands older ones where there is no workspace for it."""
@@ -134,6 +140,7 @@ class _Call:
         while workspace is None:
             self.land_one() if self.flying else self._give_back()
             workspace = self._workspace(chunk)
+        workspace.clock = self.pipeline.stage_times.clock(workspace.stream)
         try:
             self.flying.append(Flight(self.work, chunk, workspace, self.pipeline.staging))
         except BaseException:
@@ -167,14 +174,21 @@ class _Call:
         flight, processors = self.flying[0], self.pipeline.processors
         flight.launch(processors)
         flight.wait(processors)
+        clock = flight.workspace.clock
+        if clock is not None:
+            clock.enter("copy_to_host")
         self.land(flight)
         self.landed.append(self.flying.popleft().workspace)
+        if clock is not None:
+            clock.leave()
+            self.clocks.append(clock)
 
     def _give_back(self) -> None:
         """Give back workspaces whose copies are done."""
         while self.landed:
             workspace = self.landed.pop()
             workspace.stream.synchronize()
+            workspace.clock = None
             self.pipeline.workspaces.give(workspace)
 
     def close(self) -> None:
@@ -183,3 +197,5 @@ class _Call:
             flight.abandon()
             self.landed.append(flight.workspace)
         self._give_back()
+        for clock in self.clocks:
+            self.pipeline.stage_times.add(clock)

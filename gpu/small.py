@@ -12,6 +12,7 @@ from gpu.kernels import num_blocks
 from gpu.launches import ROW_BYTES, STATUS, set_fields
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.stages import stage_of
 from vocabularies.batch import Batch
 
 __all__ = ["CLUSTER_BYTES", "ONE_BLOCK_BYTES", "launch_fused", "size_of"]
@@ -38,7 +39,12 @@ def launch_fused(
     """
     pack(workspace, resident, batch, options)
     kernel = "encode_block" if size_of(batch) <= ONE_BLOCK_BYTES else "encode_cluster"
+    clock = workspace.clock
+    if clock is not None:
+        clock.enter(stage_of(kernel))
     workspace.stream.launch(kernel, num_blocks(kernel, 0, 0), workspace.host_job)
+    if clock is not None:
+        clock.leave()
     workspace.stream.synchronize()
     return not workspace.status[_RARE]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from queue import SimpleQueue
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +21,22 @@ PIECE_BYTES = 1 << 20  # At least: a thread that slept takes as long to wake.
 
 
 class Copy:
-    """A copy that is under way."""
+    """A copy that is under way.
 
-    __slots__ = ("_done", "_num_pieces")
+    Attributes:
+        seconds: what it took, once it is complete.
+    """
 
-    def __init__(self, num_pieces: int, done: SimpleQueue[None]) -> None:
-        self._num_pieces, self._done = num_pieces, done
+    __slots__ = ("_begin", "_done", "_num_pieces", "seconds")
+
+    def __init__(self, num_pieces: int, done: SimpleQueue[float], begin: float) -> None:
+        self._num_pieces, self._done, self._begin = num_pieces, done, begin
+        self.seconds = 0.0 if num_pieces else perf_counter() - begin
 
     def wait(self) -> None:
         """Wait until it is complete; a second call returns at once."""
         while self._num_pieces:
-            self._done.get()
+            self.seconds = max(self.seconds, self._done.get() - self._begin)
             self._num_pieces -= 1
 
 
@@ -43,7 +49,7 @@ class Staging:
 
     def __init__(self, num_threads: int = NUM_THREADS) -> None:
         self.num_threads = num_threads
-        self._waiting: SimpleQueue[tuple[Bytes, Bytes, SimpleQueue[None]] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[Bytes, Bytes, SimpleQueue[float]] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._starting = threading.Lock()
 
@@ -52,17 +58,18 @@ class Staging:
 
         What is too small for several threads is complete when this returns.
         """
-        done: SimpleQueue[None] = SimpleQueue()
+        done: SimpleQueue[float] = SimpleQueue()
+        begin_s = perf_counter()
         if len(source) <= PIECE_BYTES:
             target[: len(source)] = source
-            return Copy(0, done)
+            return Copy(0, done, begin_s)
         self._start_threads()
         size = max(PIECE_BYTES, -(-len(source) // self.num_threads))
         begins = range(0, len(source), size)
         for begin in begins:
             piece = source[begin : begin + size]
             self._waiting.put((target[begin : begin + len(piece)], piece, done))
-        return Copy(len(begins), done)
+        return Copy(len(begins), done, begin_s)
 
     def _start_threads(self) -> None:
         if len(self._threads) == self.num_threads:
@@ -79,7 +86,7 @@ class Staging:
             target, source, done = piece
             target[:] = source
             del piece, target, source  # Nobody's memory is held while this waits.
-            done.put(None)
+            done.put(perf_counter())
 
     def close(self) -> None:
         """End the threads; copies under way are completed."""

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from service.counts import Histogram
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
 
@@ -97,12 +98,16 @@ class EngineStatus:
         devices: name, driver and memory of each device.
         crossover_bytes: batches from this size on are for the GPU; None where there is none.
         fallbacks: how often something slower took over, by reason.
+        stages: seconds of the batches that were timed on a device, by stage.
+        memory: bytes on each device by what they are for; by the device's name.
     """
 
     engines: tuple[str, ...]
     devices: tuple[dict[str, str | int], ...] = ()
     crossover_bytes: int | None = None
     fallbacks: dict[str, int] = field(default_factory=dict)
+    stages: dict[str, Histogram] = field(default_factory=dict)
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class Engine(Protocol):

@@ -13,7 +13,9 @@ can go wrong.
 
 from __future__ import annotations
 
+import copy
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -23,7 +25,9 @@ from numpy.typing import NDArray
 
 from gpu.device import CudaDevice, OutOfMemory
 from gpu.engine import GpuEngine
+from gpu.stages import STAGES
 from gpu.tables import NotCovered
+from service.counts import STAGE_SECONDS, Histogram
 from service.crossover import Differs, measure_crossover
 from service.engines import Counted, Decoded, Engine, EngineStatus, Residency
 from service.fallbacks import Fallbacks
@@ -83,6 +87,8 @@ class RoutedEngine:
     ) -> None:
         self.cpu = cpu
         self.fallbacks = Fallbacks()
+        self._counting = threading.Lock()
+        self._stages: dict[str, Histogram] = {stage: Histogram(STAGE_SECONDS) for stage in STAGES}
         self._is_measured = crossover_bytes is not None
         self.crossover_bytes = crossover_bytes or 0
         if not self._is_measured:
@@ -137,8 +143,21 @@ class RoutedEngine:
         opened, fallbacks = self.vocabularies.opened, self.fallbacks.counts()
         if opened is None:
             return EngineStatus((self.cpu.name,), fallbacks=fallbacks)
-        engines = (self.name, self.cpu.name)
-        return EngineStatus(engines, (opened.device,), self.crossover_bytes, fallbacks)
+        return EngineStatus(
+            (self.name, self.cpu.name),
+            (opened.device,),
+            self.crossover_bytes,
+            fallbacks,
+            self._stages_of(opened.gpu),
+            {str(opened.device["name"]): opened.gpu.memory()},
+        )
+
+    def _stages_of(self, gpu: Gpu) -> dict[str, Histogram]:
+        """What was timed on the GPU until now."""
+        with self._counting:
+            for stage, seconds in gpu.stage_times.take():
+                self._stages[stage].add(seconds)
+            return {stage: copy.deepcopy(histogram) for stage, histogram in self._stages.items()}
 
     def close(self) -> None:
         """Give everything back."""

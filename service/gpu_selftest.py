@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import OutOfMemory
+from gpu.stages import StageTimes
 from gpu.tables import NotCovered
 from service.encoders import ReferenceEncoder
 from service.engines import Engine, SelfTest
@@ -70,6 +71,13 @@ class Gpu(Protocol):
         self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool
     ) -> tuple[NDArray[np.uint8], Int64s, dict[int, RowError]]:
         """Bytes, offsets, and refused rows."""
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of the device by what they are for."""
+
+    @property
+    def stage_times(self) -> StageTimes:
+        """How long the stages of some batches took."""
 
     def close(self) -> None:
         """Give all memory back."""

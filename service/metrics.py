@@ -20,13 +20,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
 
-from service.counts import Counts, Labels
+from service.counts import STAGE_SECONDS, Counts, Labels
 from service.engines import EngineStatus
 
 __all__ = ["COUNTED", "FAMILIES", "Family", "Gauges", "Metrics", "VocabularySample", "new_counts"]
 
 SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
-STAGE_SECONDS = (5e-6, 1e-5, 2e-5, 5e-5, *SECONDS)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 BYTES = tuple(256 * 4**i for i in range(10))
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
@@ -230,6 +229,8 @@ class Metrics(Collector):
         counts += self._counts
         for reason, number in status.fallbacks.items():
             counts["warptok_fallbacks_total"][reason,] += number
+        for stage, histogram in status.stages.items():
+            counts["warptok_stage_duration_seconds"][stage,] += histogram
         return counts
 
     def collect(self) -> Iterator[Metric]:
@@ -246,6 +247,7 @@ class Metrics(Collector):
         gauges = self.gauges
         status, (queue_bytes, queue_rows) = gauges.engine(), gauges.queue()
         crossover = status.crossover_bytes
+        vocabularies = gauges.vocabularies()
         values: dict[str, list[tuple[Labels, float]]] = {
             "warptok_queue_bytes": [((), queue_bytes)],
             "warptok_queue_limit_bytes": [((), gauges.queue_limit_bytes)],
@@ -255,7 +257,9 @@ class Metrics(Collector):
             "warptok_crossover_bytes": [] if crossover is None else [((), crossover)],
             "warptok_build_info": [((self.version,), 1)],
         }
-        vocabularies = gauges.vocabularies()
+        for device, parts in status.memory.items():
+            rows = [((device, part), num_bytes) for part, num_bytes in parts.items()]
+            values.setdefault("warptok_device_memory_bytes", []).extend(rows)
         values["warptok_vocabulary_info"] = [
             (tuple(str(getattr(each, label)) for label in VOCABULARY), 1) for each in vocabularies
         ]

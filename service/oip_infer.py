@@ -25,6 +25,7 @@ from service.calls import Call, bulk_work, check_digest, check_rows, decode_work
 from service.encode_answers import check_dtype, pad_id_of
 from service.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
 from service.grpc_values import offsets_of
+from service.oip_statistics import DECODE_SUFFIX
 from service.oip_tensors import BYTES, Tensor, bytes_tensor, rows_of, tensor_of
 from service.padding import pad_rows
 from service.registry import Entry
@@ -34,7 +35,6 @@ from vocabularies.batch import Batch
 
 __all__ = ["DECODE_SUFFIX", "Inference", "Wanted", "infer"]
 
-DECODE_SUFFIX = ".decode"
 ENCODE_OUTPUTS = ("input_ids", "offsets", "attention_mask", "num_tokens", "errors")
 DECODE_OUTPUTS = ("text", "errors")
 # What clients send of their own accord; none of it changes what is computed here.

@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["VERSION", "Statistics"]
+__all__ = ["DECODE_SUFFIX", "VERSION", "Statistics"]
 
 VERSION = "1"
+DECODE_SUFFIX = ".decode"
 
 
 @dataclass(slots=True)
@@ -59,6 +60,11 @@ class Statistics:
     def of(self, model: str) -> ModelStatistics:
         """One model's."""
         return self.models.setdefault(model, ModelStatistics())
+
+    def forget(self, vocabulary: str) -> None:
+        """Drop the models of a vocabulary that was deleted."""
+        for model in (vocabulary, vocabulary + DECODE_SUFFIX):
+            self.models.pop(model, None)
 
     def report(self, models: list[str]) -> list[dict[str, Any]]:
         """As Triton shows them."""

@@ -75,6 +75,7 @@ async def delete_vocabulary(service: Service, name: str) -> None:
     """
     before = service.registry.entries.get(name)
     await asyncio.to_thread(service.registry.delete, name)
+    service.oip_statistics.forget(name)
     if before is not None:
         _forget_later(service, before.vocabulary.digest)
     await _spread(service)

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,13 @@ class EmulatedStream:
 
     def synchronize(self) -> None:
         assert self.recording is None
+
+    def mark(self) -> float:
+        assert self.recording is None
+        return perf_counter()
+
+    def seconds(self, begin: float, end: float) -> float:
+        return end - begin
 
 
 class EmulatedDevice:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpu.device import OutOfMemory
+from gpu.stages import StageTimes
 from gpu.tables import NotCovered
 from service.engines import Engine
 from service.gpu_vocabularies import OpenedGpu
@@ -48,6 +49,7 @@ class FakeGpu:
         self.num_loads = 0
         self.is_closed = False
         self.lent: list[np.ndarray] = []
+        self.stage_times = StageTimes()
 
     def opened(self) -> OpenedGpu:
         """What opening it gives."""
@@ -125,6 +127,10 @@ class FakeGpu:
         self._call(vocabulary, len(offsets) - 1)
         decoded = self.cpu.decode(vocabulary, ids, offsets, skip)
         return decoded.data, decoded.offsets, decoded.errors
+
+    def memory(self) -> dict[str, int]:
+        """Some."""
+        return {"total": 10_000, "free": 4_000, "workspaces": 2_000, "vocabularies": 1_000}
 
     def close(self) -> None:
         """Remember it."""

@@ -10,13 +10,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import urllib.request
 from typing import Any
 
 import pytest
 import yaml
 
-from service.metrics import FAMILIES
 from service.settings import PREFIX, Settings
 from tests.data_files import ROOT
 from tests.server_process import Server, free_port, service_environment
@@ -25,7 +23,6 @@ DEPLOY = ROOT / "deploy"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/warptok.json").read_text())
-EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
 def instructions(word: str) -> list[str]:
@@ -38,10 +35,6 @@ def instructions(word: str) -> list[str]:
 
 def healthchecks() -> list[list[str]]:
     return [json.loads(check[check.index("[") :]) for check in instructions("HEALTHCHECK")]
-
-
-def names_in(expression: str) -> set[str]:
-    return set(re.findall(r"\b(?:warptok|process|python)_\w+", expression))
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.y*ml")), ids=lambda path: path.name)
@@ -142,38 +135,6 @@ def test_the_healthcheck_fails_where_nothing_listens() -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert "ConnectionRefusedError" in done.stderr
-
-
-def test_every_metric_on_the_dashboard_is_one_that_the_service_exports(server: Server) -> None:
-    with urllib.request.urlopen(server.url + "/metrics", timeout=10) as answer:
-        exposition = answer.read().decode()
-    exported = set(re.findall(r"^# TYPE (\S+)", exposition, re.MULTILINE))
-    exported |= {
-        name + suffix
-        for name in re.findall(r"^# TYPE (\S+) histogram", exposition, re.MULTILINE)
-        for suffix in ("_bucket", "_sum", "_count")
-    }
-    shown = set().union(*map(names_in, EXPRESSIONS))
-    assert shown - exported == set()
-
-
-def test_the_dashboard_shows_most_of_what_is_counted() -> None:
-    shown = " ".join(EXPRESSIONS)
-    hidden = {name for name in FAMILIES if name not in shown}
-    # What one graph each would not tell more of.
-    assert hidden == {
-        "warptok_batch_bytes",
-        "warptok_queue_rows",
-        "warptok_self_test_texts",
-        "warptok_build_info",
-        "warptok_batch_fill_ratio",
-        "warptok_queue_limit_bytes",
-        "warptok_streams",
-        "warptok_device_memory_bytes",
-        "warptok_work_accepted_total",
-        "warptok_work_finished_total",
-        "warptok_requests_received_total",
-    }
 
 
 def test_prometheus_asks_the_address_that_compose_gives_the_service() -> None:

@@ -18,6 +18,8 @@ from service.errors import InvalidRequest
 from service.oip_tensors import Tensor, bytes_of, bytes_tensor, rows_of
 from tests.app_client import serving
 from vocabularies.batch import Batch
+from vocabularies.builtin import load
+from vocabularies.formats import write_vocabulary
 
 ENGINE = CpuEngine()
 TEXTS = ["Hello, world", "", "北京 now"]
@@ -258,6 +260,23 @@ def test_statistics_count_rows_requests_and_failures():
             assert found["inference_stats"]["fail"]["count"] == 1
             await infer(client, body(), path="/v2/models/nothing/infer")
             assert "nothing" not in service.oip_statistics.models
+
+    run(scenario)
+
+
+def test_statistics_of_a_deleted_vocabulary_go_with_it():
+    async def scenario():
+        async with serving(ENGINE) as (client, service):
+            (document,) = write_vocabulary(load("gpn"), "tokenizer.json").values()
+            for _ in range(2):
+                await client.put("/v1/vocabularies/mine", content=document)
+                await infer(client, body(), path="/v2/models/mine/infer")
+                ids = {"name": "input_ids", "datatype": "INT32", "shape": [1], "data": [1]}
+                decode = {"inputs": [ids]}
+                await infer(client, decode, path="/v2/models/mine.decode/infer")
+                assert set(service.oip_statistics.models) == {"mine", "mine.decode"}
+                assert (await client.delete("/v1/vocabularies/mine")).status_code == 204
+                assert service.oip_statistics.models == {}
 
     run(scenario)
 

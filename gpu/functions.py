@@ -1,0 +1,60 @@
+"""Kernels as a device's functions: compiled when they are first asked for, kept for ever."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+from gpu.kernels import KERNELS, joined_source
+
+__all__ = ["Functions", "functions_of"]
+
+WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
+MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
+LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+
+
+class Functions(dict[str, Any]):
+    """{kernel: (function, threads, shared bytes, takes_job)}.
+
+    A module is compiled when it is first asked for; CuPy keeps the machine code on disk. A kernel
+    that is recorded was launched before, so that nothing is compiled while a stream records.
+    """
+
+    def __init__(self, cupy: Any, number: int) -> None:
+        super().__init__()
+        self._cupy, self._number, self._lock = cupy, number, threading.Lock()
+        self._modules: list[Any] = []  # A function does not keep its module.
+        self.has_clusters = int(cupy.cuda.Device(number).compute_capability[:-1]) in WITH_CLUSTERS
+
+    def __missing__(self, name: str) -> Any:
+        with self._lock, self._cupy.cuda.Device(self._number):
+            if name not in self:
+                self.compile(KERNELS[name].module)
+        return self[name]
+
+    def compile(self, module: str) -> None:
+        """Make the functions of a module."""
+        options = ("-std=c++17",)
+        compiled = self._cupy.RawModule(
+            code=joined_source(module), options=options, backend="nvrtc"
+        )
+        for name, kernel in KERNELS.items():
+            if kernel.module == module:
+                function = compiled.get_function(name)
+                if kernel.shared_bytes:
+                    function.max_dynamic_shared_size_bytes = kernel.shared_bytes
+                place = function.kernel.ptr
+                if kernel.cluster > MAX_CLUSTER and self.has_clusters:
+                    self._cupy.cuda.driver.funcSetAttribute(place, LARGER_CLUSTERS, 1)
+                self[name] = place, kernel.threads, kernel.shared_bytes, kernel.takes_job
+        self._modules.append(compiled)
+
+
+@functools.cache
+def functions_of(cupy: Any, number: int) -> Functions:
+    """Those of a device, with the kernels that every family needs."""
+    functions = Functions(cupy, number)
+    functions.compile("text")
+    return functions

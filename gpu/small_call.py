@@ -1,0 +1,124 @@
+"""A small batch in a workspace of its own, with room for its answer in pinned memory."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.answers import drop_rows
+from gpu.batches import RowOptions, row_errors
+from gpu.contents import first_kernels, may_be_wrong, rare_kernels
+from gpu.families import frame_kernels
+from gpu.launches import STATUS, checked, fetch, launch, pack
+from gpu.memory import Workspace
+from gpu.residents import Resident
+from gpu.small import launch_fused
+from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from gpu.engine import GpuEngine
+
+__all__ = ["SmallCall"]
+
+COPIED_BYTES = 1 << 18  # Text whose ids are copied sooner than pinned memory is leased for them.
+
+
+class SmallCall:
+    """One call of GpuEngine.encode whose batch is small."""
+
+    def __init__(
+        self,
+        engine: GpuEngine,
+        vocabulary: Vocabulary,
+        workspace: Workspace,
+        resident: Resident,
+        batch: Batch,
+        options: RowOptions,
+    ) -> None:
+        self.engine, self.vocabulary, self.workspace = engine, vocabulary, workspace
+        self.processors = engine.processors
+        self.resident, self.batch, self.options = resident, batch, options
+        self.family = resident.family
+        self.validate = may_be_wrong(resident, batch)
+        self.framed = options.framed
+
+    def pack(self) -> None:
+        """The batch to the device."""
+        begin, clock = perf_counter(), self.workspace.clock
+        if clock is not None:
+            clock.enter("copy_to_device")
+        pack(self.workspace, self.resident, self.batch, self.options, self.processors)
+        if clock is not None:
+            clock.add("stage", perf_counter() - begin)
+
+    def launch(self, kernels: tuple[str, ...]) -> None:
+        """Queue kernels."""
+        launch(self.workspace, kernels, self.processors)
+
+    def encode(self, fused: bool) -> Encoded:
+        """All stages in one launch or in a recording, the answer in pinned memory at the end."""
+        workspace, rows = self.workspace, len(self.batch)
+        workspace.answer_in(self.framed)
+        ids = self.room_for_ids()
+        workspace.clock = self.engine.stage_times.clock(workspace.stream)
+        try:
+            if not (fused and launch_fused(workspace, self.resident, self.batch, self.options)):
+                self.pack()
+                self.launch_small()
+            if workspace.clock is not None:
+                self.engine.stage_times.add(workspace.clock)
+        finally:
+            workspace.clock = None
+        status = checked(workspace)
+        offsets = workspace.offsets[: rows + 1].copy()
+        own = ids[: offsets[-1]]
+        encoded = Encoded(own.copy() if ids is workspace.ids else own, offsets, engine="gpu")
+        if status[STATUS["CUT"]]:
+            self.add_cuts(encoded)
+        if status[STATUS["NOT_UTF8"]] or self.options.may_refuse:
+            encoded.errors = self.errors()
+            if encoded.errors and not self.framed:
+                drop_rows(encoded)
+        return encoded
+
+    def launch_small(self) -> None:
+        """All stages, as often as need be, the answer in pinned memory at the end."""
+        workspace = self.workspace
+        frames = frame_kernels(self.family, spans=False) if self.framed else ()
+        first = first_kernels(self.resident, validate=self.validate, turned=self.options.turned)
+        workspace.status[STATUS["NOT_UTF8"]] = 0
+        self.launch((*first, *frames, "put_out"))
+        workspace.stream.synchronize()
+        rare = int(workspace.status[STATUS["RARE"]]) if self.family.plain else 0
+        if rare:
+            others = rare_kernels(workspace, self.resident, rare, validate=self.validate)
+            self.launch((*others, *frames, "put_out"))
+            workspace.stream.synchronize()
+
+    def room_for_ids(self) -> NDArray[np.int32]:
+        """Pinned memory for the ids: the workspace's, or, where a copy would take long, leased."""
+        workspace, ids, block = self.workspace, self.workspace.ids, None
+        if workspace.capacity.num_bytes <= COPIED_BYTES:
+            return ids
+        if len(self.batch.data) > COPIED_BYTES:
+            most_ids = self.resident.most_ids(len(self.batch.data), len(self.batch))
+            block = self.engine.leases.take(ids.itemsize * most_ids)
+        if block is not None:
+            ids = block.view(np.int32)
+        workspace.job[0]["host_ids"] = ids.ctypes.data
+        return ids
+
+    def add_cuts(self, encoded: Encoded) -> None:
+        """What truncation left of each row."""
+        rows = len(self.batch)
+        encoded.num_tokens = fetch(self.workspace, "num_tokens", np.int64, rows)
+        encoded.kept = fetch(self.workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
+
+    def errors(self) -> dict[int, RowError]:
+        """The refused rows."""
+        places = self.workspace.errors[: len(self.batch)]
+        return row_errors(self.vocabulary, self.batch, self.options, places)
