@@ -1,0 +1,107 @@
+"""MirGeneDB's mature miRNAs: names taken apart, the two tasks of the GeneticBPE paper, and splits.
+
+Knows no tokenizer and no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.corpus import Corpus
+
+__all__ = ["SPECIES", "TASKS", "Matures", "Task", "read_matures", "split", "task"]
+
+TASKS = ("BurBary", "MultiTop50")
+SPECIES = {"human": "Hsa", "zebrafish": "Dre", "mouse": "Mmu", "fly": "Dme"}
+MIN_SPECIES = 3  # Conserved: "present in > 2 species".
+NUM_FAMILIES = 50
+_NAME = re.compile(r"(?P<species>[A-Z][a-z]{2})-(?P<gene>.+)_(?P<arm>[35]p)\*?")
+_MEMBER = re.compile(r"-[Pvo]\d.*$")  # Paralogues, variants and orthologues of a family.
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Matures:
+    """Sequences in the order of the file, spelled with T; species and family of each."""
+
+    corpus: Corpus
+    species: tuple[str, ...]
+    families: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """rows: int64[M], which sequences take part; labels: int64[M], their classes."""
+
+    name: str
+    rows: Ints
+    labels: Ints
+    num_classes: int
+
+    @property
+    def majority(self) -> float:
+        """The accuracy of always saying the most frequent class."""
+        return float(np.bincount(self.labels).max() / len(self.labels))
+
+
+def read_matures(path: Path) -> Matures:
+    """Read a FASTA file of MirGeneDB; a name is like ``Hsa-Let-7-P1c_5p``.
+
+    Raises:
+        ValueError: a name is written otherwise; it is quoted.
+    """
+    sequences, species, families = [], [], []
+    for record in path.read_text().split(">")[1:]:
+        name, _, letters = record.partition("\n")
+        found = _NAME.fullmatch(name.split()[0])
+        if found is None:
+            raise ValueError(f"{path}: {name!r} is no name of a mature miRNA")
+        sequences.append("".join(letters.split()).upper())
+        species.append(found["species"])
+        families.append(_family(found["species"], found["gene"]))
+    return Matures(Corpus.of(sequences).spelled("T"), tuple(species), tuple(families))
+
+
+def _family(species: str, gene: str) -> str:
+    """Let-7 of Let-7-P1c; genes that are only numbered, Novel-3, are a family for each species."""
+    family = _MEMBER.sub("", gene)
+    return f"{species}-{family}" if family.startswith("Novel") else family
+
+
+def task(matures: Matures, name: str) -> Task:
+    """BurBary: is the family found in more than two species? MultiTop50: which of 50 families?"""
+    if name == "BurBary":
+        found = defaultdict(set)
+        for species, family in zip(matures.species, matures.families, strict=True):
+            found[family].add(species)
+        labels = np.array([len(found[family]) >= MIN_SPECIES for family in matures.families])
+        return Task(name, np.arange(len(matures)), labels.astype(np.int64), 2)
+    counts = sorted(Counter(matures.families).items(), key=lambda item: (-item[1], item[0]))
+    number = {family: i for i, (family, _) in enumerate(counts[:NUM_FAMILIES])}
+    rows = np.array([i for i, family in enumerate(matures.families) if family in number])
+    labels = np.array([number[matures.families[row]] for row in rows])
+    return Task(name, rows, labels, NUM_FAMILIES)
+
+
+def split(labels: Ints, seed: int) -> tuple[Ints, Ints, Ints]:
+    """80/10/10 of each class: places for training, validation and test, each shuffled."""
+    chance = np.random.default_rng(seed)
+    parts: tuple[list[Ints], list[Ints], list[Ints]] = ([], [], [])
+    for label in np.unique(labels):
+        places = chance.permutation(np.flatnonzero(labels == label))
+        tenth = (len(places) + 5) // 10
+        cut = np.split(places, [tenth, 2 * tenth])
+        for part, some in zip(parts, (cut[2], cut[0], cut[1]), strict=True):
+            part.append(some)
+    train, validation, test = (chance.permutation(np.concatenate(part)) for part in parts)
+    return train, validation, test
