@@ -22,6 +22,7 @@ from vocabularies.vocabulary import VocabularyError
 __all__ = ["TrainingState", "read_state", "write_state"]
 
 VERSION = 1
+NUM_FIELDS = 6  # Of `training.Merge`.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,7 @@ def write_state(path: Path, key: Mapping[str, object], state: TrainingState) -> 
         OSError: it cannot be written.
     """
     header = json.dumps({"version": VERSION, **key})
-    merges = np.array(state.merges, np.int64).reshape(len(state.merges), -1)
+    merges = np.array(state.merges, np.int64).reshape(-1, NUM_FIELDS)
     beside = path.with_name(path.name + ".new")
     with open(beside, "wb") as file:
         np.savez(file, header=np.array(header), first=state.first, merges=merges)
