@@ -15,12 +15,12 @@ __all__ = ["UNIT", "PairRecords", "ScoreRule", "grown"]
 
 UNIT = 1_000_000  # The score of one occurrence: thousandths of weight times thousandths of spans.
 DROPPED = np.iinfo(np.int64).min
-NUM_CANDIDATES = 2048
+NUM_CANDIDATES = 512
 COLUMNS = (
     *("_lefts", "_rights", "_begins", "_ends", "_frequencies", "_bonuses", "_penalties"),
     *("_scores", "_is_candidate"),
 )
-MAX_CANDIDATES = 4 * NUM_CANDIDATES
+MAX_CANDIDATES = 8 * NUM_CANDIDATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,12 @@ class ScoreRule:
     def scores(
         self,
         frequencies: NDArray[np.int64],
-        bonuses: NDArray[np.int64],
-        penalties: NDArray[np.int64],
+        bonuses: NDArray[np.int64] | None = None,
+        penalties: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """The scores of pairs."""
+        """The scores of pairs; without bonuses and penalties they are 0."""
+        if bonuses is None or penalties is None:
+            return UNIT * frequencies
         if self.binary:
             penalties = np.where(penalties > 0, 1000, 0)
         return UNIT * frequencies + self.motif_weight * bonuses - self.penalty_weight * penalties
@@ -95,21 +97,20 @@ class PairRecords:
         begins: NDArray[np.int64],
         ends: NDArray[np.int64],
         frequencies: NDArray[np.int64],
-        bonuses: NDArray[np.int64] | int = 0,
-        penalties: NDArray[np.int64] | int = 0,
+        *sums: NDArray[np.int64],
     ) -> None:
-        """New records, with the next numbers."""
+        """New records, with the next numbers; `sums` are bonuses and penalties where not all 0."""
         old, self._size = self._size, self._size + len(lefts)
         self._make_room()
         new = slice(old, self._size)
         self._lefts[new], self._rights[new] = lefts, rights
         self._begins[new], self._ends[new] = begins, ends
         self._frequencies[new] = frequencies
-        self._bonuses[new], self._penalties[new] = bonuses, penalties
-        self._scores[new] = self._rule.scores(
-            self._frequencies[new], self._bonuses[new], self._penalties[new]
-        )
-        self._nominate(old + np.flatnonzero(self._scores[new] >= self._bar))
+        if sums:
+            self._bonuses[new], self._penalties[new] = sums
+        scores = self._rule.scores(frequencies, *sums)
+        self._scores[new] = scores
+        self._nominate((scores >= self._bar).nonzero()[0] + old)
 
     def _make_room(self) -> None:
         if self._size <= len(self._lefts):
@@ -121,20 +122,21 @@ class PairRecords:
         self,
         records: NDArray[np.int32],
         counts: NDArray[np.int64] | int,
-        bonuses: NDArray[np.int64] | None = None,
-        penalties: NDArray[np.int64] | None = None,
+        *measured: NDArray[np.int64],
     ) -> None:
-        """Take occurrences away from records, of which some may be named several times."""
+        """Take occurrences away from records, of which some may be named several times.
+
+        `measured` are their bonuses and penalties where not all are 0.
+        """
         np.subtract.at(self._frequencies, records, counts)
-        if bonuses is not None and penalties is not None:
-            np.subtract.at(self._bonuses, records, bonuses * counts)
-            np.subtract.at(self._penalties, records, penalties * counts)
-        scores = self._rule.scores(
-            self._frequencies[records], self._bonuses[records], self._penalties[records]
-        )
-        scores[self._frequencies[records] < self.min_frequency] = DROPPED
+        frequencies = self._frequencies[records]
+        sums = [self._bonuses, self._penalties] if measured else []
+        for sum_of, part in zip(sums, measured, strict=True):
+            np.subtract.at(sum_of, records, part * counts)
+        scores = self._rule.scores(frequencies, *(sum_of[records] for sum_of in sums))
+        scores[frequencies < self.min_frequency] = DROPPED
         self._scores[records] = scores
-        if bonuses is not None:
+        if measured:
             # Without motifs a score only falls.
             risen = (scores >= self._bar) & ~self._is_candidate[records]
             self._nominate(np.unique(records[risen]))
@@ -165,7 +167,7 @@ class PairRecords:
         best = candidates[scores == highest]
         if len(best) > 1:
             keys = self._lefts[best].astype(np.int64) << 32 | self._rights[best]
-            return int(best[np.argmin(keys)])
+            return int(best[keys.argmin()])
         return int(best[0])
 
     def _choose_candidates(self) -> None:

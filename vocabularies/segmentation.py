@@ -152,7 +152,7 @@ class Segmentation:
         # A pair between two occurrences is the left one of the second.
         has_right = after >= 0
         has_right[:-1] &= ends[:-1] != begins[1:]
-        lefts, rights = np.flatnonzero(before >= 0), np.flatnonzero(has_right)
+        lefts, rights = (before >= 0).nonzero()[0], has_right.nonzero()[0]
         after = after[rights]
         right_ends = ends[rights] + self.lengths[after]
         self.records.drop(record)
@@ -161,7 +161,6 @@ class Segmentation:
             np.concatenate((middles[lefts], right_ends)),
         )
         self.first[begins], self.first[middles], self.last[ends - 1] = merged_id, GONE, merged_id
-        self.pair_at[begins] = 0
         self.num_tokens -= self._count(begins)
         before = self.last[begins[lefts] - 1]
         self._add(
@@ -192,24 +191,24 @@ class Segmentation:
         if not len(begins):
             return
         keys = pairs.keys()
-        order = np.argsort(keys, kind="stable")
+        order = keys.argsort(kind="stable")
         begins, keys = begins[order], keys[order]
-        starts = np.flatnonzero(np.concatenate((FIRST, keys[1:] != keys[:-1])))
+        starts = np.concatenate((FIRST, keys[1:] != keys[:-1])).nonzero()[0]
         sizes = np.concatenate((starts[1:], [len(begins)])) - starts
         sums = self._sums(begins, ends, order, starts, sizes)
         kept = sums[0] >= self.records.min_frequency
         if self._max_length is not None:
             kept &= ends[order[starts]] - begins[starts] <= self._max_length
         number = len(self.records)
-        numbers = np.where(kept, np.cumsum(kept) + (number - 1), 0).astype(np.int32)
-        self.pair_at[begins] = np.repeat(numbers, sizes)
+        numbers = (kept * (kept.cumsum() + (number - 1))).astype(np.int32)
+        self.pair_at[begins] = numbers.repeat(sizes)
         if not kept.all():
-            begins, keys = begins[np.repeat(kept, sizes)], keys[starts[kept]]
+            begins, keys = begins[kept.repeat(sizes)], keys[starts[kept]]
             sizes, sums = sizes[kept], [column[kept] for column in sums]
         else:
             keys = keys[starts]
         self._places[self._num_places : self._num_places + len(begins)] = begins
-        place_ends = self._num_places + np.cumsum(sizes)
+        place_ends = self._num_places + sizes.cumsum()
         self._num_places += len(begins)
         self.records.append(*pairs.ids(keys), place_ends - sizes, place_ends, *sums)
 

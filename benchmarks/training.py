@@ -1,0 +1,229 @@
+"""Learning vocabularies: the figures asked for, `tokenizers`' trainer beside it, and the growth.
+
+    python -m benchmarks.training --data FOLDER [--largest 64] [--out FILE]
+
+FOLDER holds the files of FILES. Merges are compared with `tokenizers`' before anything is timed.
+Seconds are of the whole call of `train`, from arrays to a Vocabulary, in turns with the other
+library; processor seconds stand beside, for a machine that has other work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, models, trainers
+
+from benchmarks.corpora import numbers
+from benchmarks.machine import machine
+from benchmarks.plot import Panel, draw
+from benchmarks.timing import clocked, summary, take_turns
+from service.corpora import read_corpus
+from vocabularies.corpus import Corpus
+from vocabularies.motifs import MotifBank
+from vocabularies.training import TrainingOptions, train
+
+FILES = {
+    "matures": ("mirgenedb_2.1_ALL-mat.fa",),
+    "genomes": ("ecoli_K12_MG1655.fa.gz", "yeast_chrI.fa"),
+    "lambda": ("lambda_NC_001416.fa",),
+}
+MILLION = 1_000_000
+NUM_MOTIFS, SHORTEST_MOTIF = 10_000, 8
+RESULTS = Path(__file__).with_name("results")
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Prove, time, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--largest", type=int, default=64, help="millions of bases (64)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=RESULTS / "training.json")
+    arguments = parser.parse_args()
+    corpora = {
+        name: read_corpus([str(arguments.data / file) for file in files], upper=True).corpus
+        for name, files in FILES.items()
+    }
+    document = {
+        "machine": machine(("numpy", "tokenizers", "ahocorasick-rs")),
+        "asked": [*_asked(corpora, arguments.rounds)],
+        "beside": [*_beside(corpora, arguments.rounds)],
+        "growth": [*_growth(corpora["genomes"], arguments.largest)],
+    }
+    arguments.out.write_text(json.dumps(document, indent=1) + "\n")
+    arguments.out.with_suffix(".svg").write_text(_plot(document))
+
+
+def _asked(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
+    """The figures with limits."""
+    region = TrainingOptions(512, seed_region=(2, 8))
+    yield _timed("matures, seeds as motifs", corpora["matures"], region, None, rounds, limit_s=2)
+    bank = _bank(corpora["genomes"])
+    for options in (
+        TrainingOptions(4096),
+        TrainingOptions(4096, merge_harmful=True),
+        TrainingOptions(4096, motif_weight=1, penalty_weight=0.5),
+        TrainingOptions(4096 + NUM_MOTIFS, merge_rule="span_preserving"),
+    ):
+        name = f"genomes, {NUM_MOTIFS:,} motifs"
+        yield _timed(name, corpora["genomes"], options, bank, min(3, rounds), limit_s=60)
+
+
+def _timed(
+    name: str,
+    corpus: Corpus,
+    options: TrainingOptions,
+    bank: MotifBank | None,
+    rounds: int,
+    **more: float,
+) -> Row:
+    training = train(corpus, options, motifs=bank)
+    cpu: list[float] = []
+    run = clocked(_with_cpu(lambda: train(corpus, options, motifs=bank), cpu))
+    seconds = take_turns({"ours": run}, rounds)["ours"]
+    row = {
+        "corpus": name,
+        "bases": corpus.num_bases,
+        "rule": options.merge_rule,
+        "lambda": options.motif_weight,
+        "mu": options.penalty_weight,
+        "merge_harmful": options.merge_harmful,
+        "merges": len(training.merges),
+        "ending": training.ending,
+        "compression": round(training.compression, 4),
+        "wall": summary(seconds),
+        "cpu": summary(cpu[1:]),
+        **more,
+    }
+    return _told(row)
+
+
+def _with_cpu(work: Callable[[], object], cpu: list[float]) -> Callable[[], None]:
+    def run() -> None:
+        begin = process_time()
+        work()
+        cpu.append(process_time() - begin)
+
+    return run
+
+
+def _told(row: Row) -> Row:
+    figures = {
+        name: f"{value['median_s']:.3f} s ({value['min_s']:.3f} to {value['max_s']:.3f})"
+        for name, value in row.items()
+        if isinstance(value, dict)
+    }
+    print({**row, **figures}, flush=True)
+    return row
+
+
+def _beside(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
+    """Plain BPE of sequences that nothing splits, and the same by `tokenizers` on all cores."""
+    genome = corpora["genomes"]
+    cases = (
+        ("matures", corpora["matures"], 512),
+        ("matures", corpora["matures"], 4096),
+        ("lambda", corpora["lambda"], 512),
+        ("genomes, first 1 M bases", Corpus(genome.data[:MILLION], np.array([0, MILLION])), 128),
+    )
+    for name, corpus, size in cases:
+        options = TrainingOptions(size)
+        sequences = [
+            corpus.data[begin:end].tobytes().decode()
+            for begin, end in zip(corpus.offsets[:-1], corpus.offsets[1:], strict=True)
+        ]
+        training = train(corpus, options)
+        tokens = [token.decode() for token in training.vocabulary.tokens if token is not None]
+        merges = [(tokens[merge.left], tokens[merge.right]) for merge in training.merges]
+        if (tokens, merges) != _theirs(sequences, size):
+            raise SystemExit(f"{name}, {size}: other merges than tokenizers'")
+        cpu: dict[str, list[float]] = {"ours": [], "tokenizers": []}
+        works = {
+            "ours": lambda c=corpus, o=options: train(c, o),
+            "tokenizers": lambda s=sequences, n=size: _learn(s, n),
+        }
+        runs = {key: clocked(_with_cpu(work, cpu[key])) for key, work in works.items()}
+        taken = take_turns(runs, rounds)
+        row: Row = {"corpus": name, "bases": corpus.num_bases, "ids": size, "equal": True}
+        for key in works:
+            row |= {f"{key}_wall": summary(taken[key]), f"{key}_cpu": summary(cpu[key][1:])}
+        yield _told(row)
+
+
+def _learn(sequences: list[str], size: int) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, min_frequency=2, special_tokens=["[UNK]"], show_progress=False
+    )
+    tokenizer.train_from_iterator(sequences, trainer)
+    return tokenizer
+
+
+def _theirs(sequences: list[str], size: int) -> tuple[list[str], list[tuple[str, str]]]:
+    model = json.loads(_learn(sequences, size).to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    return tokens, [(left, right) for left, right in model["merges"]]
+
+
+def _growth(genome: Corpus, largest: int) -> Iterator[Row]:
+    """4,096 tokens of ever more bases: the genomes repeated, a tenth of each copy changed."""
+    bank = _bank(genome)
+    millions = 1
+    while millions <= largest:
+        corpus = _copies(genome, millions * MILLION)
+        for motifs in (None, bank):
+            options = TrainingOptions(4096, motif_weight=1, penalty_weight=0.5)
+            row = _timed("copies", corpus, options, motifs, 1 if millions > 8 else 3)
+            row["motifs"] = 0 if motifs is None else len(motifs)
+            row["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            yield row
+        millions *= 4
+
+
+def _copies(genome: Corpus, num_bases: int) -> Corpus:
+    letters = np.frombuffer(b"ACGT", np.uint8)
+    data = np.resize(genome.data, num_bases)
+    drawn = numbers(7, num_bases)
+    changed = (drawn % 10 == 0) & (np.arange(num_bases) >= len(genome.data))
+    data[changed] = letters[(drawn[changed] >> np.uint64(32)) % 4]
+    return Corpus(data, np.array([0, num_bases]))
+
+
+def _bank(genome: Corpus) -> MotifBank:
+    """10,000 stretches of the corpus, 8 to 16 bases long."""
+    found: dict[str, None] = {}
+    for number in numbers(1, 2 * NUM_MOTIFS).tolist():
+        length = SHORTEST_MOTIF + number % 9
+        place = (number >> 8) % (len(genome.data) - length)
+        found[genome.data[place : place + length].tobytes().decode()] = None
+        if len(found) == NUM_MOTIFS:
+            break
+    return MotifBank.of(found)
+
+
+def _plot(document: dict[str, Any]) -> str:
+    growth = Panel("4,096 tokens: time for each base", "ns")
+    for row in document["growth"]:
+        series = f"{row['motifs']:,} motifs" if row["motifs"] else "plain BPE"
+        seconds = row["cpu"]["median_s"]
+        growth.bars[f"{row['bases'] // MILLION} M", series] = 1e9 * seconds / row["bases"]
+    beside = Panel("plain BPE, nothing splits the sequences: processor time", "s", is_log=True)
+    for row in document["beside"]:
+        for name in ("ours", "tokenizers"):
+            group = f"{row['corpus']}, {row['ids']} ids"
+            beside.bars[group, name] = row[f"{name}_cpu"]["median_s"]
+    about = document["machine"]
+    title = f"{about['cpu']}, {about['date'][:10]}, {about['commit'][:9]}; medians"
+    return draw(title, [growth, beside])
+
+
+if __name__ == "__main__":
+    main()
