@@ -139,6 +139,7 @@ class GpuEngine:
             DeviceFault: a kernel found itself wrong.
         """
         with self.residents.using(vocabulary) as resident:
+            batch.join_in(self.host_memory)
             options = row_options(vocabulary, batch, resident.family)
             if options.spans is None and self.workspaces.is_small(len(batch.data), len(batch)):
                 try:

@@ -24,6 +24,7 @@ from service.hot_routes import HotRoutes
 from service.metrics_server import start_metrics, stop_metrics
 from service.settings import PREFIX, Settings
 from service.starting import BACKLOG, say_where
+from vocabularies.text_joining import JOINED_BY
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -50,6 +51,7 @@ def serve(settings: Settings) -> int:
     """
     end_normally_on_signals()
     keep_large_blocks()
+    logger.info("lists of strings are joined by %s", JOINED_BY)
     app = create_app(settings)
     try:
         app.service.registry.names_to_preload()

@@ -5,13 +5,15 @@ Knows neither HTTP nor CUDA; both engines and the reference speak it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vocabularies.text_joining import Memory, join_texts, offsets_of_lengths
 
 __all__ = [
     "DEFAULT_OPTIONS",
@@ -49,9 +51,6 @@ class EncodeOptions:
 
 DEFAULT_OPTIONS = EncodeOptions()
 MAX_UTF8 = 4  # Bytes of a character.
-LONG_TEXT = 64  # Characters from which on a call for each text costs less than a second pass.
-CACHE_BYTES = 1 << 22
-SAMPLE = 64  # Texts at least, of which the typical length is taken.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,32 +74,6 @@ class RowRefused(ValueError):
     def __init__(self, error: RowError) -> None:
         self.error = error
         super().__init__(f"{error.code}: {error.message}")
-
-
-def _join(texts: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """UTF-8 of all texts, uint8[N], and where each begins, int64[B + 1].
-
-    Long texts are encoded one by one, each while it is in a cache, unless all are ASCII and fit
-    into a cache together; short ones are joined first, for a call costs more than a second pass.
-    """
-    sample = texts[:: len(texts) // SAMPLE + 1]
-    typical = sum(map(len, sample)) // max(1, len(sample))
-    fits = typical * len(texts) <= CACHE_BYTES
-    if typical >= LONG_TEXT and not (fits and all(map(str.isascii, texts))):
-        rows = [*map(str.encode, texts)]
-        return np.frombuffer(b"".join(rows), np.uint8), _offsets(map(len, rows), len(rows))
-    joined = "".join(texts)
-    data = np.frombuffer(joined.encode(), np.uint8)
-    lengths: Iterable[int] = map(len, texts)
-    if len(data) != len(joined):
-        lengths = (len(t) if t.isascii() else len(t.encode()) for t in texts)
-    return data, _offsets(lengths, len(texts))
-
-
-def _offsets(lengths: Iterable[int], num_rows: int) -> NDArray[np.int64]:
-    offsets = np.zeros(num_rows + 1, np.int64)
-    np.cumsum(np.fromiter(lengths, np.int64, num_rows), out=offsets[1:])
-    return offsets
 
 
 class Batch:
@@ -222,7 +195,7 @@ class Batch:
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
     ) -> Batch:
         """A batch of byte strings, which need not be UTF-8."""
-        offsets = _offsets(map(len, rows), len(rows))
+        offsets = offsets_of_lengths(map(len, rows), len(rows))
         return cls(data=np.frombuffer(b"".join(rows), np.uint8), offsets=offsets, options=options)
 
     @property
@@ -235,12 +208,17 @@ class Batch:
         """int64[B + 1]: where each text begins in `data`; the last entry is N."""
         return self._flat[1]
 
+    def join_in(self, memory: Memory) -> None:
+        """Join the texts in memory of the caller's, unless that has been done: see `join_texts`."""
+        if self._texts is not None and "_flat" not in self.__dict__:
+            self.__dict__["_flat"] = join_texts(self._texts, memory)
+
     @cached_property
     def _flat(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         if self._data is not None and self._offsets is not None:
             return self._data, self._offsets
         assert self._texts is not None
-        return _join(self._texts)
+        return join_texts(self._texts)
 
     def row_bytes(self, row: int) -> bytes:
         """The bytes of one text."""

@@ -1,0 +1,102 @@
+"""Strings joined by the extension and by Python: the same bytes, offsets and refusals."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sysconfig
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data_files import ROOT
+from vocabularies import text_joining
+from vocabularies.batch import Batch
+from vocabularies.text_joining import LARGE_BYTES, join_in_python, join_texts
+
+SOURCE = ROOT / "vocabularies/texts.cpp"
+TEXTS = st.lists(st.text(max_size=200) | st.text("ACGT", max_size=200), max_size=40)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The extension, compiled for this interpreter with every warning an error."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ for the extension")
+    target = tmp_path_factory.mktemp("texts") / "_texts.so"
+    include = sysconfig.get_paths()["include"]
+    command = [compiler, "-O1", "-std=c++17", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*command, f"-I{include}", str(SOURCE), "-o", str(target)], check=True)
+    spec = importlib.util.spec_from_file_location("_texts", target)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@given(texts=TEXTS, as_tuple=st.booleans())
+@settings(deadline=None)
+def test_both_give_the_same(built, texts, as_tuple):
+    given_texts = tuple(texts) if as_tuple else texts
+    data, offsets = join_texts(given_texts, by=built)
+    expected, expected_offsets = join_in_python(given_texts)
+    assert data.tobytes() == expected.tobytes() == "".join(texts).encode()
+    assert offsets.tolist() == expected_offsets.tolist()
+
+
+@pytest.mark.parametrize("texts", [["a", "\ud800"], ["\udfff" * 100, "b" * 100]])
+def test_both_refuse_what_is_no_unicode(built, texts):
+    for by in (built, None):
+        with pytest.raises(UnicodeEncodeError):
+            join_texts(texts, by=by)
+
+
+def test_many_bytes_go_where_the_caller_says(built):
+    asked = []
+
+    def memory(num_bytes):
+        asked.append(np.empty(num_bytes, np.uint8))
+        return asked[-1]
+
+    texts = ["ACGT" * 500] * (LARGE_BYTES // 2000 + 1)
+    assert join_texts(texts, memory, built)[0] is asked[0]
+    assert asked[0].tobytes() == "".join(texts).encode()
+    assert join_texts(texts[:1], memory, built)[0].tobytes() == texts[0].encode()
+    assert len(asked) == 1
+    assert join_texts(texts, lambda _: None, built)[0].tobytes() == asked[0].tobytes()
+
+
+def test_a_batch_is_joined_once_where_it_is_told(built, monkeypatch):
+    monkeypatch.setattr(join_texts, "__defaults__", (None, built))
+    batch, memory = Batch(["ACGT" * LARGE_BYTES]), np.empty(4 * LARGE_BYTES, np.uint8)
+    batch.join_in(lambda _: memory)
+    batch.join_in(lambda _: None)
+    assert batch.data is memory
+    assert batch.row_bytes(0) == memory.tobytes()
+
+
+def test_wrong_arguments_are_refused_and_nothing_is_written_beyond_the_end(built):
+    offsets, out = np.zeros(3, np.int64), np.zeros(4, np.uint8)
+    assert built.measure(["ab", "c"], offsets) == 3
+    for texts in (["ab", "cd"], ["abc", ""], ["ab", "c" * 900], ["é", "cc"]):
+        with pytest.raises(ValueError, match="not those that were measured"):
+            built.copy(texts, offsets, out)
+    with pytest.raises(ValueError, match="not those that were measured"):
+        built.copy(["ab", "c"], offsets, out[:2])
+    with pytest.raises(ValueError, match="offsets"):
+        built.copy(["ab"], offsets, out)
+    with pytest.raises(ValueError, match="offsets"):
+        built.measure(["ab", "c"], offsets[:2])
+    for wrong in (("ab", offsets), ((), offsets), ([1], np.zeros(2, np.int64)), (["a"],)):
+        with pytest.raises(TypeError):
+            built.measure(*wrong)
+    with pytest.raises((ValueError, BufferError)):
+        built.measure(["a"], bytes(16))
+    assert out.tolist() in ([0] * 4, [97, 98, 0, 0], [97, 98, 99, 0])
+
+
+def test_what_is_used_says_so():
+    assert text_joining.JOINED_BY == ("Python" if text_joining.native is None else "C++")

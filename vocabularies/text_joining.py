@@ -1,0 +1,79 @@
+"""Strings as joined UTF-8 with offsets, in C++ where that was built (texts.cpp), else in Python.
+
+Both give the same bytes and refuse the same strings; JOINED_BY says which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from vocabularies import _texts as native
+except ImportError:
+    native = None  # type: ignore[assignment]
+
+__all__ = ["JOINED_BY", "Memory", "join_in_python", "join_texts", "offsets_of_lengths"]
+
+Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Memory = Callable[[int], NDArray[np.uint8] | None]
+"""Gives uint8[N] to write to, or None where there is none left."""
+JOINED_BY = "Python" if native is None else "C++"
+LARGE_BYTES = 1 << 18  # For less no memory of the caller's is taken.
+LONG_TEXT = 64  # Characters from which on a call for each text costs less than a second pass.
+CACHE_BYTES = 1 << 22
+SAMPLE = 64  # Texts at least, of which the typical length is taken.
+
+
+def join_texts(texts: Sequence[str], memory: Memory | None = None, by: Any = native) -> Joined:
+    """UTF-8 of all texts, uint8[N], and where each begins, int64[B + 1].
+
+    Args:
+        texts: the texts.
+        memory: where many bytes go; Python takes memory of its own.
+        by: the extension, or None.
+
+    Raises:
+        UnicodeEncodeError: a text has a lone surrogate.
+    """
+    if by is None:
+        return join_in_python(texts)
+    listed = texts if isinstance(texts, list) else list(texts)
+    offsets = np.empty(len(listed) + 1, np.int64)
+    num_bytes = by.measure(listed, offsets)
+    data = memory(num_bytes) if memory is not None and num_bytes >= LARGE_BYTES else None
+    if data is None:
+        data = np.empty(num_bytes, np.uint8)
+    by.copy(listed, offsets, data)
+    return data, offsets
+
+
+def join_in_python(texts: Sequence[str]) -> Joined:
+    """The same without the extension.
+
+    Long texts are encoded one by one, each while it is in a cache, unless all are ASCII and fit
+    into a cache together; short ones are joined first, for a call costs more than a second pass.
+    """
+    sample = texts[:: len(texts) // SAMPLE + 1]
+    typical = sum(map(len, sample)) // max(1, len(sample))
+    fits = typical * len(texts) <= CACHE_BYTES
+    if typical >= LONG_TEXT and not (fits and all(map(str.isascii, texts))):
+        rows = [*map(str.encode, texts)]
+        data = np.frombuffer(b"".join(rows), np.uint8)
+        return data, offsets_of_lengths(map(len, rows), len(rows))
+    joined = "".join(texts)
+    data = np.frombuffer(joined.encode(), np.uint8)
+    lengths: Iterable[int] = map(len, texts)
+    if len(data) != len(joined):
+        lengths = (len(t) if t.isascii() else len(t.encode()) for t in texts)
+    return data, offsets_of_lengths(lengths, len(texts))
+
+
+def offsets_of_lengths(lengths: Iterable[int], num_rows: int) -> NDArray[np.int64]:
+    """int64[B + 1] from the lengths of B rows."""
+    offsets = np.zeros(num_rows + 1, np.int64)
+    np.cumsum(np.fromiter(lengths, np.int64, num_rows), out=offsets[1:])
+    return offsets
