@@ -41,12 +41,14 @@ from service.request_heads import call_of
 from service.settings import PREFIX, Settings
 from service.state import Service
 from service.streams import BrokenStream
+from service.tracing import make_tracer
 from service.versions import package_version
 from service.wordings import problem_answer
 from service.work import GONE
 from vocabularies.vocabulary import VocabularyError
 
 __all__ = [
+    "close_tracer",
     "create_app",
     "make_app",
     "make_engine",
@@ -134,6 +136,7 @@ def make_service(
     regions = Regions(settings.shared_memory, settings.max_regions)
     templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
     service = Service(settings, engine, registry, batcher, metrics, guard, regions, templates)
+    service.tracer = make_tracer(settings)
     metrics.gauges = Gauges(
         queue=lambda: (batcher.queue_bytes, batcher.queue_rows),
         queue_limit_bytes=settings.max_queue_bytes,
@@ -201,7 +204,14 @@ async def running(service: Service) -> AsyncIterator[None]:
         await service.batcher.stop(service.settings.drain_timeout_s)
         service.regions.close()
         await service.chat_templates.close()
+        await close_tracer(service)
         service.engine.close()
+
+
+async def close_tracer(service: Service) -> None:
+    """Send the last spans; who takes them may be slow."""
+    if service.tracer is not None:
+        await asyncio.to_thread(service.tracer.close)
 
 
 async def preload(service: Service, names: list[str]) -> None:

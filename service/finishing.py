@@ -1,4 +1,4 @@
-"""What every answered request leaves behind, whichever way it came: counts and a log line."""
+"""What every answered request leaves behind, whichever way it came: counts, a span, a log line."""
 
 from __future__ import annotations
 
@@ -60,6 +60,8 @@ def finish(service: Service, call: Call, route: str, status: int) -> None:
         metrics.requests(route, status, seconds)
     if call.refusal:
         metrics.rejected(call.refusal)
+    if service.tracer is not None:
+        service.tracer.record(call, route, status)
     if service.settings.access_log:
         ms = round(seconds * 1000, 3)
         values = {"route": route, "status": status, "ms": ms, "refusal": call.refusal}

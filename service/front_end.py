@@ -19,7 +19,7 @@ from time import monotonic
 
 import uvicorn
 
-from service.app import make_app, make_service, rest_collector, watch_lag
+from service.app import close_tracer, make_app, make_service, rest_collector, watch_lag
 from service.auth import Guard
 from service.engine_process import when_alone
 from service.errors import ServiceError
@@ -105,6 +105,7 @@ class FrontEnd:
                 task.cancel()
             await self.batcher.stop(service.settings.drain_timeout_s)
             await service.chat_templates.close()
+            await close_tracer(service)
             self.engine.close()
 
     def _answer(self, link: Link, message: Message) -> asyncio.Future[Message] | None:

@@ -193,6 +193,12 @@ class Settings(BaseSettings):
         description="Whether answers say with the header Server-Timing how long the request was "
         "parsed, waited and was encoded.",
     )
+    tracing: bool = Field(
+        False,
+        description="Whether spans of requests go to an OpenTelemetry collector; needs the extra "
+        "warptok[tracing]. Where it is and how many are sampled say OTEL_EXPORTER_OTLP_ENDPOINT, "
+        "OTEL_TRACES_SAMPLER and the other variables of OpenTelemetry.",
+    )
     metrics_port: int | None = Field(
         None,
         ge=0,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from service.processes import Processes
     from service.registry import Registry
     from service.settings import Settings
+    from service.tracing import Tracer
 
 __all__ = ["Service"]
 
@@ -31,6 +32,7 @@ class Service:
         guard: decides who may do what.
         regions: shared memory that clients have registered.
         chat_templates: the process that templates run in.
+        tracer: makes spans of requests; None: nobody wants them.
         processes: the other processes of the service; None: it is one process.
         num_streams: Arrow and FASTA streams that are being answered.
         draining: set when the service has been told to stop; readiness is then off.
@@ -45,6 +47,7 @@ class Service:
     regions: Regions
     chat_templates: ChatTemplates
     oip_statistics: Statistics = field(default_factory=Statistics)
+    tracer: Tracer | None = None
     processes: Processes | None = None
     preloaded: bool = False
     num_streams: int = 0
