@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.motif_rule import MOTIFS
 from vocabularies.pretokenizers import PRETOKENIZERS
 from vocabularies.unicode_classes import Mask, class_mask
 from vocabularies.vocabulary import Bpe, Vocabulary
@@ -66,7 +67,8 @@ class CutPlaces:
     def of(cls, vocabulary: Vocabulary) -> CutPlaces | None:
         """None where the ids of a part may depend on more than is seen here."""
         model, name = vocabulary.model, vocabulary.pretokenizer
-        known = name in PRETOKENIZERS and name != "none"
+        # A motif lies across any place, and where one begins depends on those before it.
+        known = name in PRETOKENIZERS and name not in ("none", MOTIFS)
         if not isinstance(model, Bpe) or vocabulary.normalizers or not known:
             return None
         specials = [token for token in vocabulary.special_tokens if token.matched]

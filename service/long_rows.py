@@ -102,7 +102,8 @@ class LongRows:
             if content.errors:
                 return _refused(content.errors[0], begin, options)
             if pieces and not self._fits(data, begin, pieces[-1].tail, content.ids):
-                begin, size = pieces.pop().begin, 2 * size
+                last = pieces.pop()
+                begin, size = last.begin, 2 * max(size, last.end - last.begin)
                 continue
             piece = _Piece(begin, end, content.ids, content.spans)
             shorter = piece if is_border else self._cut_back(places, data, piece)

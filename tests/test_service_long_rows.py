@@ -14,6 +14,7 @@ from service.encoders import ReferenceEncoder
 from service.engines import Abandoned
 from service.long_rows import LongRows
 from tests.fake_engine import byte_vocabulary
+from tests.motif_strategies import motif_vocabulary
 from vocabularies import builtin
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.pretokenizers import PRETOKENIZERS
@@ -155,6 +156,14 @@ def test_what_may_depend_on_the_rest_is_not_cut(fields):
     tokens = tuple(bytes([i]) for i in range(256))
     assert CutPlaces.of(Vocabulary(tokens, Bpe(()), **fields)) is None
     assert CutPlaces.of(byte_vocabulary()) is None
+    assert CutPlaces.of(motif_vocabulary("AC", [], ["CA"], byte_level=True)) is None
+
+
+def test_a_row_in_which_no_two_pieces_fit_is_encoded_as_a_whole(monkeypatch):
+    monkeypatch.setattr(LongRows, "_fits", lambda self, data, place, tail, ids: not tail)
+    vocabulary, text = builtin.load("dnabert2"), "".join(random.Random(2).choices("ACGT", k=9000))
+    encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
+    check(vocabulary, encoder, [text], 4)
 
 
 def test_a_fault_is_named_by_its_place_in_the_whole_row():
