@@ -102,12 +102,20 @@ def test_the_most_frequent_motifs_by_weight_become_tokens():
 
 
 @settings(deadline=None)
-@given(ROWS.filter(any), st.integers(1, 3), st.none() | st.integers(3, 6), st.integers(6, 40))
-def test_without_motifs_equals_the_trainer_of_tokenizers(rows, min_frequency, longest, size):
+@given(
+    ROWS.filter(any),
+    st.none() | BANKS,
+    st.integers(1, 3),
+    st.none() | st.integers(3, 6),
+    st.integers(6, 40),
+)
+def test_without_motifs_or_weights_equals_the_trainer_of_tokenizers(
+    rows, bank, min_frequency, longest, size
+):
     options = TrainingOptions(
         size, min_frequency, longest, motif_weight=0, penalty_weight=0, min_compression=None
     )
-    training = train(Corpus.of(rows), options)
+    training = train(Corpus.of(rows), options, motifs=bank)
     vocab, merges = hf_training(rows, size, min_frequency, longest)
     assert [token.decode() for token in training.vocabulary.tokens] == vocab
     tokens = training.vocabulary.tokens
@@ -230,6 +238,8 @@ def test_another_training_or_a_damaged_file_is_not_continued(tmp_path):
     ):
         with pytest.raises(VocabularyError, match=f"another {name}"):
             train(other, options, state=state)
+    with pytest.raises(OSError, match="No such file"):
+        train(corpus, TrainingOptions(8), state=tmp_path / "nowhere" / "state")
     for damaged in (b"", b"PK\x03\x04", state.read_bytes()[:-60]):
         state.write_bytes(damaged)
         with pytest.raises(VocabularyError, match="not the state of a training"):

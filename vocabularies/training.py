@@ -110,8 +110,8 @@ def train(
         options: None: the defaults.
         motifs: what tokens shall not split; None: plain BPE, unless the options name a region.
         confidence: int64[N], thousandths for each base, by which spans weigh; None: 1.
-        state: a file that the training is written to every minute and at its end, and continued
-            from where it is there; None: none.
+        state: a file that the training is written to at once, every minute and at its end, and
+            continued from where it is there; None: none.
         progress: called ten times a second, and at the end.
         should_stop: asked before every merge.
 
@@ -132,6 +132,7 @@ def train(
         if state is not None:
             write_state(state, key, trainer.state())
 
+    save()  # Now, and not after hours, it is found out that it cannot be written.
     started = reported = saved = monotonic()
     while (ending := trainer.ending()) is None:
         if should_stop is not None and should_stop():
