@@ -24,6 +24,8 @@ from service import (
     probe_routes,
     render_routes,
     tokenize_routes,
+    training_routes,
+    vocabulary_management,
     vocabulary_routes,
 )
 from service.auth import Guard
@@ -42,6 +44,7 @@ from service.settings import PREFIX, Settings
 from service.state import Service
 from service.streams import BrokenStream
 from service.tracing import make_tracer
+from service.training_jobs import TrainingJobs
 from service.versions import package_version
 from service.wordings import problem_answer
 from service.work import GONE
@@ -70,6 +73,7 @@ ROUTES = (
     tokenize_routes,
     render_routes,
     probe_routes,
+    training_routes,
 )
 DESCRIPTION = """
 Text or DNA in, token ids out: exactly the ids of the reference tokenizer.
@@ -121,6 +125,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     guard = Guard(settings.api_keys_file, settings.host)
     batcher = Batcher(engine, settings, metrics, guard.limits)
     service = make_service(settings, engine, registry, batcher, metrics, guard)
+    install = functools.partial(vocabulary_management.name_vocabulary, service)
+    service.training = TrainingJobs(settings, metrics, install)
+    metrics.gauges.training_jobs = service.training.book.states
     return HotRoutes(make_app(service, lambda _: running(service)), service)
 
 
@@ -191,6 +198,8 @@ async def running(service: Service) -> AsyncIterator[None]:
     """From start to stop: vocabularies load, requests are answered, the queue drains."""
     names = service.registry.names_to_preload()
     service.batcher.start()
+    if service.training is not None:
+        service.training.start()
     tasks = [
         asyncio.create_task(preload(service, names)),
         asyncio.create_task(watch_lag(service)),
@@ -202,6 +211,8 @@ async def running(service: Service) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await service.batcher.stop(service.settings.drain_timeout_s)
+        if service.training is not None:
+            await service.training.stop(service.settings.drain_timeout_s)
         service.regions.close()
         await service.chat_templates.close()
         await close_tracer(service)

@@ -160,7 +160,7 @@ class Guard:
         if path is None and not self._is_loopback:
             logger.warning(
                 "no keys: everybody who reaches %s may encode and decode; vocabularies cannot be "
-                "managed until WARPTOK_API_KEYS_FILE names keys",
+                "managed, and none learnt, until WARPTOK_API_KEYS_FILE names keys",
                 host,
             )
 

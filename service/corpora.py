@@ -29,6 +29,7 @@ def read_corpus(
     *,
     upper: bool = False,
     spell: Literal["T", "U"] | None = None,
+    max_letters: int | None = None,
 ) -> NamedCorpus:
     """The sequences of some files, all of them in memory.
 
@@ -37,21 +38,27 @@ def read_corpus(
         reading: as for `records.read_records`.
         upper: make them upper case.
         spell: write every U as T, or every T as U, whatever the case.
+        max_letters: the most that there may be, however packed they are; None: any number.
 
     Raises:
         OSError, ValueError, BadRecords: as `records.read_records`.
-        VocabularyError: a letter is not ASCII, or a line ends inside a sequence.
+        VocabularyError: a letter is not ASCII, a line ends inside a sequence, or there are too many
+            letters.
     """
     names: list[str] = []
     parts, lengths = [np.zeros(0, np.uint8)], [np.zeros(1, np.int64)]
+    num_letters = 0
     for batch_names, batch in read_batches(paths, reading):
+        num_letters += len(batch.data)
+        if max_letters is not None and num_letters > max_letters:
+            raise VocabularyError.at("corpus", f"more than {max_letters} letters")
         names += batch_names
         parts.append(batch.data)
         lengths.append(np.diff(batch.offsets))
     corpus = Corpus(np.concatenate(parts), np.cumsum(np.concatenate(lengths)))
     if "\n" in corpus.letters:
         place = int(np.searchsorted(corpus.offsets, np.argmax(corpus.data == 10), "right")) - 1
-        message = "holds line ends; --lines makes a sequence of each line"
+        message = "holds line ends; --lines (reading=lines) makes a sequence of each line"
         raise VocabularyError.at(names[place] or "stdin", message)
     corpus = corpus.upper() if upper else corpus
     return NamedCorpus(corpus if spell is None else corpus.spelled(spell), names)

@@ -75,6 +75,8 @@ async def _drain(app: HotRoutes, room: EngineRoom, grpc: GrpcServer | None) -> N
     """GRPC ends at once as HTTP does; the batcher when no front end brings anything more."""
     service = app.service
     service.draining = True
+    if service.training is not None:
+        service.training.stop_soon()
     grace_s = service.settings.drain_timeout_s
     end = monotonic() + grace_s
     stopping = asyncio.ensure_future(grpc.stop(grace_s)) if grpc else None

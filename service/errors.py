@@ -6,6 +6,7 @@
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
     ├── Unauthorized 401 · Forbidden 403
     ├── RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
+    ├── UnknownJob 404 · WrongState 409 · TooManyJobs 429 · NoSpace 507 (training_errors.py)
     ├── QueueFull 429 · TooManyStreams 429 · RateLimited 429
     ├── Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500 · EngineLost 503

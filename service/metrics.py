@@ -9,8 +9,7 @@ known now, so that their number is bounded whatever clients send.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -21,11 +20,13 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.registry import Collector
 
 from service.counts import STAGE_SECONDS, Counts, Labels
-from service.engines import EngineStatus
+from service.gauges import Gauges, VocabularySample
 
 __all__ = ["COUNTED", "FAMILIES", "Family", "Gauges", "Metrics", "VocabularySample", "new_counts"]
 
 SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+TRAINING_SECONDS = (1, 10, 60, 600, 3600, 36_000)
+OUTCOMES = ("finished", "failed", "cancelled")  # Of training jobs.
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 BYTES = tuple(256 * 4**i for i in range(10))
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
@@ -71,6 +72,11 @@ COUNTED: dict[str, Family] = {
     "warptok_fallbacks_total": Family(
         "Batches meant for the GPU that something slower took.", ("reason",)
     ),
+    "warptok_training_duration_seconds": Family(
+        "Time in training of jobs that ended: finished, failed or cancelled.",
+        ("outcome",),
+        TRAINING_SECONDS,
+    ),
     "warptok_event_loop_lag_seconds": Family(
         "How late the event loop came to its timers, four times a second.", (), SECONDS
     ),
@@ -94,6 +100,9 @@ READ: dict[str, Family] = {
         "Texts on which a vocabulary was compared with its witness.", ("name",)
     ),
     "warptok_self_test_different": Family("Texts of the comparison whose ids differed.", ("name",)),
+    "warptok_training_jobs": Family(
+        "Training jobs that have not ended: queued, running, interrupted.", ("state",)
+    ),
     "warptok_build_info": Family("Version of the service.", ("version",)),
 }
 """Gauges, read when /metrics is; by name."""
@@ -104,37 +113,6 @@ ALWAYS = (
     "warptok_requests_cancelled_total",
     "warptok_work_accepted_total",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class VocabularySample:
-    """One vocabulary as the metrics show it."""
-
-    name: str
-    digest: str
-    kind: str
-    state: str
-    engine: str
-    encoder: str
-    num_texts: int
-    num_different: int
-    device_bytes: int = 0
-
-
-@dataclass(slots=True)
-class Gauges:
-    """Where values are read from when /metrics is; the service sets them.
-
-    Attributes:
-        queue: bytes and rows that wait or are being encoded.
-    """
-
-    queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
-    queue_limit_bytes: int = 0
-    num_streams: Callable[[], int] = lambda: 0
-    ready: Callable[[], bool] = lambda: False
-    vocabularies: Callable[[], list[VocabularySample]] = list
-    engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
 
 
 class Metrics(Collector):
@@ -159,6 +137,9 @@ class Metrics(Collector):
         self._lag = counts["warptok_event_loop_lag_seconds"][()]
         for name in ALWAYS:
             counts[name][()] = 0
+        self._training = {
+            outcome: counts["warptok_training_duration_seconds"][outcome,] for outcome in OUTCOMES
+        }
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -211,6 +192,10 @@ class Metrics(Collector):
         """One client that left."""
         self._counts["warptok_requests_cancelled_total"][()] += 1
 
+    def training_ended(self, outcome: str, seconds: float) -> None:
+        """One training job that ended."""
+        self._training[outcome].add(seconds)
+
     def loop_lag(self, seconds: float) -> None:
         """How late the event loop came to a timer."""
         self._lag.add(seconds)
@@ -260,6 +245,11 @@ class Metrics(Collector):
         for device, parts in status.memory.items():
             rows = [((device, part), num_bytes) for part, num_bytes in parts.items()]
             values.setdefault("warptok_device_memory_bytes", []).extend(rows)
+        jobs = gauges.training_jobs()
+        values["warptok_training_jobs"] = [
+            ((state,), jobs.get(state, 0)) for state in ("queued", "running", "interrupted")
+        ]
+        vocabularies = gauges.vocabularies()
         values["warptok_vocabulary_info"] = [
             (tuple(str(getattr(each, label)) for label in VOCABULARY), 1) for each in vocabularies
         ]

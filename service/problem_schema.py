@@ -32,8 +32,8 @@ REFUSALS = {
     400: "The body is not JSON.",
     401: "A key is needed.",
     403: "The key has not the scope, or a built-in vocabulary would be replaced or deleted.",
-    404: "No such vocabulary; near names are suggested.",
-    409: "The name means another vocabulary.",
+    404: "No such vocabulary (near names are suggested), or no such job.",
+    409: "The name means another vocabulary, or a job is in another state.",
     412: "The vocabulary's digest is not the one asked for.",
     413: "Something is above a limit, which is named.",
     415: "A content type or format that is not read.",
@@ -41,6 +41,7 @@ REFUSALS = {
     429: "The queue is full; Retry-After says when to come again.",
     503: "Starting or stopping.",
     504: "The deadline passed in the queue.",
+    507: "The disk is full.",
 }
 
 

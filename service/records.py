@@ -32,7 +32,7 @@ __all__ = [
     "standard_input",
 ]
 
-Reading = Literal["auto", "whole", "lines"]
+Reading = Literal["auto", "whole", "lines", "sequences"]
 DAMAGED: tuple[type[Exception], ...] = (EOFError, gzip.BadGzipFile, zlib.error)
 try:  # What xopen unpacks with, where it is installed.
     from isal import isal_zlib
@@ -44,6 +44,7 @@ WRONG: tuple[type[Exception], ...] = (dnaio.FileFormatError, ValueError, *DAMAGE
 
 GZIP_MAGIC = b"\x1f\x8b"
 FORMATS = {b">": "fasta", b"@": "fastq"}
+FOUND = ("auto", "sequences")  # Readings that look at the first byte.
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_RECORDS = 65536
 TEXT_HINT = "read so because of its first byte; as text with --whole or --lines"
@@ -72,7 +73,8 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
     Args:
         paths: files; none means stdin.
         reading: "auto": FASTA where the first byte is ">", FASTQ where it is "@", else the file is
-            one text; "whole": always one text; "lines": each line is one, without its line end.
+            one text; "whole": always one text; "lines": each line is one, without its line end;
+            "sequences": as "auto", and "lines" where that finds no records.
 
     Raises:
         OSError: a file cannot be read.
@@ -137,7 +139,7 @@ def _opened(
                 if file.peek(2)[:2] == GZIP_MAGIC:
                     unpacked = stack.enter_context(xopen.xopen(file, "rb", threads=0))
                     file = BufferedReader(cast("Any", unpacked))
-                format = FORMATS.get(file.peek(1)[:1]) if reading == "auto" else None
+                format = FORMATS.get(file.peek(1)[:1]) if reading in FOUND else None
             yield file, shown, format
 
 
@@ -169,7 +171,7 @@ def _explained(name: str, format: str | None) -> Iterator[None]:
 
 
 def _texts(file: BufferedReader, name: str, reading: Reading) -> Iterator[Record]:
-    if reading != "lines":
+    if reading in ("auto", "whole"):
         yield Record(name, file.read())
         return
     for number, line in enumerate(file, 1):

@@ -192,19 +192,16 @@ class Registry:
             ServiceError: the name is impossible, taken or a built-in's, or too many are known.
             VocabularyError: nothing here computes it.
         """
-        if not NAME.fullmatch(name):
-            message = "a name is 1 to 100 letters, digits, '.', '_' or '-', and begins with one of"
-            raise InvalidRequest(message + " the first two", "/name")
         entry = self.entries.get(name)
         if entry is not None and entry.vocabulary.digest == vocabulary.digest:
             if config is not None and not self.find(name).builtin:
                 self.configs.put(name, config)
             return entry, False
-        self._check_free(name, vocabulary, replace)
+        self.check_free(name, vocabulary, replace)
         known = Known(name, "uploaded", "", False, lambda: vocabulary)
         residency = self._on_engine(name, vocabulary)
         with self._change:
-            self._check_free(name, vocabulary, replace)
+            self.check_free(name, vocabulary, replace)
             self.store.write(name + SUFFIX, canonical.to_bytes(vocabulary))
             self.configs.put(name, config)
             entry = Entry(name, vocabulary, residency)
@@ -212,7 +209,15 @@ class Registry:
             self.entries[name] = entry
         return entry, True
 
-    def _check_free(self, name: str, vocabulary: Vocabulary, replace: bool) -> None:
+    def check_free(self, name: str, vocabulary: Vocabulary | None, replace: bool) -> None:
+        """Whether a vocabulary, or one that is yet to come (None), may have a name.
+
+        Raises:
+            ServiceError: the name is impossible, taken or a built-in's, or too many are known.
+        """
+        if not NAME.fullmatch(name):
+            message = "a name is 1 to 100 letters, digits, '.', '_' or '-', and begins with one of"
+            raise InvalidRequest(message + " the first two", "/name")
         known = self.known.get(name)
         if known is None:
             limit = self.settings.max_vocabularies
@@ -223,9 +228,9 @@ class Registry:
             raise BuiltinProtected(f"{name} is built in; choose another name", "/name")
         if replace:
             return
-        meant = known.read().digest
-        if meant != vocabulary.digest:
-            raise NameTaken(f"{name} means {meant}; add ?replace=true to change it", "/name")
+        meant = "another vocabulary" if vocabulary is None else known.read().digest
+        if vocabulary is None or meant != vocabulary.digest:
+            raise NameTaken(f"{name} means {meant}; replace=true changes that", "/name")
 
     def delete(self, name: str) -> None:
         """Forget a name and its file.

@@ -146,6 +146,8 @@ class Server(uvicorn.Server):
         """Refuse what is new and finish what was accepted, within the drain time."""
         service = self.app.service
         service.draining = True
+        if service.training is not None:  # It saves its state while the others finish.
+            service.training.stop_soon()
         grace_s = self.settings.drain_timeout_s
         drain = asyncio.create_task(service.batcher.stop(grace_s))
         grpc = asyncio.create_task(self.grpc.stop(grace_s)) if self.grpc else None

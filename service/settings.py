@@ -171,6 +171,22 @@ class Settings(BaseSettings):
     chat_template_timeout_ms: int = Field(
         1_000, ge=1, description="Longest time that a chat template may take for one chat."
     )
+    max_training_jobs: int = Field(
+        8,
+        ge=1,
+        description="Most training jobs that wait, run or were interrupted, one running at a time; "
+        "each may hold max_corpus_bytes on disk, and more are refused with 429.",
+    )
+    max_corpus_bytes: int = Field(
+        1024 * MIB,
+        ge=1,
+        description="Largest corpus of a training job, as uploaded and once more unpacked.",
+    )
+    training_memory_bytes: int = Field(
+        8192 * MIB,
+        ge=256 * MIB,
+        description="Address space of the process that trains; what needs more fails.",
+    )
     max_samples: int = Field(10_000, ge=1, description="Most texts that one verify call compares.")
     drain_timeout_s: float = Field(
         20.0,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from service.registry import Registry
     from service.settings import Settings
     from service.tracing import Tracer
+    from service.training_jobs import TrainingJobs
 
 __all__ = ["Service"]
 
@@ -27,6 +28,7 @@ class Service:
     """One service; several can live in one process.
 
     Attributes:
+        training: the training jobs; None: another process of the service has them.
         oip_statistics: requests by model, as the Open Inference Protocol reports them.
         preloaded: set when the vocabularies of the setting `preload` are loaded.
         guard: decides who may do what.
@@ -46,6 +48,7 @@ class Service:
     guard: Guard
     regions: Regions
     chat_templates: ChatTemplates
+    training: TrainingJobs | None = None
     oip_statistics: Statistics = field(default_factory=Statistics)
     tracer: Tracer | None = None
     processes: Processes | None = None

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from service.state import Service
 from service.tokenizer_configs import CONFIG_FILE, TokenizerConfig
 from vocabularies import formats
+from vocabularies.vocabulary import Vocabulary
 
 __all__ = [
     "Upload",
     "delete_vocabulary",
     "load_vocabulary",
+    "name_vocabulary",
     "put_vocabulary",
     "unload_vocabulary",
 ]
@@ -59,6 +61,22 @@ async def put_vocabulary(service: Service, name: str, upload: Upload, *, replace
         special_tokens=upload.special_tokens,
         id_offset=upload.id_offset,
     )
+    return await name_vocabulary(service, name, vocabulary, replace, config)
+
+
+async def name_vocabulary(
+    service: Service,
+    name: str,
+    vocabulary: Vocabulary,
+    replace: bool,
+    config: TokenizerConfig | None = None,
+) -> bool:
+    """Give a vocabulary a name; whether it is new or another one than before.
+
+    Raises:
+        ServiceError: the name is impossible, taken or a built-in's, or too many are known.
+        VocabularyError: nothing here computes it.
+    """
     before = service.registry.entries.get(name)
     _, created = await asyncio.to_thread(service.registry.put, name, vocabulary, replace, config)
     if before is not None and created:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from service import errors
+from service import errors, training_errors
 from service.errors import ServiceError, invalid_body, problem
 from service.schemas import EncodeBatchRequest
 from vocabularies.batch import RowError
@@ -39,6 +39,10 @@ EXPECTED = {
     "draining": 503,
     "not_ready": 503,
     "deadline_passed": 504,
+    "unknown_job": 404,
+    "wrong_state": 409,
+    "too_many_jobs": 429,
+    "no_space": 507,
 }
 
 
@@ -63,7 +67,15 @@ def test_every_code_has_its_status_and_the_one_shape():
 
 
 @pytest.mark.parametrize(
-    "kind", [errors.QueueFull, errors.RateLimited, errors.Draining, errors.NotReady]
+    "kind",
+    [
+        errors.QueueFull,
+        errors.RateLimited,
+        errors.Draining,
+        errors.NotReady,
+        training_errors.TooManyJobs,
+        training_errors.NoSpace,
+    ],
 )
 def test_what_will_pass_says_when_to_try_again(kind):
     _, headers, _ = problem(kind("later"))

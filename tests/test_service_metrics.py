@@ -22,6 +22,7 @@ def filled() -> Metrics:
     metrics.rejected("queue_full")
     metrics.cancelled()
     metrics.loop_lag(0.004)
+    metrics.training_ended("finished", 90.0)
     sample = VocabularySample("gpt2", "sha256:x", "bpe", "loaded", "cpu", "fastokens", 40, 1)
     metrics.gauges = Gauges(
         queue=lambda: (12, 3),
@@ -29,6 +30,7 @@ def filled() -> Metrics:
         num_streams=lambda: 2,
         ready=lambda: True,
         vocabularies=lambda: [sample],
+        training_jobs=lambda: {"running": 1, "finished": 3},
     )
     return metrics
 
@@ -66,6 +68,9 @@ def test_counts_come_out_as_they_went_in():
     assert (got["warptok_queue_bytes", ()], got["warptok_queue_rows", ()]) == (12, 3)
     assert got["warptok_queue_limit_bytes", ()] == 100
     assert got["warptok_streams", ()] == 2
+    assert got["warptok_training_jobs", (("state", "running"),)] == 1
+    assert got["warptok_training_jobs", (("state", "queued"),)] == 0
+    assert got["warptok_training_duration_seconds_sum", (("outcome", "finished"),)] == 90
     assert got["warptok_ready", ()] == 1
     assert got["warptok_self_test_different", (("name", "gpt2"),)] == 1
     assert got["warptok_build_info", (("version", "1.2.3"),)] == 1

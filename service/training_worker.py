@@ -1,0 +1,180 @@
+"""One training job, in a process of its own: `python -m service.training_worker FOLDER ...`.
+
+Reads the job's folder (training_folders), writes what happens as lines of JSON to its standard
+output, and what was learnt into the folder. It stops, and saves where it is, when its standard
+input ends: that is the service's word, and its end. Its priority is the lowest that there is, its
+memory bounded, and it is the first to go where the machine's memory ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import resource
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.training_schemas import TrainingParameters
+    from vocabularies.training import Training
+
+__all__ = ["main", "run", "stand_back"]
+
+LOWEST_PRIORITY = 19
+LINGER_S = 60.0  # What saving may take when nobody is there any more to end this process.
+LOCK = "worker.lock"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, or go on training; 0 whatever came of it that could be foreseen."""
+    parser = argparse.ArgumentParser(prog="python -m service.training_worker")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--memory-bytes", type=int, required=True)
+    parser.add_argument("--corpus-bytes", type=int, required=True)
+    parsed = parser.parse_args(arguments)
+    stand_back()
+    stop = _watch_input()
+    resource.setrlimit(resource.RLIMIT_AS, (parsed.memory_bytes, parsed.memory_bytes))
+    os.chdir(parsed.folder)  # So that messages name files and no folders.
+    # One that a killed service has left may still be saving its state.
+    with open(LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(stop.is_set, parsed.corpus_bytes)
+    return 0
+
+
+def run(should_stop: Callable[[], bool], max_letters: int) -> None:
+    """Train on the job of the current folder, and tell what happens."""
+    from service.records import BadRecords
+    from service.training_schemas import TrainingError
+    from vocabularies.vocabulary import VocabularyError
+
+    try:
+        _train(should_stop, max_letters)
+    except VocabularyError as error:
+        _tell(error=TrainingError.of(error).model_dump())
+    except BadRecords as error:
+        _fail("bad_body", str(error))
+    except MemoryError:
+        _fail("out_of_memory", "the training takes more memory than training_memory_bytes allows")
+    except OSError as error:
+        _fail("os_error", f"{error.filename or 'a file'}: {error.strerror}")
+    except Exception as error:
+        # Its words may hold what was uploaded; where it happened does not.
+        print(f"This is a bug. A training failed: {type(error).__name__}", file=sys.stderr)
+        traceback.print_tb(error.__traceback__)
+        _fail("internal", f"an error of ours: {type(error).__name__}; the log has the place")
+
+
+def stand_back() -> None:
+    """Whatever else runs on this machine comes first."""
+    os.nice(LOWEST_PRIORITY)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _watch_input() -> threading.Event:
+    """Set when the standard input ends."""
+    stop = threading.Event()
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        stop.set()
+        ender = threading.Timer(LINGER_S, _end)
+        ender.daemon = True
+        ender.start()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return stop
+
+
+def _end() -> NoReturn:
+    os._exit(1)
+
+
+def _train(should_stop: Callable[[], bool], max_letters: int) -> None:
+    from service.training_folders import RECORD, STATE, VOCABULARY
+    from service.training_schemas import TrainingJob
+    from vocabularies import canonical
+    from vocabularies.training import Progress, train
+
+    job = TrainingJob.model_validate_json(Path(RECORD).read_bytes())
+    corpus, motifs, confidence = _inputs(job.parameters, max_letters)
+    seconds_before = job.metrics.seconds
+    _tell(metrics={"num_sequences": len(corpus), "num_bases": corpus.num_bases})
+
+    def progress(now: Progress) -> None:
+        metrics = {
+            "num_merges": now.num_ids - now.first_ids,
+            "wanted_merges": max(0, now.wanted_ids - now.first_ids),
+            "vocabulary_size": now.num_ids,
+            "compression": now.compression,
+            "seconds": seconds_before + now.seconds,
+        }
+        _tell(metrics=metrics, progress=now.fraction)
+
+    training: Training = train(
+        corpus,
+        job.parameters.options(),
+        motifs=motifs,
+        confidence=confidence,
+        state=Path(STATE),
+        progress=progress,
+        should_stop=should_stop,
+    )
+    if training.ending == "stopped":
+        return
+    Path(VOCABULARY).write_bytes(canonical.to_bytes(training.vocabulary))
+    _tell(metrics={"ending": training.ending})
+
+
+def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any, Any]:
+    """The corpus, the motifs and the confidence of each base; the last two where there are."""
+    from service.corpora import read_corpus
+    from service.train_command import read_confidence_file, read_motif_file
+    from vocabularies.vocabulary import VocabularyError
+
+    paths = [path.name for path in Path().glob("corpus.*")]
+    paths.sort(key=lambda name: int(name.rpartition(".")[2]))
+    sequences = read_corpus(
+        paths,
+        parameters.reading,
+        upper=parameters.upper,
+        spell=parameters.spell,
+        max_letters=max_letters,
+    )
+    if not sequences.corpus.num_bases:
+        raise VocabularyError.at("corpus", "holds no letter")
+    motifs, confidence = (
+        name if Path(name).exists() else None for name in ("motifs", "confidence")
+    )
+    return (
+        sequences.corpus,
+        read_motif_file(motifs),
+        read_confidence_file(confidence, sequences),
+    )
+
+
+def _fail(code: str, detail: str) -> None:
+    _tell(error={"code": code, "detail": detail})
+
+
+def _tell(**event: Any) -> None:
+    """A line of JSON; nobody need be there to read it."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, json.dumps(event).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
