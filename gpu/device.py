@@ -14,9 +14,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.functions import Functions, functions_of
+from gpu.cuda_stream import CudaStream
+from gpu.functions import functions_of
 
-__all__ = ["CudaDevice", "Device", "DeviceInfo", "DeviceUnavailable", "OutOfMemory", "Stream"]
+__all__ = [
+    "BadHandle",
+    "CudaDevice",
+    "Device",
+    "DeviceInfo",
+    "DeviceUnavailable",
+    "OutOfMemory",
+    "Stream",
+]
 
 Bytes = NDArray[np.uint8]
 PINNED = 1  # cudaMemoryTypeHost.
@@ -28,6 +37,10 @@ class DeviceUnavailable(RuntimeError):
 
 class OutOfMemory(MemoryError):
     """The device, or the share of it that we may use, has no memory left for this."""
+
+
+class BadHandle(ValueError):
+    """A handle of another process's device memory cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +129,16 @@ class Device(Protocol):
     def wait_for(self, stream: int) -> None:
         """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
 
+    def open_shared(self, handle: bytes) -> int:
+        """The address here of memory that another process made and whose handle it sent.
+
+        Raises:
+            BadHandle: it is none, or the memory is gone, or of another device.
+        """
+
+    def close_shared(self, address: int) -> None:
+        """Let go of it."""
+
     def stream(self) -> Stream:
         """A new stream."""
 
@@ -199,69 +222,24 @@ class CudaDevice:
         with self._current():
             self._runtime.streamSynchronize(stream)
 
+    def open_shared(self, handle: bytes) -> int:
+        """The address here of memory that another process made and whose handle it sent.
+
+        Raises:
+            BadHandle: it is none, or the memory is gone, or of another device.
+        """
+        with self._current():
+            try:
+                return int(self._runtime.ipcOpenMemHandle(handle))
+            except self._runtime.CUDARuntimeError as error:
+                raise BadHandle(f"the device does not know the handle: {error}") from error
+
+    def close_shared(self, address: int) -> None:
+        """Let go of it."""
+        with self._current():
+            self._runtime.ipcCloseMemHandle(address)
+
     def stream(self) -> Stream:
         """A new stream."""
         with self._current():
-            return _CudaStream(self._cupy, self.number, self._functions)
-
-
-class _CudaStream:
-    """A CUDA stream; see Stream."""
-
-    def __init__(self, cupy: Any, number: int, functions: Functions) -> None:
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._runtime, self._launch = cupy.cuda.runtime, cupy.cuda.driver.launchKernel
-        self._event, self._elapsed_ms = cupy.cuda.Event, cupy.cuda.get_elapsed_time
-        self._number, self._functions, self._pointer = number, functions, self.stream.ptr
-        # A kernel's one argument, and where it lies: what the driver asks for.
-        self._argument = np.zeros(2, np.uint64)
-        self._argument_words = self._argument.data
-        self._argument_place = int(self._argument.ctypes.data)
-
-    def copy_in(self, device: int, host: int, num_bytes: int) -> None:
-        """Copy from host memory, pinned if the copy is to overlap."""
-        runtime = self._runtime
-        runtime.memcpyAsync(device, host, num_bytes, runtime.memcpyHostToDevice, self._pointer)
-
-    def copy_out(self, to: int, device: int, num_bytes: int) -> None:
-        """Copy to host memory, or to other memory of the device."""
-        runtime = self._runtime
-        runtime.memcpyAsync(to, device, num_bytes, runtime.memcpyDefault, self._pointer)
-
-    def clear(self, device: int, num_bytes: int) -> None:
-        """Fill with zeros."""
-        self._runtime.memsetAsync(device, 0, num_bytes, self._pointer)
-
-    def launch(self, kernel: str, blocks: int, job: int) -> None:
-        """Run a kernel of `kernels.KERNELS` on the Job at an address; see Stream."""
-        function, threads, shared, takes_job = self._functions[kernel]
-        words, place = self._argument_words, self._argument_place
-        words[0], words[1] = job, job if takes_job else place
-        self._runtime.setDevice(self._number)  # The driver asks for a device in every thread.
-        self._launch(function, blocks, 1, 1, threads, 1, 1, shared, self._pointer, place + 8, 0)
-
-    def begin_capture(self) -> None:
-        """What follows is recorded and not run."""
-        self.stream.begin_capture()
-
-    def end_capture(self) -> Any:
-        """The recording, for `replay`."""
-        return self.stream.end_capture()
-
-    def replay(self, recording: Any) -> None:
-        """Run a recording."""
-        recording.launch(self.stream)
-
-    def synchronize(self) -> None:
-        """Wait until everything so far is done."""
-        self.stream.synchronize()
-
-    def mark(self) -> Any:
-        """A point of time between what was queued before and after."""
-        event = self._event()
-        event.record(self.stream)
-        return event
-
-    def seconds(self, begin: Any, end: Any) -> float:
-        """Time between two marks, once the later one is done."""
-        return float(self._elapsed_ms(begin, end)) / 1000
+            return CudaStream(self._cupy, self.number, self._functions)

@@ -35,6 +35,7 @@ from gpu.leases import Leases
 from gpu.pipeline import Answer, Pipeline
 from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
+from gpu.shared_memory import SharedDeviceMemory
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES, size_of
 from gpu.small_call import SmallCall
 from gpu.stages import StageTimes
@@ -118,6 +119,10 @@ class GpuEngine:
             "workspaces": self.workspaces.used_bytes,
             "vocabularies": self.residents.used_bytes,
         }
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> SharedDeviceMemory:
+        """Memory of the device that another process made; raises BadHandle."""
+        return SharedDeviceMemory(self.device, handle, num_bytes)
 
     def close(self) -> None:
         """Give all memory back."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from service.cpu_decode import decode_by_library, decode_rows
 from service.cpu_encoders import Chosen, choose_encoder
 from service.encoders import ReferenceEncoder, refuse_rows
-from service.engines import Counted, Decoded, EngineStatus, Residency
+from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Residency
 from service.long_rows import LongRows
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
@@ -96,6 +96,10 @@ class CpuEngine:
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Ordinary memory."""
         return np.empty(num_bytes, np.uint8)
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+        """There is no device here."""
+        return None
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.

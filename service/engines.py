@@ -110,6 +110,19 @@ class EngineStatus:
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+class DeviceMemory(Protocol):
+    """Device memory of another process, opened here."""
+
+    def read(self, offset: int, out: NDArray[np.uint8]) -> None:
+        """Fill host memory with the bytes from `offset` on."""
+
+    def write(self, offset: int, data: NDArray[np.uint8]) -> None:
+        """Copy host memory there; it is there when this returns."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
 class Engine(Protocol):
     """Computes ids; every method may be called from several threads at once."""
 
@@ -142,6 +155,13 @@ class Engine(Protocol):
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """uint8[num_bytes] for long texts, where `encode` reads them fastest; any will do."""
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+        """Device memory of another process, by its cudaIpcMemHandle_t; None: there is no device.
+
+        Raises:
+            ValueError: the device cannot open it.
+        """
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.

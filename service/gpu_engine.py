@@ -29,7 +29,7 @@ from gpu.stages import STAGES
 from gpu.tables import NotCovered
 from service.counts import STAGE_SECONDS, Histogram
 from service.crossover import Differs, measure_crossover
-from service.engines import Counted, Decoded, Engine, EngineStatus, Residency
+from service.engines import Counted, Decoded, DeviceMemory, Engine, EngineStatus, Residency
 from service.fallbacks import Fallbacks
 from service.gpu_selftest import Gpu
 from service.gpu_vocabularies import GpuVocabularies, Held, OpenedGpu
@@ -170,6 +170,15 @@ class RoutedEngine:
             if (memory := opened.gpu.host_memory(num_bytes)) is not None:
                 return memory
         return self.cpu.host_memory(num_bytes)
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+        """Device memory of another process; None while the GPU is not open.
+
+        Raises:
+            ValueError: the device cannot open it.
+        """
+        opened = self.vocabularies.opened
+        return None if opened is None else opened.gpu.open_shared(handle, num_bytes)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.

@@ -16,7 +16,7 @@ from gpu.device import OutOfMemory
 from gpu.stages import StageTimes
 from gpu.tables import NotCovered
 from service.encoders import ReferenceEncoder
-from service.engines import Engine, SelfTest
+from service.engines import DeviceMemory, Engine, SelfTest
 from service.selftest import TEXTS, compare, texts_for
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content
@@ -58,6 +58,9 @@ class Gpu(Protocol):
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
         """Pinned memory for texts; None where there is none left."""
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory:
+        """Device memory of another process; raises gpu.device.BadHandle."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row."""

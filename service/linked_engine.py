@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engines import Counted, Decoded, EngineStatus, Residency, SelfTest
+from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Residency, SelfTest
 from service.errors import EngineLost, ServiceError
 from service.link import Link, Message
 from service.link_batches import (
@@ -145,6 +145,10 @@ class LinkedEngine:
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Ordinary memory of this process."""
         return np.empty(num_bytes, np.uint8)
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+        """There is no device here."""
+        return None
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row."""

@@ -147,24 +147,31 @@ async def system_unregister(
 async def cuda_status(
     service: Service, call: Call, request: pb.CudaSharedMemoryStatusRequest
 ) -> pb.CudaSharedMemoryStatusResponse:
-    """No region of device memory can be registered."""
-    service.regions.status()
-    return pb.CudaSharedMemoryStatusResponse()
+    """The registered regions of device memory, or one of them."""
+    status = pb.CudaSharedMemoryStatusResponse
+    regions = {
+        each.name: status.RegionStatus(
+            name=each.name, device_id=each.device_id, byte_size=each.byte_size
+        )
+        for each in service.regions.cuda_status(request.name)
+    }
+    return status(regions=regions)
 
 
 async def cuda_register(
     service: Service, call: Call, request: pb.CudaSharedMemoryRegisterRequest
 ) -> pb.CudaSharedMemoryRegisterResponse:
-    """Refused: device memory cannot be registered."""
-    service.regions.status()
-    raise InvalidRequest("device memory cannot be registered with this server", request.name)
+    """Register device memory for inputs and outputs."""
+    regions = service.regions
+    regions.register_cuda(request.name, request.raw_handle, request.device_id, request.byte_size)
+    return pb.CudaSharedMemoryRegisterResponse()
 
 
 async def cuda_unregister(
     service: Service, call: Call, request: pb.CudaSharedMemoryUnregisterRequest
 ) -> pb.CudaSharedMemoryUnregisterResponse:
-    """There is nothing to let go of."""
-    service.regions.status()
+    """Let go of a region of device memory, or of all."""
+    service.regions.unregister_cuda(request.name)
     return pb.CudaSharedMemoryUnregisterResponse()
 
 
@@ -219,8 +226,7 @@ def _inputs(service: Service, request: pb.ModelInferRequest) -> dict[str, Tensor
     for each in request.inputs:
         parameters, shape = _values(each.parameters), tuple(each.shape)
         if REGION in parameters:
-            limit = service.settings.max_body_bytes
-            data = input_from_region(service.regions, each.name, parameters, limit)
+            data = input_from_region(service, each.name, parameters)
             inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
         elif request.raw_input_contents:
             content = next(raw, None)

@@ -120,8 +120,7 @@ class InferAnswer(Response):
             data: Any = each.data
             size = each.parameters.get(BINARY_SIZE)
             if "shared_memory_region" in each.parameters:
-                limit = self.service.settings.max_body_bytes
-                data = input_from_region(self.service.regions, each.name, each.parameters, limit)
+                data = input_from_region(self.service, each.name, each.parameters)
             elif size is not None:
                 if not isinstance(size, int) or not 0 <= size <= len(binary):
                     message = f"{size} bytes; {len(binary)} are left in the body"

@@ -1,5 +1,7 @@
 """Shared memory that clients name for their inputs and outputs, as Triton's clients do.
 
+A CUDA region is device memory of the client's, opened by the handle that it sent.
+
 A system region is a POSIX shared-memory object of this machine. It is read and written through its
 file and not through a mapping: a client that cuts it short then gets a refusal, where a mapping
 would end this process with SIGBUS. Regions belong to whoever registered them; we open and close
@@ -10,18 +12,27 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.engines import DeviceMemory
 from service.errors import InvalidRequest, NameTaken, RegionsOff, TooLarge, UnknownRegion
 
-__all__ = ["Regions", "SystemRegion"]
+__all__ = ["CudaRegion", "Regions", "SystemRegion"]
 
 FOLDER = "/dev/shm"
+HANDLE_BYTES = 64  # Of cudaIpcMemHandle_t.
+Memory = Callable[[int], NDArray[np.uint8]]
 KEY = re.compile(r"/?[A-Za-z0-9_.-]{1,250}")
+
+
+def ordinary(num_bytes: int) -> NDArray[np.uint8]:
+    """Memory that nobody lends."""
+    return np.empty(num_bytes, np.uint8)
 
 
 @dataclass(slots=True, eq=False)
@@ -40,14 +51,14 @@ class SystemRegion:
     byte_size: int
     file: int
 
-    def read(self, offset: int, byte_size: int) -> NDArray[np.uint8]:
-        """uint8[byte_size] from the region's `offset` on.
+    def read(self, offset: int, byte_size: int, memory: Memory = ordinary) -> NDArray[np.uint8]:
+        """uint8[byte_size] from the region's `offset` on, in memory that is given.
 
         Raises:
             InvalidRequest: so much is not there.
         """
-        self._check(offset, byte_size)
-        data, size = np.empty(byte_size, np.uint8), 0
+        check_bounds(self, offset, byte_size)
+        data, size = memory(byte_size), 0
         while size < byte_size:
             got = os.preadv(self.file, [data.data[size:]], self.offset + offset + size)
             if not got:
@@ -61,35 +72,89 @@ class SystemRegion:
         Raises:
             InvalidRequest: there is not so much room.
         """
-        self._check(offset, room)
-        view = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
-        if len(view) > room:
-            raise InvalidRequest(f"{len(view)} bytes do not fit into {room}", self.name)
-        size = 0
+        check_bounds(self, offset, room)
+        view, size = bytes_that_fit(data, room, self.name).data, 0
         while size < len(view):
             size += os.pwritev(self.file, [view[size:]], self.offset + offset + size)
-
-    def _check(self, offset: int, byte_size: int) -> None:
-        if offset < 0 or byte_size < 0 or offset + byte_size > self.byte_size:
-            message = f"bytes {offset} to {offset + byte_size} of a region of {self.byte_size}"
-            raise InvalidRequest(message, self.name)
 
     def close(self) -> None:
         """Let go of it."""
         os.close(self.file)
 
 
+@dataclass(slots=True, eq=False)
+class CudaRegion:
+    """Device memory of a client's.
+
+    Attributes:
+        name: what requests call it.
+        device_id: what the client calls the device.
+        byte_size: as the client says.
+    """
+
+    name: str
+    device_id: int
+    byte_size: int
+    memory: DeviceMemory
+
+    def read(self, offset: int, byte_size: int, memory: Memory = ordinary) -> NDArray[np.uint8]:
+        """uint8[byte_size] from the region's `offset` on, in memory of the host.
+
+        Raises:
+            InvalidRequest: so much is not there.
+        """
+        check_bounds(self, offset, byte_size)
+        data = memory(byte_size)
+        self.memory.read(offset, data)
+        return data
+
+    def write(self, offset: int, data: NDArray[Any], room: int) -> None:
+        """Put an array's bytes there.
+
+        Raises:
+            InvalidRequest: there is not so much room.
+        """
+        check_bounds(self, offset, room)
+        self.memory.write(offset, bytes_that_fit(data, room, self.name))
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.memory.close()
+
+
+def check_bounds(region: SystemRegion | CudaRegion, offset: int, byte_size: int) -> None:
+    """Raises InvalidRequest where bytes are asked for that a region has not."""
+    if offset < 0 or byte_size < 0 or offset + byte_size > region.byte_size:
+        message = f"bytes {offset} to {offset + byte_size} of a region of {region.byte_size}"
+        raise InvalidRequest(message, region.name)
+
+
+def bytes_that_fit(data: NDArray[Any], room: int, where: str) -> NDArray[np.uint8]:
+    """An array as bytes; raises InvalidRequest where there are more than there is room for."""
+    values: NDArray[np.uint8] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    if len(values) > room:
+        raise InvalidRequest(f"{len(values)} bytes do not fit into {room}", where)
+    return values
+
+
 class Regions:
-    """The registered regions of one service.
+    """The registered regions of one service; a name means one of either kind.
 
     Args:
         is_on: whether clients may name any.
         max_regions: how many there may be.
+        open_shared: opens device memory of another process, see `Engine.open_shared`.
     """
 
-    def __init__(self, is_on: bool, max_regions: int) -> None:
-        self.is_on, self.max_regions = is_on, max_regions
+    def __init__(
+        self,
+        is_on: bool,
+        max_regions: int,
+        open_shared: Callable[[bytes, int], DeviceMemory | None] = lambda handle, num_bytes: None,
+    ) -> None:
+        self.is_on, self.max_regions, self._open_shared = is_on, max_regions, open_shared
         self.system: dict[str, SystemRegion] = {}
+        self.cuda: dict[str, CudaRegion] = {}
 
     def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
         """Open a POSIX shared-memory object under a name of the client's.
@@ -112,6 +177,41 @@ class Regions:
             raise InvalidRequest(message, "byte_size")
         self.system[name] = SystemRegion(name, key, offset, byte_size, file)
 
+    def register_cuda(self, name: str, handle: bytes, device_id: int, byte_size: int) -> None:
+        """Open device memory of a client's under a name of its own.
+
+        Raises:
+            ServiceError: there is no device, the handle is none, or the name is taken.
+        """
+        self._check_new(name)
+        if byte_size < 1 or device_id < 0:
+            raise InvalidRequest(f"{byte_size} bytes of device {device_id}", "byte_size")
+        if len(handle) != HANDLE_BYTES:
+            message = f"{len(handle)} bytes; a cudaIpcMemHandle_t has {HANDLE_BYTES}"
+            raise InvalidRequest(message, "raw_handle")
+        try:
+            memory = self._open_shared(handle, byte_size)
+        except ValueError as error:
+            raise InvalidRequest(str(error), "raw_handle") from error
+        if memory is None:
+            raise InvalidRequest("this server has no GPU that could open device memory", name)
+        self.cuda[name] = CudaRegion(name, device_id, byte_size, memory)
+
+    def unregister_cuda(self, name: str = "") -> None:
+        """Let go of a region; of all without a name. One that is not there is no fault."""
+        self._check_on()
+        for each in [name] if name else list(self.cuda):
+            region = self.cuda.pop(each, None)
+            if region is not None:
+                region.close()
+
+    def cuda_status(self, name: str = "") -> list[CudaRegion]:
+        """One region, or all."""
+        self._check_on()
+        if name and name not in self.cuda:
+            raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
+        return [self.cuda[name]] if name else list(self.cuda.values())
+
     def unregister_system(self, name: str = "") -> None:
         """Let go of a region; of all without a name. One that is not there is no fault."""
         self._check_on()
@@ -120,14 +220,14 @@ class Regions:
             if region is not None:
                 region.close()
 
-    def find(self, name: str) -> SystemRegion:
+    def find(self, name: str) -> SystemRegion | CudaRegion:
         """The region of a name.
 
         Raises:
             UnknownRegion: there is none.
         """
         self._check_on()
-        region = self.system.get(name)
+        region = self.system.get(name) or self.cuda.get(name)
         if region is None:
             raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
         return region
@@ -135,13 +235,18 @@ class Regions:
     def status(self, name: str = "") -> list[SystemRegion]:
         """One region, or all."""
         self._check_on()
-        return [self.find(name)] if name else list(self.system.values())
+        if name and name not in self.system:
+            raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
+        return [self.system[name]] if name else list(self.system.values())
 
     def close(self) -> None:
         """Let go of all."""
-        for region in self.system.values():
-            region.close()
+        for system in self.system.values():
+            system.close()
+        for cuda in self.cuda.values():
+            cuda.close()
         self.system.clear()
+        self.cuda.clear()
 
     def _check_on(self) -> None:
         if not self.is_on:
@@ -149,7 +254,8 @@ class Regions:
 
     def _check_new(self, name: str) -> None:
         self._check_on()
-        if name in self.system:
+        if name in self.system or name in self.cuda:
             raise NameTaken(f"the region {name!r} is registered already", "name")
-        if len(self.system) >= self.max_regions:
-            raise TooLarge(f"{len(self.system)} regions; max_regions is {self.max_regions}", "name")
+        num_regions = len(self.system) + len(self.cuda)
+        if num_regions >= self.max_regions:
+            raise TooLarge(f"{num_regions} regions; max_regions is {self.max_regions}", "name")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from service.errors import InvalidRequest, TooLarge
 from service.oip_memory import Regions
 from service.oip_tensors import Tensor
+from service.state import Service
 
 __all__ = ["REGION", "input_from_region", "output_to_region"]
 
@@ -24,18 +25,17 @@ def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
     return region, offset, size
 
 
-def input_from_region(
-    regions: Regions, name: str, parameters: dict[str, Any], max_bytes: int
-) -> NDArray[np.uint8]:
-    """The bytes of an input.
+def input_from_region(service: Service, name: str, parameters: dict[str, Any]) -> NDArray[np.uint8]:
+    """The bytes of an input, in memory that the engine lends.
 
     Raises:
         ServiceError: the region is not there or too small, or the input too large.
     """
     region, offset, size = _slice(name, parameters)
-    if size > max_bytes:
+    max_bytes = service.settings.max_body_bytes
+    if not 0 <= size <= max_bytes:
         raise TooLarge(f"{size} bytes; max_body_bytes is {max_bytes}", name)
-    return regions.find(region).read(offset, size)
+    return service.regions.find(region).read(offset, size, service.engine.host_memory)
 
 
 def output_to_region(

@@ -10,11 +10,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import Base64Bytes, BaseModel, ConfigDict
 
 from service import oip_models as models
 from service import vocabulary_management
-from service.errors import InvalidRequest
 from service.health_routes import readiness
 from service.oip_http import InferAnswer
 from service.oip_infer import DECODE_SUFFIX
@@ -169,6 +168,20 @@ async def repository_unload(request: Request, model: str) -> dict[str, str]:
     return {}
 
 
+class RawHandle(Lax):
+    """A cudaIpcMemHandle_t as Triton's clients spell it."""
+
+    b64: Base64Bytes
+
+
+class CudaRegister(Lax):
+    """Device memory to register."""
+
+    raw_handle: RawHandle
+    device_id: int = 0
+    byte_size: int
+
+
 class SystemRegister(Lax):
     """A POSIX shared-memory object to register."""
 
@@ -208,21 +221,25 @@ async def system_unregister(request: Request, name: str = "") -> dict[str, str]:
 @router.get("/cudasharedmemory/status")
 @router.get("/cudasharedmemory/region/{name}/status")
 async def cuda_status(request: Request, name: str = "") -> list[dict[str, Any]]:
-    """The registered regions of device memory: none can be registered where there is no GPU."""
-    _service(request).regions.status()
-    return []
+    """The registered regions of device memory, or one of them."""
+    return [
+        {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
+        for each in _service(request).regions.cuda_status(name)
+    ]
 
 
 @router.post("/cudasharedmemory/unregister")
 @router.post("/cudasharedmemory/region/{name}/unregister")
 async def cuda_unregister(request: Request, name: str = "") -> dict[str, str]:
     """Let go of a region of device memory, or of all."""
-    _service(request).regions.status()
+    _service(request).regions.unregister_cuda(name)
     return {}
 
 
 @router.post("/cudasharedmemory/region/{name}/register")
 async def cuda_register(request: Request, name: str) -> dict[str, str]:
-    """Refused: device memory cannot be registered."""
-    _service(request).regions.status()
-    raise InvalidRequest("device memory cannot be registered with this server", name)
+    """Register device memory for inputs and outputs."""
+    asked = CudaRegister.model_validate_json(await request.body())
+    handle = asked.raw_handle.b64
+    _service(request).regions.register_cuda(name, handle, asked.device_id, asked.byte_size)
+    return {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.device import Bytes, DeviceInfo, OutOfMemory
+from gpu.device import BadHandle, Bytes, DeviceInfo, OutOfMemory
 from gpu.job import CUDA
 from gpu.kernels import KERNELS, SOURCES
 
@@ -123,7 +123,7 @@ class EmulatedDevice:
         self.total_bytes, self.used_bytes, self.num_allocations = total_bytes, 0, 0
         self.blocks: dict[int, Bytes] = {}
         self.pinned: dict[int, int] = {}
-        self.num_waits = 0
+        self.num_waits = self.num_shared = 0
 
     @property
     def info(self) -> DeviceInfo:
@@ -159,6 +159,18 @@ class EmulatedDevice:
     def is_pinned(self, memory: Bytes) -> bool:
         begin, end = memory.ctypes.data, memory.ctypes.data + memory.nbytes
         return any(at <= begin and end <= at + size for at, size in self.pinned.items())
+
+    def open_shared(self, handle: bytes) -> int:
+        """A handle is the address of a block, in decimal digits."""
+        number = handle.rstrip(b"\0")
+        if not number.isdigit() or int(number) not in self.blocks:
+            raise BadHandle("no block of this device")
+        self.num_shared += 1
+        return int(number)
+
+    def close_shared(self, address: int) -> None:
+        assert address in self.blocks
+        self.num_shared -= 1
 
     def wait_for(self, stream: int) -> None:
         self.num_waits += 1

@@ -72,6 +72,9 @@ class FakeEngine:
         """Ordinary memory."""
         return np.empty(num_bytes, np.uint8)
 
+    def open_shared(self, handle: bytes, num_bytes: int) -> None:
+        """There is no device here."""
+
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """Bytes as ids; a text with FAILING fails the call, one with REFUSED is refused."""
         texts, errors = batch.texts()

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from gpu.device import OutOfMemory
+from gpu.shared_memory import SharedDeviceMemory
 from gpu.stages import StageTimes
 from gpu.tables import NotCovered
 from service.engines import Engine
 from service.gpu_vocabularies import OpenedGpu
+from tests.emulated_device import EmulatedDevice
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.vocabulary import Vocabulary
 
@@ -48,6 +50,7 @@ class FakeGpu:
         self.answered: list[int] = []
         self.num_loads = 0
         self.is_closed = False
+        self.device = EmulatedDevice()
         self.lent: list[np.ndarray] = []
         self.stage_times = StageTimes()
 
@@ -103,6 +106,10 @@ class FakeGpu:
             return None
         self.lent.append(np.empty(num_bytes, np.uint8))
         return self.lent[-1]
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> SharedDeviceMemory:
+        """Memory of an emulated device."""
+        return SharedDeviceMemory(self.device, handle, num_bytes)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The CPU's ids."""

@@ -1,0 +1,73 @@
+"""A CUDA stream through CuPy, which gpu.device imports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpu.functions import Functions
+
+__all__ = ["CudaStream"]
+
+
+class CudaStream:
+    """A CUDA stream; see gpu.device.Stream."""
+
+    def __init__(self, cupy: Any, number: int, functions: Functions) -> None:
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._runtime, self._launch = cupy.cuda.runtime, cupy.cuda.driver.launchKernel
+        self._event, self._elapsed_ms = cupy.cuda.Event, cupy.cuda.get_elapsed_time
+        self._number, self._functions, self._pointer = number, functions, self.stream.ptr
+        # A kernel's one argument, and where it lies: what the driver asks for.
+        self._argument = np.zeros(2, np.uint64)
+        self._argument_words = self._argument.data
+        self._argument_place = int(self._argument.ctypes.data)
+
+    def copy_in(self, device: int, host: int, num_bytes: int) -> None:
+        """Copy from host memory, pinned if the copy is to overlap."""
+        runtime = self._runtime
+        runtime.memcpyAsync(device, host, num_bytes, runtime.memcpyHostToDevice, self._pointer)
+
+    def copy_out(self, to: int, device: int, num_bytes: int) -> None:
+        """Copy to host memory, or to other memory of the device."""
+        runtime = self._runtime
+        runtime.memcpyAsync(to, device, num_bytes, runtime.memcpyDefault, self._pointer)
+
+    def clear(self, device: int, num_bytes: int) -> None:
+        """Fill with zeros."""
+        self._runtime.memsetAsync(device, 0, num_bytes, self._pointer)
+
+    def launch(self, kernel: str, blocks: int, job: int) -> None:
+        """Run a kernel of `kernels.KERNELS` on the Job at an address; see Stream."""
+        function, threads, shared, takes_job = self._functions[kernel]
+        words, place = self._argument_words, self._argument_place
+        words[0], words[1] = job, job if takes_job else place
+        self._runtime.setDevice(self._number)  # The driver asks for a device in every thread.
+        self._launch(function, blocks, 1, 1, threads, 1, 1, shared, self._pointer, place + 8, 0)
+
+    def begin_capture(self) -> None:
+        """What follows is recorded and not run."""
+        self.stream.begin_capture()
+
+    def end_capture(self) -> Any:
+        """The recording, for `replay`."""
+        return self.stream.end_capture()
+
+    def replay(self, recording: Any) -> None:
+        """Run a recording."""
+        recording.launch(self.stream)
+
+    def synchronize(self) -> None:
+        """Wait until everything so far is done."""
+        self.stream.synchronize()
+
+    def mark(self) -> Any:
+        """A point of time between what was queued before and after."""
+        event = self._event()
+        event.record(self.stream)
+        return event
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Time between two marks, once the later one is done."""
+        return float(self._elapsed_ms(begin, end)) / 1000
