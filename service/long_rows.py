@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from service.cut_places import RUN_BYTES, CutPlaces
 from service.encoders import Encoder
 from service.engines import Abandoned
+from service.motif_rows import MotifPlaces
 from vocabularies.batch import Batch, EncodeOptions, RowError
 from vocabularies.framing import Content, join_rows
 from vocabularies.vocabulary import Vocabulary
@@ -67,6 +68,7 @@ class LongRows:
     ) -> None:
         self.tokens, self.encoder, self.piece_bytes = vocabulary.tokens, encoder, piece_bytes
         self.places = CutPlaces.of(vocabulary)
+        self.motifs = MotifPlaces.of(vocabulary)
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
         """The ids of each row, without begin and end tokens; all rows have these options.
@@ -74,13 +76,13 @@ class LongRows:
         Raises:
             Abandoned: nobody wants them any more.
         """
-        if self.places is None or not batch.has_bytes(self.piece_bytes + 1):
+        if not (self.places or self.motifs) or not batch.has_bytes(self.piece_bytes + 1):
             return self.encoder.encode(batch, options)
         is_long = _sizes(batch) > self.piece_bytes
         if len(batch) == 1 and is_long[0]:
-            return self._row(self.places, batch, 0, options)
+            return self._row(batch, 0, options)
         parts = [
-            (np.array([row]), self._row(self.places, batch, row, options))
+            (np.array([row]), self._row(batch, row, options))
             for row in np.flatnonzero(is_long).tolist()
         ]
         short = np.flatnonzero(~is_long)
@@ -89,9 +91,43 @@ class LongRows:
             parts.append((short, self.encoder.encode(others, options)))
         return join_rows(parts, len(batch)) if len(parts) > 1 else parts[0][1]
 
-    def _row(self, places: CutPlaces, batch: Batch, row: int, options: EncodeOptions) -> Content:
+    def _row(self, batch: Batch, row: int, options: EncodeOptions) -> Content:
         """The content of one long row."""
         data = _row_array(batch, row)
+        if self.motifs:
+            return self._motif_row(self.motifs, batch, data, options)
+        assert self.places is not None
+        return self._run_row(self.places, batch, data, options)
+
+    def _motif_row(
+        self, places: MotifPlaces, batch: Batch, data: Bytes, options: EncodeOptions
+    ) -> Content:
+        """The content of a row that is cut behind motifs."""
+        pieces: list[_Piece] = []
+        begin, size = 0, self.piece_bytes
+        while begin < len(data):
+            if not batch.is_wanted():
+                raise Abandoned
+            end = places.piece_end(data, begin, size)
+            content = self.encoder.encode(_batch(data[begin:end]), replace(options, spans=True))
+            is_last, error = end == len(data), content.errors.get(0)
+            if error and (is_last or places.is_sure(error, end - begin)):
+                return _refused(error, begin, options)
+            kept = len(content.ids) if is_last else places.num_kept(content, end - begin)
+            if not is_last and not kept:
+                size *= 2
+                continue
+            assert content.spans is not None
+            spans, size = content.spans[:kept], self.piece_bytes
+            cut = end if is_last else begin + int(spans[-1, 1])
+            pieces.append(_Piece(begin, cut, content.ids[:kept], spans if options.spans else None))
+            begin = cut
+        return _joined(pieces)
+
+    def _run_row(
+        self, places: CutPlaces, batch: Batch, data: Bytes, options: EncodeOptions
+    ) -> Content:
+        """The content of a row that is cut at borders and inside of runs."""
         pieces: list[_Piece] = []
         begin, size = 0, self.piece_bytes
         while begin < len(data):

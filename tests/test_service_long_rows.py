@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from service.cpu_bpe import TokenizersEncoder
 from service.cpu_encoders import choose_encoder
 from service.cpu_engine import CpuEngine
 from service.cut_places import CutPlaces
@@ -157,6 +158,25 @@ def test_what_may_depend_on_the_rest_is_not_cut(fields):
     assert CutPlaces.of(Vocabulary(tokens, Bpe(()), **fields)) is None
     assert CutPlaces.of(byte_vocabulary()) is None
     assert CutPlaces.of(motif_vocabulary("AC", [], ["CA"], byte_level=True)) is None
+
+
+@pytest.mark.parametrize("byte_level", [False, True], ids=["letters", "bytes"])
+def test_texts_with_motifs_are_cut_behind_motifs(byte_level):
+    for seed in range(3):
+        chance = random.Random(seed)
+        long = "".join(chance.choices("ACGT", k=200))
+        motifs = [long, "GGATC", "AAAAAAA", "ACA"]
+        vocabulary = motif_vocabulary(
+            "ACGT",
+            [("A", "A"), ("C", "A"), ("CA", "CA"), ("AA", "C")],
+            motifs,
+            byte_level=byte_level,
+            specials=("<mask>", long[100:] + "<"),
+        )
+        pieces = [long, long[:150], "GGATCC", "A" * 50, "é中", "<mask>", "<unk>", "ACGT" * 20]
+        text = "".join(chance.choices(pieces, k=120))
+        encoder = TokenizersEncoder(vocabulary, token_table(vocabulary))
+        check(vocabulary, encoder, [text, "C" * 3000, text[7:] + "A" * 5000], 40)
 
 
 def test_a_row_in_which_no_two_pieces_fit_is_encoded_as_a_whole(monkeypatch):
