@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service import oip_grpc_regions as regions
 from service import oip_models as models
 from service import vocabulary_management
 from service.calls import Call
@@ -112,67 +113,6 @@ async def repository_unload(
     name = request.model_name.removesuffix(DECODE_SUFFIX)
     await vocabulary_management.unload_vocabulary(service, name)
     return pb.RepositoryModelUnloadResponse()
-
-
-async def system_status(
-    service: Service, call: Call, request: pb.SystemSharedMemoryStatusRequest
-) -> pb.SystemSharedMemoryStatusResponse:
-    """The registered regions, or one of them."""
-    status = pb.SystemSharedMemoryStatusResponse
-    regions = {
-        each.name: status.RegionStatus(
-            name=each.name, key=each.key, offset=each.offset, byte_size=each.byte_size
-        )
-        for each in service.regions.status(request.name)
-    }
-    return status(regions=regions)
-
-
-async def system_register(
-    service: Service, call: Call, request: pb.SystemSharedMemoryRegisterRequest
-) -> pb.SystemSharedMemoryRegisterResponse:
-    """Register a region for inputs and outputs."""
-    service.regions.register_system(request.name, request.key, request.offset, request.byte_size)
-    return pb.SystemSharedMemoryRegisterResponse()
-
-
-async def system_unregister(
-    service: Service, call: Call, request: pb.SystemSharedMemoryUnregisterRequest
-) -> pb.SystemSharedMemoryUnregisterResponse:
-    """Let go of a region, or of all."""
-    service.regions.unregister_system(request.name)
-    return pb.SystemSharedMemoryUnregisterResponse()
-
-
-async def cuda_status(
-    service: Service, call: Call, request: pb.CudaSharedMemoryStatusRequest
-) -> pb.CudaSharedMemoryStatusResponse:
-    """The registered regions of device memory, or one of them."""
-    status = pb.CudaSharedMemoryStatusResponse
-    regions = {
-        each.name: status.RegionStatus(
-            name=each.name, device_id=each.device_id, byte_size=each.byte_size
-        )
-        for each in service.regions.cuda_status(request.name)
-    }
-    return status(regions=regions)
-
-
-async def cuda_register(
-    service: Service, call: Call, request: pb.CudaSharedMemoryRegisterRequest
-) -> pb.CudaSharedMemoryRegisterResponse:
-    """Register device memory for inputs and outputs."""
-    regions = service.regions
-    regions.register_cuda(request.name, request.raw_handle, request.device_id, request.byte_size)
-    return pb.CudaSharedMemoryRegisterResponse()
-
-
-async def cuda_unregister(
-    service: Service, call: Call, request: pb.CudaSharedMemoryUnregisterRequest
-) -> pb.CudaSharedMemoryUnregisterResponse:
-    """Let go of a region of device memory, or of all."""
-    service.regions.unregister_cuda(request.name)
-    return pb.CudaSharedMemoryUnregisterResponse()
 
 
 async def model_infer(
@@ -294,10 +234,10 @@ UNARY: dict[str, Any] = {
     "RepositoryIndex": repository_index,
     "RepositoryModelLoad": repository_load,
     "RepositoryModelUnload": repository_unload,
-    "SystemSharedMemoryStatus": system_status,
-    "SystemSharedMemoryRegister": system_register,
-    "SystemSharedMemoryUnregister": system_unregister,
-    "CudaSharedMemoryStatus": cuda_status,
-    "CudaSharedMemoryRegister": cuda_register,
-    "CudaSharedMemoryUnregister": cuda_unregister,
+    "SystemSharedMemoryStatus": regions.system_status,
+    "SystemSharedMemoryRegister": regions.system_register,
+    "SystemSharedMemoryUnregister": regions.system_unregister,
+    "CudaSharedMemoryStatus": regions.cuda_status,
+    "CudaSharedMemoryRegister": regions.cuda_register,
+    "CudaSharedMemoryUnregister": regions.cuda_unregister,
 }
