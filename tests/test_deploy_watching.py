@@ -23,6 +23,7 @@ from service.metrics import COUNTED, FAMILIES
 from service.settings import Settings
 from tests.data_files import ROOT
 from tests.fake_gpu import FakeGpu
+from tests.promql import firing, minutes, series_of
 from tests.server_process import Server, server_process
 from tests.test_service_hot_protocol import listening, run
 
@@ -119,6 +120,20 @@ def test_alerts_fire_when_they_should_and_only_then() -> None:
     command = [promtool, "test", "rules", str(DEPLOY / "alerts_test.yml")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story["name"].replace(" ", "-"))
+def test_each_story_ends_as_it_says_without_promtool_too(story: dict[str, Any]) -> None:
+    series = [series_of(each["series"], each["values"]) for each in story["input_series"]]
+    end = story["promql_expr_test"][0]
+    now = 60 * int(end["eval_time"].removesuffix("h"))
+    fires = {
+        rule["alert"]
+        for rule in RULES
+        if firing(rule["expr"], minutes(rule.get("for", "0m")), series, now)
+    }
+    told = {re.search('"(.*)"', each["labels"]).group(1) for each in end["exp_samples"]}
+    assert fires == told
 
 
 class BusyGpu(FakeGpu):
