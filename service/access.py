@@ -42,7 +42,7 @@ MANAGE_METHODS = re.compile(
     r".*/(PutVocabulary|DeleteVocabulary|RepositoryModel\w+|\w+SharedMemory\w+)", re.DOTALL
 )
 ANY_METHODS = re.compile(
-    r".*/(List\w+|GetVocabulary|Server\w+|RepositoryIndex|Model(?!Infer|Stream)\w+)", re.DOTALL
+    r".*/(List\w+|GetVocabulary|Server\w+|RepositoryIndex|Model\w+)", re.DOTALL
 )
 DECODE_METHODS = re.compile(r".*/Decode(Batch)?", re.DOTALL)
 
@@ -62,7 +62,7 @@ def scope_of_path(method: str, path: str) -> Scope | None:
 
 
 def scope_of_method(path: str) -> Scope | None:
-    """What a gRPC call needs; None: nothing. Of inferences, see `oip_grpc`."""
+    """What a gRPC call needs; None: nothing. `oip_infer` asks for more once it knows the model."""
     if OPEN_METHODS.fullmatch(path):
         return None
     if MANAGE_METHODS.fullmatch(path):

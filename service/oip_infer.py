@@ -88,10 +88,11 @@ async def infer(service: Service, request: Inference) -> list[Tensor]:
     begin = perf_counter()
     service.registry.find(request.model.removesuffix(DECODE_SUFFIX))
     statistics = service.oip_statistics.of(request.model)
+    is_decode = request.model.endswith(DECODE_SUFFIX)
+    if request.call.may is not None:
+        request.call.may("decode" if is_decode else "encode")
     try:
-        if request.model.endswith(DECODE_SUFFIX):
-            if request.call.may is not None:
-                request.call.may("decode")
+        if is_decode:
             outputs, num_rows, queue_s = await _decode(service, request)
         else:
             outputs, num_rows, queue_s = await _encode(service, request)
