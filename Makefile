@@ -2,6 +2,7 @@
 # make test     run the tests, a process a core; PYTEST_ARGS="-k batcher" runs some of them
 # make search   the property tests with other random examples than last time
 # make clients  environments for tests with clients that others wrote
+# make fuzz     a million changed messages and uploads through every door; FUZZ_ARGS="--seed 2"
 # make lint     ruff and mypy; make fix lets ruff mend what it can
 # make bench    the HTTP benchmark; benchmarks/README.md has the other one
 # make clean    remove what was built, the environment included
@@ -40,6 +41,9 @@ clients: $(CLIENTS:%=.clients/%/.installed)
 	$(PYTHON) -m venv .clients/$*
 	.clients/$*/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 	@touch $@
+
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -123,6 +123,8 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     if not family.turns_rows:
         if any(o.reverse_complement or o.circular is not None for o in distinct):
             raise NotCovered("the kernels of text know no strands and no circles")
+    if any(o.reverse_complement for o in distinct) and not vocabulary.has_strands:
+        raise NotCovered("a vocabulary of text has no other strand, which the CPU engine says")
     limits = [
         NO_LIMIT if o.max_length is None else min(o.max_length, NO_LIMIT - 1) for o in distinct
     ]

@@ -38,6 +38,7 @@ from service.health_routes import readiness
 from service.hot_routes import HotRoutes
 from service.metrics import Gauges, Metrics
 from service.oip_memory import Regions
+from service.refusals import refused
 from service.registry import Registry
 from service.request_heads import call_of
 from service.settings import PREFIX, Settings
@@ -46,7 +47,6 @@ from service.streams import BrokenStream
 from service.tracing import make_tracer
 from service.training_jobs import TrainingJobs
 from service.versions import package_version
-from service.wordings import problem_answer
 from service.work import GONE
 from vocabularies.vocabulary import VocabularyError
 
@@ -186,11 +186,11 @@ async def gone(request: Request, _: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED)
 
 
-async def refuse(_: Request, error: Exception) -> Response:
-    """Any exception as the one kind of refusal."""
+async def refuse(request: Request, error: Exception) -> Response:
+    """Any exception as a refusal of the kind that belongs to the path."""
     if isinstance(error, BrokenStream):  # It has been logged, and its answer had begun.
         return Response(status_code=500)
-    return problem_answer(error)
+    return refused(request.scope["path"], error)
 
 
 @contextlib.asynccontextmanager

@@ -98,15 +98,18 @@ class BodyReader:
         if len(self._rest) >= num_bytes:  # The loop leaves it alone until it is asked for more.
             return self._take(num_bytes)
         begin = perf_counter()
-        self._asked = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
-        read = self._asked.result()
+        self._asked = asked = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
+        try:
+            read = asked.result()
+        finally:
+            self._asked = None  # It may hold an exception, whose frames hold us: see arrow_wire.
         self.waited_s += perf_counter() - begin
         return read
 
     def close(self) -> None:
         """Wake the thread that still reads; it gets a CancelledError."""
-        if self._asked is not None:
-            self._asked.cancel()
+        if (asked := self._asked) is not None:
+            asked.cancel()
 
     async def _read(self, num_bytes: int) -> memoryview:
         """What is left over and what comes; where little is asked for, more of it is kept."""

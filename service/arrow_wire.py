@@ -34,9 +34,8 @@ class TextReader:
     """
 
     def __init__(self, read: Callable[[int], Any]) -> None:
-        self._read, self._has_begun = read, False
-        file = pa.PythonFile(_File(self._checked_read), "r")
-        self._messages = pa.ipc.MessageReader.open_stream(file)
+        self._file = _File(read)
+        self._messages = pa.ipc.MessageReader.open_stream(pa.PythonFile(self._file, "r"))
         self._schema: pa.Schema | None = None
         self._number = 0
 
@@ -67,19 +66,13 @@ class TextReader:
             raise BadBody(f"the body is no Arrow stream: {error}", where) from error
         return _texts(column)
 
-    def _checked_read(self, num_bytes: int) -> Any:
-        """What `read` gives; a body that begins otherwise would be taken for a huge length."""
-        data = self._read(num_bytes)
-        if not self._has_begun and len(data) and bytes(data[:4]) != CONTINUATION[: len(data)]:
-            raise BadBody("the body is no Arrow stream: it does not begin with FF FF FF FF", "body")
-        self._has_begun = True
-        return data
-
     def _next_message(self) -> pa.Message | None:
         try:
             return self._messages.read_next_message()
         except StopIteration:
             return None
+        finally:
+            self._file.raise_failure()
 
     def _read_schema(self) -> pa.Schema:
         message = self._next_message()
@@ -98,12 +91,39 @@ class TextReader:
 
 
 class _File:
-    """The few methods that Arrow calls of a Python file."""
+    """The few methods that Arrow calls of a Python file.
+
+    Python's collector does not see through Arrow's objects: what holds one and is held by it stays
+    for ever. So this knows no TextReader, and no exception goes through Arrow, which would keep it.
+    """
 
     closed = False
 
     def __init__(self, read: Callable[[int], Any]) -> None:
-        self.read = read
+        self._read, self._has_begun = read, False
+        self._failure: BaseException | None = None
+
+    def read(self, num_bytes: int) -> Any:
+        """What comes; for Arrow the stream ends where reading it fails."""
+        try:
+            return self._checked_read(num_bytes)
+        except BaseException as error:
+            self._failure = error
+            return b""
+
+    def raise_failure(self) -> None:
+        """Raise what reading has raised."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _checked_read(self, num_bytes: int) -> Any:
+        """A body that begins otherwise would be taken for a huge length."""
+        data = self._read(num_bytes)
+        if not self._has_begun and len(data) and bytes(data[:4]) != CONTINUATION[: len(data)]:
+            raise BadBody("the body is no Arrow stream: it does not begin with FF FF FF FF", "body")
+        self._has_begun = True
+        return data
 
     def close(self) -> None:
         """Nothing is open here."""

@@ -20,7 +20,7 @@ from vocabularies.formats import tokenizer_json
 from vocabularies.framing import Content, join_rows, offsets_of
 from vocabularies.reference_stretches import cut_text
 from vocabularies.tables import TokenTable
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
 
 __all__ = ["TokenizersEncoder", "is_byte_level"]
 
@@ -87,7 +87,7 @@ class TokenizersEncoder:
         """The library's object that leaves special tokens as text, or the one that finds them."""
         with self.lock:
             if plain not in self.tokenizers:
-                made = Tokenizer.from_str(tokenizer_json(self.vocabulary))
+                made = _read(tokenizer_json(self.vocabulary))
                 made.encode_special_tokens = plain
                 self.tokenizers[plain] = made
             return self.tokenizers[plain]
@@ -140,6 +140,24 @@ class TokenizersEncoder:
         rows, others = np.flatnonzero(wrong), np.flatnonzero(~wrong)
         right = self.reference.encode(batch.select(rows.tolist(), options), options)
         return join_rows([(others, take_rows(content, others)), (rows, right)], len(batch))
+
+
+def _read(document: str) -> Tokenizer:
+    """The library's object of a tokenizer.json.
+
+    Raises:
+        VocabularyError: it does not read it.
+    """
+    try:
+        made = Tokenizer.from_str(document)
+    except Exception as error:  # It raises nothing narrower.
+        message = f"the library tokenizers does not read it: {error}"
+        raise VocabularyError.at("tokenizer.json", message) from error
+    # The library never gives its cache of words back: 55 kB of the smallest vocabulary, at most
+    # 10,000 words. English has 3.0 MB/s with it and 2.9 without.
+    if hasattr(made.model, "_resize_cache"):
+        made.model._resize_cache(0)
+    return made
 
 
 def _may_drop(vocabulary: Vocabulary) -> bool:

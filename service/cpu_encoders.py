@@ -115,7 +115,11 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
         return tokenizer.decode(ids, skip_special_tokens=skip)
 
     texts = texts_for(vocabulary)
-    wrong = [text for text in texts if _batched(encoder, text) != _alone(encoder, text)]
+    try:
+        wrong = [text for text in texts if _batched(encoder, text) != _alone(encoder, text)]
+    except Exception as error:  # The library raises nothing narrower, such as for an absent [UNK].
+        message = f"the library tokenizers fails on a text: {error}"
+        raise VocabularyError.at("model", message) from error
     first = f"{wrong[0]!r}" if wrong else ""
     return Chosen(encoder, SelfTest(encoder.name, len(texts), len(wrong), first), "", decode)
 

@@ -19,6 +19,7 @@ from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Reside
 from service.long_rows import LongRows
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
+from vocabularies.reference import NO_STRANDS
 from vocabularies.strand import reverse_complement
 from vocabularies.tables import ASCII, TokenTable, token_table
 from vocabularies.vocabulary import Kmers, Upstream, Vocabulary
@@ -172,13 +173,20 @@ def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
 
 def _own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
-        errors = dict.fromkeys(range(len(batch)), NOT_CIRCULAR) | batch.texts()[1]
-        return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
+        return _all_refused(batch, NOT_CIRCULAR)
     return loaded.rows.encode(batch, options)
+
+
+def _all_refused(batch: Batch, why: RowError) -> Content:
+    """No ids; a row that is not UTF-8 is refused for that."""
+    errors = dict.fromkeys(range(len(batch)), why) | batch.texts()[1]
+    return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
 
 
 def _other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
     """The other strand's ids with spans and places in the rows as they were sent."""
+    if not loaded.vocabulary.has_strands:
+        return _all_refused(batch, NO_STRANDS)
     data, offsets = batch.data, batch.offsets
     errors = _not_sequences(batch)
     strand = Batch(data=reverse_complement(data, offsets), offsets=offsets, options=options)

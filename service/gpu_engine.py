@@ -134,8 +134,8 @@ class RoutedEngine:
             test = replace(held.residency.self_test, num_different=1, first_difference=str(error))
             self.vocabularies.refuse(held, test)
             self._is_measured = False
-        except Exception:
-            logger.exception("the crossover could not be measured")
+        except Exception as error:
+            logger.exception("the crossover could not be measured: %r", error)
         logger.info("batches from %d bytes on are for the GPU", self.crossover_bytes)
 
     def status(self) -> EngineStatus:

@@ -99,7 +99,7 @@ class GpuVocabularies:
             logger.info("no GPU: %s", error)
             raise
         except Exception as error:
-            logger.exception("the GPU cannot be used")
+            logger.exception("the GPU cannot be used: %r", error)
             raise DeviceUnavailable(f"the GPU cannot be used: {error!r}") from error
         logger.info("GPU: %s", self.opened.device)
 

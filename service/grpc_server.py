@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
@@ -25,7 +26,7 @@ from service import grpc_vocabularies as vocabularies
 from service import oip_grpc
 from service.access import key_of, scope_of_method
 from service.calls import Call
-from service.errors import Draining, as_service_error
+from service.errors import BadBody, DeadlinePassed, Draining, as_service_error
 from service.finishing import CLIENT_CLOSED, answer_headers, finish, serialized
 from service.grpc_errors import abort
 from service.grpc_values import TextsRequest
@@ -42,12 +43,13 @@ __all__ = ["GrpcServer"]
 logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
 HEALTH_PERIOD_S = 0.5
-Arrived = tuple[float, Any]
-"""A message, and the perf_counter time at which its bytes were there."""
+Arrived = tuple[float, bytes]
+"""The bytes of a message, and the perf_counter time at which they were there."""
+Parse = Callable[[bytes], Any]
 Unary = Callable[[Service, Call, Any], Awaitable[Any]]
 Stream = Callable[[Service, Call, Any], AsyncIterator[Any]]
 
-PARSERS: dict[str, Callable[[bytes], Any]] = {
+PARSERS: dict[str, Parse] = {
     pb.EncodeBatchRequest.DESCRIPTOR.full_name: TextsRequest.parse,
 }
 """Messages that are not read by protobuf alone."""
@@ -133,43 +135,76 @@ class GrpcServer:
         handlers = {}
         for method in described.methods:
             parse = PARSERS.get(method.input_type.full_name)
-            parse = arriving(parse or getattr(messages, method.input_type.name).FromString)
+            parse = parse or getattr(messages, method.input_type.name).FromString
             path = f"/{name}/{method.name}"
             if method.name in streams:
-                answer = self._stream(path, streams[method.name])
-                handler = grpc.stream_stream_rpc_method_handler(answer, parse)
+                answer = self._stream(path, streams[method.name], parse)
+                handler = grpc.stream_stream_rpc_method_handler(answer, _arrived)
             elif method.client_streaming:
-                answer = self._gathering(path, unary[method.name])
-                handler = grpc.stream_unary_rpc_method_handler(answer, parse)
+                answer = self._gathering(path, unary[method.name], parse)
+                handler = grpc.stream_unary_rpc_method_handler(answer, _arrived)
             else:
-                answer = self._unary(path, unary[method.name])
-                handler = grpc.unary_unary_rpc_method_handler(answer, parse)
+                answer = self._unary(path, unary[method.name], parse)
+                handler = grpc.unary_unary_rpc_method_handler(answer, _arrived)
             handlers[method.name] = handler
         return grpc.method_handlers_generic_handler(name, handlers)
 
-    def _unary(self, path: str, function: Unary) -> Any:
+    def _unary(self, path: str, function: Unary, parse: Parse) -> Any:
+        """A call's answer; its message is read once it is known that it may be made."""
+
         async def answer(arrived: Arrived, context: grpc.aio.ServicerContext) -> bytes:
             async with self._answering(path, context) as call:
-                call.times.read, request = arrived
+                call.times.read, data = arrived
+                request = _parsed(parse, data)
                 return self._message(call, await function(self.service, call, request))
 
         return answer
 
-    def _gathering(self, path: str, function: Unary) -> Any:
+    def _gathering(self, path: str, function: Unary, parse: Parse) -> Any:
         async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> bytes:
             async with self._answering(path, context) as call:
-                response = await function(self.service, call, _requests(call, arriving))
+                requests = self._requests(call, arriving, parse)
+                response = await function(self.service, call, requests)
                 return self._message(call, response)
 
         return answer
 
-    def _stream(self, path: str, function: Stream) -> Any:
-        async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+    def _stream(self, path: str, function: Stream, parse: Parse) -> Any:
+        """A call's answers; sent here and not yielded, so that how long that takes is known."""
+
+        async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> None:
             async with self._answering(path, context) as call:
-                async for response in function(self.service, call, _requests(call, arriving)):
-                    yield _to_bytes(response)
+                requests = self._requests(call, arriving, parse)
+                async for response in function(self.service, call, requests):
+                    await self._send(context, _to_bytes(response))
 
         return answer
+
+    async def _requests(
+        self, call: Call, arriving: AsyncIterator[Arrived], parse: Parse
+    ) -> AsyncIterator[Any]:
+        """The messages of a stream; a client that sends none for too long is not waited for."""
+        idle_s, waiting = self.service.settings.stream_idle_timeout_s, aiter(arriving)
+        while True:
+            try:
+                async with asyncio.timeout(idle_s):
+                    call.times.read, data = await anext(waiting)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                message = f"nothing came for {idle_s} s (stream_idle_timeout_s)"
+                raise DeadlinePassed(message) from error
+            yield _parsed(parse, data)
+
+    async def _send(self, context: grpc.aio.ServicerContext, data: bytes) -> None:
+        """An answer of a stream; a client that takes none for too long is not waited for."""
+        idle_s = self.service.settings.stream_idle_timeout_s
+        try:
+            async with asyncio.timeout(idle_s):
+                await context.write(data)
+        except TimeoutError as error:
+            message = f"nothing was taken for {idle_s} s (stream_idle_timeout_s)"
+            raise DeadlinePassed(message) from error
 
     @asynccontextmanager
     async def _answering(self, path: str, context: grpc.aio.ServicerContext) -> AsyncIterator[Call]:
@@ -217,15 +252,16 @@ class GrpcServer:
         return data
 
 
-def arriving(parse: Callable[[bytes], Any]) -> Callable[[bytes], Arrived]:
-    """A parser that says when it began."""
-    return lambda data: (perf_counter(), parse(data))
+def _arrived(data: bytes) -> Arrived:
+    return perf_counter(), data
 
 
-async def _requests(call: Call, arriving: AsyncIterator[Arrived]) -> AsyncIterator[Any]:
-    """The messages of a stream as they come."""
-    async for call.times.read, request in arriving:
-        yield request
+def _parsed(parse: Parse, data: bytes) -> Any:
+    """A message from its bytes; grpc itself would call one that is none a fault of the server."""
+    try:
+        return parse(data)
+    except DecodeError as error:
+        raise BadBody("the bytes are no message of this method", "message") from error
 
 
 def _bytes(value: str | bytes) -> bytes:

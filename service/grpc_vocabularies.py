@@ -10,7 +10,7 @@ from service.errors import InvalidRequest, TooLarge
 from service.grpc_values import vocabulary_message
 from service.protos import warptok_pb2 as pb
 from service.state import Service
-from service.vocabulary_management import Upload
+from service.vocabulary_management import MAX_FILES, Upload
 from service.vocabulary_reports import report
 
 __all__ = ["delete_vocabulary", "get_vocabulary", "list_vocabularies", "put_vocabulary"]
@@ -46,6 +46,8 @@ async def put_vocabulary(
         size += len(request.data)
         if size > limit:
             raise TooLarge(f"more than {limit} bytes (max_vocabulary_bytes)", "data")
+        if name not in files and len(files) == MAX_FILES:
+            raise TooLarge(f"more than {MAX_FILES} files", "file")
         files.setdefault(name, bytearray()).extend(request.data)
     if first is None:
         raise InvalidRequest("the stream holds no message", "vocabulary")

@@ -1,18 +1,20 @@
 """Log lines as text or as JSON, each with the id of the request that it belongs to.
 
-No line has any input: lengths, codes and digests only.
+No line has any input: lengths, codes and digests only. What an exception says may hold one
+(`invalid literal for int(): 'my secret'`), so that of exceptions only places and kinds are written.
 """
 
 from __future__ import annotations
 
 import logging
+import traceback
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-__all__ = ["REQUEST_ID", "JsonLines", "TextLines", "fields"]
+__all__ = ["REQUEST_ID", "JsonLines", "TextLines", "Wordless", "fields"]
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that is being answered, wherever its code runs."""
@@ -23,7 +25,35 @@ def fields(**values: object) -> dict[str, Any]:
     return {"fields": values}
 
 
-class TextLines(logging.Formatter):
+class Wordless(logging.Formatter):
+    """Lines in which exceptions say nothing."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A line; what another handler's formatter made of the exception is not taken over."""
+        record.exc_text = None
+        try:
+            return super().format(record)
+        finally:
+            record.exc_text = None
+
+    def formatException(self, ei: Any) -> str:
+        """The stack and the kind of an exception, of what caused it first."""
+        return "".join(_places(ei[1])).rstrip()
+
+
+def _places(error: BaseException | None) -> list[str]:
+    if error is None:
+        return []
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    lines = _places(cause)
+    lines += traceback.format_tb(error.__traceback__)
+    lines.append(f"{type(error).__module__}.{type(error).__qualname__}\n")
+    for part in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        lines += _places(part)
+    return lines
+
+
+class TextLines(Wordless):
     """Lines for people: the message, then ``name=value``; of a process where there are several."""
 
     def __init__(self, process: str = "") -> None:
@@ -36,7 +66,7 @@ class TextLines(logging.Formatter):
         return f"{super().formatMessage(record)} {values}".rstrip()
 
 
-class JsonLines(logging.Formatter):
+class JsonLines(Wordless):
     """One JSON object a line: time, level, logger, message, error, and what else the line says."""
 
     def __init__(self, process: str = "") -> None:

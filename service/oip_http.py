@@ -23,7 +23,7 @@ from service.oip_infer import Inference, Wanted, infer
 from service.oip_regions import input_from_region, output_to_region
 from service.oip_statistics import VERSION
 from service.oip_tensors import BYTES, Tensor, bytes_of, rows_of
-from service.request_heads import call_of
+from service.request_heads import call_of, whole_number
 from service.state import Service
 from service.streams import check_length, octets
 from service.wordings import worded
@@ -136,9 +136,10 @@ class InferAnswer(Response):
 
 
 def _whole_number(value: str) -> int:
-    if not value.isdigit():
-        raise InvalidRequest("is no whole number", LENGTH)
-    return int(value)
+    number = whole_number(value.encode("latin-1"))
+    if number is None:
+        raise InvalidRequest("is no whole number of bytes", LENGTH)
+    return number
 
 
 def _raw_body(model: str, body: NDArray[np.uint8]) -> _InferBody:

@@ -151,9 +151,10 @@ def _parameters(model: type[Any], request: Inference) -> Any:
     }
     timeout_us = given.pop("timeout", None)
     if timeout_us is not None:
-        if not isinstance(timeout_us, int | str) or not str(timeout_us).isdigit():
+        digits = str(timeout_us) if isinstance(timeout_us, int | str) else ""
+        if not (digits.isascii() and digits.isdigit()):
             raise InvalidRequest("must be a number of microseconds", "parameters/timeout")
-        if len(str(timeout_us)) > 15:
+        if len(digits) > 15:
             raise InvalidRequest("is too large", "parameters/timeout")
         request.call.timeout_s = int(timeout_us) / 1e6 or None
     try:

@@ -1,8 +1,7 @@
-"""A refusal in the words of the system whose path was asked for, before any route has seen it."""
+"""A refusal in the words of the system whose path was asked for, where no route has seen it."""
 
 from __future__ import annotations
 
-from service.errors import ServiceError
 from service.wordings import Refusal, Shape, problem_answer, worded
 
 __all__ = ["refused"]
@@ -20,14 +19,17 @@ SHAPES: dict[str, Shape] = {
             "/v1/completions/render",
             "/v1/chat/completions/render",
             "/v1/responses/input_tokens",
-            "/v1/models",
         ),
         "openai",
     ),
 }
 
 
-def refused(path: str, error: ServiceError) -> Refusal:
+PREFIXES: dict[str, Shape] = {"/v2/": "oip", "/v1/models/": "openai"}
+
+
+def refused(path: str, error: Exception) -> Refusal:
     """The answer to a request that is refused."""
-    shape: Shape | None = "oip" if path.startswith("/v2") else SHAPES.get(path)
+    found = (shape for prefix, shape in PREFIXES.items() if f"{path}/".startswith(prefix))
+    shape = next(found, SHAPES.get(path))
     return problem_answer(error) if shape is None else worded(error, shape)

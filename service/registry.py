@@ -172,7 +172,10 @@ class Registry:
             raise
         except BaseException as error:
             raise_if_not_the_engines(error)
-            logger.exception("the engine broke on %s", vocabulary.digest)
+            if isinstance(error, Exception):
+                logger.exception("This is a bug. The engine broke on %s", vocabulary.digest)
+            else:
+                logger.warning("a library panicked on %s", vocabulary.digest)
             message = f"the tokenizer library breaks on this vocabulary: {error}"
             raise VocabularyError.at("vocabulary", message) from error
 

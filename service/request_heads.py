@@ -13,7 +13,7 @@ from service.errors import InvalidRequest
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-__all__ = ["call_of", "header_call", "json_call", "repeated_call", "timeout_s"]
+__all__ = ["call_of", "header_call", "json_call", "repeated_call", "timeout_s", "whole_number"]
 
 KNOWN = frozenset(
     (
@@ -29,6 +29,7 @@ KNOWN = frozenset(
 REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}", re.ASCII)
 """Ids of clients that are taken over; others could forge lines of a log."""
 IN_SCOPE = "warptok.call"
+MAX_DIGITS = 18
 
 
 def call_of(scope: Scope) -> Call:
@@ -77,7 +78,7 @@ def _take(call: Call, name: bytes, value: bytes) -> None:
     if name == b"content-type":
         call.media_type = value.split(b";")[0].strip().lower()
     elif name == b"content-length":
-        call.content_length = int(value) if value.isdigit() else 0
+        call.content_length = whole_number(value) or 0
     elif name == b"content-encoding":
         call.encoding = None if value.lower() == b"identity" else value.decode("latin-1")
     elif name == b"x-request-timeout-ms":
@@ -86,6 +87,11 @@ def _take(call: Call, name: bytes, value: bytes) -> None:
         call.request_id = value if REQUEST_ID.fullmatch(value) else b""
     else:
         call.trace = {**(call.trace or {}), name.decode(): value.decode("latin-1")}
+
+
+def whole_number(value: bytes) -> int | None:
+    """A number of bytes out of a header; None where it is none, or longer than any that is."""
+    return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else None
 
 
 def timeout_s(value: bytes) -> float:

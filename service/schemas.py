@@ -44,7 +44,10 @@ MAX_LENGTH = "Most ids a text may have, begin and end tokens included; null: all
 TRUNCATION = "The side that is cut when a text has more than max_length ids."
 OFFSETS = "Report the begin and end of each id in the text, counted in this unit."
 TOKENS = "Report each id's token as a string; bytes that are not UTF-8 in the byte-level alphabet."
-REVERSE = "DNA: encode the other strand (A-T, C-G, IUPAC codes and case kept)."
+REVERSE = (
+    "DNA: encode the other strand (A-T, C-G, IUPAC codes and case kept); refused with a vocabulary "
+    "of text."
+)
 CIRCULAR = "k-mer vocabularies: the sequence wraps; null: as the vocabulary says."
 DTYPE = "Width of ids in binary answers; refused where the vocabulary does not fit."
 IF_DIGEST = "Refuse with 412 when the vocabulary's digest is another one."

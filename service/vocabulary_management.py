@@ -15,6 +15,7 @@ from vocabularies import formats
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = [
+    "MAX_FILES",
     "Upload",
     "delete_vocabulary",
     "load_vocabulary",
@@ -22,6 +23,8 @@ __all__ = [
     "put_vocabulary",
     "unload_vocabulary",
 ]
+
+MAX_FILES = 8  # Of one upload; no format has more than three.
 
 
 @dataclass(frozen=True, slots=True)

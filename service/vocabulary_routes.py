@@ -16,9 +16,11 @@ from service import vocabulary_management
 from service.errors import InvalidRequest, TooLarge, UnsupportedFormat, invalid_body
 from service.hot_routes import read_body
 from service.problem_schema import refusals
+from service.request_heads import call_of
 from service.state import Service
+from service.streams import check_length
 from service.verification import sample_texts, verify
-from service.vocabulary_management import Upload
+from service.vocabulary_management import MAX_FILES, Upload
 from service.vocabulary_reports import (
     VerifyRequest,
     VerifyResponse,
@@ -127,16 +129,15 @@ def _special_tokens(text: str) -> dict[str, int]:
 
 async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, bytes]:
     """The uploaded files by name; the limit holds for all of them together, while reading."""
-    length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > max_bytes:
-        raise TooLarge(f"{length} bytes; max_vocabulary_bytes is {max_bytes}")
+    length = call_of(request.scope).content_length
+    check_length(length, max_bytes, "max_vocabulary_bytes")
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         body = await read_body(request.receive, max_bytes, "max_vocabulary_bytes")
         return {name: body}
-    if not length.isdigit() or int(length) == 0:
+    if length == 0:
         raise InvalidRequest("a multipart upload needs its length", "Content-Length")
     files: dict[str, bytes] = {}
-    async with request.form(max_files=8, max_fields=8) as form:
+    async with request.form(max_files=MAX_FILES, max_fields=MAX_FILES) as form:
         for field, value in form.multi_items():
             if isinstance(value, UploadFile):
                 files[value.filename or field] = await value.read()

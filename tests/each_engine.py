@@ -15,7 +15,7 @@ from service.gpu_vocabularies import OpenedGpu
 from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
 
-__all__ = ["ENGINES", "MARKS", "ON_GPU", "engine_of", "make_engine"]
+__all__ = ["ENGINES", "MARKS", "ON_GPU", "TEXT", "engine_of", "make_engine"]
 
 SYMBOLS = (
     *("evo_bytes", "hyenadna", "caduceus", "ntv3", "gpn", "mtdna6", "nt_v1", "nt_v2"),

@@ -80,7 +80,7 @@ def compile_patterns(patterns: tuple[str, ...], engine: Engine) -> ClassPatterns
     return ClassPatterns(cells, tuple(map(re.compile, sources)))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def fingerprint(pattern: str, engine: Engine) -> str:
     """Equal for patterns that differ only in how a character or a set is written.
 
@@ -140,7 +140,7 @@ def _is_certain(quantifier: str, last: str, engine: Engine) -> bool:
     return last in ("one", "set", "close") and not (engine == "onig" and possessive)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)  # A megabyte each, and uploaded patterns have any sets.
 def _set_mask(members: str, negated: bool, ignore_case: bool, engine: Engine) -> Mask:
     if re.search(r"&&|\[:|^-|-$|--", members):
         raise ValueError(f"[{members}]: not a plain set of characters")
@@ -150,7 +150,7 @@ def _set_mask(members: str, negated: bool, ignore_case: bool, engine: Engine) ->
     return ~mask if negated else mask
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def _member_mask(first: str, last: str | None, ignore_case: bool, engine: Engine) -> Mask:
     name = first[3:-1] if first.startswith(r"\p") else first[1:].lower()
     if first.startswith(r"\p") or first in (r"\s", r"\S", r"\w", r"\W"):

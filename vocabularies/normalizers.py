@@ -124,7 +124,7 @@ def replace_regex(text: str, pattern: str, content: str) -> Aligned:
     return _replace(text, (match.span() for match in found), content)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def compile_replacement(pattern: str) -> ClassPatterns:
     """The matcher of a replacement: characters, classes, groups, alternatives and quantifiers.
 

@@ -18,8 +18,9 @@ from vocabularies.reference_sequences import encode_characters, encode_kmers, is
 from vocabularies.reference_stretches import Span, Stretch, Token, cut_text
 from vocabularies.vocabulary import Bpe, Characters, Kmers, Upstream, Vocabulary
 
-__all__ = ["ReferenceRow", "decode", "encode", "other_strand"]
+__all__ = ["NO_STRANDS", "ReferenceRow", "decode", "encode", "other_strand"]
 
+NO_STRANDS = RowError("no_other_strand", "this vocabulary is of text; only sequences have strands")
 _CODES = "ACGTURYSWKMBDHVN"
 _COMPLEMENTS = "TGCAAYRSWMKVHDBN"
 _COMPLEMENT = str.maketrans(_CODES + _CODES.lower(), _COMPLEMENTS + _COMPLEMENTS.lower())
@@ -105,6 +106,8 @@ def other_strand(text: str) -> str:
 
 def _other_strand_content(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> list[Token]:
     """The other strand's tokens with spans in the text as sent: byte i came from byte N - 1 - i."""
+    if not vocabulary.has_strands:
+        raise RowRefused(NO_STRANDS)
     num_bytes = len(text)
     for place, character in enumerate(text):
         if not character.isascii():

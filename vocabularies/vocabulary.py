@@ -30,6 +30,7 @@ __all__ = [
     "VocabularyError",
 ]
 
+NUCLEOTIDES = b"ACGTURYSWKMBDHVNacgturyswkmbdhvn \t\r\n"  # IUPAC's, and what parts lines of them.
 ROLES = ("unk", "pad", "bos", "eos", "cls", "sep", "mask")
 
 
@@ -257,6 +258,23 @@ class Vocabulary:
     def special_ids(self) -> frozenset[int]:
         """Ids that `skip_special_tokens` leaves out."""
         return frozenset(token.id for token in self.special_tokens if token.special)
+
+    @cached_property
+    def has_strands(self) -> bool:
+        """Whether its texts may be sequences of nucleotides, which have another strand.
+
+        Single letters may. k-mers may where they are over nucleotides. Of BPE and what the library
+        computes, at least half of the tokens of several letters must spell nucleotides: all of
+        DNABERT-2's do, of GPT-2's 9 %.
+        """
+        match self.model:
+            case Characters():
+                return True
+            case Kmers(letters=letters):
+                return not letters.encode().strip(NUCLEOTIDES)
+        special = {token.id for token in self.special_tokens}
+        words = [t for i, t in enumerate(self.tokens) if t and len(t) > 1 and i not in special]
+        return 2 * sum(not word.strip(NUCLEOTIDES) for word in words) >= len(words)
 
     def token_string(self, token_id: int) -> str:
         """The token as a person reads it; bytes that are not UTF-8 in the byte-level alphabet.

@@ -102,7 +102,7 @@ def read_kmer_config(data: bytes) -> Vocabulary:
     if not isinstance(config, dict):
         raise VocabularyError.at("vocab_config.json", "must be an object")
     model_type = config.get("model_type", "kmer")
-    if model_type not in _MODELS:
+    if not isinstance(model_type, str) or model_type not in _MODELS:
         message = f"{model_type!r} is not one of {', '.join(_MODELS)}"
         raise VocabularyError.at("model_type", message)
     special = _special_tokens(config)
@@ -174,6 +174,8 @@ def _fields(
             findings.append(Finding(name, str(error)))
         if name in known:
             fields[known[name]] = value
+    if model is Characters and "letter_ids" not in config:
+        findings.append(Finding("letter_ids", "is missing"))
     if model is Kmers and "k" not in config:
         findings.append(Finding("k", "is missing"))
     if model is Kmers and fields["unknown_id"] is None:

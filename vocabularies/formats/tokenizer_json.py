@@ -73,7 +73,7 @@ def _bpe(
         raise VocabularyError.at("model.merges", "must be a list")
     pairs = merge_ids(_without_version(merges), vocab, "model.merges[{}]")
     unknown = model.get("unk_token")
-    if unknown is not None and unknown not in vocab:
+    if unknown is not None and not (isinstance(unknown, str) and unknown in vocab):
         message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
         raise VocabularyError.at("model.unk_token", message)
     _refuse_uncovered_options(model)

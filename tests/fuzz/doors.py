@@ -1,0 +1,262 @@
+"""The doors in this process: messages in, answers out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from service.app import create_app, running
+from service.engines import Engine
+from service.grpc_server import GrpcServer
+from service.hot_protocol import hot_protocol
+from service.settings import Settings
+from service.streams import BrokenStream
+from tests.fuzz.faults import Answer, Lines, logged
+from tests.fuzz.messages import Message
+from tests.fuzz.uploads import chat_upload
+
+__all__ = ["LIMITS", "Doors", "open_doors"]
+
+PATIENCE_S = 0.5
+PIECES = 3  # Into how many a body is cut.
+LIMITS: dict[str, Any] = {
+    "preload": "gpt2,gpn,hyenadna,mtdna6,evo_bytes,dnabert1_3mer",
+    "max_body_bytes": 1 << 20,
+    "max_text_bytes": 1 << 18,
+    "max_vocabulary_bytes": 1 << 20,
+    "max_vocabularies": 64,
+    "max_padded_ids": 1 << 20,
+    "max_window_ids": 1 << 20,
+    "request_timeout_ms": 5_000,
+    "stream_idle_timeout_s": 5.0,
+    "chat_template_timeout_ms": 300,
+    "shared_memory": True,
+    "log_level": "debug",
+}
+"""Small enough that memory which is taken for nothing is seen."""
+
+
+class Doors:
+    """A service in this process.
+
+    Attributes:
+        log: what it has logged.
+    """
+
+    def __init__(self, app: Any, log: Lines) -> None:
+        self.app, self.log = app, log
+        server = GrpcServer(app.service)
+        self._grpc = server._handlers()
+        self._protocol = hot_protocol(app.service)
+        self._config = uvicorn.Config(app, log_config=None, lifespan="off")
+        self._config.load()
+
+    async def send(self, message: Message) -> Answer:
+        """One message through its door."""
+        if message.method == "gRPC":
+            return await self.call(message)
+        return await self.request(message)
+
+    async def request(self, message: Message, *, leaves: bool = False) -> Answer:
+        """A request over ASGI, its body in pieces; `leaves`: the client is gone in the middle."""
+        content = message.content
+        size = len(content) // PIECES + 1
+        pieces = [content[begin : begin + size] for begin in range(0, len(content), size)] or [b""]
+        if leaves:
+            pieces = pieces[: len(pieces) // 2]
+        waiting = iter(pieces)
+        left = len(pieces)
+        gone = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            nonlocal left
+            piece = next(waiting, None)
+            if piece is None:
+                if not leaves:
+                    await gone.wait()
+                return {"type": "http.disconnect"}
+            left -= 1
+            more = left > 0 or leaves
+            return {"type": "http.request", "body": piece, "more_body": more}
+
+        sent: list[dict[str, Any]] = []
+
+        async def send(part: Any) -> None:
+            sent.append(dict(part))
+
+        broken = False
+        try:
+            await self.app(_scope(message, len(content)), receive, send)
+        except BrokenStream:
+            broken = True
+        finally:
+            gone.set()
+        body = b"".join(bytes(part.get("body", b"")) for part in sent[1:])
+        if not sent:
+            return Answer(499, {}, b"")
+        return Answer(sent[0]["status"], dict(sent[0]["headers"]), body, broken)
+
+    async def call(self, message: Message) -> Answer:
+        """A gRPC call, as the library makes it once the bytes are there."""
+        details = SimpleNamespace(method=message.path, invocation_metadata=())
+        found = [handler.service(details) for handler in self._grpc]
+        handler = next(each for each in found if each is not None)
+        context = Context()
+        arrived = [*map(handler.request_deserializer, message.bodies)]
+        requests = _each(arrived) if handler.request_streaming else arrived[0]
+        function = (
+            handler.stream_stream
+            if handler.response_streaming
+            else (handler.stream_unary if handler.request_streaming else handler.unary_unary)
+        )
+        try:
+            answer = await function(requests, context)
+        except Aborted as aborted:
+            return Answer(aborted.code, {}, aborted.message.encode())
+        if answer is not None:
+            context.written.append(answer)
+        return Answer(0, {}, b"".join(bytes(each)[:1000] for each in context.written))
+
+    async def connect(self, data: bytes, pieces: int) -> Answer:
+        """Bytes on a connection, for the parser in front of everything."""
+        state, loop = ServerState(), asyncio.get_running_loop()
+        protocol: Any = self._protocol(self._config, state, {}, loop)
+        transport = Transport(protocol)
+        protocol.connection_made(transport)
+        size = len(data) // pieces + 1
+        for begin in range(0, len(data), size):
+            if not transport.is_closed:
+                protocol.data_received(data[begin : begin + size])
+            await asyncio.sleep(0)
+        if state.tasks:
+            await asyncio.wait(state.tasks, timeout=PATIENCE_S)  # A body may have been cut short.
+        cycle = protocol.cycle
+        future = getattr(cycle, "future", None)
+        if future is not None and not future.done():
+            await asyncio.wait([future], timeout=PATIENCE_S)
+        protocol.connection_lost(None)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        while state.tasks:
+            await asyncio.wait(state.tasks)
+        return _parsed(bytes(transport.written))
+
+
+def _parsed(written: bytes) -> Answer:
+    """The first answer on a connection; 499 where nothing was answered."""
+    head, _, body = written.partition(b"\r\n\r\n")
+    if not head:
+        return Answer(499, {}, b"")
+    first, *lines = head.split(b"\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(b": ") for line in lines)}
+    size = int(headers.get(b"content-length", len(body)))
+    return Answer(int(first.split()[1]), headers, body[:size])
+
+
+class Transport(asyncio.Transport):
+    """The end of a connection that only remembers."""
+
+    def __init__(self, protocol: Any) -> None:
+        super().__init__()
+        self.written, self.is_closed, self.protocol = bytearray(), False, protocol
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        """Nothing comes of itself here."""
+
+    def resume_reading(self) -> None:
+        """Nothing comes of itself here."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name in ("peername", "sockname") else default
+
+
+class Aborted(Exception):
+    """A gRPC call was refused."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code, self.message = code, message
+
+
+class Context:
+    """A gRPC call's side of the library."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def time_remaining(self) -> float | None:
+        return None
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        """Nobody looks at it."""
+
+    async def write(self, message: bytes) -> None:
+        self.written.append(message)
+
+    async def abort_with_status(self, status: Any) -> None:
+        raise Aborted(status.code.value[0], status.details)
+
+
+async def _each(arrived: Sequence[Any]) -> AsyncIterator[Any]:
+    for each in arrived:
+        yield each
+
+
+def _scope(message: Message, length: int) -> dict[str, Any]:
+    place, _, query = message.path.partition("?")
+    headers = list(message.headers)
+    if message.encoding:
+        headers.append((b"content-encoding", message.encoding.encode()))
+    if all(name != b"content-length" for name, _ in headers):
+        headers.append((b"content-length", b"%d" % length))
+    path = unquote_to_bytes(place).decode(errors="replace")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": message.method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": place.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+
+
+@contextlib.asynccontextmanager
+async def open_doors(engine: Engine | None = None, **settings: Any) -> AsyncIterator[Doors]:
+    """A service with its vocabularies loaded, one of them with a chat template."""
+    app = create_app(Settings(**{"grpc": False, **LIMITS, **settings}), engine)
+    with logged() as log:
+        async with running(app.service):
+            while not app.service.preloaded:
+                await asyncio.sleep(0.05)
+            doors = Doors(app, log)
+            made = await doors.request(chat_upload())
+            assert made.status in (200, 201), made.body
+            log.lines.clear()
+            yield doors

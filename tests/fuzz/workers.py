@@ -1,0 +1,116 @@
+"""Processes that hunt, each with its part of the cases; watched, and counted together."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import mmap
+import multiprocessing
+import struct
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.fuzz.doors import open_doors
+from tests.fuzz.hunt import Hunt, resident_bytes
+
+STUCK_S = 120.0
+REPORT_CASES = 20_000
+GROWTH_BYTES = 128 << 20  # More than the caches of the allocator and of encoders vary by.
+
+
+def work(seed: int, first: int, end: int, place: str) -> None:
+    """The cases first to end; `place` says which is being done, a file beside it what was found."""
+    with open(place, "r+b") as file:
+        now = mmap.mmap(file.fileno(), 8)
+
+    def begin(number: int) -> None:
+        now[:8] = struct.pack("<q", number)
+
+    answer = asyncio.run(hunted(seed, first, end, begin))
+    Path(place + ".json").write_text(json.dumps(answer))
+
+
+async def hunted(seed: int, first: int, end: int, begin: Any) -> dict[str, Any]:
+    """What a worker found."""
+    sizes: list[int] = []
+    async with open_doors() as doors:
+        hunt = Hunt(doors, seed)
+        started = time.perf_counter()
+        shown = 0
+        for part in range(first, end, REPORT_CASES):
+            await hunt.run(range(part, min(part + REPORT_CASES, end)), begin)
+            sizes.append(resident_bytes())
+            rate = (part + REPORT_CASES - first) / (time.perf_counter() - started)
+            print(
+                f"{part}: {rate:.0f}/s, {sizes[-1] >> 20} MiB, {len(hunt.found)} found", flush=True
+            )
+            for found in hunt.found[shown:]:
+                print(found, flush=True)
+            shown = len(hunt.found)
+    return {
+        "found": [str(found) for found in hunt.found],
+        "statuses": hunt.statuses,
+        "num_uploads": hunt.num_uploads,
+        "seconds": time.perf_counter() - started,
+        "sizes": sizes,
+    }
+
+
+def run_all(asked: argparse.Namespace) -> bool:
+    """All workers; whether anything is wrong."""
+    context = multiprocessing.get_context("spawn")
+    with TemporaryDirectory() as folder:
+        workers = []
+        for number in range(asked.workers):
+            place = Path(folder, str(number))
+            place.write_bytes(struct.pack("<q", -1))
+            ends = [asked.first + asked.cases * n // asked.workers for n in (number, number + 1)]
+            process = context.Process(target=work, args=(asked.seed, *ends, str(place)))
+            process.start()
+            workers.append((process, place))
+        is_wrong = watch(workers)
+        answers = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
+    return report(answers) or is_wrong
+
+
+def watch(workers: list[Any]) -> bool:
+    """Wait for the workers; one that stands still or ends early names its case."""
+    is_wrong = False
+    seen = {process.pid: (-2, time.monotonic()) for process, _ in workers}
+    while any(process.is_alive() for process, _ in workers):
+        time.sleep(0.5)
+        for process, place in workers:
+            (number,) = struct.unpack("<q", place.read_bytes())
+            if number != seen[process.pid][0]:
+                seen[process.pid] = number, time.monotonic()
+            elif process.is_alive() and time.monotonic() - seen[process.pid][1] > STUCK_S:
+                print(f"case {number} does not end", flush=True)
+                process.kill()
+    for process, place in workers:
+        process.join()
+        if process.exitcode:
+            (number,) = struct.unpack("<q", place.read_bytes())
+            print(f"case {number} ended its process: {process.exitcode}", flush=True)
+            is_wrong = True
+    return is_wrong
+
+
+def report(answers: list[dict[str, Any]]) -> bool:
+    """What all workers did; whether there were faults or growth."""
+    statuses: Counter[str] = Counter()
+    is_wrong = False
+    for answer in answers:
+        statuses += Counter(answer["statuses"])
+        sizes = answer["sizes"]
+        begin = sizes[len(sizes) // 5]
+        print(f"memory: {begin >> 20} MiB after a fifth, {sizes[-1] >> 20} MiB at the end")
+        is_wrong |= sizes[-1] > begin + GROWTH_BYTES or bool(answer["found"])
+    num_cases, uploads = statuses.total(), sum(answer["num_uploads"] for answer in answers)
+    seconds = max((answer["seconds"] for answer in answers), default=0.0)
+    print(f"{num_cases} cases, {uploads} of them uploads, in {seconds:.0f} s: {dict(statuses)}")
+    print(f"{sum(len(answer['found']) for answer in answers)} faults")
+    return is_wrong
