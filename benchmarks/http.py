@@ -2,12 +2,14 @@
 
     python -m benchmarks.http                  # about two minutes, loopback only
     python -m benchmarks.http --seconds 2 --rounds 1 --connections 64
+    python -m benchmarks.http --texts 1 32 --frontends 2
 
-What the figures do not show: a network, a proxy, TLS, many front ends, long texts. The client is
-one process on another core; above about 60,000 requests/s it is the limit. Both servers answer
-200-character English texts with the vocabulary gpt2; before anything is timed, every text's ids
-from both servers are compared with Hugging Face tokenizers. The servers take turns (A B A B), so
-that a drift of the machine falls on both; the ratio is taken within each round.
+What the figures do not show: a network, a proxy, TLS, long texts. The client is one process on
+another core; above about 60,000 requests/s it is the limit. Both servers answer 200-character
+English texts with the vocabulary gpt2, ours with keys and limits on; before anything is timed,
+every text's ids from both servers are compared with Hugging Face tokenizers. The servers take turns
+(A B A B), so that a drift of the machine falls on both; ratios are taken within each round. With
+`--frontends` all processes of ours share the one core; their CPU time is added up.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.load_client import Load, measure, post
 from benchmarks.machine import machine
+from service.auth import add_key
 from vocabularies import builtin
 from vocabularies.formats import tokenizer_json
 
@@ -90,19 +94,35 @@ def server(command: list[str], port: int, environment: dict[str, str], core: int
         process.wait(20)
 
 
-def prove_ids(port: int, texts: list[str], tokenizer: Tokenizer) -> None:
+def prove_ids(port: int, texts: list[str], tokenizer: Tokenizer, key: str | None) -> None:
     """Every text's ids over HTTP are those of Hugging Face tokenizers, or nothing is timed."""
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
-        for text in texts:
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    expected = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+        for text, ids in zip(texts, expected, strict=True):
             answer = client.post("/v1/encode", json={"vocabulary": "gpt2", "text": text})
-            if answer.json()["ids"] != tokenizer.encode(text).ids:
+            if answer.json()["ids"] != ids:
                 raise SystemExit(f"differing ids for {text!r}: {answer.text}")
+        answer = client.post("/v1/encode/batch", json={"vocabulary": "gpt2", "texts": texts})
+        if answer.json()["ids"] != expected:
+            raise SystemExit("differing ids of a batch")
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far; unlike a rate, it hardly feels a busy machine."""
+    """User and system time of a process and its children that live; hardly feels other work."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return own + sum(cpu_seconds(int(child)) for child in children)
+
+
+def call(texts: list[str], port: int, key: str | None) -> bytes:
+    """One request for so many texts."""
+    if len(texts) == 1:
+        body = json.dumps({"vocabulary": "gpt2", "text": texts[0]})
+        return post("/v1/encode", body.encode(), port, key)
+    body = json.dumps({"vocabulary": "gpt2", "texts": texts})
+    return post("/v1/encode/batch", body.encode(), port, key)
 
 
 def summary(load: Load, cpu_s: float) -> dict[str, float]:
@@ -136,29 +156,42 @@ def run(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
         {"PLAIN_TOKENIZER_JSON": str(tokenizer_path), "TOKENIZERS_PARALLELISM": "false"},
         cores[0],
     )
-    ours = server(
-        [sys.executable, "-m", "service", "serve", "--port", str(our_port)],
-        our_port,
-        {"WARPTOK_PRELOAD": "gpt2"},
-        cores[0],
-    )
+    keys = directory / "keys.json"
+    our_key = add_key(keys, "benchmark", ("encode",))
+    environment = {
+        "WARPTOK_PRELOAD": "gpt2",
+        "WARPTOK_GRPC": "false",
+        "WARPTOK_API_KEYS_FILE": str(keys),
+        "WARPTOK_FRONTENDS": str(args.frontends),
+        "WARPTOK_LOG_LEVEL": "warning",
+    }
+    command = [sys.executable, "-m", "service", "serve", "--port", str(our_port)]
+    ours = server(command, our_port, environment, cores[0])
     rounds: list[dict[str, Any]] = []
     with plain as plain_pid, ours as our_pid:
-        servers = {"plain": (plain_port, plain_pid), "warptok": (our_port, our_pid)}
-        for port, _ in servers.values():
-            prove_ids(port, texts, tokenizer)
-        bodies = [json.dumps({"vocabulary": "gpt2", "text": text}).encode() for text in texts]
-        for connections in args.connections:
+        servers = {"plain": (plain_port, plain_pid, None), "warptok": (our_port, our_pid, our_key)}
+        for port, _, key in servers.values():
+            prove_ids(port, texts, tokenizer, key)
+        for num_texts, connections in product(args.texts, args.connections):
+            calls = [texts[i : i + num_texts] for i in range(0, len(texts), num_texts)]
             for number in range(args.rounds):
-                row: dict[str, Any] = {"connections": connections, "round": number}
-                for name, (port, pid) in servers.items():
-                    requests = [post("/v1/encode", body, port) for body in bodies]
+                row: dict[str, Any] = {
+                    "texts": num_texts,
+                    "connections": connections,
+                    "round": number,
+                }
+                for name, (port, pid, key) in servers.items():
+                    requests = [call(some, port, key) for some in calls if len(some) == num_texts]
                     before = cpu_seconds(pid)
                     load = uvloop.run(
                         measure(port, requests, connections, args.warmup, args.seconds)
                     )
                     row[name] = summary(load, cpu_seconds(pid) - before)
-                row["ratio"] = row["warptok"]["requests_per_s"] / row["plain"]["requests_per_s"]
+                for ratio, field, over, under in (
+                    ("ratio", "requests_per_s", "warptok", "plain"),
+                    ("cpu_ratio", "cpu_us_per_request", "plain", "warptok"),
+                ):
+                    row[ratio] = row[over][field] / row[under][field]
                 rounds.append(row)
                 print(line(row), flush=True)
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
@@ -169,11 +202,11 @@ def line(row: dict[str, Any]) -> str:
     """One round as a person reads it."""
     ours, plain = row["warptok"], row["plain"]
     return (
-        f"{row['connections']:4d} connections: "
+        f"{row['texts']:3d} texts, {row['connections']:4d} connections: "
         f"warptok {ours['requests_per_s']:8,.0f}/s {ours['cpu_us_per_request']:6.1f} us CPU, "
         f"p99 {ours['p99_ms']:6.2f} ms | "
         f"plain {plain['requests_per_s']:7,.0f}/s {plain['cpu_us_per_request']:6.1f} us CPU, "
-        f"p99 {plain['p99_ms']:7.2f} ms | x {row['ratio']:.1f}"
+        f"p99 {plain['p99_ms']:7.2f} ms | x {row['ratio']:.1f}, CPU x {row['cpu_ratio']:.1f}"
     )
 
 
@@ -181,6 +214,8 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--connections", type=int, nargs="+", default=[64, 512])
+    parser.add_argument("--texts", type=int, nargs="+", default=[1, 32], help="of a request")
+    parser.add_argument("--frontends", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--warmup", type=float, default=2.0)
@@ -189,12 +224,15 @@ def main() -> None:
     about = machine(PACKAGES)
     with tempfile.TemporaryDirectory() as directory:
         results = run(args, Path(directory))
-    for connections in args.connections:
-        ratios = [r["ratio"] for r in results["rounds"] if r["connections"] == connections]
-        print(
-            f"{connections} connections: median ratio {statistics.median(ratios):.1f} "
-            f"({min(ratios):.1f} to {max(ratios):.1f})"
-        )
+    for num_texts, connections in product(args.texts, args.connections):
+        chosen = (num_texts, connections)
+        rows = [r for r in results["rounds"] if (r["texts"], r["connections"]) == chosen]
+        print(f"{num_texts} texts, {connections} connections, median ratios:", end="")
+        for name in ("ratio", "cpu_ratio"):
+            ratios = [row[name] for row in rows]
+            print(f" {name} {statistics.median(ratios):.1f}", end="")
+            print(f" ({min(ratios):.1f} to {max(ratios):.1f})", end="")
+        print()
     args.out.parent.mkdir(exist_ok=True)
     command = "python -m benchmarks.http " + " ".join(sys.argv[1:])
     document = {"command": command.strip(), "machine": about} | results

@@ -16,13 +16,13 @@ from typing import cast
 __all__ = ["Load", "measure", "post"]
 
 
-def post(path: str, body: bytes, port: int) -> bytes:
-    """One request as it goes over the wire."""
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+def post(path: str, body: bytes, port: int, key: str | None = None) -> bytes:
+    """One request as it goes over the wire, with a key where one is needed."""
+    fields = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Content-Type: application/json"]
+    if key is not None:
+        fields.append(f"Authorization: Bearer {key}")
+    fields += [f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(fields).encode() + body
 
 
 @dataclass(slots=True)

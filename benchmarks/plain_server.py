@@ -42,6 +42,32 @@ def encode(request: EncodeRequest) -> EncodeResponse:
     return EncodeResponse(ids=ids, num_tokens=len(ids))
 
 
+class EncodeBatchRequest(BaseModel):
+    """Many texts."""
+
+    vocabulary: str
+    texts: list[str]
+    add_special_tokens: bool = True
+
+
+class EncodeBatchResponse(BaseModel):
+    """Their ids."""
+
+    ids: list[list[int]]
+    num_tokens: list[int]
+
+
+@app.post("/v1/encode/batch")
+def encode_batch(request: EncodeBatchRequest) -> EncodeBatchResponse:
+    """Encode many texts."""
+    tokenizer = tokenizers.get(request.vocabulary)
+    if tokenizer is None:
+        raise HTTPException(404, "no such vocabulary")
+    encodings = tokenizer.encode_batch(request.texts, add_special_tokens=request.add_special_tokens)
+    ids = [encoding.ids for encoding in encodings]
+    return EncodeBatchResponse(ids=ids, num_tokens=[len(row) for row in ids])
+
+
 @app.get("/readyz")
 def readyz() -> dict[str, bool]:
     """Answer at once."""

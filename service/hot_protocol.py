@@ -66,7 +66,6 @@ class HotCycle:
         "is_cancelled",
         "is_done",
         "keep_alive",
-        "message_event",
         "more_body",
         "operation",
         "path",
@@ -83,9 +82,13 @@ class HotCycle:
         self.body = bytearray()
         self.more_body = self.keep_alive = True
         self.disconnected = self.response_complete = self.is_done = self.is_cancelled = False
-        self.message_event = self
         self.error: BaseException | None = None
         self.render: Render | None = None
+
+    @property
+    def message_event(self) -> HotCycle:
+        """What uvicorn tells; kept as a field, it would leave every call to the collector."""
+        return self
 
     def set(self) -> None:
         """Something has changed: a client that is gone wants no answer any more."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -17,8 +20,12 @@ PIECE_IDS = 65_536  # Numbers written at once: about a third of a millisecond.
 
 def head(entry: Entry, field: bytes) -> bytes:
     """The begin of every answer, up to its main field's value."""
-    name, digest = orjson.dumps(entry.name), entry.vocabulary.digest.encode()
-    return b'{"vocabulary":%b,"digest":"%b","%b":' % (name, digest, field)
+    return _head(entry.name, entry.vocabulary.digest, field)
+
+
+@lru_cache(256)
+def _head(name: str, digest: str, field: bytes) -> bytes:
+    return b'{"vocabulary":%b,"digest":"%b","%b":' % (orjson.dumps(name), digest.encode(), field)
 
 
 def flat_json(array: NDArray[Any]) -> Iterator[bytes]:
@@ -43,17 +50,20 @@ def _pieces(array: NDArray[Any], rows: int) -> Iterator[bytes]:
 
 
 def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
-    """Rows of ids as a list of lists, about PIECE_IDS ids a piece."""
-    piece: list[list[int]] = []
-    first, num_ids = True, 0
-    for row in rows:
-        begin, end = offsets[row], offsets[row + 1]
-        piece.append(ids[begin:end].tolist())
-        num_ids += end - begin + 1
-        if num_ids >= PIECE_IDS:
-            yield (b"[" if first else b",") + orjson.dumps(piece)[1:-1]
-            piece, first, num_ids = [], False, 0
-    if first:
-        yield orjson.dumps(piece)
-    else:
-        yield (b"," + orjson.dumps(piece)[1:-1] if piece else b"") + b"]"
+    """Rows of ids as a list of lists, about PIECE_IDS ids, or as many rows, a piece."""
+    begin = rows.start
+    while True:
+        first = offsets[begin]
+        end = bisect_right(offsets, first + PIECE_IDS, begin + 1, rows.stop) if rows else begin
+        end = min(end, begin + PIECE_IDS)
+        values = ids[first : offsets[end]].tolist()
+        places = pairwise([place - first for place in offsets[begin : end + 1]])
+        piece = orjson.dumps([values[b:e] for b, e in places])
+        is_first, is_last = begin == rows.start, end == rows.stop
+        if is_first and is_last:
+            yield piece
+        else:
+            yield (b"[" if is_first else b",") + piece[1:-1] + (b"]" if is_last else b"")
+        if is_last:
+            return
+        begin = end

@@ -6,8 +6,9 @@ strings and decodes once; joined bytes and rows of ids cross as they are. See li
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import fields
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ ID_DTYPES: dict[str, type[np.integer[Any]]] = {
     "uint16": np.uint16,
     "uint8": np.uint8,
 }
+VALUES = attrgetter(*(each.name for each in fields(EncodeOptions)))
 SURROGATES = "surrogatepass"  # The reference's refusal of half a pair is for the engine to word.
 
 
@@ -61,10 +63,10 @@ def _options_values(
 ) -> tuple[list[tuple[Any, ...]], NDArray[np.int32] | None]:
     """Each kind of options once, and which each row has; None: all have the only one."""
     if isinstance(options, EncodeOptions):
-        return [astuple(options)], None
+        return [VALUES(options)], None
     kinds: dict[EncodeOptions, int] = {}
     chosen = [kinds.setdefault(each, len(kinds)) for each in options]
-    return [astuple(kind) for kind in kinds], np.array(chosen, np.int32)
+    return [VALUES(kind) for kind in kinds], np.array(chosen, np.int32)
 
 
 def decode_message(
