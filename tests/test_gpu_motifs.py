@@ -18,6 +18,10 @@ from tests.motif_strategies import motif_cases, motif_vocabulary
 from tests.sequence_strategies import OPTIONS
 from tests.test_gpu_symbols import check
 from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.corpus import Corpus
+from vocabularies.motifs import MotifBank
+from vocabularies.training import train
+from vocabularies.training_options import TrainingOptions
 from vocabularies.vocabulary import Normalizer, SpecialToken, Vocabulary
 
 DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -81,6 +85,18 @@ def test_motifs_across_the_borders_of_tiles(engine, byte_level, specials):
         check(engine, vocabulary, texts, options)
     if not byte_level:
         check(engine, vocabulary, texts, EncodeOptions(reverse_complement=True, max_length=99))
+
+
+def test_a_learnt_vocabulary_has_the_ids_of_the_reference(engine):
+    """As `training` makes it: motifs cut out, merges of what lies between, no normalizer."""
+    corpus = [random_text(seed, 400).replace("N", "A") for seed in range(40)]
+    options = TrainingOptions(vocabulary_size=40, merge_rule="span_preserving", max_token_length=16)
+    learnt = train(Corpus.of(corpus), options, motifs=MotifBank.of(BANK[:4])).vocabulary
+    assert learnt.motifs == tuple(sorted(BANK[:4]))
+    assert len(learnt.model.merges) > 10
+    texts = [*corpus[:5], "ACGNTU[UNK]ACG", "[UNK]", "".join(corpus[:12])]
+    for options in (EncodeOptions(spans=True), PLAIN, EncodeOptions(reverse_complement=True)):
+        check(engine, learnt, texts, options)
 
 
 @pytest.mark.parametrize(
