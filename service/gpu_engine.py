@@ -13,9 +13,7 @@ can go wrong.
 
 from __future__ import annotations
 
-import copy
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -25,13 +23,12 @@ from numpy.typing import NDArray
 
 from gpu.device import CudaDevice, OutOfMemory
 from gpu.engine import GpuEngine
-from gpu.stages import STAGES
 from gpu.tables import NotCovered
-from service.counts import STAGE_SECONDS, Histogram
 from service.crossover import Differs, measure_crossover
 from service.engines import Counted, Decoded, DeviceMemory, Engine, EngineStatus, Residency
 from service.fallbacks import Fallbacks
 from service.gpu_selftest import Gpu
+from service.gpu_sight import GpuSight
 from service.gpu_vocabularies import GpuVocabularies, Held, OpenedGpu
 from service.joining import join_counted, join_decoded, join_encoded
 from vocabularies.batch import Batch, Encoded
@@ -87,8 +84,7 @@ class RoutedEngine:
     ) -> None:
         self.cpu = cpu
         self.fallbacks = Fallbacks()
-        self._counting = threading.Lock()
-        self._stages: dict[str, Histogram] = {stage: Histogram(STAGE_SECONDS) for stage in STAGES}
+        self._sight = GpuSight()
         self._is_measured = crossover_bytes is not None
         self.crossover_bytes = crossover_bytes or 0
         if not self._is_measured:
@@ -148,16 +144,9 @@ class RoutedEngine:
             (opened.device,),
             self.crossover_bytes,
             fallbacks,
-            self._stages_of(opened.gpu),
-            {str(opened.device["name"]): opened.gpu.memory()},
+            self._sight.stages(opened.gpu),
+            {str(opened.device["name"]): self._sight.memory(opened.gpu)},
         )
-
-    def _stages_of(self, gpu: Gpu) -> dict[str, Histogram]:
-        """What was timed on the GPU until now."""
-        with self._counting:
-            for stage, seconds in gpu.stage_times.take():
-                self._stages[stage].add(seconds)
-            return {stage: copy.deepcopy(histogram) for stage, histogram in self._stages.items()}
 
     def close(self) -> None:
         """Give everything back."""

@@ -768,3 +768,17 @@ def test_long_bodies_lie_in_memory_that_the_gpu_lends():
 
     asyncio.run(scenario())
     assert gpu.lent[-1].tobytes() == text
+
+
+def test_a_device_that_is_lost_does_not_take_the_metrics_with_it(monkeypatch, caplog):
+    gpu = FakeGpu(SHARED)
+    engine = RoutedEngine(SHARED, gpu.opened, CROSSOVER)
+    engine.vocabularies.wait_until_open()
+    assert engine.status().memory == {"fake": gpu.memory()}
+    gpu.stage_times._measured.append(("merge", 0.5))
+    monkeypatch.setattr(gpu, "memory", lambda: 1 / 0)
+    for _ in range(2):  # What was timed stays counted.
+        status = engine.status()
+        assert status.memory == {"fake": {}}
+        assert status.stages["merge"].total == 0.5
+    assert "does not say how much memory" in caplog.text
