@@ -21,6 +21,7 @@ from service.link import Link, Message
 from service.link_batches import result_message, rows_of
 from service.linked_engine import UNKNOWN_DIGEST, residency_values
 from service.processes import Families, families_of
+from service.rates import Spent
 from service.registry import Entry
 from service.work import Work
 from vocabularies import canonical
@@ -57,7 +58,7 @@ class EngineRoom:
         self._answers: dict[str, Callable[[Link, Message], Coroutine[Any, Any, Message]]] = {
             "batch": self._batch,
             "request": lambda _, message: answer_forwarded(self.app, message),
-            "load": self._load,
+            "load_name": self._load_name,
             "load_vocabulary": self._load_vocabulary,
             "vocabulary": self._vocabulary,
             "families": self._gather,
@@ -74,8 +75,9 @@ class EngineRoom:
             self._tell_status()
             link.call(Message("catalogue", self.catalogue())).add_done_callback(_note_failure)
             return None
-        if message.kind == "waiting":
-            self._waiting[link] = message.values["bytes"]
+        if message.kind == "load":
+            self._waiting[link] = message.values["waiting"]
+            self._charge(message.values["spent"], link)
             return None
         return asyncio.ensure_future(self._answers[message.kind](link, message))
 
@@ -125,7 +127,7 @@ class EngineRoom:
             await asyncio.to_thread(self.service.registry.forget_unused, oldest)
         return Message("answer", residency_values(residency))
 
-    async def _load(self, link: Link, message: Message) -> Message:
+    async def _load_name(self, link: Link, message: Message) -> Message:
         """Load a vocabulary by its name; answered when all front ends have it."""
         await self.service.registry.loaded(message.values["name"])
         await self.spread()
@@ -178,6 +180,15 @@ class EngineRoom:
             elsewhere = waiting - self._waiting.get(link, 0)
             link.tell(Message("status", {"reasons": reasons, "elsewhere": elsewhere}))
 
+    def _charge(self, spent: Spent, link: Link | None) -> None:
+        """Charge what one process has let in to all others; no link: it is this one."""
+        limits = self.service.guard.limits
+        if link is not None:
+            limits.charge_elsewhere(spent)
+        for other in self.links if spent else ():
+            if other is not link:
+                other.tell(Message("spent", {"spent": spent}))
+
     def reasons(self) -> list[str]:
         """Front ends that are not there."""
         missing = self.num_front_ends - len(self.links)
@@ -202,6 +213,7 @@ class EngineRoom:
         while True:
             await asyncio.sleep(STATUS_PERIOD_S)
             self._tell_status()
+            self._charge(self.service.guard.limits.take_spent(), None)
             if self.catalogue() != self._last:
                 await self.spread()
 

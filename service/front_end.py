@@ -116,6 +116,9 @@ class FrontEnd:
                 self._told_by, self._reasons = link, message.values["reasons"]
                 self.batcher.admission.bytes_elsewhere = message.values["elsewhere"]
                 return None
+            case "spent":
+                self.service.guard.limits.charge_elsewhere(message.values["spent"])
+                return None
             case "catalogue":
                 return asyncio.ensure_future(self._follow(message))
             case _:
@@ -133,13 +136,14 @@ class FrontEnd:
         return Message("answer", {"families": families_of(self.service.metrics.registry)})
 
     async def _keep_telling(self) -> None:
-        """Tell the engine process what waits here, for the other front ends' limits."""
+        """Tell the engine process what waits and was let in here, for the others' limits."""
         told = 0
         while True:
             await asyncio.sleep(TELL_PERIOD_S)
-            if self.engine.link is not None and told != self.batcher.queue_bytes:
-                told = self.batcher.queue_bytes
-                self.engine.link.tell(Message("waiting", {"bytes": told}))
+            waiting, spent = self.batcher.queue_bytes, self.service.guard.limits.take_spent()
+            if self.engine.link is not None and (spent or told != waiting):
+                told = waiting
+                self.engine.link.tell(Message("load", {"waiting": waiting, "spent": spent}))
 
     def reasons(self) -> list[str]:
         """What the engine process says, or that it says nothing."""

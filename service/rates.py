@@ -15,7 +15,7 @@ from time import perf_counter
 
 from service.errors import RateLimited
 
-__all__ = ["CLIENT", "UNLIMITED", "Limits", "Rates"]
+__all__ = ["CLIENT", "UNLIMITED", "Limits", "Rates", "Spent"]
 
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")
@@ -58,14 +58,23 @@ class _Bucket:
         return max(0.0, (wanted - self.level) / self.rate)
 
 
+Spent = dict[str, tuple[int, int]]
+"""Requests and bytes by client."""
+
+
 class Limits:
-    """The buckets of all clients of one process; a client without rates is never refused."""
+    """The buckets of all clients of one process; a client without rates is never refused.
+
+    Processes of one service tell each other what was spent, so that all of them together keep a
+    client to its rates: what another process let in is taken out of the buckets here, later.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
         self._rates: dict[str, Rates] = {}
         self._requests: dict[str, _Bucket] = {}
         self._bytes: dict[str, _Bucket] = {}
+        self._spent: Spent = {}
 
     def set(self, rates: Mapping[str, Rates]) -> None:
         """The rates of all clients; a bucket whose rate stays keeps what is in it."""
@@ -98,6 +107,7 @@ class Limits:
         if wait_s := bucket.wait_s(1):
             raise _limited("requests_per_s", bucket.rate, wait_s)
         bucket.level -= 1
+        self._note(client, 1, 0)
 
     def check_bytes(self, client: str) -> None:
         """Raises RateLimited while a client owes bytes."""
@@ -110,6 +120,23 @@ class Limits:
         bucket = self._bytes.get(client)
         if bucket is not None:
             bucket.level -= num_bytes
+            self._note(client, 0, num_bytes)
+
+    def _note(self, client: str, requests: int, num_bytes: int) -> None:
+        before = self._spent.get(client, (0, 0))
+        self._spent[client] = before[0] + requests, before[1] + num_bytes
+
+    def take_spent(self) -> Spent:
+        """What was let in here since the last time that this was asked."""
+        spent, self._spent = self._spent, {}
+        return spent
+
+    def charge_elsewhere(self, spent: Spent) -> None:
+        """Take what another process has let in out of the buckets here."""
+        for client, amounts in spent.items():
+            for buckets, amount in zip((self._requests, self._bytes), amounts, strict=True):
+                if (bucket := buckets.get(client)) is not None:
+                    bucket.level -= amount
 
 
 def _limited(name: str, rate: float, wait_s: float) -> RateLimited:

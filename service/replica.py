@@ -59,7 +59,7 @@ class Replica(Registry):
         """
         if (entry := self.entries.get(name)) is None:
             self.find(name)
-            await self.linked.call(Message("load", {"name": name}))
+            await self.linked.call(Message("load_name", {"name": name}))
             entry = self.entries.get(name)
         if entry is None:
             raise NotReady(f"{name} was unloaded meanwhile", "/vocabulary")

@@ -1,0 +1,248 @@
+"""The link between a front end and the engine process, and both of them in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.app import create_app, running
+from service.auth import add_key
+from service.engine_room import EngineRoom
+from service.errors import EngineLost, QueueFull, ServiceError
+from service.front_end import FrontEnd
+from service.link import Link, Message
+from service.rates import Limits, Rates
+from service.settings import Settings
+from tests.fake_engine import FakeEngine, byte_vocabulary
+from vocabularies.batch import Batch, EncodeOptions
+
+V = "evo_bytes"
+DTYPES = (np.uint8, np.int32, np.int64, np.float64)
+
+
+class Pipe:
+    """A transport that hands what is written to the other end, in pieces of given sizes."""
+
+    def __init__(self, other: Link, sizes: list[int]) -> None:
+        self.other, self.sizes = other, sizes
+
+    def writelines(self, pieces: list[Any]) -> None:
+        self.write(b"".join(bytes(piece) for piece in pieces))
+
+    def write(self, data: bytes) -> None:
+        number = 0
+        while data:
+            view = self.other.get_buffer(-1)
+            size = min(len(view), len(data), self.sizes[number % len(self.sizes)])
+            view[:size] = data[:size]
+            view.release()
+            self.other.buffer_updated(size)
+            data, number = data[size:], number + 1
+
+
+SHAPES = ((0,), (1,), (5,), (3, 2), (0, 2), (70_001,), (300_000,))
+
+
+def random_message(random: Random) -> Message:
+    arrays = []
+    for _ in range(random.randrange(4)):
+        shape = random.choice(SHAPES)
+        array = np.arange(int(np.prod(shape))).astype(random.choice(DTYPES))
+        arrays.append(array.reshape(shape))
+    values = {"é" * random.randrange(5): random.choice([1, "x", None]) for _ in range(3)}
+    return Message(random.choice(["batch", "status", "é"]), values, arrays)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_messages_arrive_whole_whatever_the_pieces(seed):
+    random = Random(seed)
+    sent = [random_message(random) for _ in range(random.randrange(8))]
+    sizes = [random.randint(1, 10 ** random.randint(1, 6)) for _ in range(3)]
+    # A byte alone takes as long as a whole piece; only short frames come in such.
+    sizes.append(1 if sum(array.nbytes for m in sent for array in m.arrays) < 1000 else 100_000)
+    got: list[Message] = []
+    receiver = Link(lambda _, message: got.append(message), lambda _: None)
+    sender = Link(lambda *_: None, lambda _: None)
+    sender.connection_made(Pipe(receiver, sizes))
+    for message in sent:
+        sender.tell(message)
+    assert [(each.kind, each.values) for each in got] == [(m.kind, m.values) for m in sent]
+    for message, found in zip(sent, got, strict=True):
+        for array, other in zip(message.arrays, found.arrays, strict=True):
+            assert (array.dtype, array.shape) == (other.dtype, other.shape)
+            assert np.array_equal(array, other)
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@contextlib.asynccontextmanager
+async def house(
+    folder: Path, engine: FakeEngine, **settings: Any
+) -> AsyncIterator[tuple[EngineRoom, list[FrontEnd]]]:
+    """An engine room and two front ends, ready, in one loop."""
+    made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
+    app = create_app(made, engine)
+    room = EngineRoom(app, made.frontends)
+    app.service.processes = room
+    path = folder / "engine.sock"
+    fronts = [FrontEnd(made, path, f"front-{i}") for i in range(2)]
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(running(app.service))
+        server = await asyncio.get_running_loop().create_unix_server(room.protocol, str(path))
+        telling = asyncio.create_task(room.keep_told())
+        for front in fronts:
+            await stack.enter_async_context(front._running())
+        while not all(front.service.preloaded for front in fronts):
+            await asyncio.sleep(0.01)
+        yield room, fronts
+        engine.gate.set()
+        telling.cancel()
+        server.close()
+
+
+def client_of(front: FrontEnd) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(front.app), base_url="http://test")
+
+
+def test_the_linked_engine_is_an_engine(tmp_path):
+    """Also with a vocabulary that no name means, which it sends when it is asked for."""
+
+    async def scenario():
+        async with house(tmp_path, FakeEngine()) as (_, (front, _)):
+            engine, vocabulary = front.engine, byte_vocabulary(300)
+            options = [EncodeOptions(), EncodeOptions(add_special_tokens=False, spans=True)]
+            batch = Batch(["naïve ✓", "REFUSE"], options=options)
+            encoded = await asyncio.to_thread(engine.encode, vocabulary, batch)
+            assert encoded.row(0).tolist() == list("naïve ✓".encode())
+            assert encoded.errors[1].code == "refused"
+            joined = Batch.from_bytes([b"\xff", b"ab"])
+            found = await asyncio.to_thread(engine.count, vocabulary, joined)
+            assert found.counts.tolist() == [0, 2]
+            assert found.errors[0].code == "not_utf8"
+            ids, offsets = np.array([97, 98, 999]), np.array([0, 2, 3])
+            decoded = await asyncio.to_thread(engine.decode, vocabulary, ids, offsets, True)
+            assert decoded.data[:2].tobytes() == b"ab"
+            assert decoded.errors[1].code == "id_out_of_range"
+
+    run(scenario)
+
+
+def test_what_waits_elsewhere_counts_and_is_forgotten(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with house(tmp_path, engine, max_queue_bytes=1024) as (_, (first, second)):
+            engine.gate.clear()
+            body = {"vocabulary": V, "text": "x" * 600}
+            async with client_of(first) as one, client_of(second) as other:
+                waiting = asyncio.ensure_future(one.post("/v1/encode", json=body))
+                while second.batcher.admission.bytes_elsewhere < 600:
+                    await asyncio.sleep(0.01)
+                refused = await other.post("/v1/encode", json=body)
+                assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
+                engine.gate.set()
+                assert (await waiting).status_code == 200
+                while second.batcher.admission.bytes_elsewhere:
+                    await asyncio.sleep(0.01)
+                assert (await other.post("/v1/encode", json=body)).status_code == 200
+
+    run(scenario)
+
+
+def test_an_engine_process_that_does_not_answer_is_waited_for_until_the_deadline(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with house(tmp_path, engine) as (_, (front, _)):
+            engine.gate.clear()
+            async with client_of(front) as client:
+                body = {"vocabulary": V, "text": "x"}
+                headers = {"x-request-timeout-ms": "50"}
+                answer = await client.post("/v1/encode", json=body, headers=headers)
+                assert (answer.status_code, answer.json()["code"]) == (504, "deadline_passed")
+
+    run(scenario)
+
+
+def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with house(tmp_path, engine) as (room, (front, _)):
+            engine.gate.clear()
+            async with client_of(front) as client:
+                body = {"vocabulary": V, "text": "x"}
+                asked = asyncio.ensure_future(client.post("/v1/encode", json=body))
+                while not engine.batches:
+                    await asyncio.sleep(0.01)
+                next(link for link, name in room.links.items() if name == "front-0").close()
+                answer = await asked
+                assert (answer.status_code, answer.json()["code"]) == (503, "engine_lost")
+                assert front.service.metrics.counts()["warptok_requests_rejected_total"] == {
+                    ("engine_lost",): 1
+                }
+                engine.gate.set()
+                while front.reasons():
+                    await asyncio.sleep(0.01)
+                assert (await client.post("/v1/encode", json=body)).status_code == 200
+
+    run(scenario)
+
+
+def test_refusals_keep_their_kind_and_words(tmp_path):
+    async def scenario():
+        async def refuse(error: Exception) -> Message:
+            raise error
+
+        errors = iter([QueueFull("full", "/x"), ServiceError("else", "/y"), ValueError("secret")])
+        answering = Link(lambda *_: asyncio.ensure_future(refuse(next(errors))), lambda _: None)
+        asking = Link(lambda *_: None, lambda _: None)
+        asking.connection_made(Pipe(answering, [1 << 20]))
+        answering.connection_made(Pipe(asking, [1 << 20]))
+        with pytest.raises(QueueFull, match="full") as full:
+            await asking.call(Message("a"))
+        assert (full.value.where, dict(full.value.headers)) == ("/x", {b"retry-after": b"1"})
+        with pytest.raises(ServiceError, match="else"):
+            await asking.call(Message("a"))
+        with pytest.raises(ServiceError, match="an error of ours") as ours:
+            await asking.call(Message("a"))
+        assert "secret" not in ours.value.message
+        asking.connection_lost(None)
+        with pytest.raises(EngineLost):
+            await asking.call(Message("a"))
+
+    run(scenario)
+
+
+def test_a_client_keeps_its_rates_over_all_front_ends(tmp_path):
+    async def scenario():
+        keys = tmp_path / "keys.json"
+        secret = add_key(keys, "one", ("encode",), Rates(requests_per_s=0.1))
+        headers = {"x-api-key": secret}
+        body = {"vocabulary": V, "text": "x"}
+        async with house(tmp_path, FakeEngine(), api_keys_file=keys) as (_, (first, second)):
+            async with client_of(first) as one, client_of(second) as other:
+                assert (await one.post("/v1/encode", json=body, headers=headers)).is_success
+                bucket = second.service.guard.limits._requests["one"]
+                while bucket.level > 0.5:
+                    await asyncio.sleep(0.01)
+                refused = await other.post("/v1/encode", json=body, headers=headers)
+                assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+
+    run(scenario)
+    limits = Limits(clock=lambda: 0.0)
+    limits.set({"one": Rates(requests_per_s=2, bytes_per_s=10)})
+    limits.admit("one")
+    limits.charge("one", 4)
+    assert limits.take_spent() == {"one": (1, 4)}
+    assert limits.take_spent() == {}
+    limits.charge_elsewhere({"one": (1, 20), "two": (5, 5)})
+    with pytest.raises(ServiceError, match="bytes_per_s"):
+        limits.admit("one")
