@@ -16,7 +16,7 @@ RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 FROM ${PYTHON_IMAGE} AS cpu
 COPY --from=build /wheels /wheels
 RUN python -m venv /opt/warptok \
-    && /opt/warptok/bin/python -m pip install --no-cache-dir /wheels/warptok-*.whl \
+    && /opt/warptok/bin/python -m pip install --no-cache-dir "$(echo /wheels/warptok-*.whl)[tracing]" \
     && rm -rf /wheels
 RUN groupadd --gid 10001 warptok \
     && useradd --uid 10001 --gid warptok --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin warptok \
@@ -43,7 +43,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /wheels /wheels
 RUN python3 -m venv /opt/warptok \
-    && /opt/warptok/bin/python -m pip install --no-cache-dir "$(echo /wheels/warptok-*.whl)[gpu]" \
+    && /opt/warptok/bin/python -m pip install --no-cache-dir "$(echo /wheels/warptok-*.whl)[gpu,tracing]" \
     && rm -rf /wheels
 RUN groupadd --gid 10001 warptok \
     && useradd --uid 10001 --gid warptok --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin warptok \
