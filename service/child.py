@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.allocator import keep_large_blocks
+from service.allocator import SWITCH_S, keep_large_blocks
 from service.settings import Settings
 from service.starting import start_logging
 
@@ -29,6 +29,7 @@ def main(argument: str) -> int:
     settings = Settings(**told["settings"])
     start_logging(settings, told["name"])
     keep_large_blocks()
+    sys.setswitchinterval(SWITCH_S)
     sockets = [socket.socket(fileno=number) for number in told["sockets"]]
     try:
         if told["name"] == "engine":

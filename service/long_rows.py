@@ -237,6 +237,14 @@ def _refused(error: RowError, begin: int, options: EncodeOptions) -> Content:
 
 
 def _joined(pieces: list[_Piece]) -> Content:
-    ids = np.concatenate([piece.ids for piece in pieces])
-    spans = [piece.spans + piece.begin for piece in pieces if piece.spans is not None]
-    return Content(ids, np.array([0, len(ids)]), np.concatenate(spans) if spans else None)
+    """All pieces, copied one by one: at once, other threads would wait for all of the memory."""
+    total = sum(len(piece.ids) for piece in pieces)
+    ids = np.empty(total, pieces[0].ids.dtype)
+    spans = None if pieces[0].spans is None else np.empty((total, 2), np.int64)
+    end = 0
+    for piece in pieces:
+        begin, end = end, end + len(piece.ids)
+        ids[begin:end] = piece.ids
+        if spans is not None and piece.spans is not None:
+            np.add(piece.spans, piece.begin, out=spans[begin:end])
+    return Content(ids, np.array([0, total]), spans)

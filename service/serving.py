@@ -11,12 +11,13 @@ import math
 import os
 import signal
 import socket
+import sys
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
 
-from service.allocator import keep_large_blocks
+from service.allocator import SWITCH_S, keep_large_blocks
 from service.app import create_app
 from service.errors import UnknownVocabulary
 from service.hot_protocol import hot_protocol
@@ -52,6 +53,7 @@ def serve(settings: Settings) -> int:
     end_normally_on_signals()
     keep_large_blocks()
     logger.info("lists of strings are joined by %s", JOINED_BY)
+    sys.setswitchinterval(SWITCH_S)
     app = create_app(settings)
     try:
         app.service.registry.names_to_preload()

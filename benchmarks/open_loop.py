@@ -1,0 +1,257 @@
+"""An open-loop HTTP/1.1 load over loopback: requests are due at times of their own, come what may.
+
+A closed loop waits for a slow answer before it asks again, and so leaves out what a slow server
+would have done to others (coordinated omission). Here arrivals are a Poisson process drawn
+beforehand, and a latency is counted from the moment at which its request was due, also when this
+client was late or all of its connections were busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+__all__ = [
+    "Answer",
+    "Client",
+    "Connection",
+    "Repeated",
+    "Request",
+    "arrivals",
+    "json_request",
+    "quantiles",
+]
+
+LOST = 0  # In place of a status: the connection ended before the answer did.
+LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it goes over the wire.
+
+    Attributes:
+        kind: what it is counted as.
+    """
+
+    kind: str
+    head: bytes
+    body: bytes
+
+    @classmethod
+    def post(cls, kind: str, path: str, body: bytes, headers: Mapping[str, str]) -> Request:
+        """A POST to loopback."""
+        lines = [f"POST {path} HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return cls(kind, ("\r\n".join(lines) + "\r\n\r\n").encode(), body)
+
+
+def json_request(
+    kind: str, path: str, value: Any, headers: Mapping[str, str] | None = None
+) -> Request:
+    """A POST of a value as JSON."""
+    headers = {"content-type": "application/json", **(headers or {})}
+    return Request.post(kind, path, json.dumps(value).encode(), headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request.
+
+    Attributes:
+        due_s: when it was due, from the begin of the load.
+        seconds: from then to the answer's last byte.
+        status: of HTTP; LOST where the connection ended first.
+        body: of the answer where the client keeps bodies.
+    """
+
+    kind: str
+    due_s: float
+    seconds: float
+    status: int
+    body: bytes = b""
+
+
+class Connection:
+    """One keep-alive connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def open(cls, port: int) -> Connection:
+        """Connect to a port of this machine."""
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=LIMIT))
+
+    async def ask(self, request: Request) -> tuple[int, bytes]:
+        """Status and body of the answer.
+
+        Raises:
+            OSError, EOFError: the connection ended.
+        """
+        self.writer.write(request.head)
+        self.writer.write(request.body)
+        return await self.answer()
+
+    async def answer(self) -> tuple[int, bytes]:
+        """Read one answer."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+        status = int(head[9:12])
+        if b"transfer-encoding: chunked" in head:
+            return status, await self._chunks()
+        size = int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+        return status, await self.reader.readexactly(size)
+
+    async def _chunks(self) -> bytes:
+        parts = []
+        while size := int(await self.reader.readuntil(b"\r\n"), 16):
+            parts.append(await self.reader.readexactly(size))
+            await self.reader.readexactly(2)
+        await self.reader.readexactly(2)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """End it."""
+        self.writer.close()
+
+
+class Client:
+    """Connections to one server, opened as they are needed.
+
+    Args:
+        port: of the server, on this machine.
+        max_connections: at once; a request for which there is none waits, and its latency grows.
+    """
+
+    def __init__(self, port: int, max_connections: int = 256) -> None:
+        self.port = port
+        self._free: list[Connection] = []
+        self._slots = asyncio.Semaphore(max_connections)
+
+    async def ask(self, request: Request) -> tuple[int, bytes]:
+        """Status and body; LOST where the connection ended before the answer did."""
+        async with self._slots:
+            try:
+                connection = self._free.pop() if self._free else await Connection.open(self.port)
+            except OSError:
+                return LOST, b""
+            try:
+                answer = await connection.ask(request)
+            except (OSError, EOFError):
+                connection.close()
+                return LOST, b""
+            self._free.append(connection)
+            return answer
+
+    def close(self) -> None:
+        """End all connections."""
+        while self._free:
+            self._free.pop().close()
+
+
+async def arrivals(
+    client: Client,
+    rate: float,
+    seconds: float,
+    make: Callable[[random.Random], Request],
+    chance: random.Random,
+) -> list[Answer]:
+    """What became of a Poisson stream of requests.
+
+    Args:
+        client: who asks.
+        rate: requests a second, on average.
+        seconds: how long requests come; the last answers may take longer.
+        make: the next request.
+        chance: what times and requests are drawn from.
+    """
+    answers: list[Answer] = []
+    begin = perf_counter()
+
+    async def ask(due_s: float, request: Request) -> None:
+        status, body = await client.ask(request)
+        kept = body if status != 200 else b""
+        answers.append(Answer(request.kind, due_s, perf_counter() - begin - due_s, status, kept))
+
+    due_s = chance.expovariate(rate)
+    async with asyncio.TaskGroup() as tasks:
+        while due_s < seconds:
+            if (early_s := due_s - (perf_counter() - begin)) > 0:
+                await asyncio.sleep(early_s)
+            tasks.create_task(ask(due_s, make(chance)))
+            due_s += chance.expovariate(rate)
+    return answers
+
+
+class Repeated:
+    """One request again and again from a thread of its own, which keeps no answer.
+
+    A loop that took in hundreds of megabytes would be late for what else it measures.
+
+    Attributes:
+        num_done, num_sent: whole answers with status 200; requests.
+    """
+
+    def __init__(self, port: int, request: Request) -> None:
+        self.num_done = self.num_sent = 0
+        self._port, self._request, self._stopped = port, request, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Repeated:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        buffer = bytearray(LIMIT)
+        while not self._stopped.is_set():
+            with socket.create_connection(("127.0.0.1", self._port)) as connection:
+                connection.sendall(self._request.head)
+                self.num_sent += 1
+                connection.sendall(self._request.body)
+                self.num_done += self._is_answered(connection, buffer)
+
+    def _is_answered(self, connection: socket.socket, buffer: bytearray) -> bool:
+        """Take a whole answer; whether it was 200. Gives up when it is time to stop."""
+        connection.settimeout(0.2)
+        head, size, length = b"", 0, 1
+        while size < length:
+            try:
+                count = connection.recv_into(buffer)
+            except TimeoutError:
+                if self._stopped.is_set():
+                    return False
+                continue
+            if not count:
+                return False
+            if b"\r\n\r\n" not in head:
+                head += buffer[:count]
+                begin, _, rest = head.partition(b"\r\n\r\n")
+                if not begin.startswith(b"HTTP/1.1 200"):
+                    return False
+                length = int(begin.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+                count = len(rest)
+            size += count
+        return True
+
+
+def quantiles(seconds: list[float]) -> dict[str, float]:
+    """Milliseconds that 50, 99 and 99.9 of a hundred stay below, and the longest."""
+    ordered = sorted(seconds)
+    if not ordered:
+        return {}
+    row = {}
+    for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999), ("max_ms", 1.0)):
+        place = min(len(ordered) - 1, int(share * len(ordered)))
+        row[name] = round(1000 * ordered[place], 2)
+    return row

@@ -1,0 +1,102 @@
+"""The service as a process of its own on loopback, with settings, what it counts and its memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+__all__ = ["Running", "service_process"]
+
+READY_S, STOP_S = 60.0, 60.0
+Counters = dict[tuple[str, tuple[str, ...]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A service that answers.
+
+    Attributes:
+        port: on 127.0.0.1.
+        log: what it has written.
+    """
+
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def get(self, path: str) -> bytes:
+        """The body of a GET."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            body: bytes = answer.read()
+        return body
+
+    def counters(self) -> Counters:
+        """All samples of /metrics by name and label values."""
+        samples: Counters = {}
+        for family in text_string_to_metric_families(self.get("/metrics").decode()):
+            for sample in family.samples:
+                samples[sample.name, tuple(sample.labels.values())] = sample.value
+        return samples
+
+    def resident_bytes(self) -> int:
+        """Memory of the process that is in RAM."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def terminate(self) -> int:
+        """Send SIGTERM and wait; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_S)
+
+
+@contextlib.contextmanager
+def service_process(
+    folder: Path, settings: Mapping[str, object], module: str = "service"
+) -> Iterator[Running]:
+    """A service with settings by name; killed at the end if it still runs.
+
+    Raises:
+        RuntimeError: it did not start; with its log.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    log = folder / "service.log"
+    named = {f"WARPTOK_{name.upper()}": str(value) for name, value in settings.items()}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, "serve", "--port", str(port)],
+            env=os.environ | {"WARPTOK_GRPC": "false", "WARPTOK_ENGINE": "cpu"} | named,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    running = Running(port, process, log)
+    try:
+        _wait_ready(running)
+        yield running
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _wait_ready(running: Running) -> None:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline and running.process.poll() is None:
+        with contextlib.suppress(OSError):
+            running.get("/readyz")
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"the service did not start:\n{running.log.read_text()}")
