@@ -5,9 +5,10 @@
 
 Arrivals are a Poisson process, and latencies count from the time at which a request was due, so
 that a stall counts for everybody who would have come in it. Service and client share the machine's
-cores; the client's own lateness is in the figures. `beside` sends 1 kB requests with and without
-one long text after the other, in turn (A B A B), and compares their p99; the first round warms up.
-Every answer must be 200 and is counted by the service, too; nothing is written otherwise.
+cores; the client's own lateness is in the figures, and so is other work on the machine, of which
+`loop_waited_percent` tells: how long the service's event loop could have run and had no core.
+`beside` sends 1 kB requests with and without one long text after the other, in turn (A B A B), and
+compares their p99; the first round warms up. Every answer must be 200, or nothing is written.
 """
 
 from __future__ import annotations
@@ -73,17 +74,28 @@ async def mixed(client: Client, seconds: float, chance: random.Random) -> dict[s
     return {kind: row_of([a for a in answers if a.kind == kind], seconds) for kind in kinds}
 
 
+async def small(
+    client: Client, running: Running, seconds: float, chance: random.Random
+) -> dict[str, Any]:
+    """1 kB requests, and what part of the time the service's event loop ran and waited to run."""
+    before = running.scheduled_s()
+    make = partial(small_text, headers={})
+    row = row_of(await arrivals(client, SMALL_RATE, seconds, make, chance), seconds)
+    for name, begin, end in zip(("ran", "waited"), before, running.scheduled_s(), strict=True):
+        row[f"loop_{name}_percent"] = round(100 * (end - begin) / seconds, 1)
+    return row
+
+
 async def beside(
-    client: Client, seconds: float, chance: random.Random, size: int
+    client: Client, running: Running, seconds: float, chance: random.Random, size: int
 ) -> dict[str, dict[str, Any]]:
     """1 kB requests without and with a long text that is always being computed."""
-    small = partial(small_text, headers={})
-    without = row_of(await arrivals(client, SMALL_RATE, seconds, small, chance), seconds)
+    without = await small(client, running, seconds, chance)
     with Repeated(client.port, huge_text(size, {})) as long:
         await asyncio.sleep(0.5)
-        answers = await arrivals(client, SMALL_RATE, seconds, small, chance)
-        num_long = long.num_done
-    return {"without": without, "with": row_of(answers, seconds) | {"long_texts": num_long}}
+        row = await small(client, running, seconds, chance)
+        row["long_texts"] = long.num_done
+    return {"without": without, "with": row}
 
 
 async def run(args: argparse.Namespace, running: Running) -> dict[str, Any]:
@@ -98,7 +110,7 @@ async def run(args: argparse.Namespace, running: Running) -> dict[str, Any]:
         results["mixed"] = await mixed(client, args.seconds, chance)
     if "beside" in args.only:
         rounds = [
-            await beside(client, args.seconds, chance, args.long_bytes)
+            await beside(client, running, args.seconds, chance, args.long_bytes)
             for _ in range(args.rounds + 1)
         ][1:]
         ratios = [row["with"]["p99_ms"] / row["without"]["p99_ms"] for row in rounds]

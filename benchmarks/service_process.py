@@ -54,6 +54,12 @@ class Running:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def scheduled_s(self) -> tuple[float, float]:
+        """Seconds that the event loop's thread ran, and waited for a core that others had."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/schedstat")
+        ran, waited, _ = path.read_text().split()
+        return int(ran) / 1e9, int(waited) / 1e9
+
     def terminate(self) -> int:
         """Send SIGTERM and wait; the exit code."""
         self.process.send_signal(signal.SIGTERM)

@@ -18,6 +18,11 @@ from service.work import Waiter, Work
 __all__ = ["Admission"]
 
 
+# A client may have so many times the bytes that are left: one busy client gets four fifths of the
+# queue, two get four ninths each, and there is always room for another one.
+SHARE = 4
+
+
 class Admission:
     """The books of one queue.
 
@@ -35,8 +40,8 @@ class Admission:
         """Take work into account.
 
         Raises:
-            QueueFull: all bytes would be more than `max_queue_bytes`, or the client's more than are
-                left for all.
+            QueueFull: all bytes would be more than `max_queue_bytes`, or the client's more than
+                SHARE times those that are left for all.
             RateLimited: the client has sent too many in the last seconds.
         """
         waiting = self.num_bytes + self.bytes_elsewhere
@@ -44,8 +49,7 @@ class Admission:
             self._refuse(f"{waiting} bytes are waiting")
         if client := work.client:
             own, left = self._client_bytes[client], self.max_bytes - waiting
-            # So one busy client gets half of the queue, two a third each: there is always room.
-            if own and own + work.num_bytes > left:
+            if own and own + work.num_bytes > SHARE * left:
                 self._refuse(f"{own} bytes of {client} are waiting and {left} are left for all")
             self.limits.check_bytes(client)
             self.limits.charge(client, work.num_bytes)

@@ -26,8 +26,9 @@ from service.calls import bulk_work, check_digest, check_rows, find_entry
 from service.encode_answers import check_dtype
 from service.errors import TooLarge
 from service.finishing import serialized
+from service.outgoing import Outgoing
 from service.request_heads import timeout_s
-from service.streams import Outgoing, Streamed, run_patiently, stream_thread
+from service.streams import Streamed, run_patiently, stream_thread
 from service.work import Result, Work
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.vocabulary import Vocabulary
@@ -178,7 +179,7 @@ class ArrowStream(Streamed):
         sent = Body(receive, self.call.encoding, None, scope, idle_s)
         memory = self.service.engine.host_memory
         body = BodyReader(sent, settings.max_body_bytes, memory)
-        outgoing = Outgoing(send, MEDIA_TYPE, settings.max_unsent_bytes, idle_s)
+        outgoing = Outgoing(send, MEDIA_TYPE, self.service.unsent, idle_s)
         encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:
             try:
@@ -192,6 +193,7 @@ class ArrowStream(Streamed):
                 raise group.exceptions[0] from None
             finally:
                 body.close()
+                await outgoing.drop()
 
     async def _read(
         self,

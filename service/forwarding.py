@@ -21,10 +21,10 @@ from service.hot_routes import read_body
 from service.link import Message
 from service.linked_engine import LinkedEngine
 from service.logs import REQUEST_ID
+from service.outgoing import SEND_BYTES
 from service.refusals import refused
 from service.request_heads import call_of
 from service.settings import Settings
-from service.streams import SEND_BYTES
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

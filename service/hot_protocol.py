@@ -24,8 +24,6 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from service.access import key_of, scope_of_path
 from service.body_receiver import PROTOCOL
 from service.calls import Call, Operation, Render, check_digest, parse
@@ -36,6 +34,7 @@ from service.logs import REQUEST_ID
 from service.rates import CLIENT
 from service.repeated_heads import RepeatedHead
 from service.request_heads import json_call, repeated_call, timeout_s
+from service.stalls import StallProtocol
 from service.work import Result
 
 if TYPE_CHECKING:
@@ -131,10 +130,9 @@ class HotCycle:
         self.protocol.refuse(self, error)
 
 
-class HotProtocol(HttpToolsProtocol):
+class HotProtocol(StallProtocol):
     """uvicorn's protocol with the short way for hot calls; `service` is set by hot_protocol."""
 
-    service: Service
     # The head of answers for as long as uvicorn's own fields, such as the date, are the same ones.
     answer_head: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
 

@@ -122,13 +122,20 @@ class Settings(BaseSettings):
     stream_idle_timeout_s: float = Field(
         60.0,
         gt=0,
-        description="Longest time in which a stream's client may neither send nor take anything.",
+        description="Longest time in which a stream's client may neither send nor take "
+        "anything, and any client take nothing of its answer.",
     )
     max_unsent_bytes: int = Field(
         64 * MIB,
         ge=1,
         description="What a stream's answer may hold unsent before its body is read no further; "
         "a client that sends everything before it reads must stay below.",
+    )
+    max_total_unsent_bytes: int = Field(
+        512 * MIB,
+        ge=1,
+        description="What the answers of all streams together may hold unsent, above which each "
+        "waits until its own are sent.",
     )
     max_queue_bytes: int = Field(
         512 * MIB,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.oip_statistics import Statistics
+from service.outgoing import Unsent
 
 if TYPE_CHECKING:
     from service.auth import Guard
@@ -36,6 +37,7 @@ class Service:
         chat_templates: the process that templates run in.
         tracer: makes spans of requests; None: nobody wants them.
         processes: the other processes of the service; None: it is one process.
+        unsent: what the answers of streams hold.
         num_streams: Arrow and FASTA streams that are being answered.
         draining: set when the service has been told to stop; readiness is then off.
     """
@@ -54,4 +56,9 @@ class Service:
     processes: Processes | None = None
     preloaded: bool = False
     num_streams: int = 0
+    unsent: Unsent = field(init=False)
     draining: bool = False
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.unsent = Unsent(settings.max_unsent_bytes, settings.max_total_unsent_bytes)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 from service.batcher import Batcher
 from service.bulk_query import BatchQuery
 from service.errors import (
-    DeadlinePassed,
     QueueFull,
     RateLimited,
     TooLarge,
@@ -30,6 +28,7 @@ from service.errors import (
     as_service_error,
 )
 from service.hot_routes import send_problem
+from service.outgoing import SEND_BYTES
 from service.request_heads import call_of
 from service.state import Service
 from service.work import ClientGone, Result, Work
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BrokenStream",
-    "Outgoing",
     "Streamed",
     "check_length",
     "octets",
@@ -48,7 +46,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-SEND_BYTES = 1 << 20  # Measured: 64 KiB pieces go out at a third of the speed, one piece at half.
 FULL_S = 0.02  # How long a stream waits before it asks a full queue again.
 OCTETS = (b"content-type", b"application/octet-stream")
 
@@ -141,69 +138,6 @@ async def octets(
         await send({"type": "http.response.body", "body": body, "more_body": True})
         await asyncio.sleep(0)
     await send({"type": "http.response.body", "body": b""})
-
-
-class Outgoing:
-    """An answer of unknown length that is written while it is sent; what waits is bounded.
-
-    Args:
-        send: the ASGI callable.
-        media_type: Content-Type of the answer.
-        max_bytes: what may wait to be sent.
-        idle_s: the longest time in which the client may take nothing.
-
-    The answer begins with the first byte, so that what goes wrong before it is still refused.
-    """
-
-    def __init__(self, send: Send, media_type: str, max_bytes: int, idle_s: float) -> None:
-        self._idle_s = idle_s
-        self._send, self._media_type, self._max_bytes = send, media_type.encode(), max_bytes
-        self._waiting: deque[memoryview] = deque()
-        self._num_bytes = 0
-        self._is_closed = False
-        self._changed = asyncio.Condition()
-
-    async def put(self, data: bytes | memoryview) -> None:
-        """Hand bytes on; waits while too many have not been sent."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._num_bytes <= self._max_bytes)
-            for begin in range(0, len(data), SEND_BYTES):
-                self._waiting.append(memoryview(data)[begin : begin + SEND_BYTES])
-            self._num_bytes += len(data)
-            self._changed.notify_all()
-
-    async def close(self) -> None:
-        """Nothing more will come."""
-        async with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-
-    async def run(self) -> None:
-        """Send until everything is sent."""
-        has_begun = False
-        while (piece := await self._next()) is not None:
-            if not has_begun:
-                headers = [(b"content-type", self._media_type)]
-                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-                has_begun = True
-            try:
-                async with asyncio.timeout(self._idle_s):
-                    body = {"type": "http.response.body", "body": piece, "more_body": True}
-                    await self._send(body)
-            except TimeoutError as error:
-                message = f"nothing was taken for {self._idle_s} s (stream_idle_timeout_s)"
-                raise DeadlinePassed(message) from error
-        await self._send({"type": "http.response.body", "body": b""})
-
-    async def _next(self) -> memoryview | None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._waiting or self._is_closed)
-            if not self._waiting:
-                return None
-            piece = self._waiting.popleft()
-            self._num_bytes -= len(piece)
-            self._changed.notify_all()
-            return piece
 
 
 @contextmanager

@@ -385,10 +385,10 @@ def test_a_client_that_fills_the_queue_leaves_room_for_others():
                     return number
             return 100
 
-        assert [fill(client) for client in ("greedy", "second", "third")] == [45, 23, 11]
+        assert [fill(client) for client in ("greedy", "second", "third")] == [72, 15, 3]
         engine.gate.set()
         await asyncio.gather(*futures)
-        assert finished(batcher) == {"answered": 79}
+        assert finished(batcher) == {"answered": 90}
 
     run(scenario)
 
