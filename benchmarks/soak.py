@@ -183,8 +183,8 @@ async def run(args: argparse.Namespace, running: Running, keys: list[str]) -> di
     end = await soak.end()
     residents = [row["resident_mb"] for row in rounds[1:]]
     growth = round(100 * (residents[-1] / residents[0] - 1), 2)
-    if abs(growth) > args.max_growth:
-        soak.failures.append(f"memory changed by {growth} % from the second round to the last")
+    if growth > args.max_growth:
+        soak.failures.append(f"memory grew by {growth} % from the second round to the last")
     p99s = [
         [row[name]["p99_ms"] for row in rounds[1:]] for name in ("small_without", "small_beside")
     ]
