@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +28,7 @@ from service.outgoing import SEND_BYTES
 from service.refusals import refused
 from service.request_heads import call_of
 from service.settings import Settings
+from service.spooling import Spool, received_from
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -34,6 +38,7 @@ __all__ = ["Forwarding", "answer_forwarded"]
 FORWARDED = re.compile(
     r"/v1/(vocabularies|training-jobs)(/.*)?|/v1/info|/v2(?!/health/)(/.*)?", re.DOTALL
 )
+UPLOAD = ("POST", "/v1/training-jobs")  # Its body may be larger than the memory.
 FORM_BYTES = 1 << 20  # What a form with several files takes beside the files.
 
 
@@ -44,6 +49,7 @@ class Forwarding:
         self.app, self.engine = app, engine
         largest = max(settings.max_body_bytes, settings.max_vocabulary_bytes)
         self.max_bytes = largest + FORM_BYTES
+        self.spool = Spool(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, whose key was checked before."""
@@ -51,7 +57,8 @@ class Forwarding:
             await self.app(scope, receive, send)
             return
         try:
-            answer = await self.engine.call(await self._message(scope, receive))
+            async with self._message(scope, receive) as message:
+                answer = await self.engine.call(message)
         except ServiceError as error:
             await refused(scope["path"], error)(scope, receive, send)
             return
@@ -67,8 +74,8 @@ class Forwarding:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    async def _message(self, scope: Scope, receive: Receive) -> Message:
-        body = await read_body(receive, self.max_bytes)
+    @asynccontextmanager
+    async def _message(self, scope: Scope, receive: Receive) -> AsyncIterator[Message]:
         values = {
             "method": scope["method"],
             "path": scope["path"],
@@ -76,7 +83,12 @@ class Forwarding:
             "query": scope["query_string"].decode("latin-1"),
             "headers": _header_values(_with_id(scope)),
         }
-        return Message("request", values, [np.frombuffer(body, np.uint8)])
+        if (scope["method"], scope["path"]) == UPLOAD:
+            async with self.spool.filled(receive) as path:
+                yield Message("request", values | {"file": str(path)}, [np.zeros(0, np.uint8)])
+            return
+        body = await read_body(receive, self.max_bytes)
+        yield Message("request", values, [np.frombuffer(body, np.uint8)])
 
 
 async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
@@ -97,13 +109,8 @@ async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
         "server": None,
         "state": {},
     }
-    parts = [message.arrays[0].tobytes()]
-
-    async def receive() -> dict[str, Any]:
-        if not parts:  # Who waits for a client that leaves: the front end's end cancels us.
-            await asyncio.Future()
-        return {"type": "http.request", "body": parts.pop(), "more_body": False}
-
+    path = values.get("file")
+    receive = _received(message) if path is None else received_from(Path(path))
     start: dict[str, Any] = {}
     body: list[bytes] = []
 
@@ -128,6 +135,18 @@ def _with_id(scope: Scope) -> list[tuple[bytes, bytes]]:
     """The headers with the id that the request has here."""
     headers = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
     return [*headers, (b"x-request-id", call_of(scope).request_id)]
+
+
+def _received(message: Message) -> Callable[[], Awaitable[dict[str, Any]]]:
+    """An ASGI `receive` that gives a message's body."""
+    parts = [message.arrays[0].tobytes()]
+
+    async def receive() -> dict[str, Any]:
+        if not parts:  # Who waits for a client that leaves: the front end's end cancels us.
+            await asyncio.Future()
+        return {"type": "http.request", "body": parts.pop(), "more_body": False}
+
+    return receive
 
 
 def _header_values(headers: Any) -> list[tuple[str, str]]:

@@ -25,9 +25,10 @@ from pydantic import ValidationError
 from service.store import Store
 from service.training_schemas import TrainingJob
 
-__all__ = ["RECORD", "STATE", "VOCABULARY", "JobFolder", "JobFolders"]
+__all__ = ["RECORD", "STATE", "UPLOAD_PREFIX", "VOCABULARY", "JobFolder", "JobFolders"]
 
 logger = logging.getLogger(__name__)
+UPLOAD_PREFIX = ".upload-"  # Of files in which front ends put what is uploaded to them.
 RECORD, STATE, VOCABULARY = "job.json", "state.npz", "vocabulary"
 
 
@@ -107,6 +108,8 @@ class JobFolders:
         A folder without a record is an upload that was not finished, and is removed.
         """
         rows: list[tuple[JobFolder, TrainingJob]] = []
+        if self._root is not None:
+            _remove_left(self._root)
         for path in self._root.glob("[!.]*") if self._root else ():
             try:
                 folder = JobFolder(path)
@@ -126,3 +129,16 @@ class JobFolders:
         if not self.is_kept and self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
             self._root = None
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove the files that killed front ends have left."""
+    for path in folder.glob(UPLOAD_PREFIX + "*"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(descriptor)

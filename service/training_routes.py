@@ -15,14 +15,13 @@ from service.problem_schema import refusals
 from service.state import Service
 from service.training_jobs import TrainingJobs
 from service.training_schemas import ENDED, TrainingJob, TrainingJobList, TrainingParameters
-from service.training_upload import FILES, receive_upload
+from service.training_upload import FILES, max_upload_bytes, receive_upload
 from vocabularies.vocabulary import Finding, VocabularyError
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/training-jobs", tags=["training"], responses=refusals(403, 422))
 OBJECT = "parameters"  # The field that holds the others as an object.
-FORM_BYTES = 1 << 20  # What a form takes beside its files.
 
 
 def _training(request: Request) -> tuple[Service, TrainingJobs]:
@@ -63,7 +62,7 @@ async def create_training_job(request: Request, response: Response) -> TrainingJ
     """
     service, training = _training(request)
     settings, headers = service.settings, request.headers
-    max_bytes = 2 * settings.max_corpus_bytes + settings.max_vocabulary_bytes + FORM_BYTES
+    max_bytes = max_upload_bytes(settings)
     length = headers.get("content-length", "")
     if length.isdigit() and int(length) > max_bytes:
         raise TooLarge(f"the body has {length} bytes; max_corpus_bytes is too small for it")

@@ -7,7 +7,6 @@ loop. Every part has its limit, which its refusal names.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +18,15 @@ from python_multipart.multipart import parse_options_header
 
 from service.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat
 from service.settings import Settings
-from service.training_errors import NoSpace
+from service.training_errors import disk_errors
 
-__all__ = ["FILES", "Uploaded", "receive_upload"]
+__all__ = ["FILES", "Uploaded", "gathered", "max_upload_bytes", "receive_upload"]
 
 FILES = ("corpus", "motifs", "confidence")
 FIELD_BYTES = 1 << 16
 MAX_PARTS = 64
-GATHERED_BYTES = 1 << 20  # What one call of the thread is worth.
+GATHERED_BYTES = 1 << 20
+FORM_BYTES = 1 << 20  # What a form takes beside its files.
 
 
 @dataclass(slots=True)
@@ -63,22 +63,24 @@ async def receive_upload(
     parts = _Parts(folder, settings)
     try:
         parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]
-        async for data in _gathered(pieces):
-            await asyncio.to_thread(parser.write, data)
+        with disk_errors():
+            async for data in gathered(pieces):
+                await asyncio.to_thread(parser.write, data)
         parts.check_whole()
     except FormParserError as error:
         raise BadBody(f"the body is no multipart/form-data: {error}") from error
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise NoSpace("the disk of the service is full") from error
     finally:
         parts.close()
     return parts.uploaded
 
 
-async def _gathered(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in larger pieces."""
+def max_upload_bytes(settings: Settings) -> int:
+    """The most that an upload with all its parts may have."""
+    return 2 * settings.max_corpus_bytes + settings.max_vocabulary_bytes + FORM_BYTES
+
+
+async def gathered(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in larger pieces, each worth a call of a thread."""
     waiting, size = [], 0
     async for piece in pieces:
         waiting.append(piece)

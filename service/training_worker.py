@@ -18,7 +18,8 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from time import sleep
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +42,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--corpus-bytes", type=int, required=True)
     parsed = parser.parse_args(arguments)
     stand_back()
-    stop = _watch_input()
+    stop = Stop()
     resource.setrlimit(resource.RLIMIT_AS, (parsed.memory_bytes, parsed.memory_bytes))
     os.chdir(parsed.folder)  # So that messages name files and no folders.
     # One that a killed service has left may still be saving its state.
     with open(LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        run(stop.is_set, parsed.corpus_bytes)
+        run(stop, parsed.corpus_bytes)
     return 0
 
 
@@ -83,24 +84,27 @@ def stand_back() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def _watch_input() -> threading.Event:
-    """Set when the standard input ends."""
-    stop = threading.Event()
+class Stop:
+    """Whether the standard input has ended; the training asks between two merges.
 
-    def wait() -> None:
+    Before it first asks there is nothing to save, and the process ends at once.
+    """
+
+    def __init__(self) -> None:
+        self._is_wanted = self._was_asked = False
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def __call__(self) -> bool:
+        self._was_asked = True
+        return self._is_wanted
+
+    def _watch(self) -> None:
         while os.read(0, 4096):
             pass
-        stop.set()
-        ender = threading.Timer(LINGER_S, _end)
-        ender.daemon = True
-        ender.start()
-
-    threading.Thread(target=wait, daemon=True).start()
-    return stop
-
-
-def _end() -> NoReturn:
-    os._exit(1)
+        self._is_wanted = True
+        if self._was_asked:
+            sleep(LINGER_S)
+        os._exit(0)
 
 
 def _train(should_stop: Callable[[], bool], max_letters: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import os
 import random
 import subprocess
 import sys
@@ -19,6 +20,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service import auth, training_worker
+from service.forwarding import Forwarding, answer_forwarded
+from service.link import Message
+from service.settings import Settings
+from service.training_folders import JobFolders
 from service.training_jobs import TrainingJobs
 from service.training_schemas import TrainingJob, TrainingParameters
 from tests.app_client import serving
@@ -168,6 +173,16 @@ def test_wrong_inputs_fail_with_their_places(
     assert error["code"] == code
     assert words in f"{error['where'] if 'where' in error else ''}: {error['detail']}"
     assert str(tmp_path) not in json.dumps(error)
+
+
+def test_a_worker_that_has_nothing_to_save_ends_at_once(tmp_path):
+    record(tmp_path, {"corpus.0": b""})
+    (tmp_path / "corpus.0").unlink()
+    os.mkfifo(tmp_path / "corpus.0")  # Reading it lasts for ever.
+    command = [*REAL, str(tmp_path), f"--memory-bytes={1 << 32}", "--corpus-bytes=1000000"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 def test_a_worker_stands_back_for_everything_else():
@@ -395,6 +410,47 @@ def test_what_was_learnt_is_kept_when_its_name_is_taken_meanwhile(worker, monkey
             assert (await client.get("/v1/vocabularies/yours")).status_code == 200
 
     run(scenario)
+
+
+def test_an_upload_to_a_front_end_goes_through_a_file(worker, tmp_path):
+    content = httpx.Request("POST", "http://x", files=files(), data={"vocabulary": "mine"})
+    body, seen = content.read(), []
+
+    async def scenario():
+        settings = Settings(store_dir=tmp_path, max_corpus_bytes=4000, max_vocabulary_bytes=3000)
+        async with serving(FakeEngine(), store_dir=tmp_path) as (client, _):
+
+            class Engine:
+                async def call(self, message: Message) -> Message:
+                    (path,) = (tmp_path / "training").glob(".upload-*")
+                    seen.append(path.stat().st_size)
+                    assert list(JobFolders(tmp_path).found()) == []
+                    assert path.exists(), "its front end holds it"
+                    answer = await answer_forwarded(service_app(client), message)
+                    busy = await front.post(JOBS, content=body, headers=content.headers)
+                    assert busy.json()["code"] == "too_many_jobs"
+                    return answer
+
+            forwarding = Forwarding(service_app(client), Engine(), settings)
+            transport = httpx.ASGITransport(forwarding)
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as front:
+                answer = await front.post(JOBS, content=body, headers=content.headers)
+                assert answer.status_code == 202, answer.text
+                await reaches(client, answer.json()["id"], "finished")
+                answer = await front.post(JOBS, content=b"x" * 2_000_000, headers=content.headers)
+                assert answer.status_code == 413
+            assert seen == [len(body)]
+            assert list((tmp_path / "training").glob(".upload-*")) == []
+            (tmp_path / "training" / ".upload-left").touch()
+            assert list(JobFolders(tmp_path).found()) == []
+            assert list((tmp_path / "training").glob(".upload-*")) == []
+
+    run(scenario)
+
+
+def service_app(client: httpx.AsyncClient):
+    """What FastAPI answers, behind the keys."""
+    return client._transport.app.app
 
 
 def test_training_needs_its_scope_and_replacing_another_one(worker, tmp_path):
