@@ -289,10 +289,8 @@ def main(arguments: list[str] | None = None) -> None:
     about = machine(PACKAGES)
     if gpu is not None:
         about["device"] = gpu.device.info.name
-    command = "python -m benchmarks.dna " + " ".join(
-        sys.argv[1:] if arguments is None else arguments
-    )
-    document = {"command": command.strip(), "machine": about}
+    told = {name: str(value) for name, value in vars(args).items() if not isinstance(value, Path)}
+    document: dict[str, Any] = {"options": told, "machine": about}
     document |= run(args, gpu, QUICK if args.quick else SHAPES)
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     if document["results"]:
