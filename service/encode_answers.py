@@ -10,7 +10,7 @@ import orjson
 
 from service.calls import Body, Call, Operation, Render, check_rows, make_work, row_faults
 from service.errors import InvalidRequest, RowRefused, TooLarge
-from service.json_pieces import flat_json, head, matrix_json, ragged_json
+from service.json_pieces import flat_json, head, matrix_json, ragged_json, tokens_json
 from service.padding import pad_rows
 from service.positions import convert_spans
 from service.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
@@ -75,7 +75,7 @@ def _encoded_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
         yield from flat_json(spans)
     if request.return_tokens:
         yield b',"tokens":'
-        yield orjson.dumps([entry.vocabulary.token_string(i) for i in ids.tolist()])
+        yield from tokens_json(entry.vocabulary, ids)
     if (truncated := truncated_row(result, row)) is not None:
         yield b',"truncated":' + orjson.dumps(truncated)
     yield b"}"
@@ -229,12 +229,13 @@ def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> 
         yield b"]"
     wanted = row_options(request.return_tokens, num_rows)
     if any(wanted):
-        token_string = entry.vocabulary.token_string
         yield b',"tokens":['
         for i, is_wanted in enumerate(wanted):
             yield b"," if i else b""
-            ids = encoded.row(result.begin + i).tolist() if is_wanted else None
-            yield orjson.dumps(None if ids is None else [token_string(id_) for id_ in ids])
+            if is_wanted:
+                yield from tokens_json(entry.vocabulary, encoded.row(result.begin + i))
+            else:
+                yield b"null"
         yield b"]"
     cut = [truncated_row(result, row) for row in range(result.begin, result.end)]
     if any(cut):

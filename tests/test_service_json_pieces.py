@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from service import json_pieces
-from service.json_pieces import flat_json, matrix_json, ragged_json
+from service.json_pieces import flat_json, matrix_json, ragged_json, tokens_json
+from tests.fake_engine import byte_vocabulary
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +42,12 @@ def test_ragged_rows_in_pieces_are_the_whole_list(lengths, skipped):
     rows = range(skipped, len(lengths))
     expected = [ids[offsets[row] : offsets[row + 1]].tolist() for row in rows]
     assert json.loads(b"".join(ragged_json(ids, offsets, rows))) == expected
+
+
+@pytest.mark.parametrize("num_ids", [0, 1, 4096, 4097, 10_000])
+def test_tokens_in_pieces_are_the_list(num_ids):
+    vocabulary = byte_vocabulary()
+    ids = np.arange(num_ids, dtype=np.int32) % 256
+    pieces = list(tokens_json(vocabulary, ids))
+    assert json.loads(b"".join(pieces)) == [vocabulary.token_string(i % 256) for i in ids]
+    assert max(map(len, pieces)) < 60_000
