@@ -206,7 +206,11 @@ def listeners(settings: Settings, is_first: bool) -> list[socket.socket]:
         if is_first:  # Sockets that share a port would share it with another service, too.
             with socket.socket(family, kind, protocol) as alone:
                 alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                alone.bind(address)
+                try:
+                    alone.bind(address)
+                except OSError as error:
+                    place = f"{settings.host}:{settings.port}"
+                    raise OSError(error.errno, error.strerror, place) from error
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

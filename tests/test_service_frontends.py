@@ -8,6 +8,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -19,7 +21,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.server_process import Server, server_process
+from tests.data_files import ROOT
+from tests.server_process import Server, free_port, server_process, service_environment
 from tests.test_doors import CASES, DOORS, House
 from vocabularies import reference
 from vocabularies.builtin import load
@@ -235,6 +238,36 @@ def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(WAIT_S) == 128 + signal.SIGTERM
         assert time.monotonic() - begin < 5
+
+
+def test_what_cannot_start_ends_at_once_and_says_why():
+    port = free_port()
+    command = [sys.executable, "-m", "service", "serve", "--frontends", "1", "--port", str(port)]
+    environment = service_environment({"WARPTOK_PRELOAD": "nothing", "WARPTOK_GRPC": "false"})
+    named = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run(command, timeout=WAIT_S, **named)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "warptok: WARPTOK_PRELOAD: no vocabulary has this name" in done.stderr
+    with socket.create_server(("127.0.0.1", port)):
+        done = subprocess.run(command, timeout=WAIT_S, **named)
+    assert done.returncode == 2
+    assert done.stderr.strip() == f"warptok: 127.0.0.1:{port}: Address already in use"
+
+
+def test_no_process_outlives_its_supervisor(tmp_path):
+    settings = {"WARPTOK_FRONTENDS": "1", "WARPTOK_PRELOAD": "none", "WARPTOK_GRPC": "false"}
+    with server_process(tmp_path, settings, expect_exit=False) as server:
+        children = processes(server).values()
+        server.process.kill()
+        server.process.wait()
+        wait_until(lambda: not any(map(is_running, children)), "a process is left")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def hold_a_connection(server: Server) -> None:
