@@ -103,7 +103,7 @@ def run(args: argparse.Namespace, directory: Path) -> list[dict[str, Any]]:
     ):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), cores)
-        prove_ids(port, texts[:PROVED], Tokenizer.from_file(str(path)))
+        prove_ids(port, texts[:PROVED], Tokenizer.from_file(str(path)), None)
         for row in rounds_beside(client, port, pid, requests, args):
             rounds.append(row)
             print(line(row), flush=True)

@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from service.engines import Engine, Residency
@@ -83,7 +84,9 @@ class Registry:
         self._change = threading.Lock()
         for name in builtin.BUILTINS:
             info = builtin.describe(name)
-            self.known[name] = Known(name, info.source, info.licence, True, _read_builtin(name))
+            self.known[name] = Known(
+                name, info.source, info.licence, True, partial(builtin.load, name)
+            )
         self._read_store()
 
     def _read_store(self) -> None:
@@ -292,10 +295,6 @@ class Registry:
                 )
             )
         return rows
-
-
-def _read_builtin(name: str) -> Callable[[], Vocabulary]:
-    return lambda: builtin.load(name)
 
 
 def _read_stored(path: Path) -> Callable[[], Vocabulary]:
