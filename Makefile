@@ -3,6 +3,8 @@
 # make search   the property tests with other random examples than last time
 # make clients  environments for tests with clients that others wrote
 # make fuzz     a million changed messages and uploads through every door; FUZZ_ARGS="--seed 2"
+# make schemathesis  requests made from openapi.json against a service of its own; no answer may be
+#               a 5xx or another than described
 # make lint     ruff and mypy; make fix lets ruff mend what it can
 # make bench    the HTTP benchmark; benchmarks/README.md has the other one
 # make clean    remove what was built, the environment included
@@ -16,7 +18,7 @@ HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 ROOMS := vocabularies gpu service
 
-.PHONY: serve test search clients lint fix bench clean
+.PHONY: serve schemathesis test search clients lint fix bench clean
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
@@ -45,6 +47,15 @@ clients: $(CLIENTS:%=.clients/%/.installed)
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
+# Apart from the environment of the tests, whose libraries it would change.
+.schemathesis/.installed: Makefile | $(BIN)/python
+	$(PYTHON) -m venv .schemathesis
+	.schemathesis/bin/python -m pip install --quiet --disable-pip-version-check "schemathesis>=4.32,<5"
+	@touch $@
+
+schemathesis: $(VENV)/.installed-dev .schemathesis/.installed
+	$(BIN)/python -m tests.fuzz.schema .schemathesis/bin/schemathesis $(SCHEMATHESIS_ARGS)
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -58,7 +69,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.http $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) .clients build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients .schemathesis build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

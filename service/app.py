@@ -38,6 +38,7 @@ from service.health_routes import readiness
 from service.hot_routes import HotRoutes
 from service.metrics import Gauges, Metrics
 from service.oip_memory import Regions
+from service.openapi import with_refusals
 from service.refusals import refused
 from service.registry import Registry
 from service.request_heads import call_of
@@ -167,6 +168,7 @@ def make_app(service: Service, lifespan: Lifespan[FastAPI]) -> FastAPI:
     app.state.service = service
     for routes in ROUTES:
         app.include_router(routes.router)
+    app.openapi = with_refusals(app.openapi)  # type: ignore[method-assign]
     for kind in (
         ServiceError,
         VocabularyError,

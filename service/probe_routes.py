@@ -17,6 +17,7 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["dialects"])
 LEFT_OUT = ("vocab_file", "merges_file")
+NOT_NOW: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
@@ -25,8 +26,8 @@ def _service(request: Request) -> Service:
     return service
 
 
-@router.get("/health")
-@router.get("/ping")
+@router.get("/health", response_class=Response, responses=NOT_NOW)
+@router.get("/ping", response_class=Response, responses=NOT_NOW)
 async def health(request: Request) -> Response:
     """Nothing but the status: 200 when requests are answered, 503 when not."""
     return Response(status_code=503 if readiness(_service(request)) else 200)

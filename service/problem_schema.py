@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-__all__ = ["Problem", "refusals"]
+__all__ = ["REFUSALS", "Problem", "problem_content", "refusals"]
 
 
 class ProblemFinding(BaseModel):
@@ -45,7 +45,14 @@ REFUSALS = {
 }
 
 
+def problem_content() -> dict[str, Any]:
+    """A refusal by its media type; whole, because its place in the document is not known here."""
+    schema = Problem.model_json_schema()
+    schema["properties"]["findings"]["items"] = schema.pop("$defs")["ProblemFinding"]
+    return {"application/problem+json": {"schema": schema}}
+
+
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What openapi.json says of a call's refusals."""
-    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    content = problem_content()
     return {status: {"description": REFUSALS[status], "content": content} for status in statuses}

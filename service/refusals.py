@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.wordings import Refusal, Shape, problem_answer, worded
 
-__all__ = ["refused"]
+__all__ = ["refused", "shape_of"]
 
 SHAPES: dict[str, Shape] = {
     "/v1/messages/count_tokens": "anthropic",
@@ -28,8 +28,13 @@ SHAPES: dict[str, Shape] = {
 PREFIXES: dict[str, Shape] = {"/v2/": "oip", "/v1/models/": "openai"}
 
 
+def shape_of(path: str) -> Shape | None:
+    """The system whose words a path's refusals have; None: our own."""
+    found = (shape for prefix, shape in PREFIXES.items() if f"{path}/".startswith(prefix))
+    return next(found, SHAPES.get(path))
+
+
 def refused(path: str, error: Exception) -> Refusal:
     """The answer to a request that is refused."""
-    found = (shape for prefix, shape in PREFIXES.items() if f"{path}/".startswith(prefix))
-    shape = next(found, SHAPES.get(path))
+    shape = shape_of(path)
     return problem_answer(error) if shape is None else worded(error, shape)

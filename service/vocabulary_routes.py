@@ -57,7 +57,7 @@ async def list_vocabularies(request: Request) -> VocabularyList:
     return VocabularyList(vocabularies=[report(service, each) for each in known])
 
 
-@router.get("/{name}", response_model=VocabularyReport)
+@router.get("/{name}", response_model=VocabularyReport, responses=refusals(415))
 async def get_vocabulary(
     request: Request,
     name: str,

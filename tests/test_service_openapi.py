@@ -1,0 +1,52 @@
+"""openapi.json: whole, and with the refusals that every path may answer."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from service.app import create_app
+from service.cpu_engine import CpuEngine
+from service.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def document():
+    return create_app(Settings(preload="none"), CpuEngine()).app.openapi()
+
+
+def test_every_reference_leads_somewhere(document):
+    for reference in set(re.findall(r'"\$ref": "([^"]+)"', json.dumps(document))):
+        place = document
+        assert reference.startswith("#/")
+        for name in reference[2:].split("/"):
+            place = place[name]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "media_type"),
+    [
+        ("post", "/v1/encode", "application/problem+json"),
+        ("delete", "/v1/vocabularies/{name}", "application/problem+json"),
+        ("post", "/tokenize", "application/json"),
+        ("post", "/v2/models/{model}/infer", "application/json"),
+        ("get", "/v1/models/{model}", "application/json"),
+    ],
+)
+def test_refusals_are_described_in_the_shape_of_their_path(document, method, path, media_type):
+    responses = document["paths"][path][method]["responses"]
+    for status in ("401", "403", "404", "422"):
+        assert media_type in responses[status]["content"], status
+    assert ("429" in responses) == (method == "post")
+
+
+def test_an_open_path_is_not_said_to_need_a_key(document):
+    assert "401" not in document["paths"]["/livez"]["get"]["responses"]
+    assert set(document["paths"]["/health"]["get"]["responses"]) == {"200", "503"}
+
+
+def test_no_refusal_is_described_in_the_shape_of_the_framework(document):
+    described = json.dumps(document["paths"])
+    assert "HTTPValidationError" not in described
