@@ -175,10 +175,8 @@ class Registry:
             raise
         except BaseException as error:
             raise_if_not_the_engines(error)
-            if isinstance(error, Exception):
-                logger.exception("This is a bug. The engine broke on %s", vocabulary.digest)
-            else:
-                logger.warning("a library panicked on %s", vocabulary.digest)
+            level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
+            logger.log(level, "the engine broke on %s", vocabulary.digest, exc_info=error)
             message = f"the tokenizer library breaks on this vocabulary: {error}"
             raise VocabularyError.at("vocabulary", message) from error
 

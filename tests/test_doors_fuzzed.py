@@ -92,6 +92,10 @@ WRONG_UPLOADS = {
     "a prefix longer than its token": document(
         {"a": 0, "b": 1, "ab": 2}, ["a b"], continuing_subword_prefix="#" * 9
     ),
+    "steps that are no list": document(
+        {"a": 0}, [], byte_fallback=True, pre_tokenizer={"type": "Sequence", "pretokenizers": 1e308}
+    ),
+    "millions of ids that mean nothing": document({"a": 0, "b": 3_999_999}, []),
     "no unknown word": document(
         {}, [], model={"type": "WordLevel", "vocab": WORDS, "unk_token": "[UNK]"}
     ),

@@ -24,6 +24,9 @@ MAX_FINDINGS = 100
 MAX_K = 12
 
 
+MAX_HOLES = 65_536  # A number of some digits must not take the memory of millions of tokens.
+
+
 def find_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
     """Every fault as (place, message), at most MAX_FINDINGS of them."""
     for count, fault in enumerate(_all_faults(vocabulary)):
@@ -36,6 +39,12 @@ def find_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
 def _all_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
     if not vocabulary.tokens:
         yield "tokens", "a vocabulary needs at least one token"
+    num_holes = vocabulary.tokens.count(None)
+    if num_holes > MAX_HOLES + len(vocabulary.tokens) // 2:
+        yield (
+            "tokens",
+            f"{num_holes} of {len(vocabulary.tokens)} ids mean nothing: that is too many",
+        )
     yield from _template_faults(vocabulary)
     yield from _special_faults(vocabulary)
     yield from _step_faults(vocabulary)

@@ -253,7 +253,8 @@ def _steps(pre_tokenizer: Any) -> list[Mapping[str, Any]]:
         return [{}]
     if pre_tokenizer.get("type") != "Sequence":
         return [pre_tokenizer]
-    return [step for part in pre_tokenizer.get("pretokenizers", [{}]) for step in _steps(part)]
+    parts = pre_tokenizer.get("pretokenizers")
+    return [step for part in parts for step in _steps(part)] if isinstance(parts, list) else [{}]
 
 
 def _split_rule(steps: list[Mapping[str, Any]]) -> str | None:
