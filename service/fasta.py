@@ -88,7 +88,7 @@ class _Lines:
             if part := data[:begin].rstrip():
                 yield self._checked(part)
             self._in_line = False
-        if data.count(b"\n>", begin) * FEW_BYTES > len(data) and data[begin : begin + 1] == b">":
+        if data.count(b">", begin) * FEW_BYTES > len(data) and data[begin : begin + 1] == b">":
             if (records := self._short_records(data[begin:])) is not None:
                 yield from records
                 return

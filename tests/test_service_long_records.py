@@ -206,4 +206,4 @@ def test_a_chromosome_is_not_held(tmp_path):
         answer = send(port, query, chain([b">chr\n"], genome(num_bases, num_bases)))
         assert (answer.status, answer.ends_well) == (200, True)
         assert answer.num_bytes > num_bases
-        assert memory_mb(pid, "VmHWM") - before < 90  # Held whole, it takes 600.
+        assert memory_mb(pid, "VmHWM") - before < 150  # Held whole, it takes 600.
