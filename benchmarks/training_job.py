@@ -2,7 +2,7 @@
 
     python -m benchmarks.training_job              # about two minutes, loopback only
 
-The service, its training process and the client share the machine. One job merges, 65,536 tokens
+The service, its training process and the client share the machine. One job merges, a million tokens
 from random DNA; it is halted for one window of a second, goes on in the next, and so on, so that
 whatever else the machine does falls on both. The ids of the first answers are compared with those
 of Hugging Face tokenizers (benchmarks/http.py) before anything is timed. What the figures do not
@@ -49,7 +49,7 @@ def make_corpus(num_bases: int) -> bytes:
 
 def start_job(client: httpx.Client, corpus: bytes) -> str:
     """The id of a job that has begun to merge."""
-    data = {"vocabulary": "measured", "vocabulary_size": "65536"}
+    data = {"vocabulary": "measured", "vocabulary_size": "1000000"}
     answer = client.post("/v1/training-jobs", files={"corpus": corpus}, data=data)
     job = str(answer.raise_for_status().json()["id"])
     while client.get(f"/v1/training-jobs/{job}").json()["progress"] == 0:

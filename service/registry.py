@@ -224,8 +224,7 @@ class Registry:
             raise InvalidRequest(message + " the first two", "/name")
         known = self.known.get(name)
         if known is None:
-            limit = self.settings.max_vocabularies
-            if len(self.known) >= limit:
+            if len(self.known) >= (limit := self.settings.max_vocabularies):
                 raise TooLarge(f"{limit} vocabularies are known (max_vocabularies)", "/name")
             return
         if known.builtin:
