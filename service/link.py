@@ -39,7 +39,7 @@ SIZES = struct.Struct("<QQ")
 BUFFER_BYTES = 1 << 18  # What one read takes at most of small frames.
 JOINED_BYTES = 1 << 16  # Frames up to this size are one piece for the socket.
 ALIGNMENT = 8
-ANSWER, REFUSAL = "answer", "refusal"
+ANSWER, REFUSAL, GIVEN_UP = "answer", "refusal", "given up"
 NO_CALL = 0
 
 
@@ -77,7 +77,7 @@ class Link(asyncio.BufferedProtocol):
     def __init__(self, answer: Answer, lost: Callable[[Link], None]) -> None:
         self._answer, self._lost = answer, lost
         self._calls: dict[int, asyncio.Future[Message]] = {}
-        self._running: set[asyncio.Future[Message]] = set()
+        self._running: dict[int, asyncio.Future[Message]] = {}
         self._numbers = count(NO_CALL + 1)
         self._transport: asyncio.Transport | None = None
         self._small = bytearray(BUFFER_BYTES)
@@ -90,7 +90,7 @@ class Link(asyncio.BufferedProtocol):
         return self._transport is not None
 
     def call(self, message: Message) -> asyncio.Future[Message]:
-        """Say something; the future has the answer.
+        """Say something; the future has the answer, and who cancels it tells the other side.
 
         Raises (in the future):
             ServiceError: the other side refused.
@@ -103,7 +103,15 @@ class Link(asyncio.BufferedProtocol):
         number = next(self._numbers)
         self._calls[number] = future
         self._send(number, message)
+        future.add_done_callback(lambda done: self._give_up(number, done))
         return future
+
+    def _give_up(self, number: int, done: asyncio.Future[Message]) -> None:
+        """Nobody wants the answer any more where its future was cancelled."""
+        if done.cancelled() and number in self._calls:
+            del self._calls[number]
+            if self._transport is not None:
+                self._send(number, Message(GIVEN_UP))
 
     def tell(self, message: Message) -> None:
         """Say something that wants no answer; nothing happens where nobody is there."""
@@ -144,7 +152,7 @@ class Link(asyncio.BufferedProtocol):
         for future in calls.values():
             if not future.done():
                 future.set_exception(EngineLost("the engine process ended before the answer"))
-        for running in list(self._running):
+        for running in list(self._running.values()):
             running.cancel()
         self._lost(self)
 
@@ -188,9 +196,13 @@ class Link(asyncio.BufferedProtocol):
         if kind in (ANSWER, REFUSAL):
             self._take_answer(number, message)
             return
+        if kind == GIVEN_UP:
+            if number in self._running:
+                self._running[number].cancel()
+            return
         running = self._answer(self, message)
         if running is not None:
-            self._running.add(running)
+            self._running[number] = running
             running.add_done_callback(lambda done: self._send_answer(number, done))
 
     def _take_answer(self, number: int, message: Message) -> None:
@@ -203,7 +215,7 @@ class Link(asyncio.BufferedProtocol):
             future.set_exception(refusal_of(message.values))
 
     def _send_answer(self, number: int, done: asyncio.Future[Message]) -> None:
-        self._running.discard(done)
+        self._running.pop(number, None)
         if done.cancelled() or self._transport is None:
             return
         error = done.exception()

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Coroutine
 from itertools import chain
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,7 @@ from service.work import IdRows, Result, Work
 __all__ = ["LinkedBatcher"]
 
 GRACE_S = 1.0  # After the deadline, which is the engine process's to see.
+GONE_S = 0.1  # How often it is looked whether anybody still waits for a batch.
 NEVER = -1  # Bytes up to which a batch runs on the loop itself.
 
 
@@ -78,7 +81,7 @@ class LinkedBatcher(Batcher):
         }
         try:
             async with asyncio.timeout(patience_s):
-                answer = await self.linked.run(vocabulary, message)
+                answer = await _wanted(self.linked.run(vocabulary, message), works)
         except TimeoutError as error:
             raise DeadlinePassed("the engine process did not answer in time") from error
         return _results(works, answer), perf_counter() - begin
@@ -88,6 +91,18 @@ class LinkedBatcher(Batcher):
     ) -> None:
         """The engine process counts what its engine ran; here it is a time on the way."""
         self.metrics.stage("link", seconds)
+
+
+async def _wanted(call: Coroutine[Any, Any, Message], works: list[Work]) -> Message:
+    """The answer to a call, which is given up when nobody waits for it any more."""
+    asked = asyncio.ensure_future(call)
+    try:
+        while not (await asyncio.wait({asked}, timeout=GONE_S))[0]:
+            if all(work.future is not None and work.future.done() for work in works):
+                asked.cancel()
+        return await asked
+    finally:
+        asked.cancel()
 
 
 def _message(works: list[Work]) -> Message | None:

@@ -21,6 +21,7 @@ from service.front_end import FrontEnd
 from service.link import Link, Message
 from service.rates import Limits, Rates
 from service.settings import Settings
+from service.work import Work
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from vocabularies.batch import Batch, EncodeOptions
 
@@ -192,6 +193,34 @@ def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
                 while front.reasons():
                     await asyncio.sleep(0.01)
                 assert (await client.post("/v1/encode", json=body)).status_code == 200
+
+    run(scenario)
+
+
+def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with house(tmp_path, engine) as (room, (front, _)):
+            engine.gate.clear()
+            vocabulary = front.replica.entries[V].vocabulary
+            asked = [
+                asyncio.ensure_future(
+                    front.batcher.run(Work("encode", vocabulary, [text], num_bytes=20))
+                )
+                for text in ("one", "two")
+            ]
+            finished = room.service.metrics.counts
+            while not engine.batches:
+                await asyncio.sleep(0.01)
+            for waiting in asked:
+                waiting.cancel()
+            while front.batcher.queue_rows:
+                await asyncio.sleep(0.01)
+            engine.gate.set()
+            while room.service.batcher.queue_rows:
+                await asyncio.sleep(0.01)
+            outcomes = finished()["warptok_work_finished_total"]
+            assert set(outcomes) == {("cancelled",)}
 
     run(scenario)
 
