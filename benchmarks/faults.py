@@ -22,6 +22,7 @@ from vocabularies.vocabulary import Bpe, Vocabulary
 __all__ = ["Books", "Faults"]
 
 GONE = (OSError, EOFError, asyncio.IncompleteReadError)
+SLOW_S = 2.0
 BURST, BURST_BYTES = 30, 4_000_000
 Headers = Mapping[str, str]
 
@@ -130,10 +131,11 @@ class Faults:
         request = Request.post("slow", path, text, {**OCTETS, **self._headers()})
         connection = await Connection.open(self.port)
         connection.writer.write(request.head + request.body)
-        with contextlib.suppress(*GONE):
-            for _ in range(10):
-                await connection.reader.read(65_536)
-                await asyncio.sleep(0.1)
+        with contextlib.suppress(*GONE, TimeoutError):  # A refusal is shorter than ten pieces.
+            async with asyncio.timeout(SLOW_S):
+                for _ in range(10):
+                    await connection.reader.read(65_536)
+                    await asyncio.sleep(0.1)
         self.books.heads += 1
         connection.close()
 
