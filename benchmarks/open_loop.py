@@ -139,7 +139,7 @@ class Client:
         """Status and body; LOST where the connection ended before the answer did."""
         async with self._slots:
             try:
-                connection = self._free.pop() if self._free else await Connection.open(self.port)
+                connection = self._kept() or await Connection.open(self.port)
             except OSError:
                 return LOST, b""
             try:
@@ -149,6 +149,15 @@ class Client:
                 return LOST, b""
             self._free.append(connection)
             return answer
+
+    def _kept(self) -> Connection | None:
+        """An idle connection that the server has not closed meanwhile."""
+        while self._free:
+            connection = self._free.pop()
+            if not connection.reader.at_eof():
+                return connection
+            connection.close()
+        return None
 
     def close(self) -> None:
         """End all connections."""
