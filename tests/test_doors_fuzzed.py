@@ -28,7 +28,9 @@ from tests.test_service_grpc import serving as grpc_serving
 from tests.tokenizer_documents import ABC, document, encoded
 from vocabularies import class_patterns
 from vocabularies.builtin import load
+from vocabularies.formats import read_vocabulary
 from vocabularies.normalizers import compile_replacement
+from vocabularies.vocabulary import VocabularyError
 
 ENGINE = CpuEngine()
 INFER = "/v2/models/gpn/infer"
@@ -115,6 +117,11 @@ def test_a_wrong_vocabulary_is_the_fault_of_who_sends_it(name, caplog):
 
     run(scenario)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_an_empty_word_of_a_list_is_named():
+    with pytest.raises(VocabularyError, match="line 1: an empty word"):
+        read_vocabulary({"vocab.txt": b"\n[UNK]"})
 
 
 def test_the_other_strand_of_a_text_is_refused_and_of_a_sequence_is_not():

@@ -124,6 +124,9 @@ def _refuse_others(ordinary: Words, place: Place) -> None:
         raise VocabularyError.at(place(pieces[0]), f"{message} accents); send its tokenizer.json")
     if not ordinary:
         raise VocabularyError.at("vocabulary", "no letter and no k-mer in the list")
+    empty = next((token_id for token_id, word in ordinary.items() if not word), None)
+    if empty is not None:
+        raise VocabularyError.at(place(empty), "an empty word")
     k = max(map(len, ordinary.values()))
     findings = [
         Finding(
