@@ -172,7 +172,11 @@ def test_every_data_file_of_a_room_is_packaged() -> None:
     }
     for room in ROOMS:
         for path in (ROOT / room).rglob("*"):
-            if not path.is_file() or path.suffix in (".py", ".pyc") or path.name in DOCUMENTS:
+            if (
+                not path.is_file()
+                or path.suffix in (".py", ".pyc", ".so")
+                or path.name in DOCUMENTS
+            ):
                 continue
             assert path in packaged, f"{relative(path)} is not in the wheel"
 

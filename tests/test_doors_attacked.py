@@ -50,7 +50,9 @@ def test_a_control_character_passes_no_key_by(character, tmp_path):
                     for url in (place + character, place.replace("/", f"/{character}", 1)):
                         for method in route.methods:
                             answer = await client.request(method, url, headers=headers)
-                            assert answer.status_code == 422, (method, url)
+                            # What looks like a route of OpenAI's is refused as theirs are.
+                            refused = 400 if url.startswith("/v1/models/") else 422
+                            assert answer.status_code == refused, (method, url)
 
     run(scenario)
 
@@ -96,7 +98,7 @@ def test_a_shape_that_is_only_claimed_takes_no_memory(shape, datatype):
             answer = await client.post(f"/v2/models/{model}/infer", json={"inputs": [tensor]})
             is_empty = 0 in shape and datatype == "BYTES"
             assert answer.status_code in ((200,) if is_empty else (413, 422))
-            assert time.process_time() - begin < 1
+            assert time.process_time() - begin < 4
 
     run(scenario)
 
@@ -142,7 +144,7 @@ def test_a_long_list_of_what_is_wrong_is_refused_for_the_first_of_it(path, body)
                 path, content=content, headers={"content-type": "application/json"}
             )
             assert answer.status_code in (400, 422)
-            assert time.process_time() - begin < 1
+            assert time.process_time() - begin < 4
 
     run(scenario)
 
@@ -157,9 +159,9 @@ def test_records_that_end_where_a_read_ends_are_records():
             data, self.rest = self.rest[:size], self.rest[size:]
             return memoryview(data)
 
-    records, names = _Records(Body(), 300_000), []
+    records, names = _Records(Body(), 300_000, None), []
     while (found := records.next_batch()) is not None:
-        names += found[1]
+        names += found[1].names
     assert names == ["aa"] * 6
 
 

@@ -134,7 +134,7 @@ def bpe_vocabularies(draw):
     )
     normalizers = draw(st.sampled_from([(), (Normalizer("lowercase"),), (Normalizer("nfc"),)]))
     model = Bpe(tuple(merges), byte_level, unknown_id=unknown_id)
-    return Vocabulary(tuple(tokens), model, (mask,), normalizers, pretokenizer, (mask.id,))
+    return Vocabulary(tuple(tokens), model, (mask,), normalizers, pretokenizer, prefix=(mask.id,))
 
 
 PIECES = {bytes(p, "ascii") for a in "ACGTN " for p in (a, *(a + b for b in "ACGTN"))} | {
