@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.data_files import ROOT
 
-__all__ = ["Server", "free_port", "server_process", "service_environment"]
+__all__ = ["Server", "free_port", "half_request", "server_process", "service_environment"]
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -38,6 +38,26 @@ class Server:
     process: subprocess.Popen[bytes]
     log: Path
 
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.url.rsplit(":", 1)[1])
+
+    def wait_draining(self) -> None:
+        """Return when it takes no new connection, as after a first SIGTERM.
+
+        Raises:
+            AssertionError: it still takes them after `STOP_TIMEOUT_S`.
+        """
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+            except ConnectionRefusedError:
+                return
+            time.sleep(POLL_S)
+        raise AssertionError(f"it still listens:\n{self.log.read_text()}")
+
     def wait_ready(self) -> None:
         """Return when /readyz says 200.
 
@@ -53,6 +73,24 @@ class Server:
                     return
             time.sleep(POLL_S)
         raise AssertionError(f"not ready after {START_TIMEOUT_S} s:\n{self.log.read_text()}")
+
+
+@contextlib.contextmanager
+def half_request(server: Server) -> Iterator[socket.socket]:
+    """A connection whose request the server has begun and cannot finish: its body is not sent.
+
+    The server's `100 Continue`, read before this is entered, says that it waits for the body.
+    """
+    head = (
+        b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 9999\r\nExpect: 100-continue\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=STOP_TIMEOUT_S) as connection:
+        connection.sendall(head)
+        answer = connection.recv(100)
+        assert answer == b"HTTP/1.1 100 Continue\r\n\r\n", answer
+        connection.sendall(b"{")
+        yield connection
 
 
 def free_port() -> int:
