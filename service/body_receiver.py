@@ -25,6 +25,7 @@ __all__ = ["PROTOCOL", "BodyReceiver"]
 
 PROTOCOL = "warptok.protocol"  # Among the extensions of a request's scope.
 WORTH_BYTES = 1 << 16  # For less the change is not worth its while.
+TICK_BYTES = 1 << 18  # Received before others have their turn; all that had come took up to 17 ms.
 
 
 class BodyReceiver(asyncio.BufferedProtocol):
@@ -113,7 +114,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        return self._view[self._size :]
+        return self._view[self._size : self._size + TICK_BYTES]
 
     def buffer_updated(self, num_bytes: int) -> None:
         """So many bytes have come."""
@@ -121,6 +122,13 @@ class BodyReceiver(asyncio.BufferedProtocol):
         if self._size >= self._wanted:
             self._http.flow.pause_reading()
             self._wake()
+        elif num_bytes == TICK_BYTES:  # There is more, which the loop would read at once.
+            self._http.flow.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._http.flow.resume_reading()
 
     def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():

@@ -16,6 +16,7 @@ from service.cpu_decode import decode_by_library, decode_rows
 from service.cpu_encoders import Chosen, choose_encoder
 from service.encoders import ReferenceEncoder, refuse_rows
 from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Residency
+from service.large_memory import LargeMemory, Take
 from service.long_rows import LongRows
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
@@ -47,6 +48,7 @@ class CpuEngine:
     name = "cpu"
 
     def __init__(self) -> None:
+        self.memory = LargeMemory()
         self._loaded: dict[str, _Loaded] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -73,7 +75,7 @@ class CpuEngine:
         with lock:
             loaded = self._loaded.get(digest)
             if loaded is None:
-                loaded = self._loaded[digest] = _load(vocabulary)
+                loaded = self._loaded[digest] = _load(vocabulary, self.memory.take)
         with self._lock:
             self._locks.pop(digest, None)
         return loaded
@@ -95,8 +97,8 @@ class CpuEngine:
         return None if loaded is None else loaded.residency
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Ordinary memory."""
-        return np.empty(num_bytes, np.uint8)
+        """Ordinary memory, lent again and again."""
+        return self.memory.take(num_bytes)[:num_bytes]
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
         """There is no device here."""
@@ -153,14 +155,15 @@ class CpuEngine:
     def close(self) -> None:
         """Give everything back."""
         self._loaded.clear()
+        self.memory.close()
 
 
-def _load(vocabulary: Vocabulary) -> _Loaded:
+def _load(vocabulary: Vocabulary, take: Take) -> _Loaded:
     table = token_table(vocabulary)
     chosen = choose_encoder(vocabulary, table)
     engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
     residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
-    rows = LongRows(vocabulary, chosen.encoder)
+    rows = LongRows(vocabulary, chosen.encoder, take)
     return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, rows, residency)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Residency, SelfTest
 from service.errors import EngineLost, ServiceError
+from service.large_memory import LargeMemory
 from service.link import Link, Message
 from service.link_batches import (
     counted_of,
@@ -58,6 +59,7 @@ class LinkedEngine:
         hello: Message,
     ) -> None:
         self.path, self.answer, self.hello = path, answer, hello
+        self.memory = LargeMemory()
         self.link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -143,8 +145,8 @@ class LinkedEngine:
         return None
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Ordinary memory of this process."""
-        return np.empty(num_bytes, np.uint8)
+        """Ordinary memory of this process, lent again and again."""
+        return self.memory.take(num_bytes)[:num_bytes]
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
         """There is no device here."""
@@ -178,6 +180,7 @@ class LinkedEngine:
             self._connecting.cancel()
         if self.link is not None:
             self.link.close()
+        self.memory.close()
 
 
 def residency_values(residency: Residency) -> dict[str, Any]:

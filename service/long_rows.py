@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from service.cut_places import RUN_BYTES, CutPlaces
 from service.encoders import Encoder
 from service.engines import Abandoned
+from service.large_memory import Growing, Take
 from service.motif_rows import MotifPlaces
 from vocabularies.batch import Batch, EncodeOptions, RowError
 from vocabularies.framing import Content, join_rows
@@ -33,6 +34,7 @@ Ids = NDArray[np.integer[Any]]
 PIECE_BYTES = 1 << 18  # Some milliseconds of fastokens.
 LEFT_BYTES = 64  # What a piece that ends in a run leaves to the next one, at least.
 PART = 1 << 20  # Characters.
+MARGIN = 1 << 16  # Ids that a row may have more than its first pieces let expect.
 MAX_BACK = 256  # Tokens at a piece's end among which a place to cut behind is looked for.
 MAX_SIDE = RUN_BYTES // 2  # Bytes of the tokens on one side of a cut.
 ALONE = EncodeOptions(add_special_tokens=False, special="plain")
@@ -40,18 +42,61 @@ ALONE = EncodeOptions(add_special_tokens=False, special="plain")
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The ids of a part of a row.
+    """A part of a row.
 
     Attributes:
         begin, end: its bytes.
+        num_ids: of it.
         tail: its last ids, of whole characters, where it ends inside of a run; () at a border.
     """
 
     begin: int
     end: int
-    ids: Ids
-    spans: NDArray[np.int64] | None
+    num_ids: int
     tail: tuple[int, ...] = ()
+
+
+class _Row:
+    """The ids of a row, piece by piece, in lent memory.
+
+    As arrays of their own until the end, the pieces took fresh memory each, whose pages the system
+    had to give and to take again while all other threads waited.
+
+    Attributes:
+        pieces: all of them, in order.
+    """
+
+    def __init__(self, num_bytes: int, with_spans: bool, take: Take) -> None:
+        self.num_bytes, self.with_spans, self.take = num_bytes, with_spans, take
+        self.pieces: list[_Piece] = []
+        self.ids: Growing | None = None
+        self.spans = Growing(np.dtype(np.int64), take, (2,))
+
+    def add(self, piece: _Piece, ids: Ids, spans: NDArray[np.int64] | None) -> None:
+        """The next piece; of its ids and spans the first `num_ids` count."""
+        if self.ids is None:
+            self.ids = Growing(ids.dtype, self.take)
+        num = piece.num_ids
+        expected = (self.ids.size + num) * self.num_bytes // piece.end + MARGIN
+        self.ids.extend(num, expected)[:] = ids[:num]
+        if self.with_spans and spans is not None:
+            np.add(spans[:num], piece.begin, out=self.spans.extend(num, expected))
+        self.pieces.append(piece)
+
+    def take_back(self) -> _Piece:
+        """The last piece, which is to be made anew."""
+        assert self.ids is not None
+        piece = self.pieces.pop()
+        self.ids.size -= piece.num_ids
+        if self.with_spans:
+            self.spans.size -= piece.num_ids
+        return piece
+
+    def content(self) -> Content:
+        """All of it."""
+        assert self.ids is not None
+        offsets = np.array([0, self.ids.size])
+        return Content(self.ids.array, offsets, self.spans.array if self.with_spans else None)
 
 
 class LongRows:
@@ -60,13 +105,19 @@ class LongRows:
     Args:
         vocabulary: what the encoder encodes for.
         encoder: gives the ids of texts.
+        take: gives memory for the ids of long rows.
         piece_bytes: of a text at once, where it can be cut.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, encoder: Encoder, piece_bytes: int = PIECE_BYTES
+        self,
+        vocabulary: Vocabulary,
+        encoder: Encoder,
+        take: Take,
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
-        self.tokens, self.encoder, self.piece_bytes = vocabulary.tokens, encoder, piece_bytes
+        self.tokens, self.encoder = vocabulary.tokens, encoder
+        self.take, self.piece_bytes = take, piece_bytes
         self.places = CutPlaces.of(vocabulary)
         self.motifs = MotifPlaces.of(vocabulary)
 
@@ -93,7 +144,7 @@ class LongRows:
 
     def _row(self, batch: Batch, row: int, options: EncodeOptions) -> Content:
         """The content of one long row."""
-        data = _row_array(batch, row)
+        data = _row_array(batch, row, self.take)
         if self.motifs:
             return self._motif_row(self.motifs, batch, data, options)
         assert self.places is not None
@@ -103,7 +154,7 @@ class LongRows:
         self, places: MotifPlaces, batch: Batch, data: Bytes, options: EncodeOptions
     ) -> Content:
         """The content of a row that is cut behind motifs."""
-        pieces: list[_Piece] = []
+        made = _Row(len(data), options.spans, self.take)
         begin, size = 0, self.piece_bytes
         while begin < len(data):
             if not batch.is_wanted():
@@ -118,17 +169,16 @@ class LongRows:
                 size *= 2
                 continue
             assert content.spans is not None
-            spans, size = content.spans[:kept], self.piece_bytes
-            cut = end if is_last else begin + int(spans[-1, 1])
-            pieces.append(_Piece(begin, cut, content.ids[:kept], spans if options.spans else None))
-            begin = cut
-        return _joined(pieces)
+            cut = end if is_last else begin + int(content.spans[kept - 1, 1])
+            made.add(_Piece(begin, cut, kept), content.ids, content.spans)
+            begin, size = cut, self.piece_bytes
+        return made.content()
 
     def _run_row(
         self, places: CutPlaces, batch: Batch, data: Bytes, options: EncodeOptions
     ) -> Content:
         """The content of a row that is cut at borders and inside of runs."""
-        pieces: list[_Piece] = []
+        made = _Row(len(data), options.spans, self.take)
         begin, size = 0, self.piece_bytes
         while begin < len(data):
             if not batch.is_wanted():
@@ -137,34 +187,34 @@ class LongRows:
             content = self.encoder.encode(_batch(data[begin:end]), options)
             if content.errors:
                 return _refused(content.errors[0], begin, options)
-            if pieces and not self._fits(data, begin, pieces[-1].tail, content.ids):
-                last = pieces.pop()
+            if made.pieces and not self._fits(data, begin, made.pieces[-1].tail, content.ids):
+                last = made.take_back()
                 begin, size = last.begin, 2 * max(size, last.end - last.begin)
                 continue
-            piece = _Piece(begin, end, content.ids, content.spans)
-            shorter = piece if is_border else self._cut_back(places, data, piece)
-            if shorter is None:
+            piece: _Piece | None = _Piece(begin, end, len(content.ids))
+            if not is_border:
+                piece = self._cut_back(places, data, begin, end, content.ids)
+            if piece is None:
                 size *= 2
                 continue
-            pieces.append(shorter)
-            begin, size = shorter.end, self.piece_bytes
-        return _joined(pieces)
+            made.add(piece, content.ids, content.spans)
+            begin, size = piece.end, self.piece_bytes
+        return made.content()
 
-    def _cut_back(self, places: CutPlaces, data: Bytes, piece: _Piece) -> _Piece | None:
+    def _cut_back(
+        self, places: CutPlaces, data: Bytes, piece_begin: int, end: int, ids: Ids
+    ) -> _Piece | None:
         """The piece up to one of its last tokens inside of the run; None where none will do."""
-        place = piece.end
-        for num_ids in range(len(piece.ids) - 1, max(0, len(piece.ids) - MAX_BACK), -1):
-            begin = self._begin(data, place, int(piece.ids[num_ids]))
+        place = end
+        for num_ids in range(len(ids) - 1, max(0, len(ids) - MAX_BACK), -1):
+            begin = self._begin(data, place, int(ids[num_ids]))
             if begin is None:
                 return None
             place = begin
-            if piece.end - place < LEFT_BYTES or not places.is_inside_run(data, place):
+            if end - place < LEFT_BYTES or not places.is_inside_run(data, place):
                 continue
-            ids = piece.ids[:num_ids]
-            tail = self._tail(data, place, ids)
-            if tail:
-                spans = None if piece.spans is None else piece.spans[:num_ids]
-                return _Piece(piece.begin, place, ids, spans, tail)
+            if tail := self._tail(data, place, ids[:num_ids]):
+                return _Piece(piece_begin, place, num_ids, tail)
         return None
 
     def _begin(self, data: Bytes, end: int, token_id: int) -> int | None:
@@ -210,13 +260,17 @@ def _sizes(batch: Batch) -> NDArray[np.int64]:
     return np.fromiter(map(len, batch.texts()[0]), np.int64, len(batch))
 
 
-def _row_array(batch: Batch, row: int) -> Bytes:
+def _row_array(batch: Batch, row: int, take: Take) -> Bytes:
     """uint8[N]: one text; a string is encoded in parts, as each keeps other threads waiting."""
     if not batch.has_texts:
         return batch.data[batch.offsets[row] : batch.offsets[row + 1]]
     text = batch.texts()[0][row]
-    parts = [text[i : i + PART].encode() for i in range(0, len(text), PART)]
-    return np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
+    data = Growing(np.dtype(np.uint8), take)
+    for begin in range(0, len(text), PART):
+        part = np.frombuffer(text[begin : begin + PART].encode(), np.uint8)
+        expected = (data.size + len(part)) * len(text) // min(begin + PART, len(text)) + MARGIN
+        data.extend(len(part), expected)[:] = part
+    return data.array
 
 
 def _batch(data: Bytes) -> Batch:
@@ -234,17 +288,3 @@ def _refused(error: RowError, begin: int, options: EncodeOptions) -> Content:
         error = replace(error, where=f"byte {begin + int(byte)}")
     spans = np.zeros((0, 2), np.int64) if options.spans else None
     return Content(np.zeros(0, np.int32), np.zeros(2, np.int64), spans, {0: error})
-
-
-def _joined(pieces: list[_Piece]) -> Content:
-    """All pieces, copied one by one: at once, other threads would wait for all of the memory."""
-    total = sum(len(piece.ids) for piece in pieces)
-    ids = np.empty(total, pieces[0].ids.dtype)
-    spans = None if pieces[0].spans is None else np.empty((total, 2), np.int64)
-    end = 0
-    for piece in pieces:
-        begin, end = end, end + len(piece.ids)
-        ids[begin:end] = piece.ids
-        if spans is not None and piece.spans is not None:
-            np.add(piece.spans, piece.begin, out=spans[begin:end])
-    return Content(ids, np.array([0, total]), spans)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import uvloop
 
-from service.body_receiver import WORTH_BYTES, BodyReceiver
+from service.body_receiver import TICK_BYTES, WORTH_BYTES, BodyReceiver
 from service.cpu_engine import CpuEngine
 from tests.test_service_hot_protocol import Reader, Writer, answer, listening, request, text_body
 from vocabularies.batch import DEFAULT_OPTIONS, Batch
@@ -123,6 +123,33 @@ def test_a_client_that_leaves_in_its_body_leaves_nothing_behind(loop, taken):
             writer.close()
 
     run(scenario, loop)
+
+
+def test_what_has_come_at_once_is_received_in_turns(monkeypatch):
+    turns, full = [0], []
+    updated = BodyReceiver.buffer_updated
+
+    def end_turn() -> None:
+        turns[0] += 1
+
+    def note(receiver: BodyReceiver, num_bytes: int) -> None:
+        assert num_bytes <= TICK_BYTES
+        if num_bytes == TICK_BYTES:
+            full.append(turns[0])
+            asyncio.get_running_loop().call_soon(end_turn)
+        updated(receiver, num_bytes)
+
+    async def scenario():
+        async with listening(ENGINE) as (_, port):
+            reader, writer = await connected(port)
+            sent = octets(sequence(16 * TICK_BYTES, 6))
+            writer.write(sent.replace(NAME.encode(), b"hyenadna&reverse_complement=true", 1))
+            assert len((await answer(reader))[2]) == 4 * (16 * TICK_BYTES + 1)
+            writer.close()
+
+    monkeypatch.setattr(BodyReceiver, "buffer_updated", note)
+    run(scenario, uvloop.new_event_loop)
+    assert len(full) == len(set(full))  # Nothing else had to wait for more than one of them.
 
 
 def test_a_client_that_asks_whether_to_go_on(taken):

@@ -13,11 +13,13 @@ from service.cpu_engine import CpuEngine
 from service.cut_places import CutPlaces
 from service.encoders import ReferenceEncoder
 from service.engines import Abandoned
+from service.large_memory import LargeMemory
 from service.long_rows import LongRows
 from tests.fake_engine import byte_vocabulary
 from tests.motif_strategies import motif_vocabulary
 from vocabularies import builtin
 from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.framing import Content
 from vocabularies.pretokenizers import PRETOKENIZERS
 from vocabularies.tables import token_table
 from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
@@ -103,7 +105,7 @@ def check(vocabulary: Vocabulary, encoder, texts: list[str], num_least_pieces: i
             seen.append(len(batch.data))
             return encoder.encode(batch, options)
 
-    rows = LongRows(vocabulary, Counting(), PIECE)
+    rows = LongRows(vocabulary, Counting(), LargeMemory().take, PIECE)
     for options in (
         EncodeOptions(False, spans=True),
         EncodeOptions(False, "plain"),
@@ -217,3 +219,22 @@ def test_a_run_of_one_letter_takes_time_and_memory_as_its_length():
     encoded = engine.encode(vocabulary, Batch(data=data, offsets=np.array([0, len(data)])))
     assert len(encoded.ids) == len(data) // 8
     assert len(set(encoded.ids.tolist())) == 1
+
+
+def test_long_texts_one_after_another_use_the_same_memory():
+    class Bytes:
+        def encode(self, batch, options):
+            spans = np.stack([np.arange(len(batch.data)), np.arange(1, len(batch.data) + 1)], 1)
+            return Content(batch.data.astype(np.int32), batch.offsets, spans)
+
+    memory, options = LargeMemory(), EncodeOptions(False, spans=True)
+    rows = LongRows(random_vocabulary("gpt2", random.Random(1)), Bytes(), memory.take)
+    text, seen = "of the people, by the people, " * 40_000, []
+    for _ in range(4):
+        content = rows.encode(Batch([text]), options)
+        assert content.ids.tobytes().decode("utf-32-le") == text
+        assert (content.spans[:, 0] == np.arange(len(text))).all()
+        seen.append(memory.num_mapped)
+        del content
+    assert seen == [seen[0]] * 4
+    memory.close()
