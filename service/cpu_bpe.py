@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from service.encoders import ReferenceEncoder, refuse_rows, take_rows
+from vocabularies.alphabet import UTF8_BYTES
 from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.formats import tokenizer_json
 from vocabularies.framing import Content, join_rows, offsets_of
@@ -166,7 +167,7 @@ def _may_drop(vocabulary: Vocabulary) -> bool:
     if not isinstance(model, Bpe) or model.unknown_id is not None:
         return False
     known = set(vocabulary.tokens)
-    return not (model.byte_level and all(bytes([byte]) in known for byte in range(256)))
+    return not (model.byte_level and all(bytes([byte]) in known for byte in UTF8_BYTES))
 
 
 def _has_unknown(vocabulary: Vocabulary) -> bool:

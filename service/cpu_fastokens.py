@@ -12,6 +12,7 @@ import json
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 
@@ -53,7 +54,8 @@ class FastokensEncoder(TokenizersEncoder):
         if spelling == "cl100k" and not vocabulary.normalizers:
             self.tails = Cl100kTails.of(vocabulary)
             spelling = "cl100k" if self.tails is None else "llama3"
-        document = _respelled(tokenizer_json(vocabulary), vocabulary.pretokenizer, spelling)
+        document = tokenizer_json(_without_empty(vocabulary))
+        document = _respelled(document, vocabulary.pretokenizer, spelling)
         self.fast = fastokens.Tokenizer.from_json_str(document)
         self.rare_lock = threading.Lock()
 
@@ -121,6 +123,17 @@ def _is_odd(text: str) -> bool:
     Both were found by comparing all code points and random texts with tiktoken and tokenizers.
     """
     return "\u180e" in text or "'\u017f" in text
+
+
+def _without_empty(vocabulary: Vocabulary) -> Vocabulary:
+    """The same ids without the token that spells nothing (Whisper has one), which it refuses."""
+    if b"" not in vocabulary.tokens:
+        return vocabulary
+    return replace(
+        vocabulary,
+        tokens=tuple(token or None for token in vocabulary.tokens),
+        special_tokens=tuple(token for token in vocabulary.special_tokens if token.content),
+    )
 
 
 def _respelled(document: str, ours: str, spelling: str) -> str:

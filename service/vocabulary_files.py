@@ -15,6 +15,7 @@ __all__ = ["NoSuchVocabulary", "open_vocabulary", "output_format", "write_files"
 # What is read out of a folder: the first of these groups whose files are all there.
 GROUPS = (
     ("tokenizer.json",),
+    ("tekken.json",),
     ("vocab_config.json", "vocab.json"),
     ("vocab_config.json",),
     ("vocab.json", "merges.txt"),

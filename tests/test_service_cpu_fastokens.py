@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from service import cpu_fastokens
 from service.cl100k_tails import BLANKS, LINE_BREAKS
 from service.cpu_bpe import TokenizersEncoder
+from service.cpu_engine import CpuEngine
 from service.cpu_fastokens import FastokensEncoder
 from service.encoders import ReferenceEncoder
 from tests.data_files import data_bytes, data_json
-from vocabularies import builtin
+from vocabularies import builtin, reference
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary, tokenizer_json
 from vocabularies.pretokenizers import pretokenizer
@@ -202,3 +203,23 @@ def test_real_texts_cut_inside_white_space_get_the_ids_of_tiktoken():
     right = [library.encode_ordinary(each) for each in texts]
     assert content.ids.tolist() == [token_id for row in right for token_id in row]
     assert np.diff(content.offsets).tolist() == [*map(len, right)]
+
+
+def test_it_takes_vocabularies_with_an_empty_token_and_without_bytes_that_no_text_has():
+    base = replace(BASE, pretokenizer="gpt2")
+    never = {0xC0, 0xC1, *range(0xF5, 0x100)}
+    tokens = [None if i in never else token for i, token in enumerate(base.tokens)]
+    empty = SpecialToken("", len(tokens), special=False, matched=False)
+    special = (*base.special_tokens, empty)
+    vocabulary = replace(base, tokens=(*tokens, b""), special_tokens=special)
+    texts = ["a <m> b\n\n", "\U0010ffff\u00ff\u07ff", "<u>"]
+    engine = CpuEngine()
+    residency = engine.load(vocabulary)
+    assert residency.encoder.startswith("fastokens"), residency.fallback_reason
+    batch = Batch(texts, options=EncodeOptions(spans=True))
+    got = engine.encode(vocabulary, batch)
+    for row, text in enumerate(texts):
+        right = reference.encode(vocabulary, text)
+        begin, end = got.offsets[row : row + 2]
+        assert got.row(row).tolist() == right.ids
+        assert [*map(tuple, got.spans[begin:end].tolist())] == right.spans

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 
 import pytest
 from tokenizers import Tokenizer
 
+from service.cpu_engine import CpuEngine
 from tests.data_files import data_bytes
 from tests.tokenizer_documents import ABC, BYTES, added, document, encoded
+from vocabularies import reference
+from vocabularies.batch import Batch
 from vocabularies.formats import FORMATS, read_vocabulary, tokenizer_json, write_vocabulary
 from vocabularies.formats.kmer_config import from_pretrained, save_pretrained
 from vocabularies.formats.rank_merges import derive_merges
@@ -416,12 +420,54 @@ def test_merges_in_another_order_than_the_ids_are_no_rank_file():
         write_vocabulary(Vocabulary(tokens, Bpe(((99, 100), (97, 98)))), "tiktoken")
 
 
-def test_formats_are_all_written_and_read():
+def test_formats_are_all_read_and_all_but_mistrals_written():
     assert set(FORMATS) == {
         "tokenizer.json",
         "tiktoken",
+        "tekken.json",
         "vocab.json",
         "vocab.txt",
         "kmer",
         "canonical",
     }
+
+
+def test_an_empty_token_such_as_whispers_is_found_in_no_text_and_spells_nothing():
+    content = document(BYTES | {"": 256, "ab": 257}, ["a b"], byte_level=True)
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert vocabulary.tokens[256:] == (b"", b"ab")
+    assert vocabulary.special_tokens == (SpecialToken("", 256, special=False, matched=False),)
+    library = Tokenizer.from_str(json.dumps(content))
+    for text in ("", "ab", "a b\u0120ab"):
+        assert reference.encode(vocabulary, text).ids == library.encode(text).ids
+    assert reference.decode(vocabulary, [257, 256, 97]) == b"aba"
+    for format in ("tokenizer.json", "vocab.json"):
+        assert read_vocabulary(write_vocabulary(vocabulary, format)) == vocabulary
+    ranks = b"".join(b"%s %d\n" % (base64.b64encode(bytes([i])), i) for i in range(256))
+    ranks += b"= 256\nYWI= 257\n"
+    assert read_vocabulary({"multilingual.tiktoken": ranks}, pretokenizer="gpt2") == vocabulary
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ({"unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.5]]}, "Unigram"),
+        (
+            {
+                "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 9,
+                "vocab": {"[UNK]": 0, "a": 1},
+            },
+            "WordPiece",
+        ),
+        ({"vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}, "WordLevel"),
+    ],
+)
+def test_a_model_of_2020_that_does_not_name_its_type_is_known_by_its_fields(model, kind):
+    content = document({}, []) | {"model": model}
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert kind in vocabulary.model.reason
+    library = Tokenizer.from_str(json.dumps(content))
+    encodings = CpuEngine().encode(vocabulary, Batch(["a", "b"]))
+    assert encodings.ids.tolist() == [*library.encode("a").ids, *library.encode("b").ids]

@@ -63,6 +63,26 @@ def test_archives_and_pickles_are_refused_by_their_first_bytes(kind, data, name)
     assert message.startswith("archives are not read") and kind in message
 
 
+SENTENCEPIECE = b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0c\n\x03<s>\x15\0\0\0\0\x18\x03"
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "upload", "spiece.model"])
+def test_a_sentencepiece_model_is_called_by_its_name(name):
+    [(where, message)] = findings({name: SENTENCEPIECE})
+    assert where == name
+    assert message.startswith("a SentencePiece model") and "tokenizer.json" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("tokenizer_config.json", {"do_lower_case": True}), ("x", {"tokenizer_class": "T", "n": 1})],
+)
+def test_a_tokenizer_config_alone_is_called_by_its_name(name, content):
+    [(where, message)] = findings({name: encoded(content)})
+    assert where == "files"
+    assert message.startswith("a tokenizer_config.json has no ids")
+
+
 def test_an_archive_beside_a_good_file_is_refused_too():
     files = {"vocab.json": encoded(WORDS), "merges.txt": gzip.compress(b"a b\n")}
     assert findings(files)[0][0] == "merges.txt"

@@ -84,7 +84,7 @@ def _special_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
     for i, token in enumerate(vocabulary.special_tokens):
         where = f"special_tokens[{i}]"
         yield from _id_fault(vocabulary, where, token.id)
-        if not token.content:
+        if token.matched and not token.content:
             yield where, "an empty content would be found everywhere"
         if token.content in seen:
             yield where, f"{token.content!r} stands at special_tokens[{seen[token.content]}] too"

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.formats.contents import decode_text, parse_json, refuse_archives
+from vocabularies.formats.contents import decode_text, parse_json, refuse_others
 from vocabularies.motifs import FULL_WEIGHT, Motif, MotifBank, spell_with_t
 from vocabularies.vocabulary import Finding, VocabularyError
 
@@ -43,7 +43,7 @@ def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBa
     Raises:
         VocabularyError: with every fault found, its file and its line.
     """
-    refuse_archives({name: data})
+    refuse_others({name: data})
     try:
         text = decode_text(data)
     except VocabularyError as error:

@@ -2,6 +2,7 @@
 
     tokenizer.json    Hugging Face tokenizers
     tiktoken          rank files, lines "base64 rank"
+    tekken.json       Mistral's ranks, splitting rule and control tokens; read only
     vocab.json        with merges.txt: GPT-2's pair of files; alone: a k-mer or character list
     vocab.txt         a k-mer or character list
     kmer              vocab_config.json, a k-mer or character vocabulary with its rule
@@ -17,8 +18,9 @@ from pathlib import PurePosixPath
 
 from vocabularies import canonical
 from vocabularies.formats.bpe_files import read_bpe_files, write_bpe_files
-from vocabularies.formats.contents import parse_json, refuse_archives
+from vocabularies.formats.contents import parse_json, refuse_others
 from vocabularies.formats.kmer_config import CONFIG_NAME, read_kmer_config, write_kmer_config
+from vocabularies.formats.tekken import is_tekken, read_tekken
 from vocabularies.formats.tiktoken_ranks import looks_like_ranks, read_tiktoken, write_tiktoken
 from vocabularies.formats.tokenizer_json import read_tokenizer_json
 from vocabularies.formats.tokenizer_json_writer import tokenizer_json
@@ -28,7 +30,10 @@ from vocabularies.vocabulary import Bpe, Finding, Vocabulary, VocabularyError
 
 __all__ = ["FORMATS", "read_vocabulary", "tokenizer_json", "write_vocabulary"]
 
-FORMATS = ("tokenizer.json", "tiktoken", "vocab.json", "vocab.txt", "kmer", "canonical")
+FORMATS = (
+    *("tokenizer.json", "tiktoken", "tekken.json", "vocab.json", "vocab.txt", "kmer"),
+    "canonical",
+)
 _TAKES = {
     "tiktoken": {"pretokenizer", "special_tokens", "id_offset"},
     "vocab.json": {"pretokenizer", "special_tokens"},
@@ -58,7 +63,7 @@ def read_vocabulary(
     """
     if not files:
         raise VocabularyError.at("files", "no file was given")
-    refuse_archives(files)
+    refuse_others(files)
     named = {PurePosixPath(name.replace("\\", "/")).name: data for name, data in files.items()}
     if len(named) < len(files):
         raise VocabularyError.at("files", "two files have the same name")
@@ -115,6 +120,12 @@ def _read(
                 special_tokens=special_tokens,
                 id_offset=id_offset,
             )
+        case "tekken.json":
+            document = parse_json(data)
+            if not is_tekken(document):
+                message = "a tekken.json has an object config with default_num_special_tokens"
+                raise VocabularyError.at("config", message)
+            return read_tekken(document)
         case "kmer":
             return read_kmer_config(data)
         case "canonical":
@@ -150,10 +161,12 @@ def _detect(files: Mapping[str, bytes]) -> str:
     if "merges.txt" in names or names == {"vocab.json"}:
         return "vocab.json"
     [(name, data), *_] = files.items()
-    if name in ("tokenizer.json", "vocab.txt"):
+    if name in ("tokenizer.json", "tekken.json", "vocab.txt"):
         return name
     if data.startswith(canonical.MAGIC):
         return "canonical"
+    if name == "tokenizer_config.json":
+        raise _config_alone()
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return _detect_json(data)
     if name.endswith(".tiktoken") or looks_like_ranks(data):
@@ -161,11 +174,20 @@ def _detect(files: Mapping[str, bytes]) -> str:
     return "vocab.txt"
 
 
+def _config_alone() -> VocabularyError:
+    message = "a tokenizer_config.json has no ids; send the tokenizer.json beside it"
+    return VocabularyError.at("files", message)
+
+
 def _detect_json(data: bytes) -> str:
     """By what only one of the formats has; anything else is told what a tokenizer.json needs."""
     document = parse_json(data)
     if isinstance(document, dict) and "model" in document and "added_tokens" in document:
         return "tokenizer.json"
+    if is_tekken(document):
+        return "tekken.json"
+    if isinstance(document, dict) and "tokenizer_class" in document:
+        raise _config_alone()
     if isinstance(document, dict) and isinstance(document.get("model_type"), str):
         return "kmer"
     words = document.values() if isinstance(document, dict) else ()
@@ -189,6 +211,8 @@ def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:
             return write_words(vocabulary, as_json=format == "vocab.json")
         case "kmer":
             return {CONFIG_NAME: write_kmer_config(vocabulary)}
+        case "tekken.json":
+            raise VocabularyError.at("format", "tekken.json is only read; write tokenizer.json")
         case "canonical":
             return {"vocabulary.canonical": canonical.to_bytes(vocabulary)}
     message = f"no format {format!r}; there are {', '.join(FORMATS)}"

@@ -155,7 +155,7 @@ def _spell_all(
         if string in special or _is_hole(string, token_id):
             continue
         token = spell(string, byte_level)
-        if token is None:
+        if not token:
             unwritten.append(SpecialToken(string, token_id, special=False, matched=False))
         else:
             spelled[token_id] = token

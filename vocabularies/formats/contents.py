@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from vocabularies.vocabulary import Finding, VocabularyError
 
-__all__ = ["MAX_TOKENS", "NotCovered", "decode_text", "parse_json", "refuse_archives", "token_ids"]
+__all__ = ["MAX_TOKENS", "NotCovered", "decode_text", "parse_json", "refuse_others", "token_ids"]
 
 MAX_TOKENS = 4_000_000
 MAX_DEPTH = 64
@@ -38,14 +38,20 @@ class _BadJson(ValueError):
     """What the JSON parser itself lets pass."""
 
 
-def refuse_archives(files: Mapping[str, bytes]) -> None:
+def refuse_others(files: Mapping[str, bytes]) -> None:
     """Look at the first bytes of every file, before anything reads further.
 
     Raises:
-        VocabularyError: a file is compressed, an archive or a pickle.
+        VocabularyError: a file is compressed, an archive, a pickle or SentencePiece's.
     """
     findings = []
     for name, data in files.items():
+        if _is_sentencepiece(data):
+            message = (
+                "a SentencePiece model is not read; send the tokenizer.json that is made of it"
+            )
+            findings.append(Finding(name, message))
+            continue
         kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
         if data[257:262] == b"ustar":
             kind = "tar"
@@ -58,6 +64,13 @@ def refuse_archives(files: Mapping[str, bytes]) -> None:
             findings.append(Finding(name, message))
     if findings:
         raise VocabularyError(findings)
+
+
+def _is_sentencepiece(data: bytes) -> bool:
+    """Whether a file begins as a ModelProto does: a message, in it a string and its score."""
+    if len(data) < 4 or data[0] != 0x0A or data[2] != 0x0A:
+        return False
+    return data[4 + data[3] : 5 + data[3]] == b"\x15"
 
 
 def decode_text(data: bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 from vocabularies.formats.bpe_tokens import refuse_mistaken
 from vocabularies.formats.contents import MAX_TOKENS, NotCovered
@@ -23,7 +24,7 @@ from vocabularies.vocabulary import (
     VocabularyError,
 )
 
-__all__ = ["looks_like_ranks", "read_tiktoken", "write_tiktoken"]
+__all__ = ["looks_like_ranks", "read_tiktoken", "vocabulary_of_ranks", "write_tiktoken"]
 
 _MAX_FINDINGS = 100
 
@@ -60,28 +61,42 @@ def read_tiktoken(
             )
             raise VocabularyError.at("pretokenizer", message)
         known = KnownRanks(pretokenizer, {})
-    ranks = _read_ranks(data)
-    if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
-        message = f"no rank for the bytes {missing[:8]}{'...' * (len(missing) > 8)}: not every text"
-        raise VocabularyError.at("ranks", f"{message} could be encoded")
     contents = known.special_tokens if special_tokens is None else special_tokens
-    return _vocabulary(
-        ranks,
+    return vocabulary_of_ranks(
+        _read_ranks(data),
         pretokenizer or known.pretokenizer,
         sorted((SpecialToken(*item) for item in contents.items()), key=lambda token: token.id),
         known.id_offset if id_offset is None else id_offset,
-        known,
+        normalizers=known.normalizers,
     )
 
 
-def _vocabulary(
+def vocabulary_of_ranks(
     ranks: Mapping[bytes, int],
     pretokenizer: str,
     special_tokens: list[SpecialToken],
     id_offset: int,
-    known: KnownRanks,
+    **fields: Any,
 ) -> Vocabulary:
+    """The vocabulary that tiktoken makes of ranks.
+
+    Args:
+        ranks: token -> rank, every rank once.
+        pretokenizer: name of the splitting rule.
+        special_tokens: in order of their ids.
+        id_offset: id = rank + id_offset.
+        fields: the other fields of Vocabulary.
+
+    Raises:
+        VocabularyError: a byte has no rank, or an id is given twice.
+    """
+    if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
+        message = f"no rank for the bytes {missing[:8]}{'...' * (len(missing) > 8)}: not every text"
+        raise VocabularyError.at("ranks", f"{message} could be encoded")
     ids = {token: rank + id_offset for token, rank in ranks.items()}
+    if b"" in ids:  # Whisper's rank file has it; no text gives it.
+        special_tokens = [*special_tokens, SpecialToken("", ids.pop(b""), False, False)]
+        special_tokens.sort(key=lambda token: token.id)
     last = max([*ids.values(), *(token.id for token in special_tokens)])
     first = min([*ids.values(), *(token.id for token in special_tokens)])
     if first < 0 or last >= MAX_TOKENS:
@@ -112,12 +127,15 @@ def _vocabulary(
         ),
         special_tokens=tuple(special_tokens),
         pretokenizer=pretokenizer,
-        normalizers=known.normalizers,
         roles=guess_roles((token.content, token.id) for token in special_tokens),
+        **fields,
     )
 
 
 def _decode(word: bytes) -> bytes | None:
+    """The token of a base64 word; "=" is how published files write the empty one."""
+    if word == b"=":
+        return b""
     try:
         return binascii.a2b_base64(word, strict_mode=True)
     except binascii.Error:
@@ -133,8 +151,8 @@ def _read_ranks(data: bytes) -> dict[bytes, int]:
         if not words:
             continue
         token = _decode(words[0]) if len(words) == 2 and words[1].isdigit() else None
-        rank = int(words[1]) if token and len(words[1]) < 10 else -1
-        if not token or not 0 <= rank < MAX_TOKENS:
+        rank = int(words[1]) if token is not None and len(words[1]) < 10 else -1
+        if token is None or not 0 <= rank < MAX_TOKENS:
             shown = line[:60].decode(errors="backslashreplace")
             message = f"{shown!r} is not a base64 token and a rank below {MAX_TOKENS}"
             findings.append(Finding(f"line {number}", message))

@@ -50,7 +50,7 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
     if model.get("dropout"):
         message = f"{model['dropout']!r}: merges left out at random give other ids each time"
         raise VocabularyError.at("model.dropout", message)
-    kind = model.get("type", "BPE" if "merges" in model else None)
+    kind = model.get("type") or _kind(model)
     vocab = _list_ids(model.get("vocab")) if kind == "Unigram" else model.get("vocab")
     vocab = token_ids(vocab, "model.vocab")
     added = _added_tokens(document.get("added_tokens", []), vocab)
@@ -60,6 +60,15 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
         return _bpe(document, model, vocab, added)
     except NotCovered as reason:
         return _upstream(document, vocab, added, str(reason))
+
+
+def _kind(model: Mapping[str, Any]) -> str:
+    """What a model is that does not say it, as files of 2020: by what the library goes by."""
+    if "merges" in model:
+        return "BPE"
+    if isinstance(model.get("vocab"), list):
+        return "Unigram"
+    return "WordPiece" if "continuing_subword_prefix" in model else "WordLevel"
 
 
 def _bpe(
