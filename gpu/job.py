@@ -1,4 +1,7 @@
-"""The one argument of every kernel as NumPy knows it; cuda/job.cuh is its only definition."""
+"""The one argument of every kernel as NumPy knows it; the only definitions are in cuda/.
+
+That of the kernels that learn a vocabulary is cuda/train_job.cuh, that of all others cuda/job.cuh.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["CUDA", "JOB", "WORD", "constant"]
+__all__ = ["CUDA", "JOB", "TRAIN_JOB", "WORD", "constant"]
 
 CUDA = Path(__file__).parent / "cuda"
 _FIELD = re.compile(r"^ {4}(?:const )?\w+[ *]+(\w+)(?:\[(\w+)\])?;", re.MULTILINE)
@@ -50,9 +53,10 @@ def _value(term: ast.expr) -> int:
     raise ValueError(f"a constant is {ast.dump(term)}")
 
 
-def _fields() -> np.dtype[np.void]:
-    text = (CUDA / "job.cuh").read_text()
-    body = text[text.index("struct Job {") :]
+def _record(file: str, struct: str) -> np.dtype[np.void]:
+    """A struct of 8-byte fields; a pointer is the address."""
+    text = (CUDA / file).read_text()
+    body = text[text.index(f"struct {struct} {{") :]
     body = body[: body.index("\n};")]
     fields = []
     for name, count in _FIELD.findall(body):
@@ -60,7 +64,7 @@ def _fields() -> np.dtype[np.void]:
     return np.dtype(fields)
 
 
-JOB = _fields()
-"""One record of 8-byte fields; a pointer is the address."""
+JOB = _record("job.cuh", "Job")
+TRAIN_JOB = _record("train_job.cuh", "TrainJob")
 WORD = {name: place // 8 for name, (_, place, *_) in (JOB.fields or {}).items()}
-"""Which of the 8-byte words each field begins with."""
+"""Which of the 8-byte words of JOB each field begins with."""

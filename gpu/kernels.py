@@ -27,6 +27,7 @@ SOURCES = {
     "small_cluster": ("small_cluster.cu",),
     "symbols": ("symbols.cu",),
     "dna": ("dna_bpe.cu",),
+    "training": ("train.cu",),
 }
 """The files of each module; `text` has the kernels that all families share."""
 
@@ -116,6 +117,22 @@ def _dna_kernels() -> dict[str, Kernel]:
     return {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
 
 
+def _training_kernels() -> dict[str, Kernel]:
+    """Those that learn a vocabulary; for bytes they have tokens, or ids of a table of pairs."""
+    tile = constant("TRAIN_TILE")
+    shapes = {
+        "count_pairs": (_BLOCK, tile, 8),
+        "find_runs": (_BLOCK, tile, 8),
+        "enter_runs": (constant("RUN_THREADS"), 1 << 62, 1),
+        "merge_tokens": (_BLOCK, tile, 5),
+        "merge_placed": (_BLOCK, tile, 3),
+        "update_pairs": (_BLOCK, _BLOCK, 8),
+        "best_of_rows": (_BLOCK, 1, 8),
+        "best_pair": (_BLOCK, 1 << 62, 1),
+    }
+    return {name: Kernel(*shape, module="training") for name, shape in shapes.items()}
+
+
 KERNELS = {
     "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8),
     "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
@@ -164,6 +181,7 @@ KERNELS = {
     ),
     **_symbol_kernels(),
     **_dna_kernels(),
+    **_training_kernels(),
 }
 
 

@@ -38,7 +38,7 @@ def emulated_kernels(module: str) -> ctypes.CDLL:
             "#include <string>",
             'extern "C" uint64_t job_size() { return sizeof(Job); }',
             'extern "C" int launch(const char* name, uint32_t blocks, uint32_t threads,',
-            "                      const Job* job) {",
+            "                      const void* job) {",
             "  std::string kernel = name;",
             *cases,
             "  return 1;",

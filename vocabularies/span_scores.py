@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vocabularies.vocabulary import VocabularyError
 
-__all__ = ["MAX_LEVELS", "Crossing", "SpanScores"]
+__all__ = ["MAX_LEVELS", "Crossing", "Level", "SpanScores"]
 
 Crossing = Literal["split", "any"]
 MAX_LEVELS = 16
@@ -22,7 +22,7 @@ Slots = NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class Level:
     """The spans that weigh at least so much.
 
     Attributes:
@@ -44,6 +44,9 @@ class SpanScores:
 
     Example, a span [2, 6): [3, 5) is inside; [1, 4) and [4, 8) split it; [0, 7) holds it whole,
     which is no split, but crosses its borders where `crossing` is "any".
+
+    Attributes:
+        levels: for each different weight, the heaviest first.
     """
 
     def __init__(
@@ -72,19 +75,19 @@ class SpanScores:
             message = f"{len(levels)} different weights; {MAX_LEVELS} are possible: round them"
             raise VocabularyError.at("motifs", message)
         tables = _any_tables if crossing == "any" else _split_tables
-        self._levels = []
+        self.levels: list[Level] = []
         for weight, lighter in zip(levels.tolist(), [*levels.tolist(), 0][1:], strict=True):
             kept = weights >= weight
             level = begins[kept], ends[kept]
             reach = _reach(*level, num_slots)
-            self._levels.append(_Level(weight - lighter, reach, *tables(*level, num_slots)))
+            self.levels.append(Level(weight - lighter, reach, *tables(*level, num_slots)))
 
     def measure(
         self, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(bonus, penalty) of the stretches [begin, end), each int64, thousandths."""
         bonus, penalty = np.zeros((2, len(begins)), np.int64)
-        for level in self._levels:
+        for level in self.levels:
             bonus += level.step * (level.reach[begins] >= ends)
             crossed = (level.next_cut[begins] < ends) | (level.last_cut[ends] > begins)
             penalty += level.step * crossed

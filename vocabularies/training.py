@@ -13,21 +13,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.corpus import Corpus
 from vocabularies.formats.roles import guess_roles
+from vocabularies.merger import CpuMerger, MakeMerger, Merge
 from vocabularies.motifs import MotifBank
-from vocabularies.pair_records import UNIT, PairRecords
-from vocabularies.segmentation import BARRIER, GONE, Segmentation
-from vocabularies.span_scores import SpanScores
 from vocabularies.training_layout import Layout, lay_out
 from vocabularies.training_options import TrainingOptions, thousandths
 from vocabularies.training_state import TrainingState, read_state, write_state
-from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary, VocabularyError
+from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
 
 __all__ = ["Merge", "Progress", "Training", "TrainingOptions", "train"]
 
@@ -35,17 +33,6 @@ REPORT_SECONDS = 0.1
 SAVE_SECONDS = 60.0
 UNKNOWN = "[UNK]"
 Ending = Literal["size", "compression", "both", "no pair", "stopped"]
-
-
-class Merge(NamedTuple):
-    """One merge and why it was chosen; bonus, penalty and score in their integer units."""
-
-    left: int
-    right: int
-    frequency: int
-    bonus: int
-    penalty: int
-    score: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +89,7 @@ def train(
     state: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    make_merger: MakeMerger = CpuMerger,
 ) -> Training:
     """Learn a vocabulary.
 
@@ -114,6 +102,7 @@ def train(
             continued from where it is there; None: none.
         progress: called ten times a second, and at the end.
         should_stop: asked before every merge.
+        make_merger: what counts and merges pairs; every one gives the same merges and states.
 
     Raises:
         VocabularyError: an option, the corpus or the motifs are wrong, or the file of the state is
@@ -126,7 +115,22 @@ def train(
     options = options or TrainingOptions()
     layout = lay_out(corpus, options, motifs, confidence)
     key = _key(corpus, options, motifs, confidence)
-    trainer = _Trainer(layout, options, read_state(state, key) if state is not None else None)
+    before = read_state(state, key) if state is not None else None
+    trainer = _Trainer(layout, options, before, make_merger)
+    try:
+        return _train(trainer, state, key, progress, should_stop)
+    finally:
+        trainer.merger.close()
+
+
+def _train(
+    trainer: _Trainer,
+    state: Path | None,
+    key: dict[str, object],
+    progress: Callable[[Progress], None] | None,
+    should_stop: Callable[[], bool] | None,
+) -> Training:
+    """Merge until it is over, telling and saving how far it is."""
 
     def save() -> None:
         if state is not None:
@@ -180,7 +184,11 @@ class _Trainer:
     """A training between two merges."""
 
     def __init__(
-        self, layout: Layout, options: TrainingOptions, state: TrainingState | None
+        self,
+        layout: Layout,
+        options: TrainingOptions,
+        state: TrainingState | None,
+        make_merger: MakeMerger,
     ) -> None:
         self.layout, self.options = layout, options
         self.merges: list[Merge] = []
@@ -193,21 +201,7 @@ class _Trainer:
         largest = np.iinfo(np.int16).max
         fits = options.stop == "either" and options.vocabulary_size <= largest
         first: NDArray[np.signedinteger[Any]] = symbols.astype(np.int16 if fits else np.int32)
-        scores = None
-        if len(layout.span_begins):
-            _check_scores(layout, options)
-            spans = layout.span_begins, layout.span_ends, layout.span_weights
-            scores = SpanScores(*spans, len(first), options.crossing)
-        self._records = PairRecords(options.min_frequency, options.rule)
-        self._segmentation = Segmentation(
-            first,
-            _last(first, self._lengths),
-            self._lengths,
-            self._records,
-            slot_counts=layout.slot_counts,
-            scores=scores,
-            max_length=options.max_token_length,
-        )
+        self.merger = make_merger(layout, options, first, [*self._lengths])
 
     @property
     def num_ids(self) -> int:
@@ -216,7 +210,7 @@ class _Trainer:
     @property
     def num_tokens(self) -> int:
         """Tokens of the whole corpus."""
-        return self._segmentation.num_tokens + self.layout.num_fixed_tokens
+        return self.merger.num_tokens + self.layout.num_fixed_tokens
 
     @property
     def compression(self) -> float:
@@ -236,11 +230,10 @@ class _Trainer:
 
     def merge_best(self) -> bool:
         """Merge the pair of the highest score; False where there is none."""
-        record = self._records.best()
-        if record is None:
+        merge = self.merger.best()
+        if merge is None:
             return False
-        merge = Merge(*self._records.pair(record), *self._records.figures(record))
-        self._segmentation.merge(record, self.num_ids)
+        self.merger.merge(merge, self.num_ids)
         self._learn(merge)
         return True
 
@@ -253,7 +246,7 @@ class _Trainer:
         return Progress(self.num_ids, wanted, self.layout.num_ids, self.compression, seconds)
 
     def state(self) -> TrainingState:
-        return TrainingState(self._segmentation.first, [*self.merges])
+        return TrainingState(self.merger.first, [*self.merges])
 
     def vocabulary(self) -> Vocabulary:
         """What was learnt so far."""
@@ -277,24 +270,3 @@ class _Trainer:
             motifs=layout.motifs,
             roles=guess_roles((content, i) for i, content in enumerate(contents)),
         )
-
-
-def _last(
-    first: NDArray[np.signedinteger[Any]], lengths: list[int]
-) -> NDArray[np.signedinteger[Any]]:
-    """The id of each token where it ends."""
-    last = np.where(first == BARRIER, BARRIER, GONE).astype(first.dtype)
-    begins = np.flatnonzero(first >= 0)
-    ids = first[begins]
-    last[begins + np.array(lengths, np.int64)[ids] - 1] = ids
-    return last
-
-
-def _check_scores(layout: Layout, options: TrainingOptions) -> None:
-    """Scores must fit into 64 bits, whatever the order they are added in."""
-    rule = options.rule
-    heaviest = int(layout.span_weights.max())
-    per_base = UNIT + (rule.motif_weight + rule.penalty_weight) * heaviest
-    if layout.num_bases * per_base >= 1 << 62:
-        message = f"too large, with motifs' weights, for a corpus of {layout.num_bases} letters"
-        raise VocabularyError.at("motif_weight, penalty_weight", message)

@@ -303,17 +303,17 @@ template <class T> static inline T __ldg(const T* place) { return *place; }
 
 // Launches a kernel of one argument: every block, one after the other.
 template <class Job>
-static void emulate(void (*kernel)(const Job*), uint32_t blocks, uint32_t threads, const Job* job) {
+static void emulate(void (*kernel)(const Job*), uint32_t blocks, uint32_t threads, const void* job) {
     emulation::grid_size.x = blocks;
     emulation::block_size.x = threads;
     for (uint32_t index = 0; index < blocks; index++)
-        emulation::run_blocks(index, 1, threads, [=] { kernel(job); });
+        emulation::run_blocks(index, 1, threads, [=] { kernel(static_cast<const Job*>(job)); });
 }
 
 // Launches a kernel that gets the job itself: all blocks as one cluster.
 template <class Job>
-static void emulate(void (*kernel)(Job), uint32_t blocks, uint32_t threads, const Job* job) {
+static void emulate(void (*kernel)(Job), uint32_t blocks, uint32_t threads, const void* job) {
     emulation::grid_size.x = blocks;
     emulation::block_size.x = threads;
-    emulation::run_blocks(0, blocks, threads, [=] { kernel(*job); });
+    emulation::run_blocks(0, blocks, threads, [=] { kernel(*static_cast<const Job*>(job)); });
 }
