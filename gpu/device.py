@@ -6,7 +6,7 @@ the same engine on an emulation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -146,11 +146,15 @@ class Device(Protocol):
 class CudaDevice:
     """A CUDA device through CuPy; see Device.
 
+    Args:
+        number: as the driver counts them.
+        modules: of `kernels.SOURCES`, whose kernels are compiled now and not at their first launch.
+
     Raises:
         DeviceUnavailable: CuPy is not installed, or there is no such device.
     """
 
-    def __init__(self, number: int = 0) -> None:
+    def __init__(self, number: int = 0, modules: Sequence[str] = ("text",)) -> None:
         try:
             import cupy
         except ImportError as error:
@@ -164,6 +168,8 @@ class CudaDevice:
             raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
         with self._current():
             self._functions = functions_of(cupy, number)
+        for module in modules:
+            self._functions.prepare(module)
 
     @contextmanager
     def _current(self) -> Iterator[None]:

@@ -34,6 +34,10 @@ class Functions(dict[str, Any]):
                 self.compile(KERNELS[name].module)
         return self[name]
 
+    def prepare(self, module: str) -> None:
+        """Compile a module now, unless it is."""
+        next(self[name] for name, kernel in KERNELS.items() if kernel.module == module)
+
     def compile(self, module: str) -> None:
         """Make the functions of a module."""
         options = ("-std=c++17",)
@@ -54,7 +58,5 @@ class Functions(dict[str, Any]):
 
 @functools.cache
 def functions_of(cupy: Any, number: int) -> Functions:
-    """Those of a device, with the kernels that every family needs."""
-    functions = Functions(cupy, number)
-    functions.compile("text")
-    return functions
+    """Those of a device."""
+    return Functions(cupy, number)

@@ -40,13 +40,13 @@ WORD_MASK = (1 << 64) - 1
 DOUBLED = (("tokens", "merged_tokens"), ("places", "merged_places"))
 
 
-def merger_on(device: Device) -> MakeMerger:
-    """What `vocabularies.training.train` takes to learn on a device."""
+def merger_on(device: Device, memory_share: float = 1.0) -> MakeMerger:
+    """What `vocabularies.training.train` takes to learn on a device; see DeviceMerger."""
 
     def make(
         layout: Layout, options: TrainingOptions, first: Ids, lengths: list[int]
     ) -> DeviceMerger:
-        return DeviceMerger(device, layout, options, first, lengths)
+        return DeviceMerger(device, layout, options, first, lengths, memory_share=memory_share)
 
     return make
 
@@ -60,6 +60,7 @@ class DeviceMerger:
         first: int16 or int32[slots], `Segmentation.first`.
         lengths: letters of each id so far.
         tile_threads: threads of a block that have tokens; fewer than all only in tests.
+        memory_share: part of the device's free memory that may be taken.
 
     Raises:
         VocabularyError: more ids than tokens of 16 bits have, or what `corpus_arrays` refuses.
@@ -74,6 +75,7 @@ class DeviceMerger:
         first: Ids,
         lengths: list[int],
         tile_threads: int = constant("BLOCK"),
+        memory_share: float = 1.0,
     ) -> None:
         if options.vocabulary_size > MAX_IDS:
             message = f"{options.vocabulary_size}; on a GPU {MAX_IDS} are possible"
@@ -83,7 +85,8 @@ class DeviceMerger:
         self._tile = tile_threads * constant("TRAIN_ITEMS")
         capacity = max(options.vocabulary_size, len(lengths))
         sizes = fields_of_corpus(arrays, -(-len(arrays["tokens"][0]) // self._tile))
-        check_room(device, sizes, fields_of_pairs(capacity, self._has_spans, self._is_placed))
+        pairs = fields_of_pairs(capacity, self._has_spans, self._is_placed)
+        check_room(int(device.info.free_bytes * memory_share), sizes, pairs)
         self._device, self._processors = device, device.info.processors
         self._num_slots, self._dtype, self._lengths = len(first), first.dtype, lengths
         self._num_first = _count(arrays)

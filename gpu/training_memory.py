@@ -95,13 +95,12 @@ def fields_of_pairs(capacity: int, has_spans: bool, is_placed: bool) -> dict[str
     }
 
 
-def check_room(device: Device, corpus: Mapping[str, int], pairs: Mapping[str, int]) -> None:
-    """Raises OutOfMemory, which says what is asked for, where a device has not so much."""
-    needs, free = sum(corpus.values()), device.info.free_bytes
-    table = sum(pairs.values())
-    if needs + table > free:
-        message = f"{needs:,} bytes for the corpus and {table:,} for the pairs of ids"
-        raise OutOfMemory(f"learning takes {message}; of the GPU's memory {free:,} are free")
+def check_room(room: int, corpus: Mapping[str, int], pairs: Mapping[str, int]) -> None:
+    """Raises OutOfMemory, which says what is asked for, where there is not so much."""
+    for_corpus, for_pairs = sum(corpus.values()), sum(pairs.values())
+    if for_corpus + for_pairs > room:
+        message = f"{for_corpus:,} bytes for the corpus and {for_pairs:,} for the pairs of ids"
+        raise OutOfMemory(f"learning takes {message}; of the GPU's memory there are {room:,}")
 
 
 class Allocation:

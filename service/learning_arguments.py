@@ -24,6 +24,13 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fresh", action="store_true", help="begin anew although OUT.state is there"
     )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="what learns; the vocabulary is the same (default: auto, the GPU where there is one "
+        "and the corpus is large)",
+    )
     parser.add_argument("--log", metavar="FILE", help="write every merge with its figures, TSV")
     parser.add_argument(
         "--json", action="store_true", help="say what came of it as one JSON object"

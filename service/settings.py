@@ -192,7 +192,20 @@ class Settings(BaseSettings):
     training_memory_bytes: int = Field(
         8192 * MIB,
         ge=256 * MIB,
-        description="Address space of the process that trains; what needs more fails.",
+        description="Address space of the process that trains, its private memory where it may "
+        "use a GPU; what needs more fails.",
+    )
+    training_device: Literal["auto", "cpu", "cuda"] = Field(
+        "cpu",
+        description="What training jobs compute on: cpu, cuda, or auto, the GPU for large corpora. "
+        "The GPU is then shared with the requests, by turns that no priority moves.",
+    )
+    training_gpu_memory_share: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="Part of the GPU memory that is free when a training job begins that it may "
+        "take; what needs more fails, or with auto is learnt by the processor.",
     )
     max_samples: int = Field(10_000, ge=1, description="Most texts that one verify call compares.")
     drain_timeout_s: float = Field(

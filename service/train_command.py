@@ -17,7 +17,9 @@ import orjson
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from gpu.device import DeviceUnavailable, OutOfMemory
 from service.corpora import NamedCorpus, read_corpus
+from service.training_device import choose_merger
 from service.vocabulary_files import output_format, write_files
 from vocabularies.motif_files import read_confidence, read_motifs
 from vocabularies.motifs import MotifBank
@@ -47,21 +49,27 @@ def run(arguments: argparse.Namespace) -> int:
     )
     motifs = read_motif_file(arguments.motifs)
     confidence = read_confidence_file(arguments.confidence, sequences)
-    with _until_interrupted() as should_stop, _bar() as progress:
-        training = train(
-            sequences.corpus,
-            options,
-            motifs=motifs,
-            confidence=confidence,
-            state=state,
-            progress=progress,
-            should_stop=should_stop,
-        )
+    devices: list[tuple[str, str]] = []
+    make_merger = choose_merger(arguments.device, lambda *told: devices.append(told))
+    try:
+        with _until_interrupted() as should_stop, _bar() as progress:
+            training = train(
+                sequences.corpus,
+                options,
+                motifs=motifs,
+                confidence=confidence,
+                state=state,
+                progress=progress,
+                should_stop=should_stop,
+                make_merger=make_merger,
+            )
+    except (DeviceUnavailable, OutOfMemory) as error:
+        raise ValueError(f"--device {arguments.device}: {error}") from error
     if training.ending == "stopped":
         told = f"stopped at {len(training.vocabulary)} ids; the same command goes on from {state}"
         print(f"warptok: {told}", file=sys.stderr)
         return INTERRUPTED
-    _write(training, out, format, arguments)
+    _write(training, devices[0], out, format, arguments)
     state.unlink()
     return 0
 
@@ -118,7 +126,13 @@ def _bar() -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
-def _write(training: Training, out: Path, format: str, arguments: argparse.Namespace) -> None:
+def _write(
+    training: Training,
+    device: tuple[str, str],
+    out: Path,
+    format: str,
+    arguments: argparse.Namespace,
+) -> None:
     files = write_files(training.vocabulary, out, format, force=arguments.force)
     if arguments.log is not None:
         Path(arguments.log).write_text(_log(training))
@@ -130,7 +144,10 @@ def _write(training: Training, out: Path, format: str, arguments: argparse.Names
         "ending": training.ending,
         "compression": training.compression,
         "seconds": training.seconds,
+        "device": device[0],
     }
+    if device[1]:
+        figures["device_reason"] = device[1]
     if arguments.json:
         sys.stdout.buffer.write(orjson.dumps(figures, option=orjson.OPT_APPEND_NEWLINE))
         return

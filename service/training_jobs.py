@@ -190,6 +190,7 @@ class TrainingJobs:
             folder.path,
             self._settings.training_memory_bytes,
             self._settings.max_corpus_bytes,
+            (self._settings.training_device, self._settings.training_gpu_memory_share),
             self._worker,
         )
         self._running = job, process

@@ -29,13 +29,24 @@ class TrainingProcess:
         folder: the job's.
         memory_bytes: what its memory is bounded by.
         corpus_bytes: the most letters that it reads.
+        device: what it computes on, and the part of a GPU's free memory that it may take.
         worker: the command that it is.
     """
 
     def __init__(
-        self, folder: Path, memory_bytes: int, corpus_bytes: int, worker: Sequence[str] = WORKER
+        self,
+        folder: Path,
+        memory_bytes: int,
+        corpus_bytes: int,
+        device: tuple[str, float] = ("cpu", 1.0),
+        worker: Sequence[str] = WORKER,
     ) -> None:
-        bounds = (f"--memory-bytes={memory_bytes}", f"--corpus-bytes={corpus_bytes}")
+        bounds = (
+            f"--memory-bytes={memory_bytes}",
+            f"--corpus-bytes={corpus_bytes}",
+            f"--device={device[0]}",
+            f"--gpu-memory-share={device[1]}",
+        )
         self._command = (*worker, str(folder.absolute()), *bounds)
         self._process: Process | None = None
         self._is_stopped = self._is_killed = False

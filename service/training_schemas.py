@@ -134,6 +134,10 @@ class TrainingMetrics(BaseModel):
     vocabulary_size: int = Field(0, description="Ids so far.")
     compression: float = Field(0.0, description="Letters for each token of the corpus.")
     seconds: float = Field(0.0, description="In training, over all runs.")
+    device: str = Field("", description="What it was computed on: cpu or cuda.")
+    device_reason: str = Field(
+        "", description="Why on the processor, where a GPU was wanted if it could."
+    )
     ending: str = Field(
         "", description="Why training ended: size, compression, both, or no pair that is left."
     )

@@ -3,7 +3,8 @@
 Reads the job's folder (training_folders), writes what happens as lines of JSON to its standard
 output, and what was learnt into the folder. It stops, and saves where it is, when its standard
 input ends: that is the service's word, and its end. Its priority is the lowest that there is, its
-memory bounded, and it is the first to go where the machine's memory ends.
+memory bounded, and it is the first to go where the machine's memory ends. On a GPU no priority
+holds between processes: there it takes its turn, and no more memory than it is told.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from service.training_device import DeviceName
     from service.training_schemas import TrainingParameters
     from vocabularies.training import Training
 
-__all__ = ["main", "run", "stand_back"]
+__all__ = ["bound_memory", "main", "run", "stand_back"]
 
 LOWEST_PRIORITY = 19
 LINGER_S = 60.0  # What saving may take when nobody is there any more to end this process.
@@ -40,28 +42,40 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memory-bytes", type=int, required=True)
     parser.add_argument("--corpus-bytes", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--gpu-memory-share", type=float, default=1.0)
     parsed = parser.parse_args(arguments)
     stand_back()
     stop = Stop()
-    resource.setrlimit(resource.RLIMIT_AS, (parsed.memory_bytes, parsed.memory_bytes))
+    bound_memory(parsed.device, parsed.memory_bytes)
     os.chdir(parsed.folder)  # So that messages name files and no folders.
     # One that a killed service has left may still be saving its state.
     with open(LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        run(stop, parsed.corpus_bytes)
+        run(stop, parsed.corpus_bytes, parsed.device, parsed.gpu_memory_share)
     return 0
 
 
-def run(should_stop: Callable[[], bool], max_letters: int) -> None:
+def run(
+    should_stop: Callable[[], bool],
+    max_letters: int,
+    device: DeviceName = "cpu",
+    memory_share: float = 1.0,
+) -> None:
     """Train on the job of the current folder, and tell what happens."""
+    from gpu.device import DeviceUnavailable, OutOfMemory
     from service.records import BadRecords
     from service.training_schemas import TrainingError
     from vocabularies.vocabulary import VocabularyError
 
     try:
-        _train(should_stop, max_letters)
+        _train(should_stop, max_letters, device, memory_share)
     except VocabularyError as error:
         _tell(error=TrainingError.of(error).model_dump())
+    except DeviceUnavailable as error:
+        _fail("no_gpu", f"training_device is {device}: {error}")
+    except OutOfMemory as error:
+        _fail("out_of_memory", f"{error}; see training_gpu_memory_share")
     except BadRecords as error:
         _fail("bad_body", str(error))
     except MemoryError:
@@ -82,6 +96,16 @@ def stand_back() -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def bound_memory(device: DeviceName, num_bytes: int) -> None:
+    """Let this process take no more memory than so much.
+
+    CUDA reserves addresses for all memory of the machine and its GPUs, which it does not take: with
+    it what is private and may be written counts.
+    """
+    limit = resource.RLIMIT_AS if device == "cpu" else resource.RLIMIT_DATA
+    resource.setrlimit(limit, (num_bytes, num_bytes))
 
 
 class Stop:
@@ -107,7 +131,10 @@ class Stop:
         os._exit(0)
 
 
-def _train(should_stop: Callable[[], bool], max_letters: int) -> None:
+def _train(
+    should_stop: Callable[[], bool], max_letters: int, device: DeviceName, memory_share: float
+) -> None:
+    from service.training_device import choose_merger
     from service.training_folders import RECORD, STATE, VOCABULARY
     from service.training_schemas import TrainingJob
     from vocabularies import canonical
@@ -128,6 +155,9 @@ def _train(should_stop: Callable[[], bool], max_letters: int) -> None:
         }
         _tell(metrics=metrics, progress=now.fraction)
 
+    def on(chosen: str, reason: str) -> None:
+        _tell(metrics={"device": chosen, "device_reason": reason})
+
     training: Training = train(
         corpus,
         job.parameters.options(),
@@ -136,6 +166,7 @@ def _train(should_stop: Callable[[], bool], max_letters: int) -> None:
         state=Path(STATE),
         progress=progress,
         should_stop=should_stop,
+        make_merger=choose_merger(device, on, memory_share),
     )
     if training.ending == "stopped":
         return

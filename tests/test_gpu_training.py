@@ -75,7 +75,7 @@ def test_training_equals_the_textbook(rows, bank, options, threads, data):
     st.none() | BANKS,
     OPTIONS,
     st.integers(1, 3),
-    st.sampled_from([26, 196, 1016, 1100]),
+    st.sampled_from([26, 196, 1016]),
     st.sampled_from(["global", "span_preserving"]),
     st.data(),
 )
@@ -129,13 +129,15 @@ def test_many_tiles_of_a_genome(device, more):
 
 
 def test_runs_as_long_as_the_corpus(device):
-    num_bases = 20_000_000 if isinstance(device, CudaDevice) else 20_000
+    """In more tiles than the block has threads that looks for their begins."""
+    num_bases = 20_000_000 if isinstance(device, CudaDevice) else 18_000
     letters = np.full(num_bases, ord("A"), np.uint8)
     for corpus in (
         Corpus(letters, np.array([0, num_bases])),
         Corpus(letters, np.array([0, 4095, num_bases // 2 + 1, num_bases])),
     ):
-        check(device, corpus, TrainingOptions(40, min_frequency=1))
+        for threads in (1, BLOCK):
+            check(device, corpus, TrainingOptions(40, min_frequency=1), threads)
 
 
 def states(path: Path) -> tuple:
@@ -174,7 +176,7 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch):
     corpus, options = Corpus.of(["ACGT" * 100]), TrainingOptions(1_000)
     device = EmulatedDevice(total_bytes=8_000_000)
     make = merger_on(device)
-    with pytest.raises(OutOfMemory, match=r"8,0\d\d,\d{3} for the pairs of ids; .* 8,000,000 are"):
+    with pytest.raises(OutOfMemory, match=r"8,0\d\d,\d{3} for the pairs of ids; .* 8,000,000$"):
         train(corpus, options, make_merger=make)
     assert (device.used_bytes, device.pinned) == (0, {})
     with pytest.raises(VocabularyError, match="65536; on a GPU 65535 are possible"):

@@ -1,0 +1,142 @@
+"""Which device a training computes on: what was asked for, what is said, what is learnt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpu.device import DeviceUnavailable, OutOfMemory
+from gpu.training import DeviceMerger
+from service import training_device, training_worker
+from service.__main__ import main
+from service.training_device import choose_merger
+from tests.emulated_device import EmulatedDevice
+from tests.test_service_training import record
+from vocabularies import canonical
+from vocabularies.corpus import Corpus
+from vocabularies.merger import CpuMerger
+from vocabularies.training import TrainingOptions, train
+from vocabularies.vocabulary import VocabularyError
+
+CORPUS = Corpus.of(["GATTACAGATTACA" * 3, "ACGTACGTTTGACGTA" * 2])
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """A GPU, or an error that opening it raises."""
+
+    def use(found: EmulatedDevice | Exception) -> None:
+        def opened() -> EmulatedDevice:
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        monkeypatch.setattr(training_device, "open_cuda", opened)
+        monkeypatch.setattr(training_device, "AUTO_LETTERS", 70)
+
+    return use
+
+
+def learn(name: str, options: TrainingOptions, corpus: Corpus = CORPUS, share: float = 1.0):
+    """What is told, and the merger it was; its merges are right."""
+    told, made = [], []
+    choose = choose_merger(name, lambda *words: told.append(words), share)
+
+    def make(*arguments):
+        made.append(choose(*arguments))
+        return made[0]
+
+    training = train(corpus, options, make_merger=make)
+    assert training.merges == train(corpus, options).merges
+    return told[0], type(made[0])
+
+
+@pytest.mark.parametrize("name", ["cuda", "auto"])
+def test_a_gpu_learns_where_it_can(device, name):
+    device(EmulatedDevice())
+    assert learn(name, TrainingOptions(20)) == (("cuda", ""), DeviceMerger)
+
+
+def test_the_processor_learns_what_is_small_or_asked_of_it(device):
+    device(DeviceUnavailable("must not be opened"))
+    assert learn("cpu", TrainingOptions(20)) == (("cpu", ""), CpuMerger)
+    told = ("cpu", "fewer than 70 letters")
+    assert learn("auto", TrainingOptions(20), Corpus.of(["ACGACG"])) == (told, CpuMerger)
+
+
+@pytest.mark.parametrize(
+    ("found", "options", "share", "error", "why"),
+    [
+        (DeviceUnavailable("no GPU"), TrainingOptions(20), 1.0, DeviceUnavailable, "no GPU"),
+        (EmulatedDevice(1 << 16), TrainingOptions(20), 0.1, OutOfMemory, "there are 6,553"),
+        (EmulatedDevice(), TrainingOptions(70_000), 1.0, VocabularyError, "70000; on a GPU"),
+    ],
+    ids=["no device", "no memory", "too many ids"],
+)
+def test_what_a_gpu_cannot_do_is_said(device, found, options, share, error, why):
+    device(found)
+    with pytest.raises(error, match=why):
+        learn("cuda", options, share=share)
+    (told, reason), kind = learn("auto", options, share=share)
+    assert (told, kind) == ("cpu", CpuMerger)
+    assert why in reason
+
+
+def test_the_command_says_what_it_used_and_refuses_what_is_not_there(device, tmp_path, capsys):
+    fasta, out = tmp_path / "a.fa", tmp_path / "out.vocabulary"
+    fasta.write_text(">a\n" + "GATTACA" * 20 + "\n")
+    command = ["train", "-o", str(out), "--size", "12", "--json", "--force", str(fasta)]
+    device(DeviceUnavailable("no CUDA device answers"))
+    assert main([*command, "--device", "cuda"]) == 2
+    assert "warptok: --device cuda: no CUDA device answers" in capsys.readouterr().err
+    digests = set()
+    for arguments, used in (
+        ([], {"device": "cpu", "device_reason": "no CUDA device answers"}),
+        (["--device", "cpu"], {"device": "cpu"}),
+        (["--device", "cuda"], {"device": "cuda"}),
+    ):
+        if used["device"] == "cuda":
+            device(EmulatedDevice())
+        assert main([*command, *arguments]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        digests.add(answer["digest"])
+        assert {name: value for name, value in answer.items() if "device" in name} == used
+    assert len(digests) == 1
+
+
+def test_a_job_says_what_it_used_and_what_it_could_not_have(device, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def told(*arguments) -> list[dict]:
+        record(tmp_path, {})
+        training_worker.run(lambda: False, 4000, *arguments)
+        return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+    device(EmulatedDevice())
+    events = told("cuda", 0.5)
+    assert {"metrics": {"device": "cuda", "device_reason": ""}} in events
+    learnt = canonical.from_bytes(Path("vocabulary").read_bytes())
+    Path("state.npz").unlink()
+    assert events[-1]["metrics"]["ending"] == told()[-1]["metrics"]["ending"]
+    assert canonical.from_bytes(Path("vocabulary").read_bytes()) == learnt
+    Path("state.npz").unlink()
+    [error] = [event["error"] for event in told("cuda", 1e-6) if "error" in event]
+    assert error["code"] == "out_of_memory"
+    assert "bytes for the corpus" in error["detail"]
+    assert "training_gpu_memory_share" in error["detail"]
+    device(DeviceUnavailable("no CUDA device answers"))
+    [error] = [event["error"] for event in told("cuda") if "error" in event]
+    assert error == {"code": "no_gpu", "detail": "training_device is cuda: no CUDA device answers"}
+    assert events[-1] == told("auto")[-1]
+
+
+def test_memory_is_bounded_by_what_a_gpu_does_not_reserve(monkeypatch):
+    """Addresses alone do not count, as CUDA reserves them; what is written does."""
+    limits = []
+    monkeypatch.setattr(training_worker.resource, "setrlimit", lambda *each: limits.append(each))
+    for name in ("cpu", "cuda", "auto"):
+        training_worker.bound_memory(name, 1000)
+    of_addresses, of_data = training_worker.resource.RLIMIT_AS, training_worker.resource.RLIMIT_DATA
+    assert limits == [(kind, (1000, 1000)) for kind in (of_addresses, of_data, of_data)]
