@@ -132,12 +132,16 @@ def test_runs_as_long_as_the_corpus(device):
     """In more tiles than the block has threads that looks for their begins."""
     num_bases = 20_000_000 if isinstance(device, CudaDevice) else 18_000
     letters = np.full(num_bases, ord("A"), np.uint8)
-    for corpus in (
-        Corpus(letters, np.array([0, num_bases])),
-        Corpus(letters, np.array([0, 4095, num_bases // 2 + 1, num_bases])),
-    ):
-        for threads in (1, BLOCK):
-            check(device, corpus, TrainingOptions(40, min_frequency=1), threads)
+    for offsets, size, threads in (([], 12, 1), ([4095, num_bases // 2 + 1], 40, BLOCK)):
+        corpus = Corpus(letters, np.array([0, *offsets, num_bases]))
+        check(device, corpus, TrainingOptions(size, min_frequency=1), threads)
+
+
+def test_counts_beyond_32_bits(device):
+    corpus = Corpus.of(["ACGTACGTAAAAAACGA", "ACGACGGGACCCCC", "TTTACG"])
+    counts = np.array([3 << 30, (1 << 34) + 1, 1 << 32])
+    counted = Corpus(corpus.data, corpus.offsets, counts)
+    check(device, counted, TrainingOptions(14))
 
 
 def states(path: Path) -> tuple:
