@@ -19,6 +19,8 @@ from vocabularies.vocabulary import VocabularyError
 
 __all__ = ["Corpus"]
 
+COUNTED_AT_ONCE = 1 << 20
+
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
@@ -82,7 +84,11 @@ class Corpus:
     @cached_property
     def letters(self) -> str:
         """The letters that occur, in the order of their codes."""
-        return bytes(np.flatnonzero(np.bincount(self.data, minlength=1)).tolist()).decode()
+        counts = np.zeros(128, np.int64)
+        # bincount makes eight bytes of each that it counts.
+        for begin in range(0, len(self.data), COUNTED_AT_ONCE):
+            counts += np.bincount(self.data[begin : begin + COUNTED_AT_ONCE], minlength=128)
+        return bytes(np.flatnonzero(counts).tolist()).decode()
 
     def upper(self) -> Corpus:
         """The same in upper case, as for a genome whose repeats are lower case."""

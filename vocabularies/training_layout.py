@@ -6,6 +6,8 @@ Knows no pairs and no scores.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ from vocabularies.vocabulary import VocabularyError
 
 __all__ = ["Layout", "corpus_spans", "lay_out"]
 
+TAKEN_AT_ONCE = 1 << 20
+LONG_ROW = 1000  # Letters of a sequence, on average, from which on each is copied by itself.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
@@ -27,7 +32,8 @@ class Layout:
         letters: the letters that are tokens, by id from `num_special` on.
         motifs: the motifs that are tokens, spelled as in the corpus, by id behind the letters.
         num_special: special tokens, which have the first ids.
-        symbols: int32[slots], id of each letter, BARRIER between sequences and for unknown letters.
+        symbols: int16 or int32[slots], id of each letter, BARRIER between sequences and for
+            unknown letters.
         span_begins, span_ends, span_weights: int64[S], slots, and thousandths.
         slot_counts: int64[slots], how often each slot counts; None: once.
         num_fixed_tokens: tokens that no merge changes: motifs cut out, and unknown letters.
@@ -37,7 +43,7 @@ class Layout:
     letters: str
     motifs: tuple[str, ...]
     num_special: int
-    symbols: NDArray[np.int32]
+    symbols: NDArray[np.signedinteger[Any]]
     span_begins: NDArray[np.int64]
     span_ends: NDArray[np.int64]
     span_weights: NDArray[np.int64]
@@ -109,9 +115,7 @@ def lay_out(
             f"{len(letters)} letters and {len(motif_tokens)} motifs"
         )
         raise VocabularyError.at("vocabulary_size", message)
-    ids = np.full(256, BARRIER, np.int32)
-    ids[[*letters.encode()]] = num_special + np.arange(len(letters))
-    symbols = ids[corpus.data]
+    symbols = _symbols(corpus, letters, num_special)
     unknown = np.flatnonzero(symbols == BARRIER)
     rows = np.searchsorted(corpus.offsets, spans.begins, side="right")
     return Layout(
@@ -128,15 +132,32 @@ def lay_out(
     )
 
 
+def _symbols(corpus: Corpus, letters: str, num_special: int) -> NDArray[np.signedinteger[Any]]:
+    """The id of each letter, or BARRIER."""
+    is_short = num_special + len(letters) <= np.iinfo(np.int16).max
+    dtype: type[np.signedinteger[Any]] = np.int16 if is_short else np.int32
+    ids = np.full(256, BARRIER, dtype)
+    ids[[*letters.encode()]] = num_special + np.arange(len(letters))
+    symbols = np.empty(len(corpus.data), dtype)
+    # Taking makes eight bytes of each letter that it looks up.
+    for begin in range(0, len(symbols), TAKEN_AT_ONCE):
+        part = slice(begin, begin + TAKEN_AT_ONCE)
+        np.take(ids, corpus.data[part], out=symbols[part], mode="clip")
+    return symbols
+
+
 def _with_barriers(
-    corpus: Corpus, values: NDArray[np.int32] | NDArray[np.int64], barrier: int
-) -> NDArray[np.int32]:
+    corpus: Corpus, values: NDArray[np.signedinteger[Any]], barrier: int
+) -> NDArray[np.signedinteger[Any]]:
     """A value for each letter, with one for the barriers around every sequence."""
-    slots = np.empty(len(corpus.data) + len(corpus) + 1, values.dtype)
+    slots = np.full(len(corpus.data) + len(corpus) + 1, barrier, values.dtype)
+    if len(values) >= LONG_ROW * len(corpus):
+        for row, (begin, end) in enumerate(pairwise(corpus.offsets.tolist())):
+            slots[begin + row + 1 : end + row + 1] = values[begin:end]
+        return slots
     is_letter = np.ones(len(slots), bool)
     is_letter[corpus.offsets + np.arange(len(corpus) + 1)] = False
     slots[is_letter] = values
-    slots[~is_letter] = barrier
     return slots
 
 

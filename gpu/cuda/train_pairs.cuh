@@ -1,7 +1,7 @@
 // The table of all pairs: counted once, then changed by what a merge has changed; and its best pair.
 //
 // Every count is an integer of 64 bits, so that no order of adding gives another sum. Tokens that are no
-// more have counts of 0, as has a pair once it is merged: no two of its tokens are neighbours then.
+// more have counts of 0, as has a pair once it is merged: its tokens are never neighbours again.
 #pragma once
 #include "train_sums.cuh"
 
@@ -81,9 +81,8 @@ DEVICE void update_pairs_stage(const TrainJob& job, uint64_t block, uint64_t blo
         if (rights[0]) move_pair(job, rights, job.right, id, job.merged, id);
         for (uint64_t i = 0; i < num_sums; i++) lefts[i] = rights[i] = 0;
         if (id) continue;
-        uint64_t place = job.left * job.capacity + job.right;
-        job.frequencies[place] = 0;
-        if (job.num_levels) job.bonuses[place] = job.penalties[place] = 0;
+        // Of a pair that does not occur nobody reads the bonus and the penalty.
+        job.frequencies[job.left * job.capacity + job.right] = 0;
         job.lengths[job.merged] = job.lengths[job.left] + job.lengths[job.right];
         job.row_is_stale[job.left] = job.row_is_stale[job.merged] = 1;
     }
