@@ -33,7 +33,12 @@ DEVELOPERS_ONLY = {
     "vocabularies/probe_unicode.py",
     "vocabularies/builtin/build.py",
 }
-DOCUMENTS = ("README.md", "DNA.md", "EMBEDDING.md")  # For readers of the sources only.
+DOCUMENTS = (
+    "README.md",
+    "DNA.md",
+    "EMBEDDING.md",
+    "TRAINING.md",
+)  # For readers of the sources only.
 MAX_LINES = 300
 LONG_FILES: dict[str, str] = {}
 

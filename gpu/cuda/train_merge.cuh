@@ -113,11 +113,11 @@ DEVICE void merge_tiles_stage(const TrainJob& job, MergeTileShared<PLACED>& shar
         uint64_t tile = shared.tile;
         if (tile >= tiles) break;
         TokenWindow window = read_window(job, tile);
-        uint32_t equal = equal_tokens(window, job.left), occurrences;
+        uint32_t equal = equal_tokens(window, job.left), occurrences = 0;
         if (job.left == job.right) {
             uint64_t begin = run_before(job, tile, window, equal, shared.runs);
             occurrences = run_occurrences(equal, window.begin - begin);
-        } else {
+        } else if (equal) {
             occurrences = equal & equal_tokens(window, job.right) >> 1;
         }
         uint32_t stays = window.own & ~(occurrences << 1), total;
