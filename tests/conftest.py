@@ -8,13 +8,15 @@ import subprocess
 from collections.abc import Generator, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.server_process import Server, server_process
 
-# A commit's tests find the same thing every time; HYPOTHESIS_PROFILE=search (make search) looks on.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("search", derandomize=False, print_blob=True)
+# A commit's tests find the same thing every time, on a slow machine as on a quick one;
+# HYPOTHESIS_PROFILE=search (make search) looks on.
+timeless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", timeless, derandomize=True)
+settings.register_profile("search", timeless, derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import subprocess
-import tempfile
 import threading
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +14,7 @@ import numpy as np
 from gpu.device import BadHandle, Bytes, DeviceInfo, OutOfMemory
 from gpu.job import CUDA
 from gpu.kernels import KERNELS, SOURCES
+from tests.compiled import compiled
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
@@ -45,12 +44,9 @@ def emulated_kernels(module: str) -> ctypes.CDLL:
             "}",
         )
     )
-    folder = Path(tempfile.mkdtemp(prefix="warptok-emulation-"))
-    path, library = folder / "kernels.cpp", folder / "kernels.so"
-    path.write_text(source)
-    flags = ("-std=c++17", "-O2", NO_COPIES, "-shared", "-fPIC", "-Wno-unknown-pragmas")
-    subprocess.run(["g++", *flags, "-o", str(library), str(path)], check=True)
-    loaded = ctypes.CDLL(str(library))
+    flags = ("-O2", NO_COPIES, "-Wno-unknown-pragmas")
+    included = (EMULATION, *sorted(CUDA.glob("*.cu*")))
+    loaded = ctypes.CDLL(str(compiled(f"module-{module}", source, flags, included)))
     loaded.job_size.restype = ctypes.c_uint64
     loaded.launch.argtypes = (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
     return loaded

@@ -79,7 +79,7 @@ class FakeEngine:
         """Bytes as ids; a text with FAILING fails the call, one with REFUSED is refused."""
         texts, errors = batch.texts()
         self.batches.append(list(texts))
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         time.sleep(self.delay_s)
         if any(self.FAILING in text for text in texts):
             raise RuntimeError("told to fail")

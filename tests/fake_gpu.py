@@ -60,7 +60,7 @@ class FakeGpu:
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
         """Remember it; the oldest of too many leaves."""
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         self.num_loads += 1
         if self.load_error is not None:
             raise self.load_error

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import re
 import shutil
@@ -21,10 +20,9 @@ import pytest
 from numpy.typing import NDArray
 
 from gpu.job import CUDA, JOB
-from tests.data_files import ROOT
+from tests.compiled import compiled
 
 HEADER = Path(__file__).parent / "cuda" / "emulation.hpp"
-BUILD = ROOT / "build" / "emulation"
 FLAGS = os.environ.get("WARPTOK_EMULATION_FLAGS", "-O2 -fno-ipa-cp").split()
 WARNINGS = "-Wall -Wextra -Werror -Wno-unused-function -Wno-unknown-pragmas".split()
 KERNEL = re.compile(
@@ -69,24 +67,10 @@ def _source_of(kernel: str) -> Path:
 
 @functools.cache
 def _library(source: Path) -> ctypes.CDLL:
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++ to compile the kernels with")
     text = f'#include "{source}"\n{LAUNCHER}'
-    used = [text, *FLAGS, HEADER.read_text(), source.read_text()]
-    used += [path.read_text() for path in sorted(CUDA.glob("*.cu*"))]
-    digest = hashlib.sha256("\0".join(used).encode()).hexdigest()[:16]
-    path = BUILD / f"{source.stem}-{digest}.so"
-    if not path.exists():
-        BUILD.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(f".{os.getpid()}")
-        command = [compiler, "-std=c++17", *FLAGS, *WARNINGS, "-shared", "-fPIC"]
-        command += [f'-DWARPTOK_EMULATION="{HEADER}"', f"-I{CUDA}", "-x", "c++"]
-        command += ["-o", str(unfinished), "-"]
-        done = subprocess.run(command, input=text, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        unfinished.rename(path)
-    return ctypes.CDLL(str(path))
+    flags = [*FLAGS, *WARNINGS, f'-DWARPTOK_EMULATION="{HEADER}"', f"-I{CUDA}"]
+    included = (HEADER, source, *sorted(CUDA.glob("*.cu*")))
+    return ctypes.CDLL(str(compiled(source.stem, text, flags, included)))
 
 
 def compile_for_device(source: str) -> None:

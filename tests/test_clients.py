@@ -35,7 +35,7 @@ def run_client(name: str, *arguments: str) -> None:
         pytest.skip(f"no environment for the client {name}: make clients")
     script = ROOT / "tests" / "clients" / f"{name}.py"
     command = [str(python), str(script), *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.endswith("all as expected\n")
 

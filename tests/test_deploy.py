@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -17,7 +18,7 @@ import yaml
 
 from service.settings import PREFIX, Settings
 from tests.data_files import ROOT
-from tests.server_process import Server, free_port, service_environment
+from tests.server_process import Server, service_environment
 
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -131,8 +132,10 @@ def test_the_healthcheck_passes_on_a_ready_service(server: Server, stage: int) -
 
 def test_the_healthcheck_fails_where_nothing_listens() -> None:
     command = [sys.executable, *healthchecks()[0][1:]]
-    environment = service_environment({"WARPTOK_PORT": str(free_port())})
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        environment = service_environment({"WARPTOK_PORT": str(bound.getsockname()[1])})
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert "ConnectionRefusedError" in done.stderr
 

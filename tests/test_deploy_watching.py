@@ -25,7 +25,8 @@ from tests.data_files import ROOT
 from tests.fake_gpu import FakeGpu
 from tests.promql import firing, minutes, series_of
 from tests.server_process import Server, server_process
-from tests.test_service_hot_protocol import listening, run
+from tests.test_service_hot_protocol import listening
+from tests.waiting import run, until
 
 DEPLOY = ROOT / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/warptok.json").read_text())
@@ -162,7 +163,6 @@ async def put_load(url: str) -> None:
         assert (await client.post("/v1/encode/batch", json=refused)).status_code == 200
         assert (await client.post("/v1/encode", json={"vocabulary": "x"})).status_code == 422
         assert (await client.get("/nothing")).status_code == 404
-        await asyncio.sleep(0.3)  # The lag of the loop is looked at four times a second.
 
 
 def samples_of(exposition: str) -> list[tuple[str, dict[str, str], float]]:
@@ -198,6 +198,8 @@ def test_every_panel_has_data_over_real_load() -> None:
         async with listening(engine, preload="gpt2") as (app, port):
             url = f"http://127.0.0.1:{port}"
             await put_load(url)
+            counts = app.service.metrics.counts  # The lag of the loop is looked at now and then.
+            await until(lambda: counts()["warptok_event_loop_lag_seconds"][()].total)
             async with httpx.AsyncClient(base_url=url) as client:
                 samples = samples_of((await client.get("/metrics")).text)
             empty = {t for t, shown in SHOWN.items() if not have_data(shown, samples)}
@@ -230,7 +232,7 @@ def test_metrics_of_all_processes_have_a_port_of_their_own(apart: Server) -> Non
         assert httpx.post(apart.url + "/v1/encode", json=body, headers=headers).status_code == 200
     assert httpx.get(apart.url + "/metrics").status_code == 404
     port = re.search(r"metrics on 127\.0\.0\.1:(\d+)", apart.log.read_text()).group(1)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         samples = samples_of(answer.read().decode())
     answered = [row for row in samples if row[0] == "warptok_requests_total"]
     assert sum(v for _, labels, v in answered if labels["route"] == "/v1/encode") == 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -25,6 +24,7 @@ from service.oip_tensors import bytes_tensor
 from service.protos import inference_pb2, warptok_pb2
 from service.settings import Settings
 from tests.texts import TEXTS
+from tests.waiting import run
 from vocabularies import reference
 from vocabularies.batch import Batch
 from vocabularies.builtin import load
@@ -201,4 +201,4 @@ def test_every_door_gives_the_references_ids(name: str, texts: Sequence[str]) ->
             for door in DOORS:
                 assert await door(open_house, name, texts) == expected, door.__name__
 
-    asyncio.run(scenario())
+    run(scenario)

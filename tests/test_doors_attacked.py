@@ -17,6 +17,7 @@ from service.arrow_messages import END
 from service.bulk_fasta import _Records
 from service.cpu_engine import CpuEngine
 from tests.app_client import serving
+from tests.waiting import run, until
 from vocabularies.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
@@ -24,10 +25,6 @@ from vocabularies.formats import write_vocabulary
 ENGINE = CpuEngine()
 OCTETS = {"content-type": "application/octet-stream", "accept": "application/octet-stream"}
 CHAT = [{"role": "user", "content": "Hello"}]
-
-
-def run(scenario):
-    return asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 async def upload(client, **config):
@@ -188,7 +185,7 @@ def test_a_stream_whose_client_sleeps_is_ended():
 
             async def slow():
                 yield b">a\nACGT\n"
-                await asyncio.sleep(1)
+                await asyncio.Event().wait()  # For ever.
                 yield b">b\nACGT\n"
 
             answer = await client.post("/v1/encode/fasta?vocabulary=gpn", content=slow())
@@ -239,12 +236,12 @@ def test_a_slow_template_does_not_hold_other_chats_beyond_their_deadline():
             await upload(client, chat_template=loops)
             headers = {"x-request-timeout-ms": "500"}
             body = {"model": "mine", "messages": CHAT}
-            begin = time.monotonic()
             answers = await asyncio.gather(
                 *(client.post("/tokenize", json=body, headers=headers) for _ in range(8))
             )
-            assert {answer.status_code for answer in answers} <= {400, 504}
-            assert time.monotonic() - begin < 8
+            # The second would have ended after 600 ms.
+            codes = [answer.status_code for answer in answers]
+            assert (codes.count(504) >= 7, {*codes} <= {400, 504}) == (True, True), codes
 
     run(scenario)
 
@@ -286,10 +283,9 @@ def test_a_stream_that_was_accepted_is_finished_while_the_service_stops():
             async def records():
                 nonlocal stopping
                 yield b">first\nACGT\n" + b">long\n" + b"ACGT" * 2_000_000 + b"\n"
-                while not service.num_streams:
-                    await asyncio.sleep(0.01)
-                stopping = asyncio.ensure_future(service.batcher.stop(10))
-                await asyncio.sleep(0.1)
+                await until(lambda: service.num_streams)
+                stopping = asyncio.ensure_future(service.batcher.stop(120))
+                await asyncio.sleep(0)  # It begins.
                 refused = await client.post(
                     "/v1/encode", json={"vocabulary": "gpn", "text": "ACGT"}
                 )
@@ -300,6 +296,6 @@ def test_a_stream_that_was_accepted_is_finished_while_the_service_stops():
             answer = await client.post(url, content=records())
             names = pa.ipc.open_stream(answer.content).read_all().column("name").to_pylist()
             assert names == ["first", "long", "last"]
-            await asyncio.wait_for(stopping, 5)
+            await stopping
 
     run(scenario)

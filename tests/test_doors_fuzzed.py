@@ -23,9 +23,10 @@ from tests.app_client import serving
 from tests.fuzz.doors import open_doors
 from tests.fuzz.hunt import resident_bytes
 from tests.fuzz.requests import requests
-from tests.test_service_grpc import batch_request, run
+from tests.test_service_grpc import batch_request
 from tests.test_service_grpc import serving as grpc_serving
 from tests.tokenizer_documents import ABC, document, encoded
+from tests.waiting import run, until
 from vocabularies import class_patterns
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
@@ -166,7 +167,7 @@ def test_files_without_end_are_refused_though_they_are_empty():
                 pb.PutVocabularyRequest(vocabulary="mine", file=str(i)) for i in range(10**9)
             )
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await client.PutVocabulary(requests, timeout=20)
+                await client.PutVocabulary(requests, timeout=120)
             assert f"more than {MAX_FILES} files" in caught.value.details()
 
     run(scenario)
@@ -201,10 +202,8 @@ def test_a_grpc_stream_of_which_nothing_is_taken_is_ended():
             call = client.channel.stream_stream("/warptok.v1.Tokenizer/EncodeStream")()
             request = batch_request(["A" * 2**20], "evo_bytes").SerializeToString()
             writing = asyncio.ensure_future(write_for_ever(call, request))
-            while not service.batcher.num_streams:
-                await asyncio.sleep(0.01)
-            while service.batcher.num_streams:
-                await asyncio.sleep(0.05)
+            await until(lambda: service.batcher.num_streams)
+            await until(lambda: not service.batcher.num_streams)
             call.cancel()
             await asyncio.gather(writing, return_exceptions=True)
 

@@ -5,7 +5,6 @@ The tables say what each path and each method asks for. A new one that is in no 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +23,7 @@ from service.cpu_engine import CpuEngine
 from service.grpc_server import GrpcServer
 from service.protos import inference_pb2
 from service.settings import Settings
+from tests.waiting import run
 
 ENGINE = CpuEngine()
 PUBLIC = "0.0.0.0"  # What the service is told; nothing of these tests leaves the machine.
@@ -91,10 +91,6 @@ HTTP_SCOPES = {
 METHOD_SCOPES = {name: scope for scope, words in METHODS.items() for name in words.split()}
 
 
-def run(scenario):
-    return asyncio.run(asyncio.wait_for(scenario(), 60))
-
-
 class House:
     """A service with both doors open, and a key for each scope, for all but one, and unknown."""
 
@@ -112,7 +108,7 @@ class House:
         call = self.channel.stream_stream(path)
         metadata = () if key is None else (("x-api-key", key),)
         try:
-            async for _ in call(iter([message]), metadata=metadata, timeout=20):
+            async for _ in call(iter([message]), metadata=metadata, timeout=120):
                 break
             return "OK"
         except grpc.aio.AioRpcError as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from service.cpu_engine import CpuEngine
@@ -12,6 +10,7 @@ from tests.fuzz.faults import Answer, Lines, fault_of
 from tests.fuzz.hunt import Hunt
 from tests.fuzz.messages import CANARY, Message
 from tests.fuzz.random_ids import random_hunt
+from tests.waiting import run
 
 NUM_CASES = 1_500
 SMALL = {"preload": "gpn,hyenadna,evo_bytes", "default_vocabulary": "gpn"}
@@ -24,7 +23,7 @@ def test_changed_messages_are_answered_or_refused_and_never_logged():
             await hunt.run(range(NUM_CASES))
             return hunt
 
-    hunt = asyncio.run(asyncio.wait_for(scenario(), 60))
+    hunt = run(scenario)
     assert [str(found) for found in hunt.found] == []
     assert hunt.statuses["requests 200"] > 100
     assert hunt.statuses["uploads 201"] > 10

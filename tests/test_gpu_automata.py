@@ -128,7 +128,7 @@ def test_long_runs_of_classes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COVERED)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     text=st.text(max_size=30)
     | st.text(st.sampled_from(" \n\ta1'sSlLrReEvV!/中Aé\u0301"), max_size=30)

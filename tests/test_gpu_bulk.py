@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.chunks import chunks_of
@@ -100,7 +100,6 @@ def check_row(encoded, row: int, data: bytes, options: EncodeOptions) -> None:
 
 
 @pytest.mark.parametrize("form", ["texts", "bytes", "pinned"])
-@settings(deadline=None)
 @given(
     texts=ROWS,
     seed=st.integers(0, 2**32 - 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.chunks import CHUNK_BYTES, LEAST_BYTES, SEARCH_BYTES, chunks_of, may_cut_rows
@@ -21,7 +21,6 @@ def flat(rows: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(b"".join(rows), np.uint8), np.cumsum([0, *map(len, rows)])
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(1, 100), st.randoms())
 def test_chunks_are_the_batch_in_order_whole_rows_or_parts_of_one(texts, chunk_bytes, chance):
     rows = [text.encode() for text in texts]
@@ -50,7 +49,6 @@ def test_chunks_are_the_batch_in_order_whole_rows_or_parts_of_one(texts, chunk_b
     assert (begin, row, inside) == (len(data), len(rows), False)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["a ", "word", " ", "\n ", "'s", "12", "é"]), max_size=60))
 def test_parts_of_a_row_have_the_ids_of_the_row(words):
     text = "".join(words)

@@ -85,7 +85,7 @@ def texts_of(chance: random.Random, letters: str) -> list[str]:
     return [*texts, "".join(text[:800] for text in texts), texts[-1][:700] + between + texts[-1]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS, num_letters=st.integers(2, 4), in_order=st.booleans())
 def test_long_pieces_have_the_ids_of_the_reference(seed, num_letters, in_order):
     chance = random.Random(seed)

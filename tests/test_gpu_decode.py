@@ -138,7 +138,7 @@ ROW = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(rows=st.lists(ROW, min_size=1, max_size=9), skip=st.booleans(), repeated=st.integers(1, 40))
 def test_random_rows(rows: list[list[int]], skip: bool, repeated: int) -> None:
     check([row * repeated for row in rows], skip)

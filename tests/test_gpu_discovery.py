@@ -213,7 +213,7 @@ def test_what_is_no_tokenizer_is_refused(source: Any) -> None:
         discover(source)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     k=st.integers(1, 5),
     overlapping=st.booleans(),

@@ -131,7 +131,7 @@ def cases(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
     return vocabulary, draw(st.lists(text, max_size=4))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(cases(), OPTIONS, st.sampled_from([*CHUNKS]))
 def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chunks):
     vocabulary, texts = case
@@ -147,7 +147,7 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chu
             engine.unload(vocabulary.digest)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(merge_lists("ACG"))
 def test_pairs_by_spines_are_those_by_trial(merges):
     ordered = sorted(merges, key=lambda pair: len(pair[0] + pair[1]))

@@ -104,7 +104,7 @@ def test_every_family_with_ragged_rows(device: str, name: str, path: Any, stagin
     assert whole.tolist() == padded([ids_of(vocabulary, text) for text in texts], found.pad_id)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(FAMILIES[:8]),
     texts=st.lists(st.text("ACGTNacgtnRéß [", max_size=30), max_size=12),
@@ -140,7 +140,7 @@ def test_random_rows(
         assert part.ids.numel() <= max_ids or part.end - part.begin == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     vocabulary=kmer_vocabularies() | character_vocabularies(),
     texts=st.lists(SEQUENCES, min_size=1, max_size=6),

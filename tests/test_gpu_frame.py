@@ -191,7 +191,7 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(rows=ROWS, num_prefix=st.integers(0, 3), num_suffix=st.integers(0, 3))
 def test_random_rows(rows: list[Row], num_prefix: int, num_suffix: int) -> None:
     check(rows, template(num_prefix, num_suffix))

@@ -61,7 +61,7 @@ def block_words() -> int:
     return int(library().launch(Gather(), 0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     num_ids=st.integers(0, 700),
     row_words=st.integers(1, 300),

@@ -90,7 +90,7 @@ def check(made: GpuEngine, vocabulary: Vocabulary, texts: list[str]) -> None:
         assert ids[ends[i] : ends[i + 1]].tolist() == encode(vocabulary, text).ids, text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data(), seed=SEEDS)
 def test_pieces_of_all_lengths_have_the_ids_of_the_reference(data, seed):
     chance = random.Random(seed)
@@ -147,7 +147,7 @@ def merges_of_runs(chance: random.Random, letters: list[str]) -> list[tuple[byte
     return merges + others[: chance.choice([0, len(merges), len(others)])]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS)
 def test_runs_begin_merged_only_where_nothing_beside_them_merges_earlier(seed):
     chance = random.Random(seed)
@@ -162,7 +162,7 @@ def test_runs_begin_merged_only_where_nothing_beside_them_merges_earlier(seed):
         check(made, vocabulary_of(merges_of_runs(chance, letters)), texts)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=SEEDS)
 def test_rows_of_runs_are_what_the_first_quarter_of_the_merges_gives(seed):
     chance = random.Random(seed)

@@ -52,13 +52,13 @@ def check_any(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) 
         engine.unload(vocabulary.digest)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(motif_cases(byte_level=True), TEXT_OPTIONS)
 def test_any_motifs_of_bytes_have_the_ids_of_the_reference(case, options):
     check_any(*case, options)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(motif_cases(byte_level=False, normalizers=("runs", "lowercase", "rna")), OPTIONS)
 def test_any_motifs_of_letters_have_the_ids_of_the_reference(case, options):
     check_any(*case, options)

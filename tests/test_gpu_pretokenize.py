@@ -8,7 +8,6 @@ import itertools
 import random
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 from gpu.automata import COVERED, automaton
 from gpu.job import CUDA, JOB, constant
+from tests.compiled import compiled
 from tests.data_files import DATA, data_bytes
 from tests.test_gpu_automata import representatives
 from tests.texts import RUNS, TEXTS
@@ -32,16 +32,10 @@ TILE = constant("TILE")
 @functools.cache
 def library(source: str = "pretokenize.cpp") -> ctypes.CDLL:
     """A file of tests/cuda, built; its `pretokenize_batch` takes a Job and a number."""
-    if not shutil.which("g++"):
-        pytest.skip("no g++")
-    with tempfile.TemporaryDirectory() as folder:
-        built = f"{folder}/pretokenize.so"
-        warnings = ("-Wall", "-Werror", "-Wno-unknown-pragmas")
-        includes = (f"-I{CUDA}", f"-I{HERE}/cuda")
-        flags = ("-std=c++17", "-O2", *warnings, "-shared", "-fPIC", *includes)
-        command = ["g++", *flags, str(HERE / "cuda" / source), "-o", built]
-        subprocess.run(command, check=True)
-        return ctypes.CDLL(built)
+    flags = ("-O2", "-Wall", "-Werror", "-Wno-unknown-pragmas", f"-I{CUDA}", f"-I{HERE}/cuda")
+    included = (*sorted((HERE / "cuda").glob("*.*")), *sorted(CUDA.glob("*.cu*")))
+    path = HERE / "cuda" / source
+    return ctypes.CDLL(str(compiled(path.stem, path.read_text(), flags, included)))
 
 
 def bits(places: Iterable[int], num_bytes: int) -> np.ndarray:
@@ -190,7 +184,7 @@ def test_what_is_pending_over_many_tiles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COVERED)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     texts=st.lists(
         st.text(st.sampled_from(" \n\ta1'sSlLrReEvV!/中Aé\u0301"), max_size=200)

@@ -133,7 +133,7 @@ def test_many_threads_make_one_resident_and_nobody_waits_for_another_vocabulary(
 
     def slowly(wanted: Any, seed: int) -> Prepared:
         made.append(wanted.digest)
-        assert wanted is not A or gate.wait(10)
+        assert wanted is not A or gate.wait(60)
         return arrays(wanted, seed)
 
     held = Residents(EmulatedDevice(), 2 * EACH, slowly)

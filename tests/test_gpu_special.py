@@ -201,7 +201,7 @@ def test_which_token_of_two_rounds_is_refused() -> None:
 LETTERS = st.text("abc", min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     contents=st.lists(LETTERS, min_size=1, max_size=6, unique=True),
     kinds=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=6, max_size=6),
@@ -221,7 +221,7 @@ def test_random_tokens_in_random_rows(
     check(vocabulary_of(tokens), texts, ["plain", *(mode for _, mode in rows)])
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(
     contents=st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=6, unique=True),
     seed=st.integers(0, 1 << 30),

@@ -98,7 +98,7 @@ def check_any(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) 
         engine.unload(vocabulary.digest)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(kmer_vocabularies(), st.lists(SEQUENCES, max_size=5), OPTIONS)
 def test_any_kmers_have_the_ids_of_the_reference(vocabulary, texts, options):
     check_any(vocabulary, texts, options)
@@ -107,13 +107,13 @@ def test_any_kmers_have_the_ids_of_the_reference(vocabulary, texts, options):
 WIDE = st.text("ACGTacgtſßıŉﬁK\xa0\x85\u3000\x1c é中🙂<mask>", max_size=30)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(kmer_vocabularies(), st.lists(WIDE, max_size=5), OPTIONS)
 def test_any_kmers_of_any_text_have_the_ids_of_the_reference(vocabulary, texts, options):
     check_any(vocabulary, texts, options)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(character_vocabularies(), st.lists(SEQUENCES | WIDE, max_size=5), OPTIONS)
 def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options):
     check_any(vocabulary, texts, options)

@@ -97,7 +97,7 @@ def test_texts_with_one_byte_changed(text: str) -> None:
     check(rows)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     rows=st.lists(
         st.lists(

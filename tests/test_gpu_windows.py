@@ -80,7 +80,7 @@ def check_windows(engine, name, texts, options, window, stride, prefix, channel)
 TEXTS = st.lists(st.text("ACGT", max_size=40) | st.text("ACGTNn[é ", max_size=25), max_size=4)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.sampled_from(["mtdna6", "nt_v2", "caduceus", "dnabert1_3mer"]),
     TEXTS,
@@ -145,7 +145,7 @@ def check_augmented(engine, name, texts, options, augmentation) -> None:
             assert got.row(row).tolist() == wanted.ids
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.sampled_from(["mtdna6", "nt_v2", "caduceus", "dnabert1_3mer"]),
     TEXTS,

@@ -14,6 +14,7 @@ from service.hot_routes import HOT
 from service.settings import Settings
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
+from tests.waiting import run, until
 
 V = "evo_bytes"
 MODELS = {
@@ -97,10 +98,6 @@ BAD = [
     ),
 ]
 LIMITS = {"max_body_bytes": 8000, "max_text_bytes": 1000, "max_texts": 5, "max_padded_ids": 100}
-
-
-def run(scenario) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_both_doors_give_the_same_bytes():
@@ -219,7 +216,7 @@ def test_a_deadline_of_the_client_is_kept_and_a_full_queue_says_429():
             waiting = [
                 asyncio.ensure_future(client.post("/v1/encode", json=body)) for _ in range(2)
             ]
-            await asyncio.sleep(0.1)
+            await until(lambda: service.batcher.queue_rows == 2)
             headers = {"X-Request-Timeout-Ms": "50"}
             late = await client.post("/v1/encode", json=body, headers=headers)
             assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
@@ -230,8 +227,7 @@ def test_a_deadline_of_the_client_is_kept_and_a_full_queue_says_429():
             assert (await client.get("/livez")).status_code == 200
             engine.gate.set()
             assert [r.status_code for r in await asyncio.gather(*waiting)] == [200, 200]
-            while service.batcher.queue_bytes:  # The late one's batch runs to its end.
-                await asyncio.sleep(0.01)
+            await until(lambda: not service.batcher.queue_bytes)  # The late one's batch, too.
 
     run(scenario)
 

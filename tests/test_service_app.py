@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
+import threading
 
 import pytest
 
@@ -13,19 +13,13 @@ from service.errors import UnknownVocabulary
 from service.settings import Settings
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
+from tests.waiting import run, until
 from vocabularies.vocabulary import VocabularyError
 
 
-def run(scenario) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 30))
-
-
 async def ready(client) -> None:
-    for _ in range(500):
-        if (await client.get("/readyz")).status_code == 200:
-            return
+    while (await client.get("/readyz")).status_code != 200:
         await asyncio.sleep(0.01)
-    raise AssertionError("never ready")
 
 
 def test_readiness_waits_for_the_vocabularies_and_ends_with_draining():
@@ -46,17 +40,18 @@ def test_readiness_waits_for_the_vocabularies_and_ends_with_draining():
 def test_the_default_vocabulary_is_loaded_first_and_alone_and_a_failing_one_stops_nothing():
     async def scenario():
         engine, events = FakeEngine(), []
-        load = engine.load
+        load, both = engine.load, threading.Barrier(2, timeout=60)
 
-        def slow_load(vocabulary, pinned):
+        def load_two_at_once(vocabulary, pinned):
             events.append(("begins", vocabulary.kind))
-            time.sleep(0.05)
+            if len(events) in (3, 4):  # The second and the third.
+                both.wait()
             events.append(("ends", vocabulary.kind))
             if vocabulary.kind == "kmers":
                 raise VocabularyError.at("tokens", "told to fail")
             return load(vocabulary)
 
-        engine.load = slow_load
+        engine.load = load_two_at_once
         names = "mtdna6,hyenadna,caduceus,gpn"
         settings = {"preload": names, "default_vocabulary": "gpn"}
         async with serving(engine, **settings) as (client, service):
@@ -73,12 +68,12 @@ def test_readiness_is_false_above_high_water():
     async def scenario():
         engine = FakeEngine()
         settings = {"inline_batch_bytes": 0, "max_queue_bytes": 1024}
-        async with serving(engine, **settings) as (client, _):
+        async with serving(engine, **settings) as (client, service):
             await ready(client)
             engine.gate.clear()
             body = {"vocabulary": "evo_bytes", "text": "x" * 900}
             waiting = asyncio.ensure_future(client.post("/v1/encode", json=body))
-            await asyncio.sleep(0.1)
+            await until(lambda: service.batcher.queue_bytes)
             response = await client.get("/readyz")
             assert response.json()["reasons"] == ["the queue is above high water"]
             engine.gate.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from time import perf_counter
 
 import pytest
@@ -14,6 +15,7 @@ from service.metrics import Metrics
 from service.settings import Settings
 from service.work import ClientGone, Result, Work
 from tests.fake_engine import FakeEngine, byte_vocabulary
+from tests.waiting import run, until
 from vocabularies.batch import EncodeOptions
 
 VOCABULARY = byte_vocabulary()
@@ -34,18 +36,6 @@ def make(engine: FakeEngine, **settings) -> Batcher:
     batcher = Batcher(engine, Settings(**settings), Metrics("test"))
     batcher.start()
     return batcher
-
-
-async def until(condition) -> None:
-    for _ in range(500):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never happened")
-
-
-def run(scenario) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 @pytest.mark.parametrize("inline", [0, 1_000_000])
@@ -80,9 +70,8 @@ def test_an_idle_engine_gets_the_first_request_at_once_and_a_busy_one_collects()
         futures = [batcher.submit(work("first"))]
         await until(lambda: engine.batches == [["first"]])
         futures.append(batcher.submit(work("prepared")))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0)  # The tick in which it is prepared.
         futures += [batcher.submit(work(f"later {i}")) for i in range(50)]
-        await asyncio.sleep(0.02)
         engine.gate.set()
         await asyncio.gather(*futures)
         assert [len(batch) for batch in engine.batches] == [1, 1, 50]
@@ -227,7 +216,7 @@ def test_a_deadline_that_passes_in_the_queue_is_answered_while_the_engine_is_sti
         late = batcher.submit(work("late", deadline=perf_counter() + 0.1))
         patient = batcher.submit(work("patient"))
         with pytest.raises(DeadlinePassed):
-            await asyncio.wait_for(late, 5)
+            await late
         assert not engine.gate.is_set()
         engine.gate.set()
         await asyncio.gather(*running, patient)
@@ -241,9 +230,10 @@ def test_a_client_that_leaves_while_waiting_is_dropped_before_the_engine_sees_it
     async def scenario():
         engine = FakeEngine()
         batcher = make(engine)
-        gone = asyncio.Event()
+        watched, gone = asyncio.Event(), asyncio.Event()
 
         async def receive():
+            watched.set()
             await gone.wait()
             return {"type": "http.disconnect"}
 
@@ -252,7 +242,7 @@ def test_a_client_that_leaves_while_waiting_is_dropped_before_the_engine_sees_it
         await until(lambda: engine.batches)
         leaving = asyncio.ensure_future(batcher.run(work("leaving", receive=receive)))
         staying = batcher.submit(work("staying"))
-        await asyncio.sleep(0.12)
+        await watched.wait()
         gone.set()
         with pytest.raises(ClientGone):
             await leaving
@@ -266,14 +256,19 @@ def test_a_client_that_leaves_while_waiting_is_dropped_before_the_engine_sees_it
 
 def test_a_long_request_does_not_stand_in_front_of_short_ones():
     async def scenario():
-        engine = FakeEngine()
+        engine, short_is_answered = FakeEngine(), threading.Event()
+        encode = engine.encode
+
+        def encode_long_last(vocabulary, batch):
+            assert len(batch.data) < 1000 or short_is_answered.wait(60)
+            return encode(vocabulary, batch)
+
+        engine.encode = encode_long_last
         batcher = make(engine, long_request_bytes=1000)
-        engine.gate.clear()
         long = batcher.submit(work("x" * 5000))
-        await until(lambda: engine.batches)
-        engine.gate.set()
-        engine.delay_s = 0.0
-        assert rows(await asyncio.wait_for(batcher.run(work("short")), 5)) == [b"short"]
+        assert rows(await batcher.run(work("short"))) == [b"short"]
+        assert not long.done()
+        short_is_answered.set()
         await long
 
     run(scenario)
@@ -285,8 +280,8 @@ def test_stopping_finishes_what_was_accepted_and_refuses_the_rest():
         batcher = make(engine)
         engine.gate.clear()
         accepted = [batcher.submit(work(f"{i}")) for i in range(10)]
-        stopping = asyncio.ensure_future(batcher.stop(10))
-        await asyncio.sleep(0.05)
+        stopping = asyncio.ensure_future(batcher.stop(60))
+        await asyncio.sleep(0)  # It begins.
         with pytest.raises(Draining):
             batcher.submit(work("too late"))
         engine.gate.set()
@@ -304,7 +299,6 @@ def test_stopping_refuses_what_the_grace_time_does_not_reach():
         batcher = make(engine, max_batch_bytes=1)
         engine.gate.clear()
         accepted = [batcher.submit(work("x")) for _ in range(10)]
-        await asyncio.sleep(0.05)
         await batcher.stop(0.1)
         engine.gate.set()
         answers = await asyncio.gather(*accepted, return_exceptions=True)
@@ -328,10 +322,12 @@ def test_nothing_accepted_is_lost_under_everything_at_once(caplog):
             for turn in range(30):
                 kind = source.random()
                 text = "BOOM" if kind < 0.05 else f"{number}:{turn}" * source.randint(1, 40)
-                deadline = perf_counter() + (0.002 if kind > 0.9 else 10)
-                task = asyncio.ensure_future(batcher.run(work(text, deadline=deadline)))
+                soon = source.choice((0.0, 0.002))
+                deadline = perf_counter() + soon if kind > 0.9 else float("inf")
+                asked = work(text, deadline=deadline)
+                task = asyncio.ensure_future(batcher.run(asked))
                 if 0.8 < kind < 0.9:
-                    await asyncio.sleep(0.0005)
+                    await asyncio.sleep(soon)
                     task.cancel()
                 try:
                     result = await task
@@ -343,8 +339,8 @@ def test_nothing_accepted_is_lost_under_everything_at_once(caplog):
                     await asyncio.sleep(0.002)
                 except DeadlinePassed:
                     outcomes["late"] += 1
-                except asyncio.CancelledError:
-                    outcomes["left"] += 1
+                except asyncio.CancelledError:  # Maybe in the tick in which its answer came.
+                    outcomes["left" if asked.future.cancelled() else "answered"] += 1
 
         await asyncio.gather(*map(client, range(60)))
         assert sum(outcomes.values()) == 60 * 30
@@ -395,20 +391,25 @@ def test_a_client_that_fills_the_queue_leaves_room_for_others():
 
 def test_a_quiet_client_does_not_wait_for_a_busy_ones_queue():
     async def scenario():
-        engine = FakeEngine(delay_s=0.002)
+        engine = FakeEngine()
         batcher = make(engine, max_batch_bytes=20_000)
+        engine.gate.clear()
         busy = [batcher.submit(work("b" * 1000, client="busy")) for _ in range(2000)]
         await until(lambda: engine.batches)
-        await batcher.run(work("quiet", client="quiet"))
-        assert sum(future.done() for future in busy) < 200
-        await asyncio.gather(*busy)
+        quiet = batcher.submit(work("quiet", client="quiet"))
+        engine.gate.set()
+        await asyncio.gather(quiet, *busy)
+        (number,) = (i for i, batch in enumerate(engine.batches) if "quiet" in batch)
+        assert number < 10 < len(engine.batches)
 
     run(scenario)
 
 
 def test_every_outcome_is_counted_once():
     async def scenario():
-        engine = FakeEngine()
+        engine, ended = FakeEngine(), threading.Event()
+        encode = engine.encode
+        engine.encode = lambda v, batch: (encode(v, batch), ended.set())[0]
         batcher = make(engine, max_batch_bytes=1)
         engine.gate.clear()
         running = batcher.submit(work("running"))
@@ -431,7 +432,8 @@ def test_every_outcome_is_counted_once():
             "deadline_passed": 2,
         }
         assert batcher.queue_bytes == batcher.queue_rows == 0
-        await asyncio.sleep(0.05)  # The thread's batch ends after that and is counted no more.
+        await until(ended.is_set)
+        await asyncio.sleep(0)  # The thread's batch ends after that and is counted no more.
         assert sum(finished(batcher).values()) == 7
 
     run(scenario)

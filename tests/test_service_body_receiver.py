@@ -15,6 +15,7 @@ import uvloop
 from service.body_receiver import TICK_BYTES, WORTH_BYTES, BodyReceiver
 from service.cpu_engine import CpuEngine
 from tests.test_service_hot_protocol import Reader, Writer, answer, listening, request, text_body
+from tests.waiting import GIVEN_UP_S, until
 from vocabularies.batch import DEFAULT_OPTIONS, Batch
 from vocabularies.builtin import load
 
@@ -33,7 +34,7 @@ OCTETS = "Accept: application/octet-stream"
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]], loop=asyncio.new_event_loop) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(asyncio.wait_for(scenario(), 60))
+        runner.run(asyncio.wait_for(scenario(), GIVEN_UP_S))
 
 
 @pytest.fixture(autouse=True)
@@ -110,12 +111,10 @@ def test_a_client_that_leaves_in_its_body_leaves_nothing_behind(loop, taken):
                 _, writer = await connected(port)
                 writer.write(octets(sequence(1 << 20, 1))[: 1 << 19])
                 await writer.drain()
-                while not taken:
-                    await asyncio.sleep(0.01)
+                await until(lambda: taken)
                 writer.transport.abort()
                 taken.clear()
-            while app.service.batcher.queue_rows:
-                await asyncio.sleep(0.01)
+            await until(lambda: not app.service.batcher.queue_rows)
             reader, writer = await connected(port)
             text = sequence(200_000, 2)
             writer.write(octets(text))

@@ -16,14 +16,11 @@ from service.cpu_engine import CpuEngine
 from service.errors import ServiceError
 from tests.app_client import serving
 from tests.server_process import Server
+from tests.waiting import run
 
 ARROW = {"content-type": MEDIA_TYPE}
 ENGINE = CpuEngine()
 TEXTS = [["Hello, world", "", "北京 now"], [], ["a" * 5000], ["<|endoftext|>", "it's"]]
-
-
-def run(scenario):
-    return asyncio.run(scenario())
 
 
 def stream(batches, kind=None, name="text", **options):
@@ -165,7 +162,7 @@ def test_more_streams_than_allowed_are_refused():
 
 
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_a_damaged_stream_is_a_refusal_or_texts_and_nothing_else(data):
     content = bytearray(stream([["Hello", "world"], [None, "x" * 40]]))
     for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=4)):
@@ -206,14 +203,20 @@ def test_an_answer_comes_before_the_next_batch_is_sent(server: Server):
             stream_writer.write_batch(pa.record_batch([pa.array([text])], schema=schema))
             wanted = np.array([15496, *[995] * number], np.int32).tobytes()
             while wanted not in received:
-                received += await asyncio.wait_for(reader.read(65536), 10)
+                received += await more(reader)
         stream_writer.close()
         writer.write(b"0\r\n\r\n")
         while not received.endswith(b"0\r\n\r\n"):
-            received += await asyncio.wait_for(reader.read(65536), 10)
+            received += await more(reader)
         writer.close()
 
     run(scenario)
+
+
+async def more(reader):
+    piece = await reader.read(65536)
+    assert piece, "the connection was closed"
+    return piece
 
 
 class Chunks:

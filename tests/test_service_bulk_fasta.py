@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from service.arrow_messages import WindowMessages
@@ -16,6 +15,7 @@ from service.cpu_engine import CpuEngine
 from service.fasta_batches import Named
 from service.work import Result
 from tests.app_client import serving
+from tests.waiting import run
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.builtin import load
 
@@ -26,10 +26,6 @@ FASTA = "".join(
     for name, text in RECORDS.items()
 )
 FASTQ = "".join(f"@{name}\n{text}\n+\n{'I' * len(text)}\n" for name, text in RECORDS.items())
-
-
-def run(scenario):
-    return asyncio.run(scenario())
 
 
 async def post(client, content, headers=None, **query):
@@ -157,7 +153,6 @@ def test_many_records_are_several_record_batches():
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 9), st.integers(1, 12))
-@settings(deadline=None)
 def test_windows_are_those_of_a_loop(sizes, window, stride):
     offsets = np.cumsum([0, *sizes])
     ids = np.arange(offsets[-1], dtype=np.int32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import zlib
 
@@ -16,6 +15,7 @@ from service.bodies import PIECE_BYTES
 from service.cpu_engine import CpuEngine
 from service.piecewise import Cutter
 from tests.app_client import serving
+from tests.waiting import run
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, EncodeOptions
 from vocabularies.builtin import load
 
@@ -30,10 +30,6 @@ TEXTS = ["", "ACGTNacgtn", "ACG[MASK]T[SEP]", "héllo wörld 北京", "[MA", "a"
 
 
 COMPRESS = {"gzip": gzip.compress, "zstd": zstd.compress, "deflate": zlib.compress}
-
-
-def run(scenario):
-    return asyncio.run(scenario())
 
 
 async def post(client, content, headers=OCTETS, path="/v1/encode", **query):
@@ -210,7 +206,7 @@ def test_characters_come_piece_by_piece_with_the_ids_of_the_whole(monkeypatch):
 
 
 @given(st.text("ACGT[MASKCLEPD]é北", max_size=60), st.lists(st.integers(1, 20), max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_parts_of_a_text_have_the_ids_of_the_whole(text, sizes):
     vocabulary = load("hyenadna")
     options = EncodeOptions(add_special_tokens=False)

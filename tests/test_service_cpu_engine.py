@@ -171,31 +171,31 @@ def check(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) -> N
             assert data == reference.decode(vocabulary, row_ids, skip), row_ids
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(kmer_vocabularies(), st.lists(SEQUENCES, max_size=5), OPTIONS)
 def test_any_kmers_have_the_ids_of_the_reference(vocabulary, texts, options):
     check(vocabulary, texts, options)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(character_vocabularies(), st.lists(SEQUENCES | st.text(max_size=8), max_size=5), OPTIONS)
 def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options):
     check(vocabulary, texts, options)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(bpe_vocabularies(), st.lists(SEQUENCES | st.text(max_size=8), max_size=5), OPTIONS)
 def test_any_bpe_has_the_ids_of_the_reference(vocabulary, texts, options):
     check(vocabulary, texts, options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(motif_cases(normalizers=tuple(NORMALIZERS)), OPTIONS)
 def test_any_motifs_have_the_ids_of_the_reference(case, options):
     check(*case, options)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(motif_cases(byte_level=True))
 def test_fastokens_and_tokenizers_cut_motifs_of_bytes_alike(case):
     vocabulary, texts = case

@@ -65,7 +65,7 @@ VOCABULARIES = {
 ENCODERS = {name: encoder_of(vocabulary) for name, vocabulary in VOCABULARIES.items()}
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(
     name=st.sampled_from([*VOCABULARIES]),
     texts=st.lists(TEXTS, max_size=5),

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import re
+from time import perf_counter
 from typing import Any
 
 import grpc
@@ -18,7 +19,8 @@ from service.logs import REQUEST_ID, JsonLines, TextLines, fields
 from service.protos import inference_pb2, warptok_pb2
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V
-from tests.test_service_hot_protocol import answer, listening, request, run
+from tests.test_service_hot_protocol import answer, listening, request
+from tests.waiting import run, until
 
 TEXT = "canary in the text"
 STAGES = ("parse", "queue", "encode", "serialize")
@@ -106,13 +108,19 @@ def counted(service: Any, name: str) -> dict[str, float]:
     return {labels: float(value) for labels, value in rows}
 
 
+async def until_finished(service: Any, num_requests: int) -> None:
+    """So many are counted; a client has its answer before that."""
+    counts = service.metrics.counts
+    await until(lambda: sum(counts()["warptok_requests_total"].values()) == num_requests)
+
+
 def test_every_way_in_gives_the_request_its_id_and_counts_its_stages_once():
     async def scenario():
         async with all_doors() as (doors, service):
             for i, (door, send) in enumerate(doors.items(), start=1):
                 before = counted(service, "warptok_stage_duration_seconds_count")
                 assert await send(TEXT, V, f"mine-{i}") == (200, f"mine-{i}"), door
-                await asyncio.sleep(0.02)  # The answer is there before it is counted.
+                await until_finished(service, 1 + i)
                 after = counted(service, "warptok_stage_duration_seconds_count")
                 for stage in STAGES:
                     label = f'stage="{stage}"'
@@ -131,7 +139,7 @@ def test_every_way_in_counts_a_refusal_once_under_its_code():
         async with all_doors() as (doors, service):
             for i, (door, send) in enumerate(doors.items(), start=1):
                 assert await send(TEXT, "nothing", f"mine-{i}") == (404, f"mine-{i}"), door
-                await asyncio.sleep(0.02)
+                await until_finished(service, 1 + i)
                 rejected = counted(service, "warptok_requests_rejected_total")
                 assert rejected == {'reason="unknown_vocabulary"': i}, door
             requests = counted(service, "warptok_requests_total")
@@ -160,14 +168,15 @@ def test_server_timing_says_how_long_the_stages_took():
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
                 for query in ("", "?"):  # The hot protocol's way, and the other one.
                     for _ in range(2):
-                        body = {"vocabulary": V, "text": TEXT}
+                        body, begin = {"vocabulary": V, "text": TEXT}, perf_counter()
                         got = await client.post("/v1/encode" + query, json=body)
                     found = re.fullmatch(
                         r"parse;dur=(\S+), queue;dur=(\S+), encode;dur=(\S+)",
                         got.headers["server-timing"],
                     )
                     parse, queue, encode = map(float, found.groups())
-                    assert 0 < parse < 30 and 0 <= queue and 30 <= encode < 10_000
+                    assert 0 < parse and 0 <= queue and 30 <= encode  # Milliseconds.
+                    assert parse + queue + encode <= 1000 * (perf_counter() - begin)
 
     run(scenario)
 
@@ -176,12 +185,12 @@ def test_no_door_writes_an_input_into_the_log_and_each_request_has_its_line(capl
     caplog.set_level(logging.INFO)
 
     async def scenario():
-        async with all_doors(access_log=True) as (doors, _):
+        async with all_doors(access_log=True) as (doors, service):
             for i, send in enumerate(doors.values()):
                 await send(TEXT, V, f"good-{i}")
                 await send(f"{TEXT} BOOM", V, f"bad-{i}")  # The engine fails on this word.
                 await send(TEXT, TEXT.replace(" ", ""), f"unknown-{i}")
-            await asyncio.sleep(0.05)
+            await until_finished(service, 1 + 3 * len(doors))
 
     run(scenario)
     handler = JsonLines()

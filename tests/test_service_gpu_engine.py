@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import shutil
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ from gpu.device import DeviceUnavailable, OutOfMemory
 from gpu.engine import GpuEngine
 from service.app import make_engine
 from service.cpu_engine import CpuEngine
-from service.crossover import NEVER, SIZES, Differs, measure_crossover
+from service.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
 from service.fallbacks import Fallbacks
 from service.gpu_engine import DEFAULT_CROSSOVER_BYTES, RoutedEngine
 from service.gpu_vocabularies import OpenedGpu
@@ -29,6 +27,7 @@ from tests.emulated_device import EmulatedDevice
 from tests.fake_engine import byte_vocabulary
 from tests.fake_gpu import FakeGpu
 from tests.texts import TEXTS
+from tests.waiting import run, until
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions
 from vocabularies.builtin import load
 
@@ -185,7 +184,7 @@ def test_before_it_is_settled_the_cpu_answers_and_nobody_waits():
     gpu, gate = FakeGpu(CpuEngine()), threading.Event()
 
     def open_gpu():
-        assert gate.wait(20)
+        assert gate.wait(60)
         return gpu.opened()
 
     engine = RoutedEngine(CpuEngine(), open_gpu, CROSSOVER)
@@ -258,38 +257,53 @@ def test_a_crossover_of_zero_sends_everything_to_the_gpu():
     assert engine.status().crossover_bytes == 0
 
 
-def as_long_as(seconds):
-    def encode(batch: Batch) -> Encoded:
-        time.sleep(seconds(len(batch.data)))
-        return Encoded(batch.data.astype(np.int32), batch.offsets)
+class Clock:
+    """A clock that stands still but in the calls of its engines."""
 
-    return encode
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def as_long_as(self, seconds):
+        """An engine that takes so many seconds for so many bytes."""
+
+        def encode(batch: Batch) -> Encoded:
+            self.now += seconds(len(batch.data))
+            return Encoded(batch.data.astype(np.int32), batch.offsets)
+
+        return encode
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("service.crossover.perf_counter", made)
+    return made
 
 
 @pytest.mark.parametrize("wanted", [SIZES[0], 8192, 65536])
-def test_the_crossover_is_where_the_gpu_begins_to_win(wanted):
-    cpu = as_long_as(lambda num_bytes: 0.001)
-    gpu = as_long_as(lambda num_bytes: 0.0 if num_bytes >= wanted else 0.004)
-    begin = time.perf_counter()
+def test_the_crossover_is_where_the_gpu_begins_to_win(clock, wanted):
+    cpu = clock.as_long_as(lambda num_bytes: 0.001)
+    gpu = clock.as_long_as(lambda num_bytes: 0.0 if num_bytes >= wanted else 0.004)
     assert measure_crossover(cpu, gpu) == wanted
-    assert time.perf_counter() - begin < 5
 
 
-def test_a_gpu_that_never_wins_is_never_asked_and_measuring_ends_in_time():
-    cpu, slow = as_long_as(lambda num_bytes: 0.0), as_long_as(lambda num_bytes: num_bytes * 2e-6)
-    begin = time.perf_counter()
+def test_a_gpu_that_never_wins_is_never_asked_and_measuring_ends_in_time(clock):
+    cpu = clock.as_long_as(lambda num_bytes: 0.0)
+    slow = clock.as_long_as(lambda num_bytes: num_bytes * 2e-6)
     assert measure_crossover(cpu, slow) == NEVER
-    assert time.perf_counter() - begin < 5
+    assert BUDGET_S / 4 < clock.now - Clock.now <= BUDGET_S
 
 
-def test_the_sizes_that_are_measured_are_those_sizes():
+def test_the_sizes_that_are_measured_are_those_sizes(clock):
     sizes = []
 
     def encode(batch: Batch) -> Encoded:
         sizes.append(len(batch.data))
         return Encoded(batch.data.astype(np.int32), batch.offsets)
 
-    measure_crossover(encode, as_long_as(lambda num_bytes: 1e-3), budget_s=5)
+    measure_crossover(encode, clock.as_long_as(lambda num_bytes: 1e-3))
     for size in SIZES:
         assert any(size <= each < 1.1 * size for each in sizes), size
 
@@ -301,7 +315,7 @@ def test_different_ids_end_the_measuring():
         return encoded
 
     with pytest.raises(Differs, match=r"ids\[7\]"):
-        measure_crossover(as_long_as(lambda num_bytes: 0.0), wrong)
+        measure_crossover(Clock().as_long_as(lambda num_bytes: 0.0), wrong)
 
 
 def test_the_crossover_is_measured_once_and_obeyed(monkeypatch):
@@ -470,16 +484,6 @@ def test_what_a_row_asks_for_and_the_gpu_does_not_do_is_the_cpus():
     assert engine.encode(load("gpt2"), Batch(sequences)).engine == "gpu"
 
 
-class Clock:
-    """A clock that stands still."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_reason_is_logged_once_a_minute_with_its_number(caplog):
     fallbacks = Fallbacks(clock := Clock())
     for _ in range(5):
@@ -501,7 +505,7 @@ def test_a_reason_is_logged_once_a_minute_with_its_number(caplog):
 
 def wait_for(engine: RoutedEngine, digest: str) -> None:
     held = engine.vocabularies.find(digest)
-    held.bringing.result(20)
+    held.bringing.result(60)
 
 
 def test_one_that_made_room_answers_from_the_cpu_until_it_is_back():
@@ -538,7 +542,7 @@ def test_one_that_is_unloaded_on_its_way_does_not_stay():
     held = engine.vocabularies.find(BYTES.digest)
     engine.unload(BYTES.digest)
     gpu.gate.set()
-    held.bringing.result(20)
+    held.bringing.result(60)
     assert (gpu.residents, engine.cpu.residency(BYTES.digest)) == ([], None)
     assert engine.residency(BYTES.digest) is None
     assert engine.load(BYTES).engine == "gpu"
@@ -579,8 +583,7 @@ def test_the_service_shows_who_answers_and_what_went_wrong():
         gpu.uncovered.add(load("hyenadna").digest)
         gpu.max_rows = 200
         async with serving(engine, preload="gpt2,hyenadna") as (client, service):
-            while not service.preloaded:
-                await asyncio.sleep(0.01)
+            await until(lambda: service.preloaded)
             body = {"vocabulary": "gpt2", "texts": LARGE}
             answer = (await client.post("/v1/encode/batch", json=body)).json()
             assert answer["engine"] == "gpu"
@@ -618,7 +621,7 @@ def test_the_service_shows_who_answers_and_what_went_wrong():
             assert (gpt2["engine"], gpu.pinned) == ("gpu", {load("gpt2").digest})
         assert gpu.is_closed
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)
 
 
 async def ids_of(client, body) -> list[list[int]]:
@@ -630,7 +633,7 @@ def test_the_first_answer_does_not_wait_for_the_gpu():
         gpu, gate = FakeGpu(CpuEngine()), threading.Event()
 
         def open_gpu():
-            assert gate.wait(20)
+            assert gate.wait(60)
             return gpu.opened()
 
         engine = RoutedEngine(CpuEngine(), open_gpu, 0)
@@ -640,12 +643,11 @@ def test_the_first_answer_does_not_wait_for_the_gpu():
             assert (answer["ids"], answer["engine"]) == ([15496, 11, 995, 0], "cpu")
             assert (await client.get("/readyz")).status_code == 503
             gate.set()
-            while not service.preloaded:
-                await asyncio.sleep(0.01)
+            await until(lambda: service.preloaded)
             assert (await client.get("/readyz")).status_code == 200
             assert (await client.post("/v1/encode", json=body)).json()["engine"] == "gpu"
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)
 
 
 def test_verifying_compares_both_ways():
@@ -733,7 +735,7 @@ def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch)
 def test_patience_with_a_gpu_that_hangs_ends(monkeypatch, caplog):
     monkeypatch.setattr(service.gpu_vocabularies, "PATIENCE_S", 0.05)
     gate = threading.Event()
-    engine = RoutedEngine(CpuEngine(), lambda: gate.wait(20) and FakeGpu(engine.cpu).opened(), 0)
+    engine = RoutedEngine(CpuEngine(), lambda: gate.wait(60) and FakeGpu(engine.cpu).opened(), 0)
     engine.settle()
     assert "not ready" in caplog.text
     assert engine.load(BYTES).fallback_reason == "the GPU is not open yet"
@@ -766,7 +768,7 @@ def test_long_bodies_lie_in_memory_that_the_gpu_lends():
             answer = await client.post("/v1/encode?vocabulary=gpt2", content=text, headers=headers)
             assert answer.content == right((text.decode(),), DEFAULT_OPTIONS).ids.tobytes()
 
-    asyncio.run(scenario())
+    run(scenario)
     assert gpu.lent[-1].tobytes() == text
 
 

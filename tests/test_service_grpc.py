@@ -23,16 +23,13 @@ from service.protos import generate
 from service.protos import warptok_pb2 as pb
 from service.settings import Settings
 from tests.fake_engine import FakeEngine
+from tests.waiting import run, until
 from vocabularies.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
 
 ENGINE = CpuEngine()
 TEXTS = ["Hello, world", "", "北京 now", "<|endoftext|>"]
-
-
-def run(scenario):
-    return asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 @contextlib.asynccontextmanager
@@ -333,9 +330,9 @@ def test_a_deadline_that_passes_in_the_queue_ends_the_call():
         async with serving(engine, inline_batch_bytes=0) as (client, _):
             engine.gate.clear()
             first = asyncio.ensure_future(
-                client.EncodeBatch(batch_request(["x"], "evo_bytes"), timeout=30)
+                client.EncodeBatch(batch_request(["x"], "evo_bytes"), timeout=120)
             )
-            await asyncio.sleep(0.2)
+            await until(lambda: engine.batches)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await client.EncodeBatch(batch_request(["y"], "evo_bytes"), timeout=0.3)
             assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
@@ -355,14 +352,14 @@ def test_health_says_what_readiness_says():
             )
             states = health_pb2.HealthCheckResponse
 
-            async def until(state, name):
+            async def until_it_says(state, name):
                 while (await check(health_pb2.HealthCheckRequest(service=name))).status != state:
                     await asyncio.sleep(0.05)
 
             for name in ("", NAME):
-                await until(states.SERVING, name)
+                await until_it_says(states.SERVING, name)
             service.draining = True
-            await until(states.NOT_SERVING, NAME)
+            await until_it_says(states.NOT_SERVING, NAME)
 
     run(scenario)
 

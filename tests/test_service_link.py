@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +23,7 @@ from service.rates import Limits, Rates
 from service.settings import Settings
 from service.work import Work
 from tests.fake_engine import FakeEngine, byte_vocabulary
+from tests.waiting import run, until
 from vocabularies.batch import Batch, EncodeOptions
 
 V = "evo_bytes"
@@ -82,10 +83,6 @@ def test_messages_arrive_whole_whatever_the_pieces(seed):
             assert np.array_equal(array, other)
 
 
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 60))
-
-
 @contextlib.asynccontextmanager
 async def house(
     folder: Path, engine: FakeEngine, **settings: Any
@@ -103,8 +100,7 @@ async def house(
         telling = asyncio.create_task(room.keep_told())
         for front in fronts:
             await stack.enter_async_context(front._running())
-        while not all(front.service.preloaded for front in fronts):
-            await asyncio.sleep(0.01)
+        await until(lambda: all(front.service.preloaded for front in fronts))
         yield room, fronts
         engine.gate.set()
         telling.cancel()
@@ -146,14 +142,12 @@ def test_what_waits_elsewhere_counts_and_is_forgotten(tmp_path):
             body = {"vocabulary": V, "text": "x" * 600}
             async with client_of(first) as one, client_of(second) as other:
                 waiting = asyncio.ensure_future(one.post("/v1/encode", json=body))
-                while second.batcher.admission.bytes_elsewhere < 600:
-                    await asyncio.sleep(0.01)
+                await until(lambda: second.batcher.admission.bytes_elsewhere >= 600)
                 refused = await other.post("/v1/encode", json=body)
                 assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
                 engine.gate.set()
                 assert (await waiting).status_code == 200
-                while second.batcher.admission.bytes_elsewhere:
-                    await asyncio.sleep(0.01)
+                await until(lambda: not second.batcher.admission.bytes_elsewhere)
                 assert (await other.post("/v1/encode", json=body)).status_code == 200
 
     run(scenario)
@@ -181,8 +175,7 @@ def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
             async with client_of(front) as client:
                 body = {"vocabulary": V, "text": "x"}
                 asked = asyncio.ensure_future(client.post("/v1/encode", json=body))
-                while not engine.batches:
-                    await asyncio.sleep(0.01)
+                await until(lambda: engine.batches)
                 next(link for link, name in room.links.items() if name == "front-0").close()
                 answer = await asked
                 assert (answer.status_code, answer.json()["code"]) == (503, "engine_lost")
@@ -190,8 +183,7 @@ def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
                     ("engine_lost",): 1
                 }
                 engine.gate.set()
-                while front.reasons():
-                    await asyncio.sleep(0.01)
+                await until(lambda: not front.reasons())
                 assert (await client.post("/v1/encode", json=body)).status_code == 200
 
     run(scenario)
@@ -202,6 +194,8 @@ def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
         engine = FakeEngine()
         async with house(tmp_path, engine) as (room, (front, _)):
             engine.gate.clear()
+            there, take_in = [], room.service.batcher.run
+            room.service.batcher.run = lambda work: (there.append(work), take_in(work))[1]
             vocabulary = front.replica.entries[V].vocabulary
             asked = [
                 asyncio.ensure_future(
@@ -210,15 +204,13 @@ def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
                 for text in ("one", "two")
             ]
             finished = room.service.metrics.counts
-            while not engine.batches:
-                await asyncio.sleep(0.01)
+            await until(lambda: engine.batches)
             for waiting in asked:
                 waiting.cancel()
-            while front.batcher.queue_rows:
-                await asyncio.sleep(0.01)
+            await until(lambda: not front.batcher.queue_rows)
+            await until(lambda: all(work.future.cancelled() for work in there))
             engine.gate.set()
-            while room.service.batcher.queue_rows:
-                await asyncio.sleep(0.01)
+            await until(lambda: not room.service.batcher.queue_rows)
             outcomes = finished()["warptok_work_finished_total"]
             assert set(outcomes) == {("cancelled",)}
 
@@ -253,15 +245,14 @@ def test_refusals_keep_their_kind_and_words(tmp_path):
 def test_a_client_keeps_its_rates_over_all_front_ends(tmp_path):
     async def scenario():
         keys = tmp_path / "keys.json"
-        secret = add_key(keys, "one", ("encode",), Rates(requests_per_s=0.1))
+        secret = add_key(keys, "one", ("encode",), Rates(requests_per_s=0.001))
         headers = {"x-api-key": secret}
         body = {"vocabulary": V, "text": "x"}
         async with house(tmp_path, FakeEngine(), api_keys_file=keys) as (_, (first, second)):
             async with client_of(first) as one, client_of(second) as other:
                 assert (await one.post("/v1/encode", json=body, headers=headers)).is_success
                 bucket = second.service.guard.limits._requests["one"]
-                while bucket.level > 0.5:
-                    await asyncio.sleep(0.01)
+                await until(lambda: bucket.level < 0.5)
                 refused = await other.post("/v1/encode", json=body, headers=headers)
                 assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
 

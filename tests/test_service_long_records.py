@@ -47,7 +47,7 @@ def records_of(content: bytes, read_size: int) -> list[tuple[str, str]]:
 
 
 @given(LINES, st.sampled_from([1, 2, 5, 1000]), st.sampled_from([3, 8, 1 << 18]))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_records_are_those_of_dnaio(parts, read_size, kept):
     content = (">" + "".join(parts)).encode()
     with dnaio.open(io.BytesIO(content), fileformat="fasta") as file:
@@ -135,7 +135,7 @@ NAMES = ["hyenadna", "caduceus", "evo_bytes", "nt_v2", "dnabert1_6mer", "mtdna6"
     st.integers(1, 40),
     st.integers(1, 30),
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_windows_of_parts_are_those_of_the_whole(vocabulary, texts, window, stride, part):
     records = {f"r{number}": text for number, text in enumerate(texts)}
     content = fasta_of(records)

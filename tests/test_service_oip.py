@@ -17,6 +17,7 @@ from service.cpu_engine import CpuEngine
 from service.errors import InvalidRequest
 from service.oip_tensors import Tensor, bytes_of, bytes_tensor, rows_of
 from tests.app_client import serving
+from tests.waiting import run
 from vocabularies.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
@@ -27,10 +28,6 @@ IDS = [15496, 11, 995, 44293, 245, 12859, 105, 783]
 OFFSETS = [0, 3, 3, 8]
 INFER = "/v2/models/gpt2/infer"
 LENGTH = "inference-header-content-length"
-
-
-def run(scenario):
-    return asyncio.run(scenario())
 
 
 def text_input(data=None, **parameters):

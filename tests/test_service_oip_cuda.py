@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from service.protos import inference_pb2 as pb
 from tests.app_client import serving
 from tests.emulated_device import EmulatedDevice
 from tests.fake_gpu import FakeGpu
+from tests.waiting import run
 from vocabularies.batch import Batch
 from vocabularies.builtin import load
 
@@ -27,10 +27,6 @@ CPU = CpuEngine()
 TEXT = b"the ids are written where the client wants them"
 URL = "/v2/cudasharedmemory/region/r"
 SERVICE = "/inference.GRPCInferenceService/"
-
-
-def run(scenario):
-    asyncio.run(scenario())
 
 
 def engine_and_device() -> tuple[RoutedEngine, EmulatedDevice]:

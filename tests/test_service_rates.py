@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import httpx
@@ -14,6 +13,7 @@ from service.errors import RateLimited
 from service.rates import Limits, Rates
 from tests.app_client import serving
 from tests.server_process import server_process
+from tests.waiting import run
 
 BODY = {"vocabulary": "gpt2", "text": "Hello"}
 
@@ -127,7 +127,7 @@ def test_too_many_requests_are_refused_with_429_at_every_door(tmp_path):
             text, _ = service.metrics.exposition()
             assert b'warptok_requests_rejected_total{reason="rate_limited"} 4.0' in text
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)
 
 
 def test_bytes_a_second_hold_on_the_shortest_way_and_are_said_the_same(tmp_path):

@@ -10,6 +10,7 @@ from service.errors import BuiltinProtected, InvalidRequest, NameTaken, TooLarge
 from service.registry import Registry
 from service.settings import Settings
 from tests.fake_engine import FakeEngine, byte_vocabulary
+from tests.waiting import run
 from vocabularies import builtin
 
 FIRST, SECOND = byte_vocabulary(), byte_vocabulary(300)
@@ -32,7 +33,7 @@ def test_every_built_in_is_known_and_loaded_on_first_use_once():
         with pytest.raises(UnknownVocabulary, match="hyenadna"):
             await registry.loaded("hyenadnb")
 
-    asyncio.run(scenario())
+    run(scenario)
     assert set(make().known) == set(builtin.BUILTINS)
 
 
@@ -121,4 +122,4 @@ def test_unloading_keeps_the_name_and_the_next_use_loads_again():
         assert "mine" not in registry.entries
         assert (await registry.loaded("mine")).vocabulary.digest == FIRST.digest
 
-    asyncio.run(scenario())
+    run(scenario)

@@ -24,7 +24,8 @@ from service.tracing import Tracer, make_tracer
 from tests.data_files import ROOT
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V
-from tests.test_service_hot_protocol import answer, listening, request, run, text_body
+from tests.test_service_hot_protocol import answer, listening, request, text_body
+from tests.waiting import run, until
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 STAGES = ["parse", "queue", "encode", "serialize"]
@@ -42,7 +43,8 @@ def traced(service: Any) -> InMemorySpanExporter:
 
 
 async def take(exporter: InMemorySpanExporter) -> list[ReadableSpan]:
-    await asyncio.sleep(0.02)  # The answer is there before its span.
+    """Those of one request, whose own is the last; its answer may be there before."""
+    await until(lambda: any(each.name[0] == "/" for each in exporter.get_finished_spans()))
     spans = list(exporter.get_finished_spans())
     exporter.clear()
     return spans
@@ -117,7 +119,8 @@ def test_what_is_not_sampled_has_no_spans_and_what_is_no_trace_begins_one(given,
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
                 body = {"vocabulary": V, "text": "x"}
                 await client.post("/v1/encode", json=body, headers=headers)
-            spans = await take(exporter)
+            await until(lambda: app.service.metrics.counts()["warptok_requests_total"])
+            spans = exporter.get_finished_spans()
             assert len(spans) == num_spans
             if num_spans and given != traceparent():
                 assert spans[-1].parent is None

@@ -25,24 +25,41 @@ from service.link import Message
 from service.settings import Settings
 from service.training_folders import JobFolders
 from service.training_jobs import TrainingJobs
+from service.training_process import ONE_THREAD
 from service.training_schemas import TrainingJob, TrainingParameters
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
+from tests.waiting import run
 from vocabularies import canonical
 from vocabularies.corpus import Corpus
 from vocabularies.motifs import MotifBank
 from vocabularies.training import TrainingOptions, train
 
+ALONE = {**os.environ, **ONE_THREAD}  # As the service starts a worker.
 JOBS = "/v1/training-jobs"
 FAKE = (sys.executable, "-m", "tests.training_worker")
 # The real one; of the lowest priority it would take minutes on a machine that runs many tests.
 EAGER = "from service import training_worker as w; w.stand_back = lambda: None; w.main()"
 REAL = (sys.executable, "-c", EAGER)
+# The real one, which says so before its merge 50 and waits there until nobody needs it any more.
+HALFWAY = f"""
+import time
+from service import training_worker as w
+asked, num_asked = w.Stop.__call__, 0
+
+def ask(stop):
+    global num_asked
+    num_asked += 1
+    if num_asked == 50:
+        print("halfway", flush=True)
+        while not asked(stop):
+            time.sleep(0.01)
+    return asked(stop)
+
+w.Stop.__call__ = ask
+{EAGER}
+"""
 FASTA = b">a\nACGTACGTACGT\n>b\nACGTTTGACGTA\n>c\nGATTACAGATTACA\n"
-
-
-def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def use(monkeypatch: pytest.MonkeyPatch, worker: tuple[str, ...]) -> None:
@@ -180,9 +197,9 @@ def test_a_worker_that_has_nothing_to_save_ends_at_once(tmp_path):
     (tmp_path / "corpus.0").unlink()
     os.mkfifo(tmp_path / "corpus.0")  # Reading it lasts for ever.
     command = [*REAL, str(tmp_path), f"--memory-bytes={1 << 32}", "--corpus-bytes=1000000"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env=ALONE, stdin=subprocess.PIPE) as process:
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
 
 
 def test_a_worker_stands_back_for_everything_else():
@@ -195,22 +212,22 @@ def test_a_worker_stands_back_for_everything_else():
 
 
 def test_a_worker_whose_service_is_gone_saves_its_state_and_another_goes_on(tmp_path, monkeypatch):
-    rows = ["".join(random.Random(i).choices("ACGT", k=1000)) for i in range(600)]
+    rows = ["".join(random.Random(i).choices("ACGT", k=100)) for i in range(60)]
     inputs = {"corpus.0": "\n".join(rows).encode()}
-    fields = {"vocabulary_size": 8000}
+    fields = {"vocabulary_size": 200}
     record(tmp_path, inputs, **fields)
     bounds = [f"--memory-bytes={1 << 32}", "--corpus-bytes=1000000"]
-    command = [*REAL, str(tmp_path), *bounds]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        while b"progress" not in process.stdout.readline():
-            pass
+    command = [sys.executable, "-c", HALFWAY, str(tmp_path), *bounds]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=ALONE, **pipes) as process:
+        assert b"halfway\n" in process.stdout
         process.stdin.close()
         assert b"ending" not in process.stdout.read()
-        assert process.wait(60) == 0
-    assert 0 < len(np.load(tmp_path / "state.npz")["merges"]) < 7900
+        assert process.wait(180) == 0
+    assert len(np.load(tmp_path / "state.npz")["merges"]) == 49
     monkeypatch.chdir(tmp_path)
     training_worker.run(lambda: False, 1_000_000)
-    expected = train(Corpus.of(rows), TrainingOptions(vocabulary_size=8000)).vocabulary
+    expected = train(Corpus.of(rows), TrainingOptions(vocabulary_size=200)).vocabulary
     assert canonical.from_bytes(Path("vocabulary").read_bytes()) == expected
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import zipfile
@@ -10,6 +9,7 @@ import zipfile
 import pytest
 
 from service.cpu_engine import CpuEngine
+from tests import waiting
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
 from tests.motif_strategies import motif_vocabulary
@@ -45,7 +45,7 @@ def run(scenario, engine=None, **settings) -> None:
         async with serving(engine or FakeEngine(), **settings) as (client, service):
             await scenario(client, service)
 
-    asyncio.run(asyncio.wait_for(within(), 30))
+    waiting.run(within)
 
 
 def test_an_upload_can_be_listed_used_downloaded_and_deleted():

@@ -23,7 +23,7 @@ def texts(letters: str) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(pieces), max_size=40).map("".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(drawn=bpe_documents(), data=st.data())
 def test_the_written_tokenizer_json_gives_the_ids_of_the_one_read(drawn, data):
     content, letters = drawn
@@ -39,7 +39,7 @@ def test_the_written_tokenizer_json_gives_the_ids_of_the_one_read(drawn, data):
                 assert encode(vocabulary, text, options).ids == original.encode(text).ids
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(drawn=bpe_documents())
 def test_a_vocabulary_comes_back_from_every_format_that_takes_it(drawn):
     vocabulary = read_vocabulary({"tokenizer.json": encoded(drawn[0])})
@@ -47,7 +47,7 @@ def test_a_vocabulary_comes_back_from_every_format_that_takes_it(drawn):
         assert read_vocabulary(write_vocabulary(vocabulary, format)) == vocabulary
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(tokens=rank_lists(), data=st.data())
 def test_the_merges_derived_from_ranks_give_the_ids_of_tiktoken(tokens, data):
     ranks = {token: rank for rank, token in enumerate(tokens)}
@@ -74,7 +74,7 @@ def test_the_merges_derived_from_ranks_give_the_ids_of_tiktoken(tokens, data):
         assert written.encode(text).ids == upstream.encode(text, allowed_special="all")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(tokens=rank_lists())
 def test_a_rank_file_is_written_as_it_was_read(tokens):
     content = rank_file(tokens)
@@ -82,7 +82,7 @@ def test_a_rank_file_is_written_as_it_was_read(tokens):
     assert write_vocabulary(vocabulary, "tiktoken") == {"vocabulary.tiktoken": content}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.binary(max_size=200), name=st.sampled_from(["x", "tokenizer.json", "a.tiktoken"]))
 def test_random_bytes_are_refused_or_read_but_never_crash(data, name):
     try:
@@ -91,7 +91,7 @@ def test_random_bytes_are_refused_or_read_but_never_crash(data, name):
         assert error.findings and all(finding.where for finding in error.findings)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_cut_or_changed_file_is_refused_or_read_but_never_crashes(data):
     content, _ = data.draw(bpe_documents())

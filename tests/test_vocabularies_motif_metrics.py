@@ -8,7 +8,7 @@ from itertools import pairwise, product
 from math import isnan
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.textbook_training import penalty, textbook
@@ -61,7 +61,6 @@ def same(one: float, other: float) -> bool:
     return (isnan(one) and isnan(other)) or abs(one - other) < 1e-12
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=8), max_size=3), st.data())
 def test_metrics_are_their_definitions(lengths, data):
     """Tokens of 1 to 3 letters; 0 is a letter that no token has."""
@@ -146,7 +145,6 @@ def prefixes(rows: list[str], options: TrainingOptions, bank: MotifBank | None) 
     return found
 
 
-@settings(deadline=None)
 @given(ROWS.filter(any), BANKS, st.sampled_from(["global", "span_preserving"]), st.data())
 def test_distortion_by_its_definition_never_rises_whatever_the_weights(rows, bank, rule, data):
     """True, and trivially so: tokens only grow. Every BPE has it, with any lambda and mu."""
@@ -173,7 +171,6 @@ def test_splits_do_rise_under_equation_9_although_mu_is_larger_than_lambda():
     assert max(rates) == 1
 
 
-@settings(deadline=None)
 @given(ROWS.filter(any), BANKS, st.booleans())
 def test_nothing_is_split_where_mu_outweighs_every_frequency(rows, bank, has_region):
     """What Equation 9 does keep: mu > (1 + lambda) times the frequency of any pair."""
@@ -186,7 +183,6 @@ def test_nothing_is_split_where_mu_outweighs_every_frequency(rows, bank, has_reg
     assert all(m.boundary_violations == 0 for m in metrics)
 
 
-@settings(deadline=None)
 @given(ROWS.filter(any), BANKS, st.integers(0, 2**32))
 def test_span_preserving_splits_no_motif_that_was_cut_out(rows, bank, seed):
     """True by construction, in texts that were not trained on as well: delta is 0."""

@@ -45,7 +45,7 @@ def test_motifs_are_cut_leftmost_and_longest():
     assert pieces("", "A") == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(motif_banks("AC", 6), st.text("ACG", max_size=60))
 def test_a_cut_is_that_of_the_longest_alternative_first(motifs, text):
     in_order = sorted(motifs, key=len, reverse=True)
@@ -65,7 +65,7 @@ def test_a_motif_is_one_token_whatever_the_merges_give():
     assert decode(SEEDS, row.ids) == b"TACGTTACT"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(motif_cases())
 def test_every_span_that_is_cut_out_is_one_token(case):
     """The motif-distortion rate of spans that do not overlap is 0, in any vocabulary and text."""
@@ -135,7 +135,7 @@ def test_a_motif_that_normalizers_leave_no_text_for_is_a_fault(steps, fault):
     assert message == f"'AC' is never found: the normalizers leave {fault}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(motif_cases(normalizers=tuple(NORMALIZERS)), st.randoms())
 def test_motifs_come_back_in_any_order_with_one_digest(case, chance):
     vocabulary, _ = case
@@ -163,7 +163,7 @@ def test_other_files_than_tokenizer_json_cannot_say_motifs():
         assert raised.value.findings[0].where == where
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(motif_cases(normalizers=tuple(NORMALIZERS)))
 def test_the_library_gives_equal_ids(case):
     vocabulary, texts = case
@@ -175,7 +175,7 @@ def test_the_library_gives_equal_ids(case):
             assert library.encode(text).ids == encode(vocabulary, text, options).ids
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(motif_banks("ACé.(?", 12), st.text("ACé.(?x", max_size=60))
 def test_the_regex_finds_the_longest_motif_and_comes_back(motifs, text):
     pattern = motif_pattern(sorted(motifs))

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vocabularies import motifs as motifs_module
@@ -56,7 +56,6 @@ def test_overlapping_nested_and_across_sequences():
     assert pairs(choose_spans(spans)) == [(1, 4), (4, 7), (8, 10)]
 
 
-@settings(deadline=None)
 @given(BANKS, ROWS, st.integers(1, 7))
 def test_spans_equal_the_definition_whatever_the_chunks(sequences, rows, chunk_bytes):
     bank = MotifBank.of(sequences)
@@ -69,7 +68,6 @@ def test_spans_equal_the_definition_whatever_the_chunks(sequences, rows, chunk_b
     ) == (expected)
 
 
-@settings(deadline=None)
 @given(BANKS, st.text("ACGT", max_size=40))
 def test_choice_is_leftmost_longest(sequences, row):
     bank = MotifBank.of(sequences)

@@ -109,7 +109,7 @@ def test_random_runs_and_their_alignment() -> None:
         assert lowercase(text) == theirs(LOWERCASE, text), ascii(text)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.text(st.sampled_from([*ALPHABET, *" \t\x85\u3000"]) | st.characters(codec="utf-8")))
 def test_hypothesis_texts(text: str) -> None:
     assert nfc(text) == theirs(NFC, text)

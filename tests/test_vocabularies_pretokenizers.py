@@ -292,7 +292,7 @@ def test_texts_that_begin_or_end_in_the_middle_of_everything(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=500 if EXHAUSTIVE else 40)
+@settings(max_examples=500 if EXHAUSTIVE else 40)
 @given(text=st.text(st.sampled_from(LARGE), max_size=40) | st.text(max_size=20))
 def test_random_texts(name: str, text: str) -> None:
     assert_engines_agree(name, [text])

@@ -120,7 +120,7 @@ def test_texts_have_the_ids_of_tiktoken(name):
 
 
 @pytest.mark.parametrize("name", TIKTOKEN)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text() | st.text("ab '\n1é中🙂sS", max_size=60))
 def test_random_texts_have_the_ids_of_tiktoken(name, text):
     assert encode(load(name), text, ORDINARY).ids == tiktoken_encoding(name).encode_ordinary(text)
@@ -134,7 +134,7 @@ def test_texts_have_the_ids_and_offsets_of_tokenizers(name):
 
 
 @pytest.mark.parametrize("name", TOKENIZER_JSON)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     text=st.text()
     | st.lists(

@@ -94,7 +94,7 @@ def in_characters(text: str, spans: Spans) -> Spans:
     return [(character[a], character[b - 1] + 1) if b > a else (a, b) for a, b in spans]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     data=st.data(),
     byte_level=st.booleans(),
@@ -137,7 +137,7 @@ def symbols_and_rules(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], BpeR
     return [(token_id, i, i + 1) for i, token_id in enumerate(ids)], BpeRules(merges, {})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(case=symbols_and_rules())
 def test_the_queue_merges_as_the_definition(case):
     symbols, rules = case
@@ -188,7 +188,7 @@ def special_tokens(draw: st.DrawFn, alphabet: list[bytes]) -> tuple[SpecialToken
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     data=st.data(),
     byte_level=st.booleans(),

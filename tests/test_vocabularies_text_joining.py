@@ -9,7 +9,7 @@ import sysconfig
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data_files import ROOT
@@ -38,7 +38,6 @@ def built(tmp_path_factory):
 
 
 @given(texts=TEXTS, as_tuple=st.booleans())
-@settings(deadline=None)
 def test_both_give_the_same(built, texts, as_tuple):
     given_texts = tuple(texts) if as_tuple else texts
     data, offsets = join_texts(given_texts, by=built)

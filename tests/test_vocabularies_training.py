@@ -59,7 +59,6 @@ def assert_equal(training: Training, learnt: Learnt) -> None:
     assert training.ending == learnt.ending
 
 
-@settings(deadline=None)
 @given(ROWS, st.none() | BANKS, OPTIONS, st.data())
 def test_training_equals_the_textbook(rows, bank, options, data):
     corpus = Corpus.of(rows)
@@ -77,7 +76,6 @@ def test_training_equals_the_textbook(rows, bank, options, data):
     assert training.compression == len(corpus.data) / max(1, num_tokens)
 
 
-@settings(deadline=None)
 @given(st.text("AC", min_size=1, max_size=200), BANKS, st.integers(1, 3), st.booleans())
 def test_candidates_chosen_anew_again_and_again_change_nothing(row, bank, number, harmful):
     """Scores rise, too: an occurrence that crosses a border goes."""
@@ -101,7 +99,6 @@ def test_the_most_frequent_motifs_by_weight_become_tokens():
         assert train(corpus, options, motifs=bank).vocabulary.motifs == motifs
 
 
-@settings(deadline=None)
 @given(
     ROWS.filter(any),
     st.none() | BANKS,
@@ -138,7 +135,6 @@ def hf_training(rows, size, min_frequency, longest):
     return sorted(model["vocab"], key=model["vocab"].get), [tuple(m) for m in model["merges"]]
 
 
-@settings(deadline=None)
 @given(ROWS.filter(any), st.integers(2, 5), st.integers(8, 40))
 def test_sequences_that_count_several_times_are_as_if_repeated(rows, times, size):
     corpus = Corpus.of(rows)
@@ -150,7 +146,6 @@ def test_sequences_that_count_several_times_are_as_if_repeated(rows, times, size
     assert counted.compression == training.compression
 
 
-@settings(deadline=None)
 @given(ROWS.filter(any), BANKS, st.none() | st.integers(1, 3), st.data())
 def test_span_preserving_is_plain_training_between_the_motifs(rows, bank, number, data):
     rows = [row.replace("T", "U") for row in rows] if data.draw(st.booleans()) else rows
@@ -174,7 +169,6 @@ def test_span_preserving_is_plain_training_between_the_motifs(rows, bank, number
     assert training.compression == len(letters) / encoded
 
 
-@settings(deadline=None)
 @given(ROWS.filter(any), st.none() | BANKS, OPTIONS)
 def test_encoding_the_corpus_gives_the_tokens_it_was_learnt_with(rows, bank, options):
     training = train(Corpus.of(rows), options, motifs=bank)
@@ -187,7 +181,6 @@ def test_encoding_the_corpus_gives_the_tokens_it_was_learnt_with(rows, bank, opt
         ] == expected
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.integers(2, 8), st.integers(1, 3)), max_size=8),
     st.sampled_from(["split", "any"]),
@@ -254,7 +247,7 @@ def test_progress_is_reported_at_the_end_at_least():
     assert training.vocabulary.tokens == (b"[UNK]", b"A", b"C", b"G", b"AC", b"ACG")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(ROWS.filter(any), BANKS, st.sampled_from(["global", "span_preserving"]))
 def test_files_of_what_was_learnt_give_the_same_ids(rows, bank, rule):
     options = TrainingOptions(30, merge_rule=rule, alphabet="ACGT")
@@ -329,7 +322,7 @@ def test_what_cannot_be_learnt_is_refused():
         SpanScores(weights, weights + 2, weights, 100)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(ROWS)
 def test_upper_case_is_the_same_corpus(rows):
     lower = Corpus.of([row.lower() for row in rows]).upper()

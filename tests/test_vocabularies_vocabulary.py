@@ -262,7 +262,7 @@ def test_a_canonical_form_with_a_wrong_vocabulary_is_refused():
         from_bytes(b"PK")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(place=st.integers(0, len(to_bytes(AB)) - 1), byte=st.integers(0, 255), cut=st.booleans())
 def test_a_changed_byte_is_refused_or_another_vocabulary(place, byte, cut):
     content = bytearray(to_bytes(AB))

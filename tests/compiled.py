@@ -1,0 +1,51 @@
+"""C++ as shared libraries for the tests: each compiled once, whichever process needs it first."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.data_files import ROOT
+
+__all__ = ["compiled"]
+
+BUILD = ROOT / "build" / "emulation"
+
+
+def compiled(name: str, source: str, flags: Sequence[str], included: Iterable[Path] = ()) -> Path:
+    """The library of a source, in build/ under the digest of everything that it is made of.
+
+    Skips the test where there is no g++.
+
+    Args:
+        name: what its file begins with.
+        source: C++17.
+        flags: of the compiler.
+        included: the files that the source includes.
+
+    Raises:
+        AssertionError: the source does not compile.
+    """
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ to compile the kernels with")
+    made_of = [source, *flags, *(path.read_text() for path in included)]
+    digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
+    path = BUILD / f"{name}-{digest}.so"
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            unfinished = path.with_suffix(".unfinished")
+            command = [compiler, "-std=c++17", *flags, "-shared", "-fPIC", "-x", "c++"]
+            command += ["-o", str(unfinished), "-"]
+            done = subprocess.run(command, input=source, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            unfinished.rename(path)
+    return path
