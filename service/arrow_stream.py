@@ -27,7 +27,7 @@ from service.encode_answers import check_dtype
 from service.errors import TooLarge
 from service.finishing import serialized
 from service.outgoing import Outgoing
-from service.request_heads import timeout_s
+from service.request_heads import read_timeout
 from service.streams import Streamed, run_patiently, stream_thread
 from service.work import Result, Work
 from vocabularies.batch import Batch, EncodeOptions
@@ -151,8 +151,7 @@ class ArrowStream(Streamed):
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
         self.query = parse_query(self.query_model, request.query_params)
-        if self.call.timeout_ms is not None:
-            self.call.timeout_s = timeout_s(self.call.timeout_ms)
+        read_timeout(self.call)
         self.dtype = DTYPES[self.query.dtype]
 
     def source(self, body: BodyReader) -> Source:

@@ -24,7 +24,7 @@ from service.errors import InvalidRequest, RowRefused
 from service.finishing import serialized
 from service.hot_routes import send_pieces
 from service.piecewise import Cutter, encode_while_reading
-from service.request_heads import timeout_s
+from service.request_heads import read_timeout
 from service.schemas import EncodeRequest
 from service.streams import Streamed, check_length, octets
 from service.work import Result
@@ -50,8 +50,7 @@ class BulkText(Streamed):
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
         self.query = parse_query(TextQuery, request.query_params)
-        if self.call.timeout_ms is not None:
-            self.call.timeout_s = timeout_s(self.call.timeout_ms)
+        read_timeout(self.call)
         self.dtype = DTYPES[self.query.dtype]
         self.as_octets = "application/octet-stream" in request.headers.get("accept", "")
         if self.as_octets and (self.query.return_offsets or self.query.return_tokens):

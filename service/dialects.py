@@ -25,7 +25,7 @@ from service.errors import (
     invalid_body,
 )
 from service.registry import Entry
-from service.request_heads import call_of
+from service.request_heads import call_of, read_timeout
 from service.state import Service
 from service.streams import check_length
 from service.work import Result
@@ -94,6 +94,7 @@ async def ask(request: Request) -> Asked:
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object", "body")
     call.receive = request.receive
+    read_timeout(call)
     return Asked(service, call, body)
 
 

@@ -33,7 +33,7 @@ from service.hot_routes import HOT
 from service.logs import REQUEST_ID
 from service.rates import CLIENT
 from service.repeated_heads import RepeatedHead
-from service.request_heads import json_call, repeated_call, timeout_s
+from service.request_heads import json_call, read_timeout, repeated_call
 from service.stalls import StallProtocol
 from service.work import Result
 
@@ -232,8 +232,7 @@ class HotProtocol(StallProtocol):
             if entry is None:
                 return False
             check_digest(entry, request.if_digest)
-            if call.timeout_ms is not None:
-                call.timeout_s = timeout_s(call.timeout_ms)
+            read_timeout(call)
             CLIENT.set(cycle.client)
             work, cycle.render = cycle.operation.plan(service, call, entry, request)
         except ServiceError:

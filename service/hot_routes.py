@@ -27,7 +27,7 @@ from service.finishing import answer_headers, finish, serialized
 from service.logs import REQUEST_ID
 from service.rates import CLIENT
 from service.refusals import refused
-from service.request_heads import call_of, timeout_s
+from service.request_heads import call_of, read_timeout
 from service.state import Service
 from service.work import ClientGone
 
@@ -40,7 +40,6 @@ __all__ = [
     "read_body",
     "respond",
     "send_pieces",
-    "timeout_s",
 ]
 
 HOT: dict[str, Operation] = {
@@ -164,8 +163,7 @@ async def respond(
         else:
             packed = Body(receive, call.encoding, max_bytes)
             body = bytes(await collect(packed, call.content_length))
-        if call.timeout_ms is not None:
-            call.timeout_s = timeout_s(call.timeout_ms)
+        read_timeout(call)
         answered = await answer(service, operation, body, call)
         serialized(service, call, await send_pieces(send, answered))
     except (ClientGone, asyncio.CancelledError):

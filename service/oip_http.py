@@ -23,7 +23,7 @@ from service.oip_infer import Inference, Wanted, infer
 from service.oip_regions import input_from_region, output_to_region
 from service.oip_statistics import VERSION
 from service.oip_tensors import BYTES, Tensor, bytes_of, rows_of
-from service.request_heads import call_of, whole_number
+from service.request_heads import call_of, read_timeout, whole_number
 from service.state import Service
 from service.streams import check_length, octets
 from service.wordings import worded
@@ -88,6 +88,7 @@ class InferAnswer(Response):
         body = await collect(sent, self.call.content_length, memory)
         self.call.times.read = perf_counter()
         self.call.receive = receive
+        read_timeout(self.call)
         asked, binary = self._parse(body)
         request = Inference(
             self.model,

@@ -156,7 +156,8 @@ def _parameters(model: type[Any], request: Inference) -> Any:
             raise InvalidRequest("must be a number of microseconds", "parameters/timeout")
         if len(digits) > 15:
             raise InvalidRequest("is too large", "parameters/timeout")
-        request.call.timeout_s = int(timeout_us) / 1e6 or None
+        if seconds := int(timeout_us) / 1e6:  # None given is 0.
+            request.call.timeout_s = seconds
     try:
         return model.model_validate({"vocabulary": request.model, **given})
     except ValidationError as error:

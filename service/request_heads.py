@@ -13,7 +13,7 @@ from service.errors import InvalidRequest
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-__all__ = ["call_of", "header_call", "json_call", "repeated_call", "timeout_s", "whole_number"]
+__all__ = ["call_of", "header_call", "json_call", "read_timeout", "repeated_call", "whole_number"]
 
 KNOWN = frozenset(
     (
@@ -94,12 +94,15 @@ def whole_number(value: bytes) -> int | None:
     return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else None
 
 
-def timeout_s(value: bytes) -> float:
-    """The client's deadline from ``X-Request-Timeout-Ms``.
+def read_timeout(call: Call) -> None:
+    """Take the client's deadline from ``X-Request-Timeout-Ms``, where it has sent one.
 
     Raises:
         InvalidRequest: it is not a positive whole number.
     """
+    value = call.timeout_ms
+    if value is None:
+        return
     if not value.isdigit() or len(value) > 15 or int(value) == 0:
         raise InvalidRequest("must be a positive number of milliseconds", "X-Request-Timeout-Ms")
-    return int(value) / 1000
+    call.timeout_s = int(value) / 1000

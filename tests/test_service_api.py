@@ -232,6 +232,37 @@ def test_a_deadline_of_the_client_is_kept_and_a_full_queue_says_429():
     run(scenario)
 
 
+INPUTS = [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["x"]}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {"model": V, "prompt": "x"}),
+        ("/v1/responses/input_tokens", {"model": V, "input": "x"}),
+        (f"/v2/models/{V}/infer", {"inputs": INPUTS}),
+        (f"/v2/models/{V}/infer", {"inputs": INPUTS, "parameters": {"timeout": 0}}),
+    ],
+)
+def test_a_deadline_of_the_client_is_kept_at_the_doors_of_other_systems(path, body):
+    async def scenario():
+        engine = FakeEngine()
+        async with serving(engine, inline_batch_bytes=0) as (client, _):
+            running = asyncio.ensure_future(client.post("/v1/encode", json=GOOD[0][1]))
+            engine.gate.clear()
+            await until(lambda: engine.batches)
+            headers = {"X-Request-Timeout-Ms": "50"}
+            late = await client.post(path, json=body, headers=headers)
+            assert late.status_code == 504, late.text
+            engine.gate.set()
+            assert (await running).status_code == 200
+            wrong = await client.post(path, json=body, headers={"X-Request-Timeout-Ms": "x"})
+            assert wrong.status_code in (400, 422)
+            assert "X-Request-Timeout-Ms" in wrong.text
+
+    run(scenario)
+
+
 def test_a_large_answer_comes_in_pieces_and_whole():
     async def scenario():
         async with serving(FakeEngine()) as (client, _):
