@@ -36,10 +36,12 @@ FILES: dict[str, tuple[str, ...]] = {
 """Real texts, each file's share as large as the file."""
 
 
-def numbers(seed: int, count: int) -> NDArray[np.uint64]:
-    """uint64[count] by splitmix64. Source: Steele, Lea, Flood, OOPSLA 2014."""
+def numbers(seed: int, count: int, begin: int = 0) -> NDArray[np.uint64]:
+    """uint64[count] by splitmix64, from number `begin` on. Source: Steele, Lea, Flood, 2014."""
     first = np.uint64((seed * 0x2545F4914F6CDD1D) % 2**64)
-    z = (np.arange(1, count + 1, dtype=np.uint64) + first) * np.uint64(0x9E3779B97F4A7C15)
+    z = (np.arange(begin + 1, begin + count + 1, dtype=np.uint64) + first) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
     return z ^ (z >> np.uint64(31))

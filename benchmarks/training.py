@@ -1,10 +1,11 @@
 """Learning vocabularies: the figures asked for, `tokenizers`' trainer beside it, and the growth.
 
     python -m benchmarks.training --data FOLDER [--largest 64] [--out FILE]
+    python -m benchmarks.training --data FOLDER --device cuda      # see training_gpu.py
 
-FOLDER holds the files of FILES. Merges are compared with `tokenizers`' before anything is timed.
-Seconds are of the whole call of `train`, from arrays to a Vocabulary, in turns with the other
-library; processor seconds stand beside, for a machine that has other work.
+FOLDER holds the files of `training_corpora.FILES`. Merges are compared with `tokenizers`' before
+anything is timed. Seconds are of the whole call of `train`, from arrays to a Vocabulary, in turns
+with the other library; processor seconds stand beside, for a machine that has other work.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import resource
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -20,22 +22,16 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, trainers
 
-from benchmarks.corpora import numbers
+from benchmarks import training_gpu
 from benchmarks.machine import machine
 from benchmarks.plot import Panel, draw
 from benchmarks.timing import clocked, summary, take_turns
-from service.corpora import read_corpus
+from benchmarks.training_corpora import MILLION, NUM_MOTIFS, bank_of, copies, read_files
+from gpu.device import CudaDevice
 from vocabularies.corpus import Corpus
 from vocabularies.motifs import MotifBank
 from vocabularies.training import Training, TrainingOptions, train
 
-FILES = {
-    "matures": ("mirgenedb_2.1_ALL-mat.fa",),
-    "genomes": ("ecoli_K12_MG1655.fa.gz", "yeast_chrI.fa"),
-    "lambda": ("lambda_NC_001416.fa",),
-}
-MILLION = 1_000_000
-NUM_MOTIFS, SHORTEST_MOTIF = 10_000, 8
 RESULTS = Path(__file__).with_name("results")
 Row = dict[str, Any]
 
@@ -44,29 +40,38 @@ def main() -> None:
     """Prove, time, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--largest", type=int, default=64, help="millions of bases (64)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=RESULTS / "training.json")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--largest", type=int, help="millions of bases (64; with cuda 1,000)")
+    parser.add_argument("--rounds", type=int, help="(5; with cuda 3)")
+    parser.add_argument("--out", type=Path, help="(results/training.json, training_gpu.json)")
     arguments = parser.parse_args()
-    corpora = {
-        name: read_corpus([str(arguments.data / file) for file in files], upper=True).corpus
-        for name, files in FILES.items()
-    }
-    document = {
-        "machine": machine(("numpy", "tokenizers", "ahocorasick-rs")),
-        "asked": [*_asked(corpora, arguments.rounds)],
-        "beside": [*_beside(corpora, arguments.rounds)],
-        "growth": [*_growth(corpora["genomes"], arguments.largest)],
-    }
-    arguments.out.write_text(json.dumps(document, indent=1) + "\n")
-    arguments.out.with_suffix(".svg").write_text(_plot(document))
+    corpora = read_files(arguments.data)
+    if arguments.device == "cuda":
+        plan = training_gpu.FULL
+        largest = MILLION * (arguments.largest or 1000)
+        bases = tuple(each for each in plan.bases if each <= largest)
+        plan = replace(plan, bases=bases, rounds=arguments.rounds or plan.rounds)
+        document = training_gpu.run(CudaDevice(modules=()), corpora, plan)
+        drawing, out = training_gpu.plot(document), RESULTS / "training_gpu.json"
+    else:
+        rounds = arguments.rounds or 5
+        document = {
+            "machine": machine(("numpy", "tokenizers", "ahocorasick-rs")),
+            "asked": [*_asked(corpora, rounds)],
+            "beside": [*_beside(corpora, rounds)],
+            "growth": [*_growth(corpora["genomes"], arguments.largest or 64)],
+        }
+        drawing, out = _plot(document), RESULTS / "training.json"
+    out = arguments.out or out
+    out.write_text(json.dumps(document, indent=1) + "\n")
+    out.with_suffix(".svg").write_text(drawing)
 
 
 def _asked(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
     """The figures with limits."""
     region = TrainingOptions(512, seed_region=(2, 8))
     yield _timed("matures, seeds as motifs", corpora["matures"], region, None, rounds, limit_s=2)
-    bank = _bank(corpora["genomes"])
+    bank = bank_of(corpora["genomes"])
     for options in (
         TrainingOptions(4096),
         TrainingOptions(4096, merge_harmful=True),
@@ -179,10 +184,10 @@ def _theirs(sequences: list[str], size: int) -> tuple[list[str], list[tuple[str,
 
 def _growth(genome: Corpus, largest: int) -> Iterator[Row]:
     """4,096 tokens of ever more bases: the genomes repeated, a tenth of each copy changed."""
-    bank = _bank(genome)
+    bank = bank_of(genome)
     millions = 1
     while millions <= largest:
-        corpus = _copies(genome, millions * MILLION)
+        corpus = copies(genome, millions * MILLION)
         for motifs in (None, bank):
             options = TrainingOptions(4096, motif_weight=1, penalty_weight=0.5)
             row = _timed("copies", corpus, options, motifs, 1 if millions > 2 else 3)
@@ -190,27 +195,6 @@ def _growth(genome: Corpus, largest: int) -> Iterator[Row]:
             row["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             yield row
         millions *= 4
-
-
-def _copies(genome: Corpus, num_bases: int) -> Corpus:
-    letters = np.frombuffer(b"ACGT", np.uint8)
-    data = np.resize(genome.data, num_bases)
-    drawn = numbers(7, num_bases)
-    changed = (drawn % 10 == 0) & (np.arange(num_bases) >= len(genome.data))
-    data[changed] = letters[(drawn[changed] >> np.uint64(32)) % 4]
-    return Corpus(data, np.array([0, num_bases]))
-
-
-def _bank(genome: Corpus) -> MotifBank:
-    """10,000 stretches of the corpus, 8 to 16 bases long."""
-    found: dict[str, None] = {}
-    for number in numbers(1, 2 * NUM_MOTIFS).tolist():
-        length = SHORTEST_MOTIF + number % 9
-        place = (number >> 8) % (len(genome.data) - length)
-        found[genome.data[place : place + length].tobytes().decode()] = None
-        if len(found) == NUM_MOTIFS:
-            break
-    return MotifBank.of(found)
 
 
 def _plot(document: dict[str, Any]) -> str:
