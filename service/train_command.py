@@ -17,9 +17,9 @@ import orjson
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from gpu.device import DeviceUnavailable, OutOfMemory
+from gpu.device import OutOfMemory
 from service.corpora import NamedCorpus, read_corpus
-from service.training_device import choose_merger
+from service.training_device import NO_GPU, choose_merger
 from service.vocabulary_files import output_format, write_files
 from vocabularies.motif_files import read_confidence, read_motifs
 from vocabularies.motifs import MotifBank
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
                 should_stop=should_stop,
                 make_merger=make_merger,
             )
-    except (DeviceUnavailable, OutOfMemory) as error:
+    except (*NO_GPU, OutOfMemory) as error:
         raise ValueError(f"--device {arguments.device}: {error}") from error
     if training.ending == "stopped":
         told = f"stopped at {len(training.vocabulary)} ids; the same command goes on from {state}"

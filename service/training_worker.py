@@ -63,8 +63,9 @@ def run(
     memory_share: float = 1.0,
 ) -> None:
     """Train on the job of the current folder, and tell what happens."""
-    from gpu.device import DeviceUnavailable, OutOfMemory
+    from gpu.device import OutOfMemory
     from service.records import BadRecords
+    from service.training_device import NO_GPU
     from service.training_schemas import TrainingError
     from vocabularies.vocabulary import VocabularyError
 
@@ -72,7 +73,7 @@ def run(
         _train(should_stop, max_letters, device, memory_share)
     except VocabularyError as error:
         _tell(error=TrainingError.of(error).model_dump())
-    except DeviceUnavailable as error:
+    except NO_GPU as error:
         _fail("no_gpu", f"training_device is {device}: {error}")
     except OutOfMemory as error:
         _fail("out_of_memory", f"{error}; see training_gpu_memory_share")

@@ -12,11 +12,12 @@ from gpu.training import DeviceMerger
 from service import training_device, training_worker
 from service.__main__ import main
 from service.training_device import choose_merger
+from service.training_selftest import LearnsOtherwise
 from tests.emulated_device import EmulatedDevice
 from tests.test_service_training import record
 from vocabularies import canonical
 from vocabularies.corpus import Corpus
-from vocabularies.merger import CpuMerger
+from vocabularies.merger import CpuMerger, Merge
 from vocabularies.training import TrainingOptions, train
 from vocabularies.vocabulary import VocabularyError
 
@@ -70,7 +71,7 @@ def test_the_processor_learns_what_is_small_or_asked_of_it(device):
     ("found", "options", "share", "error", "why"),
     [
         (DeviceUnavailable("no GPU"), TrainingOptions(20), 1.0, DeviceUnavailable, "no GPU"),
-        (EmulatedDevice(1 << 16), TrainingOptions(20), 0.1, OutOfMemory, "there are 6,553"),
+        (EmulatedDevice(1 << 20), TrainingOptions(20), 0.01, OutOfMemory, "there are 10,485"),
         (EmulatedDevice(), TrainingOptions(70_000), 1.0, VocabularyError, "70000; on a GPU"),
     ],
     ids=["no device", "no memory", "too many ids"],
@@ -82,6 +83,23 @@ def test_what_a_gpu_cannot_do_is_said(device, found, options, share, error, why)
     (told, reason), kind = learn("auto", options, share=share)
     assert (told, kind) == ("cpu", CpuMerger)
     assert why in reason
+
+
+def test_a_gpu_that_learns_otherwise_is_not_used(device, monkeypatch):
+    best = DeviceMerger.best
+    monkeypatch.setattr(DeviceMerger, "best", lambda self: _other(best(self)))
+    device(EmulatedDevice())
+    with pytest.raises(LearnsOtherwise, match="merge 0 is not the processor's"):
+        learn("cuda", TrainingOptions(20))
+    why = "the GPU's merge 0 is not the processor's"
+    assert learn("auto", TrainingOptions(20)) == (("cpu", why), CpuMerger)
+
+
+def _other(merge: Merge | None) -> Merge | None:
+    """A wrong figure where a token is joined with itself."""
+    if merge is None or merge.left != merge.right:
+        return merge
+    return merge._replace(frequency=merge.frequency - 1)
 
 
 def test_the_command_says_what_it_used_and_refuses_what_is_not_there(device, tmp_path, capsys):

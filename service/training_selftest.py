@@ -1,0 +1,53 @@
+"""Whether a GPU learns what the processor learns: two small corpora on both, before any other."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from gpu.device import Device
+from gpu.training import merger_on
+from vocabularies.corpus import Corpus
+from vocabularies.motifs import Motif, MotifBank
+from vocabularies.training import TrainingOptions, train
+
+__all__ = ["LearnsOtherwise", "prove_training"]
+
+NUM_LETTERS = 10_000  # Several tiles of the kernels.
+IDS = 40
+BANK = MotifBank((Motif("ACGT"), Motif("GGATC", weight=500), Motif("AAAAAA")))
+
+
+class LearnsOtherwise(RuntimeError):
+    """A GPU makes other merges than the processor; the message names the first."""
+
+
+def prove_training(device: Device) -> None:
+    """Learn from random letters and runs, plain and with motifs.
+
+    Raises:
+        LearnsOtherwise: a merge, or one of the figures it was chosen by, differs.
+        OutOfMemory: there is not even room for these.
+    """
+    for options, motifs in (
+        (TrainingOptions(IDS), None),
+        (TrainingOptions(IDS, penalty_weight=1.0, merge_harmful=True), BANK),
+    ):
+        expected = train(_corpus(), options, motifs=motifs).merges
+        merges = train(_corpus(), options, motifs=motifs, make_merger=merger_on(device)).merges
+        if merges == expected:
+            continue
+        pairs = enumerate(zip(merges, expected, strict=False))
+        number = next((i for i, (one, other) in pairs if one != other), min(len(merges), IDS))
+        raise LearnsOtherwise(f"the GPU's merge {number} is not the processor's")
+
+
+@functools.cache
+def _corpus() -> Corpus:
+    """Three sequences of letters, of which a few parts repeat, and runs that cross tiles."""
+    chance = np.random.default_rng(20)
+    letters = np.frombuffer(b"ACGT", np.uint8)[chance.integers(0, 4, NUM_LETTERS)]
+    letters[3_000:4_000] = letters[7_001:8_001]
+    letters[4_001:8_301] = ord("A")
+    return Corpus(letters, np.array([0, 2_500, 2_511, NUM_LETTERS]))
