@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from service.bodies import Body, collect
 from service.bulk_query import DTYPES, TextQuery, parse_query
-from service.calls import bulk_work, check_digest, find_entry
+from service.calls import LARGE_BYTES, bulk_work, check_digest, find_entry
 from service.encode_answers import ENCODE, check_dtype, truncated_row
 from service.errors import InvalidRequest, RowRefused
 from service.finishing import serialized
@@ -127,7 +127,7 @@ class BulkText(Streamed):
     async def _send_json(self, send: Send, entry: Entry, text: NDArray[np.uint8]) -> None:
         """What the JSON call answers to the same text and options."""
         try:
-            decoded = text.tobytes().decode()
+            decoded = str(text.data, "utf-8")
         except UnicodeDecodeError as error:
             message = f"the text is not UTF-8: {error.reason}"
             raise RowRefused(RowError("not_utf8", message, f"byte {error.start}"), WHERE) from error
@@ -135,4 +135,5 @@ class BulkText(Streamed):
         request = EncodeRequest(text=decoded, **fields)
         work, render = ENCODE.plan(self.service, self.call, entry, request)
         answered = render(await self.service.batcher.run(work))
-        serialized(self.service, self.call, await send_pieces(send, answered))
+        seconds = await send_pieces(send, answered, len(text) > LARGE_BYTES)
+        serialized(self.service, self.call, seconds)

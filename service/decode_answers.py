@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from service.calls import (
     row_faults,
 )
 from service.errors import RowRefused
-from service.json_pieces import head
+from service.json_pieces import base64_json, base64_texts_json, head, text_json, texts_json
 from service.schemas import DecodeBatchRequest, DecodeRequest
 from service.work import Result, Work
 
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from service.state import Service
 
 __all__ = ["DECODE", "DECODE_BATCH"]
-
-
-def _row_data(result: Result, row: int) -> bytes:
-    assert result.decoded is not None
-    begin, end = result.offsets[row], result.offsets[row + 1]
-    return result.decoded.data[begin:end].tobytes()
 
 
 def _plan_row(
@@ -45,11 +39,19 @@ def _plan_row(
 def _render_row(entry: Entry, request: DecodeRequest, result: Result) -> Body:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/ids")
-    data = _row_data(result, result.begin)
-    pieces = [head(entry, b"text"), orjson.dumps(data.decode(errors="replace"))]
+    return _decoded_row(entry, request, result)
+
+
+def _decoded_row(entry: Entry, request: DecodeRequest, result: Result) -> Iterator[bytes]:
+    assert result.decoded is not None
+    begin, end = result.offsets[result.begin : result.begin + 2]
+    data = result.decoded.data[begin:end]
+    yield head(entry, b"text")
+    yield from text_json(data)
     if request.as_base64:
-        pieces.append(b',"base64":"%b"' % base64.b64encode(data))
-    return [*pieces, b"}"]
+        yield b',"base64":'
+        yield from base64_json(data)
+    yield b"}"
 
 
 def _plan_rows(
@@ -61,14 +63,16 @@ def _plan_rows(
 
 
 def _render_rows(entry: Entry, request: DecodeBatchRequest, result: Result) -> Body:
-    rows = [_row_data(result, row) for row in range(result.begin, result.end)]
-    pieces = [head(entry, b"texts"), orjson.dumps([row.decode(errors="replace") for row in rows])]
+    assert result.decoded is not None
+    data, offsets, rows = result.decoded.data, result.offsets, range(result.begin, result.end)
+    yield head(entry, b"texts")
+    yield from texts_json(data, offsets, rows)
     if request.as_base64:
-        encoded = [base64.b64encode(row).decode() for row in rows]
-        pieces.append(b',"base64":' + orjson.dumps(encoded))
+        yield b',"base64":'
+        yield from base64_texts_json(data, offsets, rows)
     if errors := result.row_errors():
-        pieces.append(b',"errors":' + orjson.dumps(row_faults(errors)))
-    return [*pieces, b"}"]
+        yield b',"errors":' + orjson.dumps(row_faults(errors))
+    yield b"}"
 
 
 DECODE = Operation(DecodeRequest, _plan_row)

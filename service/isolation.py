@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+PART = 1 << 16  # Ids.
 FAILED = RowError("engine_failed", "the engine failed on this row; the log has the reason")
 
 
@@ -59,7 +60,7 @@ def decode_isolated(
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     try:
-        ids = np.fromiter(chain.from_iterable(rows), np.int64, int(offsets[-1]))
+        ids = _joined(rows, int(offsets[-1]))
         return engine.decode(vocabulary, ids, offsets, skip)
     except BaseException as error:
         raise_if_not_the_engines(error)
@@ -77,6 +78,19 @@ def decode_isolated(
                 decode_isolated(engine, vocabulary, rows[half:], skip),
             ]
         )
+
+
+def _joined(rows: Sequence[Sequence[int]], num_ids: int) -> NDArray[np.int64]:
+    """int64[T]: all rows; in parts, as each keeps other threads waiting.
+
+    Raises:
+        OverflowError: an id needs more than 64 bits.
+    """
+    ids, values = np.empty(num_ids, np.int64), chain.from_iterable(rows)
+    for begin in range(0, num_ids, PART):
+        part = ids[begin : begin + PART]
+        part[:] = np.fromiter(values, np.int64, len(part))
+    return ids
 
 
 def raise_if_not_the_engines(error: BaseException) -> None:

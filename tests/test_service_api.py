@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import httpx
+import orjson
 import pytest
 
-from service import schemas
+from service import (
+    bulk_text,
+    calls,
+    decode_answers,
+    encode_answers,
+    hot_routes,
+    json_pieces,
+    schemas,
+    windows_answer,
+)
 from service.app import create_app, running
 from service.hot_routes import HOT
 from service.settings import Settings
@@ -146,6 +157,38 @@ def test_a_bad_request_is_refused_with_its_code_and_the_next_one_answered(path, 
             assert response.headers["content-type"] == "application/problem+json"
             assert (await client.post("/v1/encode", json=GOOD[0][1])).status_code == 200
             assert service.batcher.queue_bytes == 0
+
+    run(scenario)
+
+
+def test_answers_to_large_bodies_are_the_same_and_written_by_other_threads(monkeypatch):
+    seen: list[bool] = []
+
+    class Watched:
+        def __getattr__(self, name):
+            seen.append(threading.current_thread() is threading.main_thread())
+            return getattr(orjson, name)
+
+    for module in (json_pieces, encode_answers, decode_answers, windows_answer):
+        monkeypatch.setattr(module, "orjson", Watched())
+
+    async def scenario():
+        async with serving(FakeEngine(), **LIMITS) as (client, _):
+            plain = ("/v1/encode?vocabulary=evo_bytes&return_offsets=bytes", "héllo")
+            for path, body in [*GOOD, plain]:
+                is_text = isinstance(body, str)
+                content = body.encode() if is_text else json.dumps(body).encode()
+                headers = {"content-type": "text/plain" if is_text else "application/json"}
+                answers = []
+                for large_bytes in (1 << 17, 0):
+                    for module in (calls, hot_routes, bulk_text):
+                        monkeypatch.setattr(module, "LARGE_BYTES", large_bytes)
+                    seen.clear()
+                    answers.append(await client.post(path, content=content, headers=headers))
+                    assert set(seen) <= {large_bytes > 0}
+                assert answers[0].status_code == 200, path
+                assert answers[0].content == answers[1].content
+                assert seen, path
 
     run(scenario)
 

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from service import json_pieces
-from service.json_pieces import flat_json, matrix_json, ragged_json, tokens_json
+from service.json_pieces import (
+    base64_json,
+    base64_texts_json,
+    flat_json,
+    matrix_json,
+    ragged_json,
+    text_json,
+    texts_json,
+    tokens_json,
+)
 from tests.fake_engine import byte_vocabulary
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(json_pieces, "PIECE_IDS", 5)
+    monkeypatch.setattr(json_pieces, "PIECE_BYTES", 6)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 6, 9, 10, 11, 23])
@@ -51,3 +64,25 @@ def test_tokens_in_pieces_are_the_list(num_ids):
     pieces = list(tokens_json(vocabulary, ids))
     assert json.loads(b"".join(pieces)) == [vocabulary.token_string(i % 256) for i in ids]
     assert max(map(len, pieces)) < 60_000
+
+
+@given(st.lists(st.binary(max_size=30) | st.text(max_size=12).map(str.encode), max_size=6))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_texts_in_pieces_are_the_strings_of_the_whole(rows):
+    data = np.frombuffer(b"-skipped-" + b"".join(rows), np.uint8)
+    offsets = np.cumsum([0, 9, *map(len, rows)]).tolist()
+    texts = [row.decode(errors="replace") for row in rows]
+    encoded = [b64encode(row).decode() for row in rows]
+    chosen = range(1, 1 + len(rows))
+    assert json.loads(b"".join(texts_json(data, offsets, chosen))) == texts
+    assert json.loads(b"".join(base64_texts_json(data, offsets, chosen))) == encoded
+    for row, text, in_base64 in zip(rows, texts, encoded, strict=True):
+        array = np.frombuffer(row, np.uint8)
+        assert json.loads(b"".join(text_json(array))) == text
+        assert json.loads(b"".join(base64_json(array))) == in_base64
+
+
+def test_long_texts_come_in_pieces():
+    data = np.frombuffer("é".encode() * 30, np.uint8)
+    assert max(map(len, text_json(data))) <= 2 * 6
+    assert max(map(len, texts_json(data, list(range(0, 61, 2)), range(30)))) <= 4 * 6
