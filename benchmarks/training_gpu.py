@@ -17,14 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu_clock import Clock
 from benchmarks.machine import device_facts, machine
 from benchmarks.plot import Panel, draw
+from benchmarks.symbols import copy_rate
 from benchmarks.timing import Seconds, summary
 from benchmarks.training_corpora import MILLION, bank_of, copies
 from gpu.device import Device
 from gpu.training import DeviceMerger
 from vocabularies.corpus import Corpus
-from vocabularies.merger import Ids
+from vocabularies.merger import Ids, Merge
 from vocabularies.motifs import MotifBank
 from vocabularies.training import Training, TrainingOptions, train
 from vocabularies.training_layout import Layout
@@ -34,6 +36,8 @@ __all__ = ["FULL", "Plan", "learn_on", "plot", "run"]
 Row = dict[str, Any]
 PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "ahocorasick-rs", "warptok")
 LIMIT_BASES, LIMIT_S = 1_000 * MILLION, 60
+BYTES_A_TOKEN, BYTES_PLACED = 2, 6  # With where it lies.
+COPY_BYTES = 1 << 30
 WEIGHTS: dict[str, Any] = {"motif_weight": 1, "penalty_weight": 0.5}
 
 
@@ -61,6 +65,22 @@ class Plan:
 FULL = Plan()
 
 
+class Moving(DeviceMerger):
+    """Counts the tokens that merges read and write.
+
+    Attributes:
+        moved_tokens: of all merges so far.
+    """
+
+    moved_tokens = 0
+
+    def merge(self, merge: Merge, merged_id: int) -> None:
+        """See DeviceMerger."""
+        self.moved_tokens += self.num_tokens
+        super().merge(merge, merged_id)
+        self.moved_tokens += self.num_tokens
+
+
 @dataclass(slots=True)
 class Watch:
     """A device on which `train` learns, and when it began with what.
@@ -68,12 +88,14 @@ class Watch:
     Attributes:
         laid_out, counted: seconds by the clock of the last call.
         device_bytes: what it took of the device's memory.
+        merger: what it learnt with.
     """
 
     device: Device
     laid_out: float = 0.0
     counted: float = 0.0
     device_bytes: int = 0
+    merger: Moving | None = None
 
     def __call__(
         self, layout: Layout, options: TrainingOptions, first: Ids, lengths: list[int]
@@ -81,7 +103,7 @@ class Watch:
         """See vocabularies.merger.MakeMerger."""
         free = self.device.info.free_bytes
         self.laid_out = perf_counter()
-        merger = DeviceMerger(self.device, layout, options, first, lengths)
+        merger = self.merger = Moving(self.device, layout, options, first, lengths)
         self.counted = perf_counter()
         self.device_bytes = free - self.device.info.free_bytes
         return merger
@@ -117,8 +139,10 @@ def run(device: Device, corpora: dict[str, Corpus], plan: Plan = FULL) -> Row:
     Raises:
         SystemExit: a merge differs; nothing is timed then.
     """
+    copied = copy_rate(device, Clock(device), COPY_BYTES)
     return {
         "machine": device_facts(device.info) | machine(PACKAGES),
+        "copy_bytes_a_second": copied,
         "proved": [*_proofs(device, corpora, plan)],
         "growth": [*_growth(device, corpora["genomes"], plan)],
     }
@@ -238,6 +262,10 @@ def _growth(device: Device, genome: Corpus, plan: Plan) -> Iterator[Row]:
                 "copied": summary(times.copied[1:]),
                 "merged": summary(times.merged[1:]),
             }
+            assert watch.merger is not None
+            moved = watch.merger.moved_tokens * (BYTES_A_TOKEN if motifs is None else BYTES_PLACED)
+            row["moved_bytes"] = moved
+            row["moved_bytes_a_second"] = moved / row["merged"]["median_s"]
             row["ns_per_base"] = 1e9 * row["wall"]["median_s"] / num_bases
             if num_bases == LIMIT_BASES:
                 row["limit_s"] = LIMIT_S

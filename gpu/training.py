@@ -37,6 +37,7 @@ NO_MERGE, REPORT_WORDS = constant("NO_MERGE"), constant("REPORT_WORDS")
 NUM_TOKENS, MERGED = constant("REPORT_NUM_TOKENS"), constant("REPORT_MERGED")
 BEST = slice(constant("REPORT_LEFT"), constant("REPORT_LEFT") + len(Merge._fields))
 WORD_MASK = (1 << 64) - 1
+PLACED_AT_ONCE = 1 << 20
 DOUBLED = (("tokens", "merged_tokens"), ("places", "merged_places"))
 
 
@@ -146,11 +147,15 @@ class DeviceMerger:
         ids = np.empty(self._num_places, np.uint16)
         self._stream.copy_out(ids.ctypes.data, int(self._job["tokens"]), ids.nbytes)
         self._stream.synchronize()
-        sizes = np.ones(NO_MERGE + 1, np.int64)
-        sizes[: len(self._lengths)] = self._lengths
-        begins = sizes[ids].cumsum() - sizes[ids]
-        first = np.full(self._num_slots, GONE, self._dtype)
-        first[begins] = np.where(ids == NO_MERGE, BARRIER, ids.astype(np.int32))
+        lengths = np.ones(NO_MERGE + 1, np.int64)
+        lengths[: len(self._lengths)] = self._lengths
+        first, end = np.full(self._num_slots, GONE, self._dtype), 0
+        # Tokens are as many as letters at first, and a place has eight bytes.
+        for begin in range(0, len(ids), PLACED_AT_ONCE):
+            part = ids[begin : begin + PLACED_AT_ONCE]
+            ends = end + lengths[part].cumsum()
+            first[ends - lengths[part]] = np.where(part == NO_MERGE, BARRIER, part.astype(np.int32))
+            end = int(ends[-1])
         return first
 
     def best(self) -> Merge | None:

@@ -44,7 +44,8 @@ def corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) -> Array
     scores, counts = span_scores(layout, options), layout.slot_counts
     levels = [] if scores is None else scores.levels
     stands = first != GONE
-    tokens = first if stands.all() else first[stands]
+    is_new = bool(stands.all())
+    tokens = first if is_new else first[stands]
     is_short = tokens.dtype == np.int16
     arrays = {"tokens": [tokens.view(np.uint16) if is_short else tokens.astype(np.uint16)]}
     if not levels and counts is None:
@@ -52,7 +53,8 @@ def corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) -> Array
     if len(first) > MAX_SLOTS:
         message = f"{len(first)} letters and barriers; with motifs or counts a GPU has {MAX_SLOTS}"
         raise VocabularyError.at("corpus", message)
-    arrays["places"] = [np.flatnonzero(stands).astype(np.uint32)]
+    places = np.arange(len(first), dtype=np.uint32) if is_new else np.flatnonzero(stands)
+    arrays["places"] = [places.astype(np.uint32, copy=False)]
     if counts is not None:
         arrays["slot_counts"] = [counts]
     if levels:

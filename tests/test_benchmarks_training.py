@@ -31,6 +31,11 @@ def corpora():
     return {name: sequences(i, lengths) for i, (name, lengths) in enumerate(names.items())}
 
 
+@pytest.fixture(autouse=True)
+def _short_copies(monkeypatch):
+    monkeypatch.setattr(training_gpu, "COPY_BYTES", 1 << 16)
+
+
 def test_every_case_is_proved_and_every_size_timed(corpora):
     document = training_gpu.run(EmulatedDevice(), corpora, PLAN)
     assert len(document["proved"]) == 14
@@ -45,6 +50,8 @@ def test_every_case_is_proved_and_every_size_timed(corpora):
         parts = sum(row[name]["median_s"] for name in ("host", "copied", "merged"))
         assert parts == pytest.approx(row["wall"]["median_s"])
         assert row["device_bytes"] > 4 * row["bases"]
+        each = row["moved_bytes"] / row["merges"] / row["bases"]
+        assert 1 < each / (6 if row["motifs"] else 2) < 2
     assert ElementTree.fromstring(training_gpu.plot(document)).tag.endswith("svg")
 
 

@@ -151,7 +151,8 @@ def states(path: Path) -> tuple:
 
 
 @pytest.mark.parametrize("options", [{}, {"stop": "both", "min_compression": 3.0}])
-def test_what_one_has_begun_the_other_goes_on_with(device, tmp_path, options):
+def test_what_one_has_begun_the_other_goes_on_with(device, tmp_path, options, monkeypatch):
+    monkeypatch.setattr(training, "PLACED_AT_ONCE", 1000)
     corpus, options = genome(7, 3_000), TrainingOptions(60, motif_weight=1, **options)
     makers = {"cpu": {}, "device": {"make_merger": merger_on(device)}}
     whole = train(corpus, options, motifs=BANK)
