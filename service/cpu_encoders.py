@@ -14,6 +14,7 @@ from service.cpu_fastokens import FastokensEncoder
 from service.cpu_kmers import KmerEncoder
 from service.encoders import Encoder, ReferenceEncoder
 from service.engines import SelfTest
+from service.isolation import raise_if_not_the_engines
 from service.selftest import compare, texts_for
 from vocabularies.alphabet import UTF8_BYTES
 from vocabularies.reference_bpe import bpe_rules
@@ -118,7 +119,8 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
     texts = texts_for(vocabulary)
     try:
         wrong = [text for text in texts if _batched(encoder, text) != _alone(encoder, text)]
-    except Exception as error:  # The library raises nothing narrower, such as for an absent [UNK].
+    except BaseException as error:  # Such as for an absent [UNK]; a Rust panic is no Exception.
+        raise_if_not_the_engines(error)
         message = f"the library tokenizers fails on a text: {error}"
         raise VocabularyError.at("model", message) from error
     first = f"{wrong[0]!r}" if wrong else ""

@@ -177,3 +177,17 @@ def test_harmless_header_spellings_are_understood():
             assert response.status_code == 200, response.text
 
     run(scenario)
+
+
+def test_a_vocabulary_on_which_the_library_panics_is_refused_and_not_a_traceback(engine):
+    flags = {"single_word": False, "normalized": False, "special": True}
+    made = document(
+        added_tokens=[
+            {"id": 5, "content": "<x>", "lstrip": False, "rstrip": True, **flags},
+            {"id": 6, "content": "  ", "lstrip": True, "rstrip": False, **flags},
+        ],
+        normalizer={"type": "NFD"},
+    )
+    vocabulary = formats.read_vocabulary({"tokenizer.json": json.dumps(made).encode()})
+    with pytest.raises(VocabularyError, match="fails on a text: AddedVocabulary bad split"):
+        engine.load(vocabulary)
