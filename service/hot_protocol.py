@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 from service.access import key_of, scope_of_path
 from service.body_receiver import PROTOCOL
 from service.calls import Call, Operation, Render, check_digest, parse
+from service.declined_upgrades import DecliningProtocol
 from service.errors import ServiceError, as_service_error, problem
 from service.finishing import CLIENT_CLOSED, answer_headers, finish, serialized
 from service.hot_routes import HOT
@@ -34,7 +35,6 @@ from service.logs import REQUEST_ID
 from service.rates import CLIENT
 from service.repeated_heads import RepeatedHead
 from service.request_heads import json_call, read_timeout, repeated_call
-from service.stalls import StallProtocol
 from service.work import Result
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class HotCycle:
         self.protocol.refuse(self, error)
 
 
-class HotProtocol(StallProtocol):
+class HotProtocol(DecliningProtocol):
     """uvicorn's protocol with the short way for hot calls; `service` is set by hot_protocol."""
 
     # The head of answers for as long as uvicorn's own fields, such as the date, are the same ones.
@@ -186,7 +186,7 @@ class HotProtocol(StallProtocol):
 
     def _hot_cycle(self) -> HotCycle | None:
         known = HOT_URLS.get(self.url)
-        if known is None or self.parser.get_method() != b"POST":
+        if known is None or self.parser.get_method() != b"POST" or self.is_declined:
             return None
         is_free = self.cycle is None or self.cycle.response_complete
         if not is_free or self.flow.write_paused or self.expect_100_continue:
@@ -215,7 +215,7 @@ class HotProtocol(StallProtocol):
         """Submit a hot call whose body is whole."""
         self.between_messages = True
         cycle: Any = self.cycle
-        if type(cycle) is not HotCycle:
+        if type(cycle) is not HotCycle or self.is_declined:
             super().on_message_complete()
         elif not self._submit(cycle, bytes(cycle.body)):
             self._leave_to_uvicorn(cycle)

@@ -33,7 +33,7 @@ async def listening(engine: FakeEngine, **settings: Any) -> AsyncIterator[tuple[
     """uvicorn with our protocol on loopback, in this loop."""
     app = create_app(Settings(**{"preload": "none", "inline_batch_bytes": 0} | settings), engine)
     protocol = hot_protocol(app.service)
-    config = uvicorn.Config(app, port=0, http=protocol, log_config=None, lifespan="on")
+    config = uvicorn.Config(app, port=0, http=protocol, ws="none", log_config=None, lifespan="on")
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     task = asyncio.ensure_future(server._serve())
