@@ -122,8 +122,8 @@ def _training_kernels() -> dict[str, Kernel]:
     tile = constant("TRAIN_TILE")
     shapes = {
         "count_pairs": (_BLOCK, tile, 8),
-        "find_runs": (_BLOCK, tile, 8),
-        "enter_runs": (constant("RUN_THREADS"), 1 << 62, 1),
+        "find_repeats": (_BLOCK, tile, 8),
+        "enter_repeats": (constant("RUN_THREADS"), 1 << 62, 1),
         "merge_tokens": (_BLOCK, tile, 5),
         "merge_placed": (_BLOCK, tile, 3),
         "update_pairs": (_BLOCK, _BLOCK, 8),

@@ -174,8 +174,8 @@ class DeviceMerger:
         size = self._num_places
         self._stream.clear(int(self._job["tile_states"]), 8 * (-(-size // self._tile) + 1))
         if merge.left == merge.right:
-            self._launch("find_runs", size)
-            self._launch("enter_runs", 1)
+            self._launch("find_repeats", size)
+            self._launch("enter_repeats", 1)
         self._launch("merge_placed" if self._is_placed else "merge_tokens", size)
         self._launch("update_pairs", merged_id + 1)
         self._find_best()

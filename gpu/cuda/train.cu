@@ -1,5 +1,5 @@
 // The kernels that learn a vocabulary, in the order in which they run for each merge; see gpu/README.md.
-// Launch: BLOCK threads, any number of blocks; enter_runs one block of RUN_THREADS, best_pair one block.
+// Launch: BLOCK threads, any number of blocks; enter_repeats one block of RUN_THREADS, best_pair one block.
 #include "train_merge.cuh"
 #include "train_pairs.cuh"
 
@@ -8,14 +8,14 @@ KERNEL __launch_bounds__(BLOCK) count_pairs(const TrainJob* job) {
     count_pairs_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) find_runs(const TrainJob* job) {
+KERNEL __launch_bounds__(BLOCK) find_repeats(const TrainJob* job) {
     SHARED uint64_t scratch[BLOCK / 32];
-    find_runs_stage(*job, scratch, blockIdx.x, gridDim.x);
+    find_repeats_stage(*job, scratch, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(RUN_THREADS) enter_runs(const TrainJob* job) {
+KERNEL __launch_bounds__(RUN_THREADS) enter_repeats(const TrainJob* job) {
     SHARED uint64_t scratch[RUN_THREADS];
-    enter_runs_stage(*job, scratch);
+    enter_repeats_stage(*job, scratch);
 }
 
 KERNEL __launch_bounds__(BLOCK) merge_tokens(const TrainJob* job) {

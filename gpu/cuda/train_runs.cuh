@@ -3,12 +3,12 @@
 //     tokens      x a a a a a y a a       a a becomes c:   x c c a y c
 //     occurrence    1 0 1 0 0   1 0
 //
-// A run may be as long as the corpus. find_runs says of each tile where the last token lies that is not
-// `left`, enter_runs makes of it where the run begins that reaches into a tile: the largest before it.
+// A run may be as long as the corpus. find_repeats says of each tile where the last token lies that is not
+// `left`, enter_repeats makes of it where the run begins that reaches into a tile: the largest before it.
 #pragma once
 #include "train_window.cuh"
 
-constexpr uint32_t RUN_THREADS = 1024;       // Of the one block of enter_runs.
+constexpr uint32_t RUN_THREADS = 1024;       // Of the one block of enter_repeats.
 
 // One more than the last of a thread's own tokens that is not `left`; 0: all are.
 DEVICE uint64_t behind_last_other(const TokenWindow& window, uint32_t equal) {
@@ -24,7 +24,7 @@ DEVICE uint64_t largest_of_warp(uint64_t value) {
     return value;
 }
 
-DEVICE void find_runs_stage(const TrainJob& job, uint64_t* scratch, uint64_t block, uint64_t blocks) {
+DEVICE void find_repeats_stage(const TrainJob& job, uint64_t* scratch, uint64_t block, uint64_t blocks) {
     for (uint64_t tile = block; tile < num_train_tiles(job); tile += blocks) {
         TokenWindow window = read_window(job, tile);
         uint64_t behind = largest_of_warp(behind_last_other(window, equal_tokens(window, job.left)));
@@ -39,7 +39,7 @@ DEVICE void find_runs_stage(const TrainJob& job, uint64_t* scratch, uint64_t blo
 }
 
 // Each thread has neighbouring tiles. One block of RUN_THREADS.
-DEVICE void enter_runs_stage(const TrainJob& job, uint64_t* scratch) {
+DEVICE void enter_repeats_stage(const TrainJob& job, uint64_t* scratch) {
     uint64_t tiles = num_train_tiles(job), each = (tiles + RUN_THREADS - 1) / RUN_THREADS;
     uint64_t first = threadIdx.x * each, last = first + each < tiles ? first + each : tiles;
     uint64_t largest = 0;
