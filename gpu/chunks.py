@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.layout import BYTES_A_ROW
+from vocabularies.shared_rows import SharedText
 from vocabularies.vocabulary import Bpe, Vocabulary
 
 __all__ = ["CHUNK_BYTES", "Chunk", "chunks_of", "may_cut_rows"]
@@ -63,7 +64,7 @@ def may_cut_rows(vocabulary: Vocabulary) -> bool:
 
 
 def chunks_of(
-    data: Bytes,
+    data: Bytes | SharedText,
     offsets: Int64s,
     vocabulary: Vocabulary,
     chunk_bytes: int = CHUNK_BYTES,
@@ -98,7 +99,7 @@ def _size(done: int, left: int, chunk_bytes: int) -> int:
 
 
 def _parts(
-    data: Bytes, row: int, begin: int, end: int, total: int, chunk_bytes: int
+    data: Bytes | SharedText, row: int, begin: int, end: int, total: int, chunk_bytes: int
 ) -> Iterator[Chunk]:
     """The chunks of a row that is larger than a chunk."""
     row_begin = begin
@@ -116,14 +117,15 @@ def _part(row: int, begin: int, end: int, begins_row: bool, ends_row: bool) -> C
     return Chunk(begin, end, row, 1, np.array([0, end - begin]), begins_row, ends_row)
 
 
-def _borders(data: Bytes, begin: int, end: int) -> Int64s:
+def _borders(data: Bytes | SharedText, begin: int, end: int) -> Int64s:
     """Places begin < p < end of a blank behind an ASCII letter."""
-    letters = data[begin : end - 1] | TO_LOWER
-    found = (letters >= LOWER_A) & (letters <= LOWER_Z) & (data[begin + 1 : end] == BLANK)
+    text = data[begin:end]  # Once: a shared one is copied.
+    letters = text[:-1] | TO_LOWER
+    found = (letters >= LOWER_A) & (letters <= LOWER_Z) & (text[1:] == BLANK)
     return np.flatnonzero(found) + begin + 1
 
 
-def _last_border(data: Bytes, begin: int, end: int) -> int | None:
+def _last_border(data: Bytes | SharedText, begin: int, end: int) -> int | None:
     """The last border begin < p < end; in English it is one of a few places."""
     size = SEARCH_BYTES
     while end > begin + 1:
@@ -135,7 +137,7 @@ def _last_border(data: Bytes, begin: int, end: int) -> int | None:
     return None
 
 
-def _first_border(data: Bytes, begin: int, end: int) -> int | None:
+def _first_border(data: Bytes | SharedText, begin: int, end: int) -> int | None:
     """The first border begin <= p < end."""
     begin, size = begin - 1, SEARCH_BYTES
     while begin < end - 1:

@@ -25,9 +25,9 @@ class CudaStream:
         self._argument_place = int(self._argument.ctypes.data)
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
-        """Copy from host memory, pinned if the copy is to overlap."""
+        """Copy from host memory, pinned if the copy is to overlap, or from the device's."""
         runtime = self._runtime
-        runtime.memcpyAsync(device, host, num_bytes, runtime.memcpyHostToDevice, self._pointer)
+        runtime.memcpyAsync(device, host, num_bytes, runtime.memcpyDefault, self._pointer)
 
     def copy_out(self, to: int, device: int, num_bytes: int) -> None:
         """Copy to host memory, or to other memory of the device."""

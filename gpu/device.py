@@ -66,7 +66,7 @@ class Stream(Protocol):
     """Work in order on the device; nothing waits but `synchronize`."""
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
-        """Copy from host memory, pinned if the copy is to overlap."""
+        """Copy from host memory, pinned if the copy is to overlap, or from the device's."""
 
     def copy_out(self, to: int, device: int, num_bytes: int) -> None:
         """Copy to host memory, or to other memory of the device."""
@@ -125,6 +125,16 @@ class Device(Protocol):
 
     def is_pinned(self, memory: Bytes) -> bool:
         """Whether an array lies in pinned memory, known by its address, whoever pinned it."""
+
+    def pin(self, address: int, num_bytes: int) -> None:
+        """Page-lock host memory that is there already; the device reaches it under its address.
+
+        Raises:
+            OutOfMemory: it cannot be page-locked.
+        """
+
+    def unpin(self, address: int) -> None:
+        """Let it be ordinary memory again."""
 
     def wait_for(self, stream: int) -> None:
         """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
@@ -222,6 +232,23 @@ class CudaDevice:
         first = memory.ctypes.data
         ends = (first, first + max(0, memory.nbytes - 1))
         return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
+
+    def pin(self, address: int, num_bytes: int) -> None:
+        """Page-lock host memory that is there already; the device reaches it under its address.
+
+        Raises:
+            OutOfMemory: it cannot be page-locked.
+        """
+        with self._current():
+            try:
+                self._runtime.hostRegister(address, num_bytes, 0)
+            except self._runtime.CUDARuntimeError as error:
+                raise OutOfMemory(f"{num_bytes} bytes cannot be page-locked: {error}") from error
+
+    def unpin(self, address: int) -> None:
+        """Let it be ordinary memory again."""
+        with self._current():
+            self._runtime.hostUnregister(address)
 
     def wait_for(self, stream: int) -> None:
         """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""

@@ -35,7 +35,8 @@ from gpu.leases import Leases
 from gpu.pipeline import Answer, Pipeline
 from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
-from gpu.shared_memory import SharedDeviceMemory
+from gpu.shared_memory import SharedDeviceMemory, SharedHostMemory
+from gpu.shared_streams import encode_shared
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES, size_of
 from gpu.small_call import SmallCall
 from gpu.stages import StageTimes
@@ -43,6 +44,7 @@ from gpu.staging import Staging
 from gpu.tables import NotCovered
 from gpu.workspaces import Workspaces
 from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.shared_rows import SharedRows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
@@ -124,6 +126,10 @@ class GpuEngine:
         """Memory of the device that another process made; raises BadHandle."""
         return SharedDeviceMemory(self.device, handle, num_bytes)
 
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedHostMemory:
+        """A part of a file of memory, page-locked; raises ValueError or OutOfMemory."""
+        return SharedHostMemory(self.device, file, offset, num_bytes)
+
     def close(self) -> None:
         """Give all memory back."""
         self.residents.close()
@@ -165,6 +171,10 @@ class GpuEngine:
         with self.workspaces.lend(*size, layout) as workspace:
             call = SmallCall(self, vocabulary, workspace, resident, batch, options)
             return call.encode(resident.is_fused and size_of(batch) <= self.fused_bytes)
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
+        """Ids of shared texts where they are wanted: int64[B + 1]; see `shared_streams`."""
+        return encode_shared(self, vocabulary, rows)
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
         """int64[B]: how many ids `encode` would give each row; and the refused rows."""

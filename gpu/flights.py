@@ -22,6 +22,7 @@ from gpu.launches import STATUS, checked, fetch, launch, pack_rows, send_job
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.staging import Staging
+from vocabularies.shared_rows import SharedText
 
 __all__ = ["Flight", "Work"]
 
@@ -37,7 +38,7 @@ class Work:
 
     Attributes:
         resident: the vocabulary, in use until the last chunk has landed.
-        data: uint8[N], the rows, which stay as they are meanwhile.
+        data: uint8[N], the rows, which stay as they are meanwhile; the device reads shared ones.
         is_pinned: whether the device copies from where they lie.
         options: of the rows; None: special tokens are matched, nothing is added or cut.
         validate: whether rows may not be UTF-8.
@@ -46,7 +47,7 @@ class Work:
     """
 
     resident: Resident
-    data: Bytes
+    data: Bytes | SharedText
     is_pinned: bool
     options: RowOptions | None = None
     validate: bool = False
@@ -65,12 +66,16 @@ class Flight:
     def __init__(self, work: Work, chunk: Chunk, workspace: Workspace, staging: Staging) -> None:
         self.work, self.chunk, self.workspace = work, chunk, workspace
         self.options = _options(work, chunk)
-        self.source = work.data[chunk.begin : chunk.end]
         self.is_launched = False
         self._copy = None
-        if not work.is_pinned:
-            self._copy = staging.start(workspace.text, self.source)
-            self.source = workspace.text[: len(self.source)]
+        self.source: Bytes | SharedText
+        if isinstance(work.data, SharedText):
+            self.source = work.data.part(chunk.begin, chunk.end)
+        else:
+            self.source = work.data[chunk.begin : chunk.end]
+            if not work.is_pinned:
+                self._copy = staging.start(workspace.text, self.source)
+                self.source = workspace.text[: len(self.source)]
         options, spans = self.options, self.options is not None and self.options.spans is not None
         self.with_spans = spans and not work.count_only
         framed = options is not None and options.framed and not self.with_spans

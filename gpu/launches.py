@@ -20,6 +20,7 @@ from gpu.tables import NotCovered
 from vocabularies.augmentation import Augmentation
 from vocabularies.batch import Batch
 from vocabularies.framing import offsets_of
+from vocabularies.shared_rows import SharedText
 
 __all__ = [
     "ROW_BYTES",
@@ -134,7 +135,7 @@ def pack_augmented(
 def pack_rows(
     workspace: Workspace,
     resident: Resident,
-    data: Bytes,
+    data: Bytes | SharedText,
     offsets: Int64s,
     processors: int,
     *,
@@ -198,7 +199,7 @@ def send_job(workspace: Workspace) -> None:
 def _send(
     workspace: Workspace,
     resident: Resident,
-    source: Bytes | None,
+    source: Bytes | SharedText | None,
     num_bytes: int,
     offsets: Int64s,
     processors: int,
@@ -222,7 +223,8 @@ def _send(
     stream.copy_in(fields["row_begins"], workspace.row_begins.ctypes.data, 8 * (rows + 1))
     if source is not None:
         size = len(source) if job["sent_text"] else num_bytes
-        stream.copy_in(fields["text"], source.ctypes.data, size)
+        address = source.address if isinstance(source, SharedText) else source.ctypes.data
+        stream.copy_in(fields["text"], address, size)
 
 
 def set_fields(workspace: Workspace, resident: Resident) -> None:

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.chunks import Chunk, chunks_of
 from gpu.device import Device
-from gpu.engine import GpuEngine
 from gpu.flights import Flight, Work
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["PackedIds", "encode_packed", "encode_stream"]
+if TYPE_CHECKING:
+    from gpu.engine import GpuEngine
+
+__all__ = [
+    "STREAM_CHUNK_BYTES",
+    "Out",
+    "PackedIds",
+    "StreamAnswer",
+    "encode_packed",
+    "encode_stream",
+]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -26,7 +35,7 @@ STREAM_CHUNK_BYTES = 16 << 20  # Kernels work best on much text, and nobody wait
 
 
 @dataclass(frozen=True, slots=True)
-class _Out:
+class Out:
     """Memory for ids: its address, bytes, and bytes of an item."""
 
     address: int
@@ -34,7 +43,7 @@ class _Out:
     item_bytes: int
 
     @classmethod
-    def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> _Out:
+    def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
         """That of a NumPy array, or of an array of the device; what its stream does is awaited.
 
         Raises:
@@ -55,7 +64,7 @@ class _Out:
         return cls(int(address), shape[0] * item, item)
 
 
-class _StreamAnswer:
+class StreamAnswer:
     """The answer to a stream in the making.
 
     Attributes:
@@ -64,7 +73,7 @@ class _StreamAnswer:
         parts: first byte and number of ids of each chunk's answer.
     """
 
-    def __init__(self, out: _Out, num_rows: int, alignment: int) -> None:
+    def __init__(self, out: Out, num_rows: int, alignment: int) -> None:
         self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
         self.alignment = alignment
         self.parts: list[tuple[int, int]] = []
@@ -91,17 +100,17 @@ def _stream(
     vocabulary: Vocabulary,
     data: Bytes,
     offsets: Int64s,
-    out: _Out,
+    out: Out,
     id_bits: int,
     chunk_bytes: int,
     in_flight: int | None,
     alignment: int = 1,
-) -> _StreamAnswer:
+) -> StreamAnswer:
     with engine.residents.using(vocabulary) as resident:
         work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
 
-        def answer() -> _StreamAnswer:
-            return _StreamAnswer(out, len(offsets) - 1, alignment)
+        def answer() -> StreamAnswer:
+            return StreamAnswer(out, len(offsets) - 1, alignment)
 
         def chunks(size: int) -> Iterator[Chunk]:
             return chunks_of(data, offsets, vocabulary, size)
@@ -132,7 +141,7 @@ def encode_stream(
         ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids.
         OutOfMemory: there is no room for a row that cannot be cut.
     """
-    target = _Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
+    target = Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
@@ -184,7 +193,7 @@ def encode_packed(
         ValueError: `out` is too short.
     """
     id_bits = max(1, (len(vocabulary) - 1).bit_length())
-    target = _Out.of(out, engine.device, ("<u4",))
+    target = Out.of(out, engine.device, ("<u4",))
     answer = _stream(engine, vocabulary, data, offsets, target, id_bits, chunk_bytes, in_flight, 4)
     parts = np.array([(place // 4, count) for place, count in answer.parts], np.int64)
     return PackedIds(out, id_bits, parts.reshape(-1, 2), answer.offsets)

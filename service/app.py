@@ -141,7 +141,9 @@ def make_service(
     guard: Guard,
 ) -> Service:
     """What the parts of one service share."""
-    regions = Regions(settings.shared_memory, settings.max_regions, engine.open_shared)
+    regions = Regions(
+        settings.shared_memory, settings.max_regions, engine.open_shared, engine.share_host
+    )
     templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
     service = Service(settings, engine, registry, batcher, metrics, guard, regions, templates)
     service.tracer = make_tracer(settings)

@@ -21,6 +21,7 @@ from service.isolation import (
 )
 from service.work import IdRows, Result, Work
 from vocabularies.batch import Batch, Encoded, EncodeOptions
+from vocabularies.shared_rows import SharedRows
 
 __all__ = [
     "joined_rows",
@@ -49,6 +50,8 @@ def run_works(engine: Engine, works: list[Work]) -> tuple[list[Result], float]:
             results = split_counted(works, count_isolated(engine, vocabulary, _wanted(works)))
         case "decode":
             results = _decode(engine, works)
+        case "encode_shared":
+            results = [_encode_shared(engine, work) for work in works]
     return results, perf_counter() - begin
 
 
@@ -122,6 +125,17 @@ def split_decoded(works: list[Work], decoded: Decoded, num_ids: int) -> list[Res
         Result(b, e, decoded.engine, num_ids, decoded.errors, offsets, decoded=decoded)
         for b, e in _bounds(works)
     ]
+
+
+def _encode_shared(engine: Engine, work: Work) -> Result:
+    """Shared texts go one request after the other: they are many bytes already."""
+    rows = cast(SharedRows, work.rows)
+    result = Result(0, len(rows), engine.name, 0, {})
+    offsets = engine.encode_shared(work.vocabulary, rows)
+    if offsets is not None:
+        result.batch_tokens = int(offsets[-1])
+        result.encoded = Encoded(np.empty(0, np.int32), offsets, engine=engine.name)
+    return result
 
 
 def _decode(engine: Engine, works: list[Work]) -> list[Result]:

@@ -18,6 +18,7 @@ from service.schemas import Strict
 from service.times import Times
 from service.work import IdRows, Result, Work
 from vocabularies.batch import Batch, EncodeOptions, RowError
+from vocabularies.shared_rows import SharedRows
 
 if TYPE_CHECKING:
     from service.auth import Scope
@@ -41,6 +42,7 @@ __all__ = [
     "make_work",
     "parse",
     "row_faults",
+    "shared_work",
 ]
 
 Body = Iterable[bytes]
@@ -170,6 +172,13 @@ def bulk_work(
     """Joined texts as work for the batcher; their limits are the caller's."""
     work = Work(operation, entry.vocabulary, batch, options)
     work.num_bytes = len(batch.data) + ROW_BYTES * len(batch)
+    return _of_call(service, call, work)
+
+
+def shared_work(service: Service, call: Call, entry: Entry, rows: SharedRows) -> Work:
+    """Texts in shared memory as work for the batcher; their limits are the caller's."""
+    work = Work("encode_shared", entry.vocabulary, rows)
+    work.num_bytes = len(rows.text) + ROW_BYTES * len(rows)
     return _of_call(service, call, work)
 
 

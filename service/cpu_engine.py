@@ -21,6 +21,7 @@ from service.long_rows import LongRows
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
 from vocabularies.reference import NO_STRANDS
+from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.strand import reverse_complement
 from vocabularies.tables import ASCII, TokenTable, token_table
 from vocabularies.vocabulary import Kmers, Upstream, Vocabulary
@@ -101,6 +102,14 @@ class CpuEngine:
         return self.memory.take(num_bytes)[:num_bytes]
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+        """There is no device here."""
+        return None
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
+        """There is no device here."""
+        return None
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
         """There is no device here."""
         return None
 

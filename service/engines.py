@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from service.counts import Histogram
 from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["Abandoned", "Counted", "Decoded", "Engine", "EngineStatus", "Residency", "SelfTest"]
@@ -110,17 +111,11 @@ class EngineStatus:
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-class DeviceMemory(Protocol):
+class DeviceMemory(SharedMemory, Protocol):
     """Device memory of another process, opened here."""
-
-    def read(self, offset: int, out: NDArray[np.uint8]) -> None:
-        """Fill host memory with the bytes from `offset` on."""
 
     def write(self, offset: int, data: NDArray[np.uint8]) -> None:
         """Copy host memory there; it is there when this returns."""
-
-    def close(self) -> None:
-        """Let go of it."""
 
 
 class Engine(Protocol):
@@ -161,6 +156,21 @@ class Engine(Protocol):
 
         Raises:
             ValueError: the device cannot open it.
+        """
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
+        """A part of a file of memory for a device to use; None: no device can, or there is none.
+
+        Raises:
+            ValueError: the file is shorter.
+        """
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
+        """The ids where they are wanted; int64[B + 1], where each row's begin.
+
+        Returns:
+            None where the host is needed, for refused rows or anything else: some ids may be there
+            then, and `encode` has the answer.
         """
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:

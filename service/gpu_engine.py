@@ -32,6 +32,7 @@ from service.gpu_sight import GpuSight
 from service.gpu_vocabularies import GpuVocabularies, Held, OpenedGpu
 from service.joining import join_counted, join_decoded, join_encoded
 from vocabularies.batch import Batch, Encoded
+from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["DEFAULT_CROSSOVER_BYTES", "RoutedEngine", "open_cuda"]
@@ -168,6 +169,43 @@ class RoutedEngine:
         """
         opened = self.vocabularies.opened
         return None if opened is None else opened.gpu.open_shared(handle, num_bytes)
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
+        """A part of a file of memory, page-locked; None where it cannot be, which is counted.
+
+        Raises:
+            ValueError: the file is shorter.
+        """
+        opened = self.vocabularies.opened
+        if opened is None:
+            return None
+        try:
+            return opened.gpu.share_host(file, offset, num_bytes)
+        except OutOfMemory as error:
+            self.fallbacks.add("out_of_memory", str(error))
+            return None
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s | None:
+        """The ids where they are wanted; None where the host is needed, which is counted."""
+        gpu = self._gpu_for(vocabulary, lambda num_bytes: len(rows.text) >= num_bytes)
+        if gpu is None:
+            return None
+        try:
+            offsets = gpu.encode_shared(vocabulary, rows)
+        except NotCovered as error:
+            self.fallbacks.add("option", f"shared texts need the host: {error}")
+            return None
+        except (ValueError, IndexError):
+            return None  # The way through the host says what is wrong.
+        except OutOfMemory as error:
+            self.fallbacks.add("out_of_memory", f"shared texts do not fit: {error}")
+            return None
+        except Exception as error:
+            self.fallbacks.add("device_error", f"the GPU failed on shared texts: {error!r}")
+            self.fallbacks.failed()
+            return None
+        self.fallbacks.succeeded()
+        return offsets
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.

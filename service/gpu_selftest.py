@@ -20,6 +20,7 @@ from service.engines import DeviceMemory, Engine, SelfTest
 from service.selftest import TEXTS, compare, texts_for
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content
+from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["Gpu", "compare_with_cpu"]
@@ -61,6 +62,12 @@ class Gpu(Protocol):
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory:
         """Device memory of another process; raises gpu.device.BadHandle."""
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory:
+        """A part of a file of memory, page-locked; raises ValueError or OutOfMemory."""
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
+        """Where the ids of each row begin that are where they are wanted."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row."""

@@ -139,3 +139,5 @@ def _results(works: list[Work], answer: Message) -> list[Result]:
             return split_counted(works, counted_of(answer))
         case "decode":
             return split_decoded(works, decoded_of(answer), sum(map(num_ids_of, works)))
+        case "encode_shared":
+            raise AssertionError("a front end shares no memory with a device")

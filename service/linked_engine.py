@@ -28,6 +28,7 @@ from service.link_batches import (
 )
 from vocabularies import canonical
 from vocabularies.batch import Batch, Encoded
+from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["UNKNOWN_DIGEST", "LinkedEngine", "residency_of", "residency_values"]
@@ -149,6 +150,14 @@ class LinkedEngine:
         return self.memory.take(num_bytes)[:num_bytes]
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+        """There is no device here."""
+        return None
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
+        """There is no device here."""
+        return None
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
         """There is no device here."""
         return None
 

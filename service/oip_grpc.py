@@ -166,8 +166,8 @@ def _inputs(service: Service, request: pb.ModelInferRequest) -> dict[str, Tensor
     for each in request.inputs:
         parameters, shape = _values(each.parameters), tuple(each.shape)
         if REGION in parameters:
-            data = input_from_region(service, each.name, parameters)
-            inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
+            own = each.name, each.datatype, shape, parameters
+            inputs[each.name] = input_from_region(service, *own)
         elif request.raw_input_contents:
             content = next(raw, None)
             if content is None:

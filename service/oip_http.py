@@ -20,7 +20,7 @@ from service.bodies import Body, collect
 from service.errors import InvalidRequest, invalid_body
 from service.finishing import serialized
 from service.oip_infer import Inference, Wanted, infer
-from service.oip_regions import input_from_region, output_to_region
+from service.oip_regions import REGION, input_from_region, output_to_region
 from service.oip_statistics import VERSION
 from service.oip_tensors import BYTES, Tensor, bytes_of, rows_of
 from service.request_heads import call_of, read_timeout, whole_number
@@ -119,17 +119,18 @@ class InferAnswer(Response):
         inputs: dict[str, Tensor] = {}
         for each in asked.inputs:
             data: Any = each.data
-            size = each.parameters.get(BINARY_SIZE)
-            if "shared_memory_region" in each.parameters:
-                data = input_from_region(self.service, each.name, each.parameters)
-            elif size is not None:
+            size, shape = each.parameters.get(BINARY_SIZE), tuple(each.shape)
+            if REGION in each.parameters:
+                own = each.name, each.datatype, shape, each.parameters
+                inputs[each.name] = input_from_region(self.service, *own)
+                continue
+            if size is not None:
                 if not isinstance(size, int) or not 0 <= size <= len(binary):
                     message = f"{size} bytes; {len(binary)} are left in the body"
                     raise InvalidRequest(message, f"inputs/{each.name}/{BINARY_SIZE}")
                 data, binary = binary[:size], binary[size:]
             elif data is None:
                 raise InvalidRequest("has no data", f"inputs/{each.name}")
-            shape = tuple(each.shape)
             inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
         if len(binary):
             raise InvalidRequest(f"{len(binary)} bytes belong to no input", "body")
@@ -166,7 +167,7 @@ def _answer_parts(
             "datatype": tensor.datatype,
             "shape": list(tensor.shape),
         }
-        if "shared_memory_region" in parameters:
+        if REGION in parameters:
             entry["parameters"] = output_to_region(service.regions, tensor, parameters)
         elif parameters.get("binary_data", all_binary):
             entry["parameters"] = {BINARY_SIZE: tensor.data.nbytes}

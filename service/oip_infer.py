@@ -11,7 +11,7 @@ request, unless the client asks for the output `errors`. Knows neither HTTP nor 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Literal
 
@@ -21,17 +21,27 @@ from pydantic import Field, ValidationError
 
 from service import schemas
 from service.bulk_query import DTYPES, BatchQuery
-from service.calls import Call, bulk_work, check_digest, check_rows, decode_work, find_entry
+from service.calls import (
+    Call,
+    bulk_work,
+    check_digest,
+    check_rows,
+    decode_work,
+    find_entry,
+    shared_work,
+)
 from service.encode_answers import check_dtype, pad_id_of
 from service.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
 from service.grpc_values import offsets_of
+from service.oip_regions import fetch, place_of
 from service.oip_statistics import DECODE_SUFFIX
-from service.oip_tensors import BYTES, Tensor, bytes_tensor, rows_of, tensor_of
+from service.oip_tensors import BYTES, NAMES, NOTHING, Tensor, bytes_tensor, rows_of, tensor_of
 from service.padding import pad_rows
 from service.registry import Entry
 from service.state import Service
 from service.work import IdRows, Result
 from vocabularies.batch import Batch
+from vocabularies.shared_rows import SharedRows, SharedText
 
 __all__ = ["DECODE_SUFFIX", "Inference", "Wanted", "infer"]
 
@@ -122,11 +132,12 @@ async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tenso
     asked = _parameters(EncodeParameters, request)
     check_digest(entry, asked.if_digest)
     check_dtype(entry.vocabulary, asked.dtype)
+    if (shared := await _encode_shared(service, request, entry, asked)) is not None:
+        return shared
+    for tensor in request.inputs.values():
+        fetch(service, tensor)
     batch = _texts(service, request.inputs)
-    check_rows(service, len(batch), "text")
-    longest, limit = int(np.diff(batch.offsets).max(initial=0)), service.settings.max_text_bytes
-    if longest > limit:
-        raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
+    _check_texts(service, batch.offsets)
     dtype = batch.id_dtype = DTYPES[asked.dtype]
     work = bulk_work(service, request.call, entry, batch, asked.options())
     result = await service.batcher.run(work)
@@ -139,6 +150,43 @@ async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tenso
     outputs["num_tokens"] = tensor_of("num_tokens", np.diff(offsets))
     outputs["errors"] = _errors(result)
     return outputs, len(batch), work.started - work.submitted
+
+
+def _check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
+    check_rows(service, len(offsets) - 1, "text")
+    longest, limit = int(np.diff(offsets).max(initial=0)), service.settings.max_text_bytes
+    if longest > limit:
+        raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
+
+
+async def _encode_shared(
+    service: Service, request: Inference, entry: Entry, asked: EncodeParameters
+) -> tuple[dict[str, Tensor], int, float] | None:
+    """The ids of texts that a device reads where they lie, where they are wanted.
+
+    None where they are not so, or where the host is needed.
+    """
+    source = request.inputs["text"].place if "text" in request.inputs else None
+    wanted = {each.name: each.parameters for each in request.outputs}.get("input_ids", {})
+    target = place_of(service.regions, "input_ids", wanted)
+    if source is None or target is None or asked.padding is not None:
+        return None
+    offsets, dtype = _offsets(request.inputs, source.byte_size), np.dtype(DTYPES[asked.dtype])
+    _check_texts(service, offsets)
+    text = SharedText(source.memory, source.offset, source.byte_size)
+    out = target.memory, target.offset, target.byte_size, dtype.itemsize
+    rows = SharedRows(text, offsets, *out, asked.options())
+    work = shared_work(service, request.call, entry, rows)
+    result = await service.batcher.run(work)
+    if result.encoded is None:
+        return None
+    offsets = result.encoded.offsets
+    place = replace(target, byte_size=int(offsets[-1]) * dtype.itemsize)
+    ids = Tensor("input_ids", NAMES[dtype], (int(offsets[-1]),), NOTHING, place=place)
+    outputs = {"input_ids": ids, "offsets": tensor_of("offsets", offsets)}
+    outputs["num_tokens"] = tensor_of("num_tokens", np.diff(offsets))
+    outputs["errors"] = _errors(result)
+    return outputs, len(offsets) - 1, work.started - work.submitted
 
 
 def _parameters(model: type[Any], request: Inference) -> Any:

@@ -2,10 +2,11 @@
 
 A CUDA region is device memory of the client's, opened by the handle that it sent.
 
-A system region is a POSIX shared-memory object of this machine. It is read and written through its
+A system region is a POSIX shared-memory object of this machine. We read and write it through its
 file and not through a mapping: a client that cuts it short then gets a refusal, where a mapping
-would end this process with SIGBUS. Regions belong to whoever registered them; we open and close
-them and never remove them.
+would end this process with SIGBUS. Only a device goes through a mapping, which is page-locked.
+Regions belong to whoever registered them; we open and close them and never remove them. What a
+device is at work on when it is let go of, the engine closes behind that.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 
 from service.engines import DeviceMemory
 from service.errors import InvalidRequest, NameTaken, RegionsOff, TooLarge, UnknownRegion
+from vocabularies.shared_rows import SharedMemory
 
-__all__ = ["CudaRegion", "Regions", "SystemRegion"]
+__all__ = ["CudaRegion", "Region", "Regions", "SystemRegion"]
 
 FOLDER = "/dev/shm"
 HANDLE_BYTES = 64  # Of cudaIpcMemHandle_t.
@@ -43,6 +45,9 @@ class SystemRegion:
         name: what requests call it.
         key: what the operating system calls it.
         offset, byte_size: the part.
+        file: its descriptor.
+        memory: the part as a device finds it; None where no device does.
+        is_open: nobody let go of it.
     """
 
     name: str
@@ -50,6 +55,8 @@ class SystemRegion:
     offset: int
     byte_size: int
     file: int
+    memory: SharedMemory | None = None
+    is_open: bool = True
 
     def read(self, offset: int, byte_size: int, memory: Memory = ordinary) -> NDArray[np.uint8]:
         """uint8[byte_size] from the region's `offset` on, in memory that is given.
@@ -57,6 +64,7 @@ class SystemRegion:
         Raises:
             InvalidRequest: so much is not there.
         """
+        check_open(self)
         check_bounds(self, offset, byte_size)
         data, size = memory(byte_size), 0
         while size < byte_size:
@@ -79,6 +87,8 @@ class SystemRegion:
 
     def close(self) -> None:
         """Let go of it."""
+        if self.memory is not None:
+            self.memory.close()
         os.close(self.file)
 
 
@@ -90,12 +100,15 @@ class CudaRegion:
         name: what requests call it.
         device_id: what the client calls the device.
         byte_size: as the client says.
+        memory: the region as the device finds it.
+        is_open: nobody let go of it.
     """
 
     name: str
     device_id: int
     byte_size: int
     memory: DeviceMemory
+    is_open: bool = True
 
     def read(self, offset: int, byte_size: int, memory: Memory = ordinary) -> NDArray[np.uint8]:
         """uint8[byte_size] from the region's `offset` on, in memory of the host.
@@ -103,6 +116,7 @@ class CudaRegion:
         Raises:
             InvalidRequest: so much is not there.
         """
+        check_open(self)
         check_bounds(self, offset, byte_size)
         data = memory(byte_size)
         self.memory.read(offset, data)
@@ -122,7 +136,21 @@ class CudaRegion:
         self.memory.close()
 
 
-def check_bounds(region: SystemRegion | CudaRegion, offset: int, byte_size: int) -> None:
+Region = SystemRegion | CudaRegion
+
+
+def _let_go(region: Region) -> None:
+    region.is_open = False
+    region.close()
+
+
+def check_open(region: Region) -> None:
+    """Raises UnknownRegion where a region was let go of since it was found."""
+    if not region.is_open:
+        raise UnknownRegion("the region was let go of meanwhile", region.name)
+
+
+def check_bounds(region: Region, offset: int, byte_size: int) -> None:
     """Raises InvalidRequest where bytes are asked for that a region has not."""
     if offset < 0 or byte_size < 0 or offset + byte_size > region.byte_size:
         message = f"bytes {offset} to {offset + byte_size} of a region of {region.byte_size}"
@@ -144,6 +172,7 @@ class Regions:
         is_on: whether clients may name any.
         max_regions: how many there may be.
         open_shared: opens device memory of another process, see `Engine.open_shared`.
+        share_host: shows a part of a file to a device, see `Engine.share_host`.
     """
 
     def __init__(
@@ -151,8 +180,10 @@ class Regions:
         is_on: bool,
         max_regions: int,
         open_shared: Callable[[bytes, int], DeviceMemory | None] = lambda handle, num_bytes: None,
+        share_host: Callable[[int, int, int], SharedMemory | None] = lambda file, begin, size: None,
     ) -> None:
-        self.is_on, self.max_regions, self._open_shared = is_on, max_regions, open_shared
+        self.is_on, self.max_regions = is_on, max_regions
+        self._open_shared, self._share_host = open_shared, share_host
         self.system: dict[str, SystemRegion] = {}
         self.cuda: dict[str, CudaRegion] = {}
 
@@ -175,7 +206,8 @@ class Regions:
             os.close(file)
             message = f"bytes {offset} to {offset + byte_size} of {size} that are there"
             raise InvalidRequest(message, "byte_size")
-        self.system[name] = SystemRegion(name, key, offset, byte_size, file)
+        memory = self._share_host(file, offset, byte_size)
+        self.system[name] = SystemRegion(name, key, offset, byte_size, file, memory)
 
     def register_cuda(self, name: str, handle: bytes, device_id: int, byte_size: int) -> None:
         """Open device memory of a client's under a name of its own.
@@ -203,7 +235,7 @@ class Regions:
         for each in [name] if name else list(self.cuda):
             region = self.cuda.pop(each, None)
             if region is not None:
-                region.close()
+                _let_go(region)
 
     def cuda_status(self, name: str = "") -> list[CudaRegion]:
         """One region, or all."""
@@ -218,9 +250,9 @@ class Regions:
         for each in [name] if name else list(self.system):
             region = self.system.pop(each, None)
             if region is not None:
-                region.close()
+                _let_go(region)
 
-    def find(self, name: str) -> SystemRegion | CudaRegion:
+    def find(self, name: str) -> Region:
         """The region of a name.
 
         Raises:
@@ -241,10 +273,9 @@ class Regions:
 
     def close(self) -> None:
         """Let go of all."""
-        for system in self.system.values():
-            system.close()
-        for cuda in self.cuda.values():
-            cuda.close()
+        regions: list[Region] = [*self.system.values(), *self.cuda.values()]
+        for region in regions:
+            _let_go(region)
         self.system.clear()
         self.cuda.clear()
 

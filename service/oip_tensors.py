@@ -14,9 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import InvalidRequest
+from service.oip_memory import Region
 from vocabularies.batch import Batch
+from vocabularies.shared_rows import SharedMemory
 
-__all__ = ["BYTES", "DATATYPES", "Tensor", "bytes_of", "bytes_tensor", "rows_of", "tensor_of"]
+__all__ = [
+    "BYTES",
+    "DATATYPES",
+    "NAMES",
+    "NOTHING",
+    "Place",
+    "Tensor",
+    "bytes_of",
+    "bytes_tensor",
+    "rows_of",
+    "tensor_of",
+]
 
 BYTES = "BYTES"
 DATATYPES: dict[str, type[np.integer[Any]]] = {
@@ -28,8 +41,19 @@ DATATYPES: dict[str, type[np.integer[Any]]] = {
     "INT64": np.int64,
 }
 NAMES = {np.dtype(dtype): name for name, dtype in DATATYPES.items()}
+NOTHING: NDArray[Any] = np.empty(0, np.uint8)
 PREFIX = 4
 MAX_DIMENSIONS = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A part of a region that a device can use, within the region's bounds."""
+
+    region: Region
+    memory: SharedMemory
+    offset: int
+    byte_size: int
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +64,7 @@ class Tensor:
         datatype: BYTES or one of DATATYPES.
         data: its elements, flat; for BYTES uint8[...], the elements with their lengths.
         parameters: what the client says of it.
+        place: where in shared memory it lies that a device can use; `data` is not read then.
     """
 
     name: str
@@ -47,6 +72,7 @@ class Tensor:
     shape: tuple[int, ...]
     data: NDArray[Any]
     parameters: dict[str, Any] = field(default_factory=dict)
+    place: Place | None = None
 
     @property
     def num_elements(self) -> int:

@@ -17,6 +17,7 @@ from service.engines import Decoded
 from service.rates import CLIENT
 from service.times import Times
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
+from vocabularies.shared_rows import SharedRows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["GONE", "ClientGone", "IdRows", "Result", "Waiter", "Work"]
@@ -78,7 +79,8 @@ class Work:
     """What one request asks of the engine.
 
     Attributes:
-        rows: texts (encode, count) or rows of ids (decode), as lists or as flat arrays.
+        rows: texts (encode, count) or rows of ids (decode), as lists or as flat arrays; or texts
+            in shared memory (encode_shared).
         options: one for all rows or one for each; for decode whether special tokens are skipped.
         num_bytes: what the rows weigh in the queue: bytes of text, 4 for an id, and 16 a row.
         deadline: perf_counter time after which nobody waits for the answer.
@@ -91,9 +93,9 @@ class Work:
         is_part: belongs to a stream that was accepted; such work is taken while the queue drains.
     """
 
-    operation: Literal["encode", "count", "decode"]
+    operation: Literal["encode", "count", "decode", "encode_shared"]
     vocabulary: Vocabulary
-    rows: Sequence[Any] | Batch | IdRows
+    rows: Sequence[Any] | Batch | IdRows | SharedRows
     options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS
     skip_special_tokens: bool = False
     num_bytes: int = 0
@@ -142,7 +144,8 @@ class Result:
         begin, end: the rows of the batch that are this request's.
         offsets: the batch's offsets as a list, made once.
         batch_tokens: ids of the whole batch, for the metrics.
-        encoded, counts, decoded: the batch's result, whichever the operation gives.
+        encoded, counts, decoded: the batch's result, whichever the operation gives. The ids of
+            shared texts are not in `encoded`, which is None where the host is needed.
         errors: refused rows of the batch, by their number in the batch.
     """
 

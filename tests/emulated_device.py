@@ -168,6 +168,13 @@ class EmulatedDevice:
         assert address in self.blocks
         self.num_shared -= 1
 
+    def pin(self, address: int, num_bytes: int) -> None:
+        assert address not in self.pinned
+        self.pinned[address] = num_bytes
+
+    def unpin(self, address: int) -> None:
+        del self.pinned[address]
+
     def wait_for(self, stream: int) -> None:
         self.num_waits += 1
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from service.engines import Counted, Decoded, EngineStatus, Residency, SelfTest
 from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.shared_rows import SharedRows
 from vocabularies.vocabulary import Characters, Vocabulary
 
 __all__ = ["FakeEngine", "byte_vocabulary"]
@@ -73,6 +74,12 @@ class FakeEngine:
         return np.empty(num_bytes, np.uint8)
 
     def open_shared(self, handle: bytes, num_bytes: int) -> None:
+        """There is no device here."""
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> None:
+        """There is no device here."""
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> None:
         """There is no device here."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from gpu.device import OutOfMemory
-from gpu.shared_memory import SharedDeviceMemory
+from gpu.shared_memory import SharedDeviceMemory, SharedHostMemory
 from gpu.stages import StageTimes
 from gpu.tables import NotCovered
 from service.engines import Engine
 from service.gpu_vocabularies import OpenedGpu
 from tests.emulated_device import EmulatedDevice
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.shared_rows import SharedRows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["FakeGpu"]
@@ -33,6 +35,8 @@ class FakeGpu:
         uncovered: digests that the kernels do not cover.
         room: how many vocabularies fit; the least recently used leaves.
         gate: while it is cleared, loading waits.
+        num_shared, failing_shared: calls whose ids were put into shared memory; how many of the
+            next fail.
         calls, answered: rows of every call that was asked for, and of those answered, in order.
     """
 
@@ -48,7 +52,7 @@ class FakeGpu:
         self.load_error: Exception | None = None
         self.calls: list[int] = []
         self.answered: list[int] = []
-        self.num_loads = 0
+        self.num_loads = self.num_shared = self.failing_shared = 0
         self.is_closed = False
         self.device = EmulatedDevice()
         self.lent: list[np.ndarray] = []
@@ -110,6 +114,29 @@ class FakeGpu:
     def open_shared(self, handle: bytes, num_bytes: int) -> SharedDeviceMemory:
         """Memory of an emulated device."""
         return SharedDeviceMemory(self.device, handle, num_bytes)
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedHostMemory:
+        """A part of a file."""
+        return SharedHostMemory(self.device, file, offset, num_bytes)
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> np.ndarray:
+        """The CPU's ids, put where they are wanted."""
+        assert self.is_resident(vocabulary.digest)
+        if self.failing_shared:
+            self.failing_shared -= 1
+            raise RuntimeError("told to fail")
+        text = np.empty(len(rows.text), np.uint8)
+        rows.text.memory.read(rows.text.begin, text)
+        batch = Batch(data=text, offsets=rows.offsets, options=rows.options)
+        encoded = self.cpu.encode(vocabulary, batch)
+        ids = encoded.ids.astype(f"<u{rows.id_bytes}")
+        if encoded.errors:
+            raise NotCovered("told to leave refused rows to the host")
+        if ids.nbytes > rows.out_bytes:
+            raise ValueError("no room")
+        ctypes.memmove(rows.out.address + rows.out_begin, ids.ctypes.data, ids.nbytes)
+        self.num_shared += 1
+        return encoded.offsets
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The CPU's ids."""

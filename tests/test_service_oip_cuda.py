@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import subprocess
 import sys
+import uuid
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -197,3 +200,83 @@ def test_memory_of_another_process_on_a_real_device():
         assert owner.stdout.readline().strip() == "09080706"
     with pytest.raises(BadHandle):
         SharedDeviceMemory(device, bytes(HANDLE_BYTES), 256)
+
+
+WORDS = b"It's unzipped and long enough"
+KEY = "warptok-test-" + uuid.uuid4().hex
+
+
+def shared_infer(size: int, *, dtype: str = "int32", offsets: list[int] | None = None) -> dict:
+    """A text at the beginning of region r, its ids in region o from byte 16 on."""
+    place = {"shared_memory_region": "r", "shared_memory_byte_size": len(WORDS)}
+    inputs = [{"name": "text", "datatype": "UINT8", "shape": [len(WORDS)], "parameters": place}]
+    if offsets is not None:
+        shape = [len(offsets)]
+        inputs.append({"name": "offsets", "datatype": "INT64", "shape": shape, "data": offsets})
+    out = {"shared_memory_region": "o", "shared_memory_byte_size": size}
+    ids = {"name": "input_ids", "parameters": out | {"shared_memory_offset": 16}}
+    outputs = [ids, {"name": "offsets"}]
+    return {"inputs": inputs, "outputs": outputs, "parameters": {"dtype": dtype}}
+
+
+@contextlib.contextmanager
+def regions(kind: str, device: EmulatedDevice):
+    """Bodies that register r and o as regions of a kind, and what reads and writes their memory."""
+    if kind == "cuda":
+        blocks = [device.blocks[device.allocate(4096)] for _ in "ro"]
+        bodies = [register_body(handle_of(block.ctypes.data), 4096) for block in blocks]
+        yield bodies, blocks
+        return
+    paths = [Path(f"/dev/shm/{KEY}-{name}") for name in "ro"]
+    try:
+        blocks = [np.memmap(path, np.uint8, "w+", shape=4096) for path in paths]
+        yield [{"key": path.name, "offset": 0, "byte_size": 4096} for path in paths], blocks
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("kind", ["cuda", "system"])
+def test_a_device_reads_and_writes_shared_memory_where_it_lies(kind):
+    gpu = FakeGpu(CPU)
+    engine = RoutedEngine(CPU, gpu.opened, 1)
+    engine.load(load("gpt2"))
+    engine.settle()
+
+    async def scenario():
+        async with serving(engine, shared_memory=True) as (client, service):
+            with regions(kind, gpu.device) as (bodies, (text, out)):
+                for name, body in zip("ro", bodies, strict=True):
+                    url = f"/v2/{kind}sharedmemory/region/{name}/register"
+                    assert (await client.post(url, json=body)).status_code == 200
+                text[: len(WORDS)] = np.frombuffer(WORDS, np.uint8)
+                for dtype, offsets in (("int32", None), ("uint16", [0, 4, 4, len(WORDS)])):
+                    before = gpu.num_shared
+                    body = shared_infer(1000, dtype=dtype, offsets=offsets)
+                    answer = await client.post("/v2/models/gpt2/infer", json=body)
+                    assert answer.status_code == 200, answer.text
+                    ids, ends = answer.json()["outputs"]
+                    rows = [WORDS] if offsets is None else [b"It's", b"", WORDS[4:]]
+                    wanted = CPU.encode(load("gpt2"), Batch.from_bytes(rows))
+                    size = ids["parameters"]["shared_memory_byte_size"]
+                    assert (ids["datatype"], ids["shape"]) == (dtype.upper(), [len(wanted.ids)])
+                    assert out[16 : 16 + size].view(dtype).tolist() == wanted.ids.tolist()
+                    assert ends["data"] == wanted.offsets.tolist()
+                    assert gpu.num_shared == before + 1  # Not by way of the host.
+                # Where the host is needed it answers, and says what is wrong.
+                answer = await client.post("/v2/models/gpt2/infer", json=shared_infer(8))
+                assert "do not fit into 8" in answer.text
+                text[3] = 0xFF
+                answer = await client.post("/v2/models/gpt2/infer", json=shared_infer(1000))
+                assert (answer.status_code, "UTF-8" in answer.text) == (422, True)
+                assert engine.fallbacks.counts()["option"] == 1
+                text[3] = ord("s")
+                gpu.failing_shared = 1
+                answer = await client.post("/v2/models/gpt2/infer", json=shared_infer(1000))
+                assert answer.status_code == 200
+                assert engine.fallbacks.counts()["device_error"] == 1
+                assert service.batcher.queue_bytes == 0
+        assert gpu.device.num_shared == 0
+        assert gpu.device.pinned == {}
+
+    run(scenario)

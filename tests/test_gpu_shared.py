@@ -1,0 +1,184 @@
+"""Texts in other processes' memory to ids in such memory: emulated and on a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+
+import numpy as np
+import pytest
+
+from gpu import shared_streams
+from gpu.device import CudaDevice
+from gpu.engine import GpuEngine
+from gpu.shared_memory import SharedHostMemory
+from gpu.shared_streams import encode_shared
+from gpu.tables import NotCovered
+from tests.emulated_device import EmulatedDevice
+from vocabularies import reference
+from vocabularies.batch import EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.shared_rows import SharedRows, SharedText
+
+DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+TEXTS = ["It's unzipped", "", "北京 now " * 300, "one long row of words " * 900, "größe"]
+SEQUENCES = ["ACGTTGCA" * 300, "", "ACGNNNNNNNNNNNNACGT", "acgt" * 99]
+
+
+@functools.cache
+def engine_of(device: str) -> GpuEngine:
+    return GpuEngine(CudaDevice() if device == "cuda" else EmulatedDevice(), 1 << 28)
+
+
+@pytest.fixture(params=DEVICES)
+def engine(request):
+    return engine_of(request.param)
+
+
+@pytest.fixture(params=["device", "host"])
+def memory(request, engine):
+    """Gives memory of a kind, that another process might have made, of so many bytes."""
+    made: list[Memory] = []
+
+    def make(num_bytes: int) -> Memory:
+        made.append(Memory(engine, request.param, num_bytes))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+class Memory:
+    """As SharedMemory, and what its owner sees of it."""
+
+    def __init__(self, engine: GpuEngine, kind: str, num_bytes: int) -> None:
+        self.engine, self.num_bytes = engine, num_bytes
+        self.host = None
+        if kind == "host":
+            self.file = os.memfd_create("texts")
+            os.ftruncate(self.file, num_bytes + 100)
+            self.host = SharedHostMemory(engine.device, self.file, 100, num_bytes)
+        self.address = self.host.address if self.host else engine.device.allocate(num_bytes)
+
+    def in_use(self) -> contextlib.AbstractContextManager[None]:
+        return self.host.in_use() if self.host else contextlib.nullcontext()
+
+    def put(self, data: bytes) -> None:
+        if self.host:
+            os.pwrite(self.file, data, 100)
+        else:
+            stream = self.engine.device.stream()
+            stream.copy_in(self.address, np.frombuffer(data, np.uint8).ctypes.data, len(data))
+            stream.synchronize()
+
+    def read(self, offset: int, out: np.ndarray) -> None:
+        if self.host:
+            self.host.read(offset, out)
+            return
+        stream = self.engine.device.stream()
+        stream.copy_out(out.ctypes.data, self.address + offset, out.nbytes)
+        stream.synchronize()
+
+    def close(self) -> None:
+        if self.host:
+            self.host.close()
+            os.close(self.file)
+        else:
+            self.engine.device.free(self.address)
+
+    def ids(self, begin: int, count: int, dtype: type) -> list[int]:
+        out = np.empty(count * np.dtype(dtype).itemsize, np.uint8)
+        self.read(begin, out)
+        return out.view(dtype).tolist()
+
+
+def rows_of(memory, texts: list[str | bytes], **changes) -> SharedRows:
+    data = [text if isinstance(text, bytes) else text.encode() for text in texts]
+    joined = b"".join(data)
+    text, out = memory(len(joined) + 16), memory(4 * len(joined) + 64)
+    text.put(bytes(16) + joined)
+    offsets = np.cumsum([0, *map(len, data)])
+    shared = SharedText(text, 16, len(joined))
+    fields = {"out_begin": 8, "out_bytes": out.num_bytes - 8, **changes}
+    return SharedRows(shared, offsets, out, **fields)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 24, 700])
+@pytest.mark.parametrize(
+    ("name", "texts", "id_bytes"),
+    [
+        ("gpt2", TEXTS, 4),
+        ("gpt2", TEXTS, 2),
+        ("cl100k_base", TEXTS, 4),
+        ("dnabert2", SEQUENCES, 4),
+        ("hyenadna", SEQUENCES, 4),
+    ],
+)
+def test_the_ids_are_the_references(
+    engine, memory, monkeypatch, name, texts, id_bytes, chunk_bytes
+):
+    monkeypatch.setattr(shared_streams, "STREAM_CHUNK_BYTES", chunk_bytes)
+    vocabulary = load(name)
+    for options in (EncodeOptions(), EncodeOptions(special="plain", add_special_tokens=False)):
+        rows = rows_of(memory, texts, id_bytes=id_bytes, options=options)
+        offsets = encode_shared(engine, vocabulary, rows)
+        wanted = [reference.encode(vocabulary, text, options).ids for text in texts]
+        assert offsets.tolist() == np.cumsum([0, *map(len, wanted)]).tolist()
+        got = rows.out.ids(8, int(offsets[-1]), np.int32 if id_bytes == 4 else np.uint16)
+        assert got == [token_id for row in wanted for token_id in row]
+
+
+def test_what_needs_the_host_is_left_to_it_with_a_reason(engine, memory):
+    gpt2, dnabert2 = load("gpt2"), load("dnabert2")
+    refuse = EncodeOptions(special="refuse")
+    for vocabulary, texts, changes, why in (
+        (gpt2, ["a", b"\xff", "b"], {}, "refused"),
+        (gpt2, ["a", "<|endoftext|>"], {"options": refuse}, "refused"),
+        (gpt2, ["a"], {"options": EncodeOptions(spans=True)}, "spans and truncation"),
+        (gpt2, ["a"], {"options": EncodeOptions(max_length=1)}, "spans and truncation"),
+        (gpt2, ["a"], {"id_bytes": 1}, "ids of 1 bytes"),
+        (dnabert2, ["ACGT"], {"id_bytes": 2}, "begin and end tokens"),
+    ):
+        with pytest.raises(NotCovered, match=why):
+            encode_shared(engine, vocabulary, rows_of(memory, texts, **changes))
+    with pytest.raises(ValueError, match="room for: 4 bytes"):
+        encode_shared(engine, gpt2, rows_of(memory, ["some words"], out_bytes=4))
+    for changes in ({"out_begin": -1}, {"out_bytes": 1 << 20}):
+        with pytest.raises(IndexError):
+            encode_shared(engine, gpt2, rows_of(memory, ["some words"], **changes))
+    with pytest.raises(IndexError):
+        SharedText(memory(10), 5, 6)
+
+
+def test_memory_that_is_let_go_of_stays_until_its_users_are_done(engine):
+    file = os.memfd_create("texts")
+    os.ftruncate(file, 5000)
+    memory = SharedHostMemory(engine.device, file, 0, 5000)
+    os.close(file)
+    whole = np.frombuffer((ctypes.c_char * 5000).from_address(memory.address), np.uint8)
+    with memory.in_use():
+        memory.close()
+        memory.close()
+        memory.read(0, np.empty(10, np.uint8))
+        assert engine.device.is_pinned(whole)
+        with pytest.raises(ValueError, match="let go of"), memory.in_use():
+            pass
+    if isinstance(engine.device, EmulatedDevice):
+        assert memory.address not in engine.device.pinned
+
+
+def test_a_file_that_was_cut_short_is_refused_and_ends_nobody(engine):
+    file = os.memfd_create("texts")
+    with pytest.raises(ValueError, match="length"):
+        SharedHostMemory(engine.device, file, 0, 5000)
+    os.ftruncate(file, 3 << 20)
+    memory = SharedHostMemory(engine.device, file, 5000, (3 << 20) - 5000)
+    os.ftruncate(file, 6000)
+    memory.read(0, np.empty(1000, np.uint8))
+    with pytest.raises(IndexError, match="ends at byte 1000"):
+        memory.read(0, np.empty(1001, np.uint8))
+    memory.close()
+    os.close(file)
