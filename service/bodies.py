@@ -16,7 +16,8 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from service.body_receiver import BodyReceiver
-from service.errors import BadBody, DeadlinePassed, TooLarge, UnsupportedFormat
+from service.body_timeout import nothing_came
+from service.errors import BadBody, TooLarge, UnsupportedFormat
 from service.work import ClientGone
 
 if sys.version_info >= (3, 14):
@@ -122,7 +123,7 @@ async def body_pieces(
         UnsupportedFormat: an encoding that is not read.
         BadBody: the body is not what its encoding says, or ends too early.
         TooLarge: it has more bytes than `max_bytes`.
-        DeadlinePassed: nothing came for `idle_s`.
+        BodyTimeout: nothing came for `idle_s`.
         ClientGone: the connection ended before the body did.
     """
     decompressor = _decompressor(encoding)
@@ -132,7 +133,7 @@ async def body_pieces(
             async with asyncio.timeout(idle_s):
                 message = await receive()
         except TimeoutError as error:
-            raise _nothing_came(idle_s) from error
+            raise nothing_came(idle_s) from error
         if message["type"] == "http.disconnect":
             raise ClientGone
         data, more = message.get("body", b""), message.get("more_body", False)
@@ -145,10 +146,6 @@ async def body_pieces(
             yield piece
     if decompressor and not is_empty and not decompressor.is_whole:
         raise BadBody(f"the {decompressor.name} body ends too early", "Content-Encoding")
-
-
-def _nothing_came(idle_s: float | None) -> DeadlinePassed:
-    return DeadlinePassed(f"nothing came for {idle_s} s (stream_idle_timeout_s)")
 
 
 def _decompressor(encoding: str | None) -> _Gzip | _Zstd | None:
@@ -231,7 +228,7 @@ class Body:
         try:
             return await self._receiver.read_into(view, wanted, self._idle_s)
         except TimeoutError as error:
-            raise _nothing_came(self._idle_s) from error
+            raise nothing_came(self._idle_s) from error
 
 
 async def collect(

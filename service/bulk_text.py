@@ -64,7 +64,8 @@ class BulkText(Streamed):
         entry = await find_entry(service, query.vocabulary)
         check_digest(entry, query.if_digest)
         check_dtype(entry.vocabulary, query.dtype)
-        body = Body(receive, call.encoding, limit, scope)
+        idle_s = service.settings.stream_idle_timeout_s
+        body = Body(receive, call.encoding, limit, scope, idle_s)
         cutter = Cutter.of(entry.vocabulary, query.options()) if self.as_octets else None
         if cutter is not None:
             await self._send_while_reading(send, entry, body, cutter)

@@ -8,7 +8,7 @@
     ├── RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
     ├── UnknownJob 404 · WrongState 409 · TooManyJobs 429 · NoSpace 507 (training_errors.py)
     ├── QueueFull 429 · TooManyStreams 429 · RateLimited 429
-    ├── Draining 503 · NotReady 503 · DeadlinePassed 504
+    ├── BodyTimeout 408 (body_timeout.py) · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500 · EngineLost 503
 
 Each answers application/problem+json (RFC 9457). Inputs are never echoed: places and lengths only.

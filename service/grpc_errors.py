@@ -18,6 +18,7 @@ CODES = {
     401: code_pb2.UNAUTHENTICATED,
     403: code_pb2.PERMISSION_DENIED,
     404: code_pb2.NOT_FOUND,
+    408: code_pb2.DEADLINE_EXCEEDED,
     409: code_pb2.ALREADY_EXISTS,
     412: code_pb2.FAILED_PRECONDITION,
     413: code_pb2.INVALID_ARGUMENT,

@@ -25,6 +25,7 @@ from service import grpc_tokenizer as tokenizer
 from service import grpc_vocabularies as vocabularies
 from service import oip_grpc
 from service.access import key_of, scope_of_method
+from service.body_timeout import nothing_came
 from service.calls import Call
 from service.errors import BadBody, DeadlinePassed, Draining, as_service_error
 from service.finishing import CLIENT_CLOSED, answer_headers, finish, serialized
@@ -37,6 +38,7 @@ from service.protos import warptok_pb2 as pb
 from service.rates import CLIENT
 from service.request_heads import header_call
 from service.state import Service
+from service.streams import counted_stream
 
 __all__ = ["GrpcServer"]
 
@@ -175,8 +177,9 @@ class GrpcServer:
         async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> None:
             async with self._answering(path, context) as call:
                 requests = self._requests(call, arriving, parse)
-                async for response in function(self.service, call, requests):
-                    await self._send(context, _to_bytes(response))
+                with counted_stream(self.service):
+                    async for response in function(self.service, call, requests):
+                        await self._send(context, _to_bytes(response))
 
         return answer
 
@@ -192,8 +195,7 @@ class GrpcServer:
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
-                message = f"nothing came for {idle_s} s (stream_idle_timeout_s)"
-                raise DeadlinePassed(message) from error
+                raise nothing_came(idle_s) from error
             yield _parsed(parse, data)
 
     async def _send(self, context: grpc.aio.ServicerContext, data: bytes) -> None:

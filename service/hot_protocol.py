@@ -26,16 +26,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from service.access import key_of, scope_of_path
 from service.body_receiver import PROTOCOL
-from service.calls import Call, Operation, Render, check_digest, parse
+from service.body_timeout import nothing_came
+from service.calls import check_digest, parse
 from service.declined_upgrades import DecliningProtocol
 from service.errors import ServiceError, as_service_error, problem
-from service.finishing import CLIENT_CLOSED, answer_headers, finish, serialized
+from service.finishing import answer_headers, finish
+from service.hot_cycle import HotCycle
 from service.hot_routes import HOT
 from service.logs import REQUEST_ID
 from service.rates import CLIENT
 from service.repeated_heads import RepeatedHead
 from service.request_heads import json_call, read_timeout, repeated_call
-from service.work import Result
 
 if TYPE_CHECKING:
     from service.state import Service
@@ -46,88 +47,6 @@ MAX_HOT_BYTES = 65_536  # Longer bodies take the way that streams their answers.
 HOT_URLS = {path.encode(): (path, operation) for path, operation in HOT.items()}
 JSON_TYPE = (b"content-type", b"application/json")
 CLOSE = (b"connection", b"close")
-
-
-class HotCycle:
-    """One hot call on a connection, in the shapes in which uvicorn and the batcher know it.
-
-    As a request of uvicorn's it has `body`, `keep_alive` and `disconnected`, and is told by
-    ``message_event.set()`` when something has changed. As a future of the batcher's it answers as
-    soon as it has its result, without a callback of the loop's.
-    """
-
-    __slots__ = (
-        "body",
-        "call",
-        "client",
-        "disconnected",
-        "error",
-        "is_cancelled",
-        "is_done",
-        "keep_alive",
-        "more_body",
-        "operation",
-        "path",
-        "protocol",
-        "render",
-        "response_complete",
-    )
-
-    def __init__(
-        self, path: str, operation: Operation, call: Call, client: str, protocol: HotProtocol
-    ) -> None:
-        self.path, self.operation, self.call, self.client = path, operation, call, client
-        self.protocol = protocol
-        self.body = bytearray()
-        self.more_body = self.keep_alive = True
-        self.disconnected = self.response_complete = self.is_done = self.is_cancelled = False
-        self.error: BaseException | None = None
-        self.render: Render | None = None
-
-    @property
-    def message_event(self) -> HotCycle:
-        """What uvicorn tells; kept as a field, it would leave every call to the collector."""
-        return self
-
-    def set(self) -> None:
-        """Something has changed: a client that is gone wants no answer any more."""
-        if self.disconnected:
-            self.cancel()
-
-    def done(self) -> bool:
-        """Whether the answer was sent, or nobody wants it."""
-        return self.is_done
-
-    def cancelled(self) -> bool:
-        """Whether nobody wanted the answer."""
-        return self.is_cancelled
-
-    def exception(self) -> BaseException | None:
-        """Why the call was refused after it had been accepted."""
-        return self.error
-
-    def cancel(self) -> None:
-        """Nobody wants the answer any more."""
-        if not self.is_done and self.render is not None:
-            self.is_done = self.is_cancelled = self.call.is_gone = True
-            finish(self.protocol.service, self.call, self.path, CLIENT_CLOSED)
-
-    def set_result(self, result: Result) -> None:
-        """Answer."""
-        self.is_done = True
-        assert self.render is not None
-        begin = perf_counter()
-        try:
-            body = b"".join(self.render(result))
-            serialized(self.protocol.service, self.call, perf_counter() - begin)
-            self.protocol.answer(self, body)
-        except Exception as error:
-            self.protocol.refuse(self, error)
-
-    def set_exception(self, error: BaseException) -> None:
-        """Refuse."""
-        self.is_done, self.error = True, error
-        self.protocol.refuse(self, error)
 
 
 class HotProtocol(DecliningProtocol):
@@ -175,8 +94,22 @@ class HotProtocol(DecliningProtocol):
         self.between_messages = False
         super().on_message_begin()
 
+    def awaits_more(self) -> bool:
+        """Whether a head, or a hot call's body, has not ended."""
+        cycle: Any = self.cycle
+        return self.in_head or (type(cycle) is HotCycle and not self.between_messages)
+
+    def give_up(self) -> None:
+        """Refuse a hot call whose body does not come; a head alone is no request yet."""
+        cycle: Any = self.cycle
+        if not self.in_head:
+            self.service.metrics.received()
+            cycle.set_exception(nothing_came(self.service.settings.stream_idle_timeout_s))
+        super().give_up()
+
     def on_headers_complete(self) -> None:
         """Take a plain small POST to a hot path; leave everything else to uvicorn."""
+        self.in_head = False
         cycle = self._hot_cycle()
         if cycle is None:
             self.scope["extensions"] = {PROTOCOL: self}  # type: ignore[dict-item]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from service.access import key_of, scope_of_path
 from service.bodies import Body, collect
+from service.body_timeout import nothing_came
 from service.calls import LARGE_BYTES, Call, Operation, answer
 from service.decode_answers import DECODE, DECODE_BATCH
 from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
@@ -32,7 +33,7 @@ from service.state import Service
 from service.work import ClientGone
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = [
     "HOT",
@@ -77,7 +78,7 @@ class HotRoutes:
                 message["headers"] = [*headers, *answer_headers(service, call)]
             await send(message)
 
-        route = "unmatched"
+        route, receive = "unmatched", _in_time(receive, service.settings.stream_idle_timeout_s)
         try:
             route = await self._answer(scope, call, receive, send_and_note)
         except BaseException:
@@ -105,6 +106,29 @@ class HotRoutes:
         except ClientGone:
             call.is_gone = True
         return cast(str, scope["path"])
+
+
+def _in_time(receive: Receive, idle_s: float) -> Receive:
+    """`receive` with a limit on how long a body may let wait for its next piece.
+
+    Raises:
+        BodyTimeout: nothing came of it for `idle_s`.
+    """
+    is_whole = False
+
+    async def receive_in_time() -> Message:
+        nonlocal is_whole
+        if is_whole:  # All that can come is that the client leaves.
+            return await receive()
+        try:
+            async with asyncio.timeout(idle_s):
+                message = await receive()
+        except TimeoutError as error:
+            raise nothing_came(idle_s) from error
+        is_whole = not message.get("more_body", False)
+        return message
+
+    return receive_in_time
 
 
 def check_access(service: Service, scope: Scope) -> None:

@@ -83,7 +83,8 @@ class InferAnswer(Response):
     ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
         limit = self.service.settings.max_body_bytes
         check_length(self.call.content_length, limit)
-        sent = Body(receive, self.call.encoding, limit, scope)
+        idle_s = self.service.settings.stream_idle_timeout_s
+        sent = Body(receive, self.call.encoding, limit, scope, idle_s)
         memory = self.service.engine.host_memory
         body = await collect(sent, self.call.content_length, memory)
         self.call.times.read = perf_counter()

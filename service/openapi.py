@@ -17,7 +17,7 @@ __all__ = ["with_refusals"]
 
 EVERYWHERE = (401, 403, 422)
 FOUND = (400, 404, 503)
-READ = (400, 413, 415, 429, 503, 504)
+READ = (400, 408, 413, 415, 429, 503, 504)
 ERROR = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
 METHODS = ("get", "post", "put", "delete")
 

@@ -33,6 +33,7 @@ REFUSALS = {
     401: "A key is needed.",
     403: "The key has not the scope, or a built-in vocabulary would be replaced or deleted.",
     404: "No such vocabulary (near names are suggested), or no such job.",
+    408: "Nothing came of the body for too long.",
     409: "The name means another vocabulary, or a job is in another state.",
     412: "The vocabulary's digest is not the one asked for.",
     413: "Something is above a limit, which is named.",

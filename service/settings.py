@@ -116,14 +116,14 @@ class Settings(BaseSettings):
     max_streams: int = Field(
         64,
         ge=1,
-        description="Most Arrow and FASTA streams at once, a thread each; more are refused with "
-        "429.",
+        description="Most Arrow, FASTA and gRPC streams at once, a thread or a task each; more are "
+        "refused with 429.",
     )
     stream_idle_timeout_s: float = Field(
         60.0,
         gt=0,
-        description="Longest time in which a stream's client may neither send nor take "
-        "anything, and any client take nothing of its answer.",
+        description="Longest time in which a client may send nothing of a request that has begun, "
+        "which is then refused with 408, or take nothing of its answer.",
     )
     max_unsent_bytes: int = Field(
         64 * MIB,

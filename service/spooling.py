@@ -46,7 +46,7 @@ class Spool:
 
         Raises:
             TooManyJobs: another upload is on its way.
-            TooLarge, DeadlinePassed, ClientGone: as `body_pieces`.
+            TooLarge, BodyTimeout, ClientGone: as `body_pieces`.
             NoSpace: the disk is full.
         """
         if self._is_full:

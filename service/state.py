@@ -38,7 +38,7 @@ class Service:
         tracer: makes spans of requests; None: nobody wants them.
         processes: the other processes of the service; None: it is one process.
         unsent: what the answers of streams hold.
-        num_streams: Arrow and FASTA streams that are being answered.
+        num_streams: Arrow, FASTA and gRPC streams that are being answered.
         draining: set when the service has been told to stop; readiness is then off.
     """
 

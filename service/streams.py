@@ -40,6 +40,7 @@ __all__ = [
     "BrokenStream",
     "Streamed",
     "check_length",
+    "counted_stream",
     "octets",
     "run_patiently",
     "stream_thread",
@@ -147,18 +148,31 @@ def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
     Raises:
         TooManyStreams: there are `max_streams` already.
     """
+    with counted_stream(service):
+        thread = ThreadPoolExecutor(1, "stream")
+        service.batcher.num_streams += 1
+        try:
+            yield thread
+        finally:
+            service.batcher.num_streams -= 1
+            thread.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def counted_stream(service: Service) -> Iterator[None]:
+    """One more stream, over HTTP or gRPC, until it ends.
+
+    Raises:
+        TooManyStreams: there are `max_streams` already.
+    """
     limit = service.settings.max_streams
     if service.num_streams >= limit:
         raise TooManyStreams(f"{service.num_streams} streams are open; max_streams is {limit}")
-    thread = ThreadPoolExecutor(1, "stream")
     service.num_streams += 1
-    service.batcher.num_streams += 1
     try:
-        yield thread
+        yield
     finally:
         service.num_streams -= 1
-        service.batcher.num_streams -= 1
-        thread.shutdown(wait=False, cancel_futures=True)
 
 
 async def run_patiently(batcher: Batcher, work: Work) -> Result:

@@ -189,7 +189,7 @@ def test_a_stream_whose_client_sleeps_is_ended():
                 yield b">b\nACGT\n"
 
             answer = await client.post("/v1/encode/fasta?vocabulary=gpn", content=slow())
-            assert (answer.status_code, answer.json()["code"]) == (504, "deadline_passed")
+            assert (answer.status_code, answer.json()["code"]) == (408, "body_timeout")
             assert service.num_streams == 0
 
     run(scenario)

@@ -195,6 +195,29 @@ def test_a_grpc_stream_in_which_nothing_comes_is_ended(method):
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "method",
+    ["/warptok.v1.Tokenizer/EncodeStream", "/inference.GRPCInferenceService/ModelStreamInfer"],
+)
+def test_grpc_streams_are_counted_among_all_streams(method):
+    async def scenario():
+        async with grpc_serving(max_streams=1) as (client, service):
+            first = client.channel.stream_stream(method)()
+            await until(lambda: service.num_streams)
+            second = client.channel.stream_stream(method)()
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                async for _ in second:
+                    pass
+            assert caught.value.code().name == "RESOURCE_EXHAUSTED"
+            assert "max_streams is 1" in caught.value.details()
+            await first.done_writing()
+            async for _ in first:
+                pass
+            assert service.num_streams == 0
+
+    run(scenario)
+
+
 def test_a_grpc_stream_of_which_nothing_is_taken_is_ended():
     async def scenario():
         settings = {"stream_idle_timeout_s": 0.5, "preload": "evo_bytes"}

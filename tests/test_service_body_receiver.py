@@ -174,7 +174,7 @@ def test_a_stream_that_falls_silent_is_refused_and_closed(taken):
             record = b">a\n" + sequence(1 << 20, 4)
             writer.write(request(record, f"/v1/encode/fasta?vocabulary={NAME}")[:-500_000])
             status, fields, _ = await answer(reader)
-            assert (status, fields[b"connection"]) == (504, b"close")
+            assert (status, fields[b"connection"]) == (408, b"close")
             assert await reader.read() == b""
             writer.close()
 

@@ -8,16 +8,18 @@ import pytest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from service import errors, training_errors
+from service import body_timeout, errors, training_errors
 from service.errors import ServiceError, invalid_body, problem
 from service.schemas import EncodeBatchRequest
 from vocabularies.batch import RowError
 from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
 
 KINDS = [kind for kind in ServiceError.__subclasses__() if kind is not errors.RowRefused]
+assert body_timeout.BodyTimeout in KINDS
 EXPECTED = {
     "bad_body": 400,
     "bad_json": 400,
+    "body_timeout": 408,
     "builtin_protected": 403,
     "unknown_vocabulary": 404,
     "name_taken": 409,

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from service.app import create_app
 from service.auth import add_key
-from service.hot_protocol import MAX_HOT_BYTES, HotCycle, HotProtocol, hot_protocol
+from service.hot_cycle import HotCycle
+from service.hot_protocol import MAX_HOT_BYTES, HotProtocol, hot_protocol
 from service.hot_routes import HotRoutes
 from service.repeated_heads import RepeatedHead
 from service.settings import Settings
