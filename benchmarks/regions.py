@@ -1,0 +1,253 @@
+"""Text in shared memory to ids in shared memory, the host's and the device's, through the service.
+
+    python -m benchmarks.regions --data FOLDER --out FILE.json --megabytes 1024
+
+One service process beside this one. The text is English in rows of 64 KiB; a call names where it
+lies and where its ids are wanted. Beside them, in the same run: a copy of the text to the device,
+and what the engine does from device to device by itself. All ids are proved equal to the engine's
+before anything is timed, and those of the first megabytes to the CPU engine's. Without a GPU only
+the host's regions are tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import tempfile
+import uuid
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from benchmarks.corpora import make_corpus
+from benchmarks.machine import device_facts, machine
+from benchmarks.service_process import Running, service_process
+from benchmarks.texts import Bytes, Int64s, Text, cut_rows
+from benchmarks.timing import clocked, per_second, summary, take_turns
+from service.cpu_engine import CpuEngine
+from vocabularies.batch import Batch
+from vocabularies.builtin import load
+
+ROW_BYTES = 1 << 16
+PROVED_BYTES = 16 << 20
+SHM = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two registered regions of one kind.
+
+    Attributes:
+        kind: "system" or "cuda".
+        ids: gives uint8[...], the front of the memory for ids.
+        clear: fills it with ones.
+    """
+
+    kind: str
+    ids: Callable[[int], Bytes]
+    clear: Callable[[], object]
+
+    def register(
+        self, client: httpx.Client, sizes: dict[str, int], handles: dict[str, Any]
+    ) -> None:
+        """Tell the service of both."""
+        for name, size in sizes.items():
+            url = f"/v2/{self.kind}sharedmemory/region/{self.kind}-{name}/register"
+            answer = client.post(url, json={**handles[name], "byte_size": size})
+            answer.raise_for_status()
+
+
+@contextlib.contextmanager
+def system_pair(client: httpx.Client, text: Bytes) -> Iterator[Pair]:
+    """Regions of the host."""
+    key = f"warptok-regions-{uuid.uuid4().hex}"
+    sizes = {"text": len(text), "ids": 4 * len(text)}
+    paths = {name: SHM / f"{key}-{name}" for name in sizes}
+    try:
+        maps = {n: np.memmap(paths[n], np.uint8, "w+", shape=sizes[n]) for n in sizes}
+        maps["text"][:] = text
+        pair = Pair("system", lambda size: maps["ids"][:size], lambda: maps["ids"].fill(0xFF))
+        pair.clear()
+        pair.register(client, sizes, {n: {"key": paths[n].name, "offset": 0} for n in sizes})
+        yield pair
+    finally:
+        for path in paths.values():
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def cuda_pair(client: httpx.Client, text: Bytes) -> Iterator[Pair]:
+    """Regions of the device."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    sizes = {"text": len(text), "ids": 4 * len(text)}
+    places = {name: runtime.malloc(size) for name, size in sizes.items()}
+
+    def ids(size: int) -> Bytes:
+        out = np.empty(size, np.uint8)
+        runtime.memcpy(out.ctypes.data, places["ids"], size, runtime.memcpyDeviceToHost)
+        return out
+
+    def clear() -> None:
+        runtime.memset(places["ids"], 0xFF, sizes["ids"])
+        runtime.deviceSynchronize()
+
+    def handle(name: str) -> dict[str, Any]:
+        raw = b64encode(runtime.ipcGetMemHandle(places[name])).decode()
+        return {"raw_handle": {"b64": raw}, "device_id": 0}
+
+    try:
+        source = np.ascontiguousarray(text)
+        runtime.memcpy(places["text"], source.ctypes.data, len(text), runtime.memcpyHostToDevice)
+        clear()
+        pair = Pair("cuda", ids, clear)
+        pair.register(client, sizes, {name: handle(name) for name in sizes})
+        yield pair
+    finally:
+        client.post("/v2/cudasharedmemory/unregister")
+        for place in places.values():
+            runtime.free(place)
+
+
+def infer(client: httpx.Client, pair: Pair, vocabulary: str, rows: Text, dtype: str) -> int:
+    """Bytes of ids of one call."""
+    size, kind = len(rows.data), pair.kind
+    place = {"shared_memory_region": f"{kind}-text", "shared_memory_byte_size": size}
+    out = {"shared_memory_region": f"{kind}-ids", "shared_memory_byte_size": 4 * size}
+    offsets = rows.offsets.tolist()
+    inputs = [
+        {"name": "text", "datatype": "UINT8", "shape": [size], "parameters": place},
+        {"name": "offsets", "datatype": "INT64", "shape": [len(offsets)], "data": offsets},
+    ]
+    outputs = [{"name": "input_ids", "parameters": out}]
+    body = {"inputs": inputs, "outputs": outputs, "parameters": {"dtype": dtype}}
+    answer = client.post(f"/v2/models/{vocabulary}/infer", json=body)
+    if answer.status_code != 200:
+        raise SystemExit(f"{answer.status_code}: {answer.text[:500]}")
+    described = answer.json()["outputs"][0]["parameters"]
+    return int(described["shared_memory_byte_size"])
+
+
+def proved(pair: Pair, num_bytes: int, dtype: str, rows: Text, vocabulary: str) -> Bytes:
+    """The ids of a call; those of the first rows are the CPU engine's.
+
+    Raises:
+        SystemExit: they are not.
+    """
+    ids = pair.ids(num_bytes).view(dtype)
+    count = int(np.searchsorted(rows.offsets, PROVED_BYTES))
+    part = rows.offsets[: count + 1]
+    batch = Batch(data=rows.data[: part[-1]], offsets=part)
+    wanted = CpuEngine().encode(load(vocabulary), batch).ids
+    if not np.array_equal(ids[: len(wanted)], wanted):
+        raise SystemExit(f"{pair.kind}: other ids than the CPU engine's")
+    return ids
+
+
+def alone(rows: Text, vocabulary: str, rounds: int) -> dict[str, Any] | None:
+    """The device before the service is there: a copy, and the engine; None without a device."""
+    from gpu.device import CudaDevice, DeviceUnavailable
+
+    try:
+        device = CudaDevice()
+    except DeviceUnavailable:
+        return None
+    from benchmarks.gpu_ways import GpuWays
+
+    ways = GpuWays(device, 64 << 30)
+    pinned = ways.pinned(rows.data)
+    half = _front(rows, 1 << 28)
+    with ways.copies(pinned) as copies, ways.kernels(load(vocabulary), *half) as kernels:
+        copy = take_turns({"copy": copies["host_to_device"], "kernels": kernels.run}, rounds)
+    ways.engine.close()
+    return {
+        "host_to_device": timed(copy["copy"], len(rows.data)),
+        "kernels": timed(copy["kernels"], len(half[0])),
+        "kernels_bytes": len(half[0]),
+        **device_facts(device.info),
+    }
+
+
+def timed(samples: list[float], num_bytes: int) -> dict[str, float]:
+    """Seconds and their spread, and GB/s of text by the median."""
+    return summary(samples) | {"gb_per_s": per_second(num_bytes, samples)}
+
+
+def _front(rows: Text, num_bytes: int) -> tuple[Bytes, Int64s]:
+    """The first rows: a batch in one workspace."""
+    count = int(np.searchsorted(rows.offsets, num_bytes, "right")) - 1
+    part = rows.offsets[: count + 1]
+    return rows.data[: part[-1]], part
+
+
+def settings(rows: Text, has_device: bool) -> dict[str, object]:
+    """Of the service: as many bytes in a call as there are."""
+    most = 8 * len(rows.data)
+    limits = ("max_body_bytes", "max_queue_bytes", "max_batch_bytes", "max_text_bytes")
+    named: dict[str, object] = {"shared_memory": "true", "max_texts": len(rows.offsets)}
+    return named | dict.fromkeys(limits, most) | {"engine": "auto" if has_device else "cpu"}
+
+
+def measure(running: Running, rows: Text, asked: argparse.Namespace, has_device: bool) -> list[Any]:
+    """Every kind of region with every width of ids, in turns."""
+    found: list[dict[str, Any]] = []
+    vocabulary = asked.vocabulary
+    dtypes = ("int32", "uint16") if len(load(vocabulary)) <= 1 << 16 else ("int32",)
+    url = f"http://127.0.0.1:{running.port}"
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(httpx.Client(base_url=url, timeout=600))
+        pairs = [stack.enter_context(system_pair(client, rows.data))]
+        if has_device:
+            pairs.append(stack.enter_context(cuda_pair(client, rows.data)))
+        for dtype in dtypes:
+            same: list[Bytes] = []
+            for pair in pairs:
+                num_bytes = infer(client, pair, vocabulary, rows, dtype)
+                same.append(proved(pair, num_bytes, dtype, rows, vocabulary))
+            if any(not np.array_equal(same[0], other) for other in same):
+                raise SystemExit("regions of two kinds have other ids")
+            runs = {
+                p.kind: clocked(partial(infer, client, p, vocabulary, rows, dtype)) for p in pairs
+            }
+            for kind, seconds in take_turns(runs, asked.rounds).items():
+                row = {"kind": kind, "dtype": dtype, "num_ids": len(same[0])}
+                found.append(row | timed(seconds, len(rows.data)))
+                print(json.dumps(found[-1]))
+        fallbacks = {n: c for n, c in running.counters().items() if "fallbacks_total" in n[0]}
+        found.append({"fallbacks": {"/".join(n[1]): c for n, c in fallbacks.items()}})
+    return found
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of text/")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--megabytes", type=int, default=1024)
+    parser.add_argument("--vocabulary", default="gpt2")
+    parser.add_argument("--rounds", type=int, default=9)
+    asked = parser.parse_args()
+    data = make_corpus("english", asked.data, asked.megabytes << 20).data
+    rows = cut_rows("english", data, -(-len(data) // ROW_BYTES), ROW_BYTES)
+    result: dict[str, Any] = {"machine": machine(["cupy-cuda13x", "httpx", "uvicorn"])}
+    result["alone"] = alone(rows, asked.vocabulary, asked.rounds)
+    has_device = result["alone"] is not None
+    with tempfile.TemporaryDirectory() as folder:
+        named = settings(rows, has_device) | {"preload": asked.vocabulary}
+        with service_process(Path(folder), named) as running:
+            result["regions"] = measure(running, rows, asked, has_device)
+    print(json.dumps(result["alone"]))
+    if asked.out:
+        asked.out.write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
