@@ -28,6 +28,7 @@ from vocabularies.batch import Batch, EncodeOptions
 __all__ = ["BulkFasta", "FastaQuery"]
 
 READ_BYTES = 1 << 18
+PACKED = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 
 
 class FastaQuery(BatchQuery):
@@ -101,7 +102,7 @@ class _Records:
         first = bytes(self._body.read(1))
         format = FORMATS.get(first)
         if format is None and first:
-            raise BadBody("FASTA begins with '>' and FASTQ with '@'", "line 1")
+            raise BadBody(_why_unknown(first + bytes(self._body.read(3))), "line 1")
         if format == "fastq":
             file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
             for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
@@ -109,6 +110,13 @@ class _Records:
             return
         pieces = fasta_pieces(self._body.read, first)
         yield from FastaBatches(self._splitter, self._max_bytes).batches(pieces)
+
+
+def _why_unknown(begin: bytes) -> str:
+    for name, magic in PACKED.items():
+        if begin.startswith(magic):
+            return f"the body is packed by {name}; send it with Content-Encoding: {name}"
+    return "FASTA begins with '>' and FASTQ with '@'"
 
 
 class BulkFasta(ArrowStream):

@@ -171,3 +171,17 @@ def test_windows_are_those_of_a_loop(sizes, window, stride):
             end = min(start + window, size)
             expected.append((str(row), start, ids[offsets[row] :][start:end].tolist()))
     assert [(each["name"], each["start"], each["input_ids"]) for each in got] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("gzip", gzip.compress(FASTA.encode())), ("zstd", b"\x28\xb5\x2f\xfd\x04\x00" + b"x" * 99)],
+)
+def test_a_packed_body_without_its_header_is_told_which_one(name, content):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await post(client, content)
+            assert (answer.status_code, answer.json()["where"]) == (400, "line 1")
+            assert answer.json()["detail"].endswith(f"send it with Content-Encoding: {name}")
+
+    run(scenario())
