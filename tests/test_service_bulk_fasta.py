@@ -184,4 +184,4 @@ def test_a_packed_body_without_its_header_is_told_which_one(name, content):
             assert (answer.status_code, answer.json()["where"]) == (400, "line 1")
             assert answer.json()["detail"].endswith(f"send it with Content-Encoding: {name}")
 
-    run(scenario())
+    run(scenario)
