@@ -301,8 +301,9 @@ def test_begin_and_end_tokens_come_from_the_post_processor(post_processor, prefi
     content = {**ABC, "post_processor": post_processor}
     vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
     assert (vocabulary.prefix, vocabulary.suffix, vocabulary.roles) == (prefix, suffix, roles)
-    again = Tokenizer.from_str(tokenizer_json(vocabulary))
-    assert again.encode("abc").ids == [*prefix, 4, *suffix]
+    written = tokenizer_json(vocabulary)
+    assert Tokenizer.from_str(written).encode("abc").ids == [*prefix, 4, *suffix]
+    assert read_vocabulary({"tokenizer.json": written.encode()}) == vocabulary
 
 
 def test_normalizers_are_read_as_real_files_write_them():
@@ -471,3 +472,30 @@ def test_a_model_of_2020_that_does_not_name_its_type_is_known_by_its_fields(mode
     library = Tokenizer.from_str(json.dumps(content))
     encodings = CpuEngine().encode(vocabulary, Batch(["a", "b"]))
     assert encodings.ids.tolist() == [*library.encode("a").ids, *library.encode("b").ids]
+
+
+ESM = (
+    "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),  # As transformers' EsmTokenizer gives them.
+    [
+        ("MKTV", [20, 15, 11, 7]),
+        ("MKJJV", [20, 15, 3, 7]),
+        ("mktv", [3]),
+        ("J J<mask>J", [3, 3, 32, 3]),
+        ("MK TV\n", [20, 15, 11, 7]),
+        ("MK\x1cTV", [20, 15, 11, 7]),
+        ("A.-B*", [5, 29, 30, 25, 3]),
+        ("M<null_1><ma", [20, 31, 3]),
+        ("", []),
+    ],
+)
+def test_a_protein_list_of_esm_is_read_as_its_tokenizer_reads_it(text, ids):
+    vocabulary = read_vocabulary({"vocab.txt": "\n".join(ESM.split()).encode()})
+    assert reference.encode(vocabulary, text).ids == [0, *ids, 2]
+    assert CpuEngine().encode(vocabulary, Batch([text])).ids.tolist() == [0, *ids, 2]
+    assert vocabulary.special_ids == {0, 1, 2, 3, 32}
+    assert read_vocabulary(write_vocabulary(vocabulary, "tokenizer.json")) == vocabulary

@@ -13,6 +13,7 @@ from typing import Any
 from vocabularies.alphabet import to_alphabet
 from vocabularies.formats.bpe_tokens import hole, spell
 from vocabularies.formats.motif_pattern import motif_split
+from vocabularies.formats.roles import guess_roles
 from vocabularies.pretokenizer_patterns import SPELLINGS
 from vocabularies.pretokenizers import pretokenizer
 from vocabularies.vocabulary import (
@@ -176,6 +177,9 @@ def _template(vocabulary: Vocabulary, strings: Mapping[int, str]) -> dict[str, A
     if not vocabulary.prefix and not vocabulary.suffix:
         return None
     names = {token_id: strings[token_id] for token_id in vocabulary.prefix + vocabulary.suffix}
+    if _has_own_roles(vocabulary):
+        cls, sep = vocabulary.roles["cls"], vocabulary.roles["sep"]
+        return {"type": "BertProcessing", "sep": [names[sep], sep], "cls": [names[cls], cls]}
 
     def around(*sequences: str) -> list[dict[str, Any]]:
         texts = [{"Sequence": {"id": name, "type_id": 0}} for name in sequences]
@@ -194,3 +198,13 @@ def _template(vocabulary: Vocabulary, strings: Mapping[int, str]) -> dict[str, A
             for token_id, name in names.items()
         },
     }
+
+
+def _has_own_roles(vocabulary: Vocabulary) -> bool:
+    """Whether begin and end are "cls" and "sep" by other contents than the usual, as RoBERTa's."""
+    roles = vocabulary.roles
+    if (vocabulary.prefix, vocabulary.suffix) != ((roles.get("cls"),), (roles.get("sep"),)):
+        return False
+    added = (token for token in vocabulary.special_tokens if token.matched)
+    guessed = guess_roles((token.content, token.id) for token in added)
+    return any(guessed.get(role) != roles[role] for role in ("cls", "sep"))

@@ -1,21 +1,22 @@
 """The rules of published k-mer and character tokenizers, known by the head of their list.
 
 Only facts; sources: jerryji1993/DNABERT tokenization_dna.py, instadeepai/nucleotide-transformer
-tokenizers.py and transformers' EsmTokenizer, HazyResearch/hyena-dna hg38_char_tokenizer.py,
-vthawfeek/mtdna-foundation-model mtdna_fm/tokenizer.
+tokenizers.py and transformers' EsmTokenizer, which ESM's proteins have, too, HazyResearch/hyena-dna
+hg38_char_tokenizer.py, vthawfeek/mtdna-foundation-model mtdna_fm/tokenizer.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from vocabularies.vocabulary import Characters, Kmers, Vocabulary
+from vocabularies.vocabulary import Bpe, Characters, Kmers, Normalizer, Vocabulary
 
-__all__ = ["DNABERT1", "HYENADNA", "MTDNA", "NT_V1", "NT_V2", "NT_V3", "with_rule"]
+__all__ = ["DNABERT1", "ESM", "HYENADNA", "MTDNA", "NT_V1", "NT_V2", "NT_V3", "with_rule"]
 
 DNABERT1 = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MTDNA = ("[PAD]", "[CLS]", "[MASK]", "[UNK]", "[SEP]", "[HET]")
 HYENADNA = ("[CLS]", "[SEP]", "[BOS]", "[MASK]", "[PAD]", "[RESERVED]", "[UNK]")
+ESM = ("<cls>", "<pad>", "<eos>", "<unk>", "<null_1>", "<mask>")
 NT_V1 = ("<unk>", "<pad>", "<mask>", "<cls>")
 NT_V2 = (*NT_V1, "<eos>", "<bos>")
 NT_V3 = NT_V2
@@ -35,6 +36,8 @@ def with_rule(vocabulary: Vocabulary) -> Vocabulary:
         case Characters() if head == HYENADNA:
             suffix = (vocabulary.roles["sep"],)
             return replace(vocabulary, suffix=suffix, padding_side="left")
+        case Characters() if head == ESM:
+            return _esm(vocabulary)
     return vocabulary
 
 
@@ -59,3 +62,23 @@ def _nucleotide_transformer(vocabulary: Vocabulary) -> Vocabulary:
     roles = {role: i for role, i in vocabulary.roles.items() if role not in ("eos", "bos")}
     prefix = (vocabulary.roles["cls"],)
     return replace(vocabulary, special_tokens=special, roles=roles, prefix=prefix)
+
+
+def _esm(vocabulary: Vocabulary) -> Vocabulary:
+    """<cls> first, <eos> last, white space dropped; all that is unknown up to it is one <unk>.
+
+    The class splits at Python's white space, of which four controls are no white space elsewhere.
+    """
+    roles = vocabulary.roles
+    return replace(
+        vocabulary,
+        model=Bpe((), byte_level=False, unknown_id=roles["unk"], fuse_unknown=True),
+        special_tokens=tuple(
+            replace(token, special=token.content != "<null_1>")
+            for token in vocabulary.special_tokens
+        ),
+        normalizers=(Normalizer("replace_regex", "[\x1c\x1d\x1e\x1f]", " "),),
+        pretokenizer="whitespace_split",
+        prefix=(roles["cls"],),
+        suffix=(roles["eos"],),
+    )

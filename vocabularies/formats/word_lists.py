@@ -1,9 +1,9 @@
 """Lists of words (vocab.txt, or vocab.json alone) <-> k-mer and character vocabularies.
 
 Such a list holds tokens and ids but not the rule. The rule is taken from how the list is made: the
-special tokens at its head tell DNABERT-1, Nucleotide Transformer, HyenaDNA and mtDNA apart; any
-other list of all k-mers is read at every base, any other list of letters one id a letter. A list
-that needs another rule is written as vocab_config.json (`kmer_config`).
+special tokens at its head tell DNABERT-1, Nucleotide Transformer, HyenaDNA, mtDNA and the protein
+models of ESM apart; any other list of all k-mers is read at every base, any other list of letters
+one id a letter. A list that needs another rule is written as vocab_config.json (`kmer_config`).
 """
 
 from __future__ import annotations
