@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,16 @@ from hypothesis import strategies as st
 
 from gpu import training, training_memory
 from gpu.device import CudaDevice, Device, OutOfMemory
+from gpu.job import CUDA
 from gpu.training import DeviceMerger, merger_on
-from tests.emulated_device import EmulatedDevice
+from tests.compiled import compiled
+from tests.emulated_device import (
+    EMULATION,
+    NO_COPIES,
+    ONE_KERNEL,
+    EmulatedDevice,
+    EmulatedStream,
+)
 from tests.gpu_emulation import compile_for_device
 from tests.test_vocabularies_training import BANKS, OPTIONS, ROWS, assert_equal, row_spans
 from tests.textbook_training import textbook
@@ -92,6 +102,37 @@ def test_ids_beyond_those_that_a_block_adds_up_itself(
         fields |= {"merge_rule": merge_rule, "seed_region": None}
     counted = Corpus(corpus.data, corpus.offsets, counts)
     check(EmulatedDevice(), counted, TrainingOptions(**fields), threads, motifs=bank)
+
+
+class TurnsStream(EmulatedStream):
+    """Merges by several blocks that run by turns."""
+
+    def launch(self, kernel: str, blocks: int, job: int) -> None:
+        if kernel not in ("merge_tokens", "merge_placed"):
+            super().launch(kernel, blocks, job)
+            return
+        with ONE_KERNEL:
+            merge_by_turns()(kernel == "merge_placed", 4, ctypes.c_void_p(job))
+
+
+class TurnsDevice(EmulatedDevice):
+    def stream(self) -> TurnsStream:
+        return TurnsStream(self)
+
+
+@functools.cache
+def merge_by_turns():
+    source = f'#define WARPTOK_EMULATION "{EMULATION}"\n'
+    source += (EMULATION.parent / "training_turns.cpp").read_text()
+    flags = ("-O2", NO_COPIES, "-Wno-unknown-pragmas", f"-I{CUDA}")
+    included = (EMULATION, *sorted(CUDA.glob("train*")), CUDA / "scan.cuh", CUDA / "shim.cuh")
+    return ctypes.CDLL(str(compiled("training-turns", source, flags, included))).merge_all_by_turns
+
+
+@settings(deadline=None, max_examples=15)
+@given(ANY_ROWS, st.none() | BANKS, OPTIONS, st.integers(1, 2))
+def test_blocks_that_wait_for_each_other_make_the_same_merges(rows, bank, options, threads):
+    check(TurnsDevice(), Corpus.of(rows), options, threads, motifs=bank)
 
 
 def genome(number: int, num_bases: int) -> Corpus:

@@ -127,6 +127,9 @@ DEVICE void atomic_and(uint64_t* place, uint64_t bits) {
 
 // Loads and stores that other blocks see while this one runs.
 DEVICE uint64_t load_volatile(const uint64_t* place) {
+#ifdef WARPTOK_EMULATION
+    emulation::let_others_run();
+#endif
     return *reinterpret_cast<const volatile uint64_t*>(place);
 }
 

@@ -171,6 +171,11 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
     }
 }
 
+// Called by who looks for what another block may write.
+inline void let_others_run() {
+    if (cluster.blocks.size() > 1) leave();
+}
+
 inline void yield_while(const uint32_t& generation, uint32_t old) {
     while (generation == old) leave();
 }
