@@ -67,11 +67,10 @@ DEVICE void add_neighbour(const TrainJob& job, SumsShared& shared, uint32_t side
     else atomic_add(job.neighbours + (side * job.capacity + id) * SUMS + sum, value);
 }
 
-// Adds the sums of a block to those in device memory. The whole block calls it.
+// Adds the sums of a block to those in device memory. The whole block calls it, behind a barrier.
 template <uint32_t SUMS>
 DEVICE void flush_neighbours(const TrainJob& job, SumsShared& shared) {
     constexpr uint32_t HOT_IDS = HOT_SUMS / 2 / SUMS;
-    __syncthreads();
     for (uint32_t i = threadIdx.x; i < 2 * HOT_IDS * SUMS; i += BLOCK) {
         uint64_t value = hot_sum(shared.halves + 2 * i), side = i / (HOT_IDS * SUMS);
         uint64_t place = side * job.capacity * SUMS + i % (HOT_IDS * SUMS);
