@@ -79,6 +79,8 @@ async def start_grpc(service: Service) -> GrpcServer:
     Raises:
         OSError: the port cannot be used; it was logged.
     """
+    # A chat starts a process; gRPC would handle the fork, and write lines of its own into the log.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     from service.grpc_server import GrpcServer
 
     server = GrpcServer(service)

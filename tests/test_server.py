@@ -286,6 +286,17 @@ def test_concurrent_clients_with_mixed_vocabularies_each_get_their_own_ids(clien
         assert all(pool.map(ask, range(1500)))
 
 
+def test_a_chat_starts_its_process_without_a_line_in_the_log(client, server):
+    document = client.get("/v1/vocabularies/gpn?format=tokenizer.json").content
+    config = json.dumps({"chat_template": "{{ messages[0]['content'] }}"}).encode()
+    files = {"a": ("tokenizer.json", document), "b": ("tokenizer_config.json", config)}
+    assert client.put("/v1/vocabularies/chat", files=files).status_code == 201
+    before = server.log.read_text()
+    body = {"model": "chat", "messages": [{"role": "user", "content": "ACGT"}]}
+    assert client.post("/tokenize", json=body).json()["count"] == 4
+    assert server.log.read_text() == before
+
+
 def accepted(server: Server) -> float:
     """How many pieces of work the service has taken in so far."""
     text = httpx.get(server.url + "/metrics", timeout=60).text
