@@ -28,6 +28,7 @@ from service.crossover import Differs, measure_crossover
 from service.engines import Counted, Decoded, DeviceMemory, Engine, EngineStatus, Residency
 from service.fallbacks import Fallbacks
 from service.gpu_selftest import Gpu
+from service.gpu_shared import encode_shared, share_host
 from service.gpu_sight import GpuSight
 from service.gpu_vocabularies import GpuVocabularies, Held, OpenedGpu
 from service.joining import join_counted, join_decoded, join_encoded
@@ -176,36 +177,14 @@ class RoutedEngine:
         Raises:
             ValueError: the file is shorter.
         """
-        opened = self.vocabularies.opened
-        if opened is None:
+        if (opened := self.vocabularies.opened) is None:
             return None
-        try:
-            return opened.gpu.share_host(file, offset, num_bytes)
-        except OutOfMemory as error:
-            self.fallbacks.add("out_of_memory", str(error))
-            return None
+        return share_host(opened.gpu, self.fallbacks, file, offset, num_bytes)
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s | None:
         """The ids where they are wanted; None where the host is needed, which is counted."""
         gpu = self._gpu_for(vocabulary, lambda num_bytes: len(rows.text) >= num_bytes)
-        if gpu is None:
-            return None
-        try:
-            offsets = gpu.encode_shared(vocabulary, rows)
-        except NotCovered as error:
-            self.fallbacks.add("option", f"shared texts need the host: {error}")
-            return None
-        except (ValueError, IndexError):
-            return None  # The way through the host says what is wrong.
-        except OutOfMemory as error:
-            self.fallbacks.add("out_of_memory", f"shared texts do not fit: {error}")
-            return None
-        except Exception as error:
-            self.fallbacks.add("device_error", f"the GPU failed on shared texts: {error!r}")
-            self.fallbacks.failed()
-            return None
-        self.fallbacks.succeeded()
-        return offsets
+        return None if gpu is None else encode_shared(gpu, self.fallbacks, vocabulary, rows)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.

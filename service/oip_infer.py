@@ -11,82 +11,37 @@ request, unless the client asks for the output `errors`. Knows neither HTTP nor 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
 
-from service import schemas
-from service.bulk_query import DTYPES, BatchQuery
-from service.calls import (
-    Call,
-    bulk_work,
-    check_digest,
-    check_rows,
-    decode_work,
-    find_entry,
-    shared_work,
-)
+from service.bulk_query import DTYPES
+from service.calls import bulk_work, check_digest, check_rows, decode_work, find_entry
 from service.encode_answers import check_dtype, pad_id_of
-from service.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
-from service.grpc_values import offsets_of
-from service.oip_regions import fetch, place_of
+from service.errors import InvalidRequest, RowRefused, TooLarge
+from service.oip_regions import fetch
+from service.oip_requests import (
+    DecodeParameters,
+    EncodeParameters,
+    Inference,
+    Wanted,
+    check_texts,
+    errors_of,
+    parameters_of,
+    row_offsets,
+)
+from service.oip_shared import encode_shared
 from service.oip_statistics import DECODE_SUFFIX
-from service.oip_tensors import BYTES, NAMES, NOTHING, Tensor, bytes_tensor, rows_of, tensor_of
+from service.oip_tensors import BYTES, Tensor, bytes_tensor, rows_of, tensor_of
 from service.padding import pad_rows
 from service.registry import Entry
 from service.state import Service
 from service.work import IdRows, Result
 from vocabularies.batch import Batch
-from vocabularies.shared_rows import SharedRows, SharedText
 
 __all__ = ["DECODE_SUFFIX", "Inference", "Wanted", "infer"]
-
-ENCODE_OUTPUTS = ("input_ids", "offsets", "attention_mask", "num_tokens", "errors")
-DECODE_OUTPUTS = ("text", "errors")
-# What clients send of their own accord; none of it changes what is computed here.
-IGNORED = {"sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output"}
-
-
-class EncodeParameters(BatchQuery):
-    """The parameters of an encode request."""
-
-    padding: Literal["longest"] | int | None = None
-    padding_side: schemas.Side | None = None
-    pad_id: schemas.Length | None = None
-
-
-class DecodeParameters(BatchQuery):
-    """The parameters of a decode request."""
-
-    skip_special_tokens: bool = Field(False, description=schemas.SKIP_SPECIAL)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """An output that the client asked for, and what it says of it."""
-
-    name: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Inference:
-    """One request.
-
-    Attributes:
-        inputs: by name.
-        outputs: what the client asked for; empty: what the model gives.
-    """
-
-    model: str
-    parameters: dict[str, Any]
-    inputs: dict[str, Tensor]
-    outputs: list[Wanted]
-    call: Call
 
 
 async def infer(service: Service, request: Inference) -> list[Tensor]:
@@ -129,15 +84,15 @@ def _wanted(request: Inference, outputs: dict[str, Tensor]) -> list[Tensor]:
 
 async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tensor], int, float]:
     entry = await find_entry(service, request.model)
-    asked = _parameters(EncodeParameters, request)
+    asked = parameters_of(EncodeParameters, request)
     check_digest(entry, asked.if_digest)
     check_dtype(entry.vocabulary, asked.dtype)
-    if (shared := await _encode_shared(service, request, entry, asked)) is not None:
+    if (shared := await encode_shared(service, request, entry, asked)) is not None:
         return shared
     for tensor in request.inputs.values():
         fetch(service, tensor)
     batch = _texts(service, request.inputs)
-    _check_texts(service, batch.offsets)
+    check_texts(service, batch.offsets)
     dtype = batch.id_dtype = DTYPES[asked.dtype]
     work = bulk_work(service, request.call, entry, batch, asked.options())
     result = await service.batcher.run(work)
@@ -148,68 +103,8 @@ async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tenso
     offsets = offsets - offsets[0]
     outputs = _padded(service, entry, asked, ids, offsets)
     outputs["num_tokens"] = tensor_of("num_tokens", np.diff(offsets))
-    outputs["errors"] = _errors(result)
+    outputs["errors"] = errors_of(result)
     return outputs, len(batch), work.started - work.submitted
-
-
-def _check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
-    check_rows(service, len(offsets) - 1, "text")
-    longest, limit = int(np.diff(offsets).max(initial=0)), service.settings.max_text_bytes
-    if longest > limit:
-        raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
-
-
-async def _encode_shared(
-    service: Service, request: Inference, entry: Entry, asked: EncodeParameters
-) -> tuple[dict[str, Tensor], int, float] | None:
-    """The ids of texts that a device reads where they lie, where they are wanted.
-
-    None where they are not so, or where the host is needed.
-    """
-    source = request.inputs["text"].place if "text" in request.inputs else None
-    wanted = {each.name: each.parameters for each in request.outputs}.get("input_ids", {})
-    target = place_of(service.regions, "input_ids", wanted)
-    if source is None or target is None or asked.padding is not None:
-        return None
-    offsets, dtype = _offsets(request.inputs, source.byte_size), np.dtype(DTYPES[asked.dtype])
-    _check_texts(service, offsets)
-    text = SharedText(source.memory, source.offset, source.byte_size)
-    out = target.memory, target.offset, target.byte_size, dtype.itemsize
-    rows = SharedRows(text, offsets, *out, asked.options())
-    work = shared_work(service, request.call, entry, rows)
-    result = await service.batcher.run(work)
-    if result.encoded is None:
-        return None
-    offsets = result.encoded.offsets
-    place = replace(target, byte_size=int(offsets[-1]) * dtype.itemsize)
-    ids = Tensor("input_ids", NAMES[dtype], (int(offsets[-1]),), NOTHING, place=place)
-    outputs = {"input_ids": ids, "offsets": tensor_of("offsets", offsets)}
-    outputs["num_tokens"] = tensor_of("num_tokens", np.diff(offsets))
-    outputs["errors"] = _errors(result)
-    return outputs, len(offsets) - 1, work.started - work.submitted
-
-
-def _parameters(model: type[Any], request: Inference) -> Any:
-    if "vocabulary" in request.parameters:
-        raise InvalidRequest("the model names it", "parameters/vocabulary")
-    given = {
-        name: value
-        for name, value in request.parameters.items()
-        if name not in IGNORED and not name.startswith("triton_")
-    }
-    timeout_us = given.pop("timeout", None)
-    if timeout_us is not None:
-        digits = str(timeout_us) if isinstance(timeout_us, int | str) else ""
-        if not (digits.isascii() and digits.isdigit()):
-            raise InvalidRequest("must be a number of microseconds", "parameters/timeout")
-        if len(digits) > 15:
-            raise InvalidRequest("is too large", "parameters/timeout")
-        if seconds := int(timeout_us) / 1e6:  # None given is 0.
-            request.call.timeout_s = seconds
-    try:
-        return model.model_validate({"vocabulary": request.model, **given})
-    except ValidationError as error:
-        raise invalid_body(error) from error
 
 
 def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
@@ -228,17 +123,7 @@ def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
         return rows_of(text)
     if text.datatype != "UINT8":
         raise InvalidRequest(f"must be BYTES or UINT8, not {text.datatype}", "inputs/text")
-    return Batch(data=text.data, offsets=_offsets(inputs, len(text.data)))
-
-
-def _offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:
-    """Where the rows begin; without the input all values are one row."""
-    offsets = inputs.get("offsets")
-    if offsets is None:
-        return np.array([0, num_values], np.int64)
-    if offsets.datatype not in ("INT32", "INT64"):
-        raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
-    return offsets_of(offsets.data.astype(np.int64).tobytes(), num_values, "inputs/offsets")
+    return Batch(data=text.data, offsets=row_offsets(inputs, len(text.data)))
 
 
 def _padded(
@@ -274,17 +159,9 @@ def _check_refused(request: Inference, result: Result, where: str) -> None:
         raise RowRefused(errors[row], f"{where}[{row}]")
 
 
-def _errors(result: Result) -> Tensor:
-    errors = result.row_errors()
-    texts = [""] * (result.end - result.begin)
-    for row, error in errors.items():
-        texts[row] = f"{error.code}: {error.message} {error.where}".strip()
-    return bytes_tensor("errors", Batch(texts))
-
-
 async def _decode(service: Service, request: Inference) -> tuple[dict[str, Tensor], int, float]:
     entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX))
-    asked = _parameters(DecodeParameters, request)
+    asked = parameters_of(DecodeParameters, request)
     check_digest(entry, asked.if_digest)
     ids = request.inputs.get("input_ids")
     if ids is None or ids.datatype == BYTES:
@@ -300,13 +177,13 @@ async def _decode(service: Service, request: Inference) -> tuple[dict[str, Tenso
     assert decoded is not None
     offsets = decoded.offsets[result.begin : result.end + 1]
     text = Batch(data=decoded.data[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
-    outputs = {"text": bytes_tensor("text", text), "errors": _errors(result)}
+    outputs = {"text": bytes_tensor("text", text), "errors": errors_of(result)}
     return outputs, len(rows), work.started - work.submitted
 
 
 def _id_offsets(ids: Tensor, inputs: dict[str, Tensor]) -> NDArray[np.int64]:
     """Rows by offsets, or else those of a matrix."""
     if "offsets" in inputs or len(ids.shape) != 2:
-        return _offsets(inputs, len(ids.data))
+        return row_offsets(inputs, len(ids.data))
     rows, width = ids.shape
     return np.arange(rows + 1, dtype=np.int64) * width

@@ -1,0 +1,123 @@
+"""What an inference request is, and what its parts mean: parameters, rows, their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from service import schemas
+from service.bulk_query import BatchQuery
+from service.calls import Call, check_rows
+from service.errors import InvalidRequest, TooLarge, invalid_body
+from service.grpc_values import offsets_of
+from service.oip_tensors import Tensor, bytes_tensor
+from service.state import Service
+from service.work import Result
+from vocabularies.batch import Batch
+
+__all__ = [
+    "DecodeParameters",
+    "EncodeParameters",
+    "Inference",
+    "Wanted",
+    "check_texts",
+    "errors_of",
+    "parameters_of",
+    "row_offsets",
+]
+
+# What clients send of their own accord; none of it changes what is computed here.
+IGNORED = {"sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output"}
+
+
+class EncodeParameters(BatchQuery):
+    """The parameters of an encode request."""
+
+    padding: Literal["longest"] | int | None = None
+    padding_side: schemas.Side | None = None
+    pad_id: schemas.Length | None = None
+
+
+class DecodeParameters(BatchQuery):
+    """The parameters of a decode request."""
+
+    skip_special_tokens: bool = Field(False, description=schemas.SKIP_SPECIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An output that the client asked for, and what it says of it."""
+
+    name: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Inference:
+    """One request.
+
+    Attributes:
+        inputs: by name.
+        outputs: what the client asked for; empty: what the model gives.
+    """
+
+    model: str
+    parameters: dict[str, Any]
+    inputs: dict[str, Tensor]
+    outputs: list[Wanted]
+    call: Call
+
+
+def parameters_of(model: type[Any], request: Inference) -> Any:
+    """The parameters of a request, checked; raises InvalidRequest."""
+    if "vocabulary" in request.parameters:
+        raise InvalidRequest("the model names it", "parameters/vocabulary")
+    given = {
+        name: value
+        for name, value in request.parameters.items()
+        if name not in IGNORED and not name.startswith("triton_")
+    }
+    timeout_us = given.pop("timeout", None)
+    if timeout_us is not None:
+        digits = str(timeout_us) if isinstance(timeout_us, int | str) else ""
+        if not (digits.isascii() and digits.isdigit()):
+            raise InvalidRequest("must be a number of microseconds", "parameters/timeout")
+        if len(digits) > 15:
+            raise InvalidRequest("is too large", "parameters/timeout")
+        if seconds := int(timeout_us) / 1e6:  # None given is 0.
+            request.call.timeout_s = seconds
+    try:
+        return model.model_validate({"vocabulary": request.model, **given})
+    except ValidationError as error:
+        raise invalid_body(error) from error
+
+
+def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:
+    """Where the rows begin; without the input all values are one row."""
+    offsets = inputs.get("offsets")
+    if offsets is None:
+        return np.array([0, num_values], np.int64)
+    if offsets.datatype not in ("INT32", "INT64"):
+        raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
+    return offsets_of(offsets.data.astype(np.int64).tobytes(), num_values, "inputs/offsets")
+
+
+def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
+    """Raises TooLarge where there are too many texts, or one is too long."""
+    check_rows(service, len(offsets) - 1, "text")
+    longest, limit = int(np.diff(offsets).max(initial=0)), service.settings.max_text_bytes
+    if longest > limit:
+        raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
+
+
+def errors_of(result: Result) -> Tensor:
+    """What is wrong with each row, "" with most."""
+    errors = result.row_errors()
+    texts = [""] * (result.end - result.begin)
+    for row, error in errors.items():
+        texts[row] = f"{error.code}: {error.message} {error.where}".strip()
+    return bytes_tensor("errors", Batch(texts))

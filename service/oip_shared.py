@@ -1,0 +1,55 @@
+"""Ids of texts in shared memory that a device reads where they lie, put where they are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from service.bulk_query import DTYPES
+from service.calls import shared_work
+from service.oip_regions import place_of
+from service.oip_requests import (
+    EncodeParameters,
+    Inference,
+    check_texts,
+    errors_of,
+    row_offsets,
+)
+from service.oip_tensors import NAMES, NOTHING, Tensor, tensor_of
+from service.registry import Entry
+from service.state import Service
+from vocabularies.shared_rows import SharedRows, SharedText
+
+__all__ = ["encode_shared"]
+
+
+async def encode_shared(
+    service: Service, request: Inference, entry: Entry, asked: EncodeParameters
+) -> tuple[dict[str, Tensor], int, float] | None:
+    """Outputs, rows, and seconds in the queue; None where no device can, or the host is needed.
+
+    Raises:
+        ServiceError: the request is refused.
+    """
+    source = request.inputs["text"].place if "text" in request.inputs else None
+    wanted = {each.name: each.parameters for each in request.outputs}.get("input_ids", {})
+    target = place_of(service.regions, "input_ids", wanted)
+    if source is None or target is None or asked.padding is not None:
+        return None
+    offsets, dtype = row_offsets(request.inputs, source.byte_size), np.dtype(DTYPES[asked.dtype])
+    check_texts(service, offsets)
+    text = SharedText(source.memory, source.offset, source.byte_size)
+    out = target.memory, target.offset, target.byte_size, dtype.itemsize
+    rows = SharedRows(text, offsets, *out, asked.options())
+    work = shared_work(service, request.call, entry, rows)
+    result = await service.batcher.run(work)
+    if result.encoded is None:
+        return None
+    offsets = result.encoded.offsets
+    place = replace(target, byte_size=int(offsets[-1]) * dtype.itemsize)
+    ids = Tensor("input_ids", NAMES[dtype], (int(offsets[-1]),), NOTHING, place=place)
+    outputs = {"input_ids": ids, "offsets": tensor_of("offsets", offsets)}
+    outputs["num_tokens"] = tensor_of("num_tokens", np.diff(offsets))
+    outputs["errors"] = errors_of(result)
+    return outputs, len(offsets) - 1, work.started - work.submitted
