@@ -63,6 +63,20 @@ def test_archives_and_pickles_are_refused_by_their_first_bytes(kind, data, name)
     assert message.startswith("archives are not read") and kind in message
 
 
+@pytest.mark.parametrize(
+    ("vocab", "message"),
+    [
+        ({"a": 0, "b": 1, "a</w>": 2, "b</w>": 3, "ab</w>": 4}, "ends in </w>"),
+        ({"a": 0, "b": 1, "▁": 2, "▁a": 3, "ab": 4}, "is not in GPT-2's byte alphabet"),
+    ],
+)
+def test_bpe_that_is_not_byte_level_is_not_taken_for_it(vocab, message):
+    merges = b"a b</w>\n" if "ab</w>" in vocab else "▁ a\na b\n".encode()
+    [(where, reason)] = findings({"vocab.json": encoded(vocab), "merges.txt": merges})
+    assert where == "vocab.json"
+    assert message in reason and "send tokenizer.json" in reason
+
+
 SENTENCEPIECE = b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0c\n\x03<s>\x15\0\0\0\0\x18\x03"
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from vocabularies.alphabet import to_alphabet
-from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids
+from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
 from vocabularies.formats.contents import (
     MAX_TOKENS,
     NotCovered,
@@ -23,6 +23,8 @@ from vocabularies.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, Voca
 
 __all__ = ["read_bpe_files", "write_bpe_files"]
 
+_END_OF_WORD = "</w>"
+_OTHERS_SHARE = 4  # A list with more than a fourth of other strings is none of bytes.
 _USUAL = {content for contents in ROLE_CONTENTS.values() for content in contents}
 
 
@@ -46,6 +48,7 @@ def read_bpe_files(
         VocabularyError: with the place of everything that is wrong.
     """
     vocab = token_ids(parse_json(vocab_json), "vocab.json")
+    _refuse_other_spelling(vocab)
     lines = [line.removesuffix("\r") for line in decode_text(merges_txt).split("\n")]
     if lines and not lines[-1]:
         lines.pop()
@@ -70,6 +73,23 @@ def read_bpe_files(
         )
     except NotCovered as error:
         raise VocabularyError.at("special_tokens", str(error)) from error
+
+
+def _refuse_other_spelling(vocab: Mapping[str, int]) -> None:
+    """Refuse lists of BPE that is not byte-level, such as CLIP's and Llama 2's.
+
+    Raises:
+        VocabularyError: too many tokens spell no bytes, or the end of a word.
+    """
+    for what, spelled in (
+        (f"ends in {_END_OF_WORD}", lambda string: string.endswith(_END_OF_WORD)),
+        ("is not in GPT-2's byte alphabet", lambda string: spell(string, True) is None),
+    ):
+        examples = [string for string in vocab if spelled(string)]
+        if len(examples) * _OTHERS_SHARE > len(vocab):
+            message = f"{examples[-1]!r}, as {len(examples)} of {len(vocab)} tokens, {what}: these"
+            message = f"{message} files do not say what that means; send tokenizer.json"
+            raise VocabularyError.at("vocab.json", message)
 
 
 def _special_tokens(
