@@ -54,7 +54,7 @@ class FastokensEncoder(TokenizersEncoder):
         if spelling == "cl100k" and not vocabulary.normalizers:
             self.tails = Cl100kTails.of(vocabulary)
             spelling = "cl100k" if self.tails is None else "llama3"
-        document = tokenizer_json(_without_empty(vocabulary))
+        document = tokenizer_json(_readable(vocabulary))
         document = _respelled(document, vocabulary.pretokenizer, spelling)
         self.fast = fastokens.Tokenizer.from_json_str(document)
         self.rare_lock = threading.Lock()
@@ -125,14 +125,19 @@ def _is_odd(text: str) -> bool:
     return "\u180e" in text or "'\u017f" in text
 
 
-def _without_empty(vocabulary: Vocabulary) -> Vocabulary:
-    """The same ids without the token that spells nothing (Whisper has one), which it refuses."""
-    if b"" not in vocabulary.tokens:
+def _readable(vocabulary: Vocabulary) -> Vocabulary:
+    """The vocabulary without what fastokens refuses and no text's own ids need.
+
+    That is a token that spells nothing (Whisper's), and RoBERTa's begin and end tokens.
+    """
+    if b"" not in vocabulary.tokens and "cls" not in vocabulary.roles:
         return vocabulary
     return replace(
         vocabulary,
         tokens=tuple(token or None for token in vocabulary.tokens),
         special_tokens=tuple(token for token in vocabulary.special_tokens if token.content),
+        prefix=(),
+        suffix=(),
     )
 
 

@@ -223,3 +223,15 @@ def test_it_takes_vocabularies_with_an_empty_token_and_without_bytes_that_no_tex
         begin, end = got.offsets[row : row + 2]
         assert got.row(row).tolist() == right.ids
         assert [*map(tuple, got.spans[begin:end].tolist())] == right.spans
+
+
+def test_begin_and_end_tokens_of_roberta_do_not_keep_it_away():
+    mark, end = BASE.special_tokens
+    roles = {"cls": mark.id, "sep": end.id}
+    vocabulary = replace(BASE, prefix=(mark.id,), suffix=(end.id,), roles=roles)
+    engine = CpuEngine()
+    assert engine.load(vocabulary).encoder.startswith("fastokens")
+    text = "a <m> b\n\n"
+    assert engine.encode(vocabulary, Batch([text])).ids.tolist() == (
+        reference.encode(vocabulary, text).ids
+    )
