@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import logging
 
-__all__ = ["SWITCH_S", "keep_large_blocks"]
+__all__ = ["SWITCH_S", "give_back", "keep_large_blocks"]
 
 SWITCH_S = 0.0005
 """How long a thread waits for Python's lock before it asks for it, in place of 5 ms.
@@ -33,3 +33,14 @@ def keep_large_blocks() -> None:
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
     mallopt(M_ARENA_MAX, 1)  # Those of other threads give their memory back all the same.
+
+
+def give_back() -> None:
+    """Give the system what malloc holds free between blocks that are used; not Python's lock.
+
+    Small blocks that live long lie between large ones that do not, so that the heap grows with
+    every unlucky order of them and never shrinks: by 100 MB in three minutes of mixed load.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Lifespan
 
 from service import (
+    allocator,
     api_routes,
     health_routes,
     oip_routes,
@@ -54,6 +55,7 @@ from vocabularies.vocabulary import VocabularyError
 __all__ = [
     "close_tracer",
     "create_app",
+    "keep_memory_low",
     "make_app",
     "make_engine",
     "make_service",
@@ -64,6 +66,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 LAG_PERIOD_S = 0.25
+GIVE_BACK_PERIOD_S = 15.0
+IDLE_PERIOD_S = 0.1
 LOADING_AT_ONCE = 2
 GC_THRESHOLDS = (50_000, 50, 50)
 ROUTES = (
@@ -207,6 +211,7 @@ async def running(service: Service) -> AsyncIterator[None]:
     tasks = [
         asyncio.create_task(preload(service, names)),
         asyncio.create_task(watch_lag(service)),
+        asyncio.create_task(keep_memory_low(service)),
     ]
     try:
         yield
@@ -275,3 +280,16 @@ async def watch_lag(service: Service) -> None:
         await asyncio.sleep(LAG_PERIOD_S)
         service.metrics.loop_lag(max(0.0, perf_counter() - begin - LAG_PERIOD_S))
         service.guard.refresh()
+
+
+async def keep_memory_low(service: Service) -> None:
+    """Every few seconds, as soon as nothing waits, give back the memory of what was answered."""
+    before = service.metrics.counts()["warptok_work_accepted_total"]
+    while True:
+        await asyncio.sleep(GIVE_BACK_PERIOD_S)
+        while service.batcher.queue_rows:
+            await asyncio.sleep(IDLE_PERIOD_S)
+        accepted = service.metrics.counts()["warptok_work_accepted_total"]
+        if accepted != before:
+            before = accepted
+            await asyncio.to_thread(allocator.give_back)

@@ -19,7 +19,14 @@ from time import monotonic
 
 import uvicorn
 
-from service.app import close_tracer, make_app, make_service, rest_collector, watch_lag
+from service.app import (
+    close_tracer,
+    keep_memory_low,
+    make_app,
+    make_service,
+    rest_collector,
+    watch_lag,
+)
 from service.auth import Guard
 from service.engine_process import when_alone
 from service.errors import ServiceError
@@ -96,7 +103,11 @@ class FrontEnd:
         service = self.service
         self.engine.start()
         self.batcher.start()
-        tasks = [asyncio.create_task(watch_lag(service)), asyncio.create_task(self._keep_telling())]
+        tasks = [
+            asyncio.create_task(watch_lag(service)),
+            asyncio.create_task(keep_memory_low(service)),
+            asyncio.create_task(self._keep_telling()),
+        ]
         try:
             yield
         finally:

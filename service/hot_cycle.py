@@ -95,3 +95,4 @@ class HotCycle:
         """Refuse."""
         self.is_done, self.error = True, error
         self.protocol.refuse(self, error)
+        error.__traceback__ = None  # It leads to here, and would be kept until the collector comes.

@@ -204,6 +204,7 @@ async def send_problem(send: Send, call: Call, error: Exception) -> None:
     status, headers, document = problem(refusal)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": document})
+    error.__traceback__ = None  # It leads to the text, whose work has the refusal: a circle.
 
 
 async def send_pieces(send: Send, pieces: Iterable[bytes], is_large: bool = False) -> float:

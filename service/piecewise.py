@@ -113,10 +113,13 @@ async def encode_while_reading(
                 end + begin,
             )
             buffer[:size] = rest
-        return [_checked(await task, part_begin) for part_begin, task in parts]
+        results = await asyncio.gather(*(task for _, task in parts))
+        begins = [part_begin for part_begin, _ in parts]
+        return [_checked(result, begin) for result, begin in zip(results, begins, strict=True)]
     finally:
-        for _, task in parts:
-            task.cancel()
+        # A refusal's traceback leads here: what leads from here to the tasks that have it goes.
+        while parts:
+            parts.pop()[1].cancel()
 
 
 def _checked(result: Result, begin: int) -> Result:
