@@ -25,6 +25,7 @@ __all__ = ["Server", "half_request", "server_process", "service_environment"]
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 180.0
 POLL_S = 0.05
+PATIENT = {"WARPTOK_DRAIN_TIMEOUT_S": "120", "WARPTOK_REQUEST_TIMEOUT_MS": "120000"}
 SAID = re.compile(r"^warptok \S+ on (http://[^\s,]+).*\n", re.MULTILINE)
 
 
@@ -100,11 +101,11 @@ def half_request(server: Server) -> Iterator[socket.socket]:
 
 
 def service_environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment; of WARPTOK_ variables the given ones, and a free gRPC port."""
+    """This process's environment; of WARPTOK_ variables the given ones, patience, a free port."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("WARPTOK_")
     }
-    return {**inherited, "WARPTOK_GRPC_PORT": "0", **(settings or {})}
+    return {**inherited, **PATIENT, "WARPTOK_GRPC_PORT": "0", **(settings or {})}
 
 
 @contextlib.contextmanager

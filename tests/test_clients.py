@@ -49,7 +49,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         (document,) = write_vocabulary(load("gpt2"), "tokenizer.json").values()
         config = json.dumps({"chat_template": TEMPLATE}).encode()
         files = {"a": ("tokenizer.json", document), "b": ("tokenizer_config.json", config)}
-        answer = httpx.put(f"{server.url}/v1/vocabularies/chat", files=files, timeout=60)
+        answer = httpx.put(f"{server.url}/v1/vocabularies/chat", files=files, timeout=300)
         assert answer.status_code == 201, answer.text
         yield server
 

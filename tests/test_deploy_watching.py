@@ -26,7 +26,7 @@ from tests.fake_gpu import FakeGpu
 from tests.promql import firing, minutes, series_of
 from tests.server_process import Server, server_process
 from tests.test_service_hot_protocol import listening
-from tests.waiting import run, until
+from tests.waiting import GIVEN_UP_S, run, until
 
 DEPLOY = ROOT / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/warptok.json").read_text())
@@ -151,7 +151,7 @@ class BusyGpu(FakeGpu):
 async def put_load(url: str) -> None:
     """A little of everything, errors included."""
     body = {"vocabulary": "gpt2", "text": "Hello, world!"}
-    async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=GIVEN_UP_S) as client:
         while (await client.get("/readyz")).status_code != 200:
             await asyncio.sleep(0.02)
         for _ in range(3):
@@ -200,7 +200,7 @@ def test_every_panel_has_data_over_real_load() -> None:
             await put_load(url)
             counts = app.service.metrics.counts  # The lag of the loop is looked at now and then.
             await until(lambda: counts()["warptok_event_loop_lag_seconds"][()].total)
-            async with httpx.AsyncClient(base_url=url) as client:
+            async with httpx.AsyncClient(base_url=url, timeout=GIVEN_UP_S) as client:
                 samples = samples_of((await client.get("/metrics")).text)
             empty = {t for t, shown in SHOWN.items() if not have_data(shown, samples)}
             assert empty == {"Requests that came, and that went"}  # For nobody has left.
@@ -229,10 +229,12 @@ def test_metrics_of_all_processes_have_a_port_of_their_own(apart: Server) -> Non
     body = {"vocabulary": "gpt2", "text": "canary"}
     for number in range(20):
         headers = {"x-request-id": f"mine-{number}"}
-        assert httpx.post(apart.url + "/v1/encode", json=body, headers=headers).status_code == 200
-    assert httpx.get(apart.url + "/metrics").status_code == 404
+        url = apart.url + "/v1/encode"
+        answer = httpx.post(url, json=body, headers=headers, timeout=GIVEN_UP_S)
+        assert answer.status_code == 200
+    assert httpx.get(apart.url + "/metrics", timeout=GIVEN_UP_S).status_code == 404
     port = re.search(r"metrics on 127\.0\.0\.1:(\d+)", apart.log.read_text()).group(1)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=GIVEN_UP_S) as answer:
         samples = samples_of(answer.read().decode())
     answered = [row for row in samples if row[0] == "warptok_requests_total"]
     assert sum(v for _, labels, v in answered if labels["route"] == "/v1/encode") == 20

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.data_files import data_bytes, expected, ids_digest, records
 from tests.server_process import Server, half_request, server_process
+from tests.waiting import GIVEN_UP_S
 
 LLM = ("gpt2", "cl100k_base", "o200k_base")
 TEXTS = ("text/blns.txt", "text/udhr_17_languages.txt", "text/emoji_test_15.0.txt")
@@ -53,7 +54,7 @@ def server(tmp_path_factory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=60) as made:
+    with httpx.Client(base_url=server.url, timeout=GIVEN_UP_S) as made:
         yield made
 
 
@@ -153,20 +154,14 @@ def test_an_uploaded_vocabulary_gives_the_reference_ids_over_http(client, name, 
     assert client.delete(f"/v1/vocabularies/{name}").status_code == 204
 
 
-def raw(server: Server, request: bytes, wait_s: float = 10) -> bytes:
-    """What a socket answers to bytes as they are."""
-    port = int(server.url.rsplit(":", 1)[1])
-    with socket.create_connection(("127.0.0.1", port), timeout=wait_s) as connection:
+def raw(server: Server, request: bytes) -> bytes:
+    """The head of what a socket answers to bytes as they are."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", server.port), GIVEN_UP_S) as connection:
         connection.sendall(request)
-        answer = b""
-        while True:
-            try:
-                piece = connection.recv(65536)
-            except TimeoutError:
-                return answer
-            if not piece:
-                return answer
+        while b"\r\n\r\n" not in answer and (piece := connection.recv(65536)):
             answer += piece
+    return answer
 
 
 def http_request(path: str, body: bytes, length: int | None = None) -> bytes:
@@ -299,7 +294,7 @@ def test_a_chat_starts_its_process_without_a_line_in_the_log(client, server):
 
 def accepted(server: Server) -> float:
     """How many pieces of work the service has taken in so far."""
-    text = httpx.get(server.url + "/metrics", timeout=60).text
+    text = httpx.get(server.url + "/metrics", timeout=GIVEN_UP_S).text
     families = {family.name: family for family in text_string_to_metric_families(text)}
     return sum(s.value for s in families["warptok_work_accepted"].samples if "_total" in s.name)
 
@@ -311,7 +306,9 @@ def test_sigterm_finishes_what_was_accepted_and_exits_with_0(tmp_path):
 
         def ask() -> None:
             body = {"vocabulary": "dnabert2", "text": sequence}
-            answers.append(httpx.post(server.url + "/v1/encode", json=body, timeout=60).status_code)
+            answers.append(
+                httpx.post(server.url + "/v1/encode", json=body, timeout=GIVEN_UP_S).status_code
+            )
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
@@ -321,7 +318,7 @@ def test_sigterm_finishes_what_was_accepted_and_exits_with_0(tmp_path):
         server.process.send_signal(signal.SIGTERM)
         for thread in threads:
             thread.join()
-        assert server.process.wait(30) == 0, server.log.read_text()
+        assert server.process.wait(180) == 0, server.log.read_text()
         assert answers == [200] * 4
 
 

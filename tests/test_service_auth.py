@@ -21,7 +21,7 @@ from service.protos import inference_pb2, warptok_pb2
 from service.settings import Settings
 from tests.app_client import serving
 from tests.server_process import server_process
-from tests.waiting import run
+from tests.waiting import GIVEN_UP_S, run
 
 ENGINE = CpuEngine()
 BODY = {"vocabulary": "gpt2", "text": "Hello"}
@@ -163,7 +163,7 @@ def test_keys_hold_for_the_short_way_on_a_real_connection(keys, tmp_path):
     settings = {"WARPTOK_PRELOAD": "gpt2", "WARPTOK_API_KEYS_FILE": str(path)}
     with server_process(tmp_path, settings) as server:
         server.wait_ready()
-        with httpx.Client(base_url=server.url) as client:
+        with httpx.Client(base_url=server.url, timeout=GIVEN_UP_S) as client:
             assert client.post("/v1/encode", json=BODY).status_code == 401
             headers = {"authorization": f"Bearer {secrets['encode']}"}
             assert client.post("/v1/encode", json=BODY, headers=headers).json()["ids"] == [15496]

@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 import grpc
-import httpx
 import pytest
 
 from service.grpc_server import GrpcServer
@@ -19,7 +18,7 @@ from service.logs import REQUEST_ID, JsonLines, TextLines, fields
 from service.protos import inference_pb2, warptok_pb2
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V
-from tests.test_service_hot_protocol import answer, listening, request
+from tests.test_service_hot_protocol import answer, client_at, listening, request
 from tests.waiting import run, until
 
 TEXT = "canary in the text"
@@ -33,9 +32,8 @@ async def all_doors(**settings: Any):
         server = GrpcServer(app.service)
         await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        url = f"http://127.0.0.1:{port}"
         async with (
-            httpx.AsyncClient(base_url=url, timeout=20) as client,
+            client_at(port) as client,
             grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
         ):
             await client.post(f"/v1/vocabularies/{V}/load")
@@ -152,7 +150,7 @@ def test_every_way_in_counts_a_refusal_once_under_its_code():
 def test_an_id_that_could_forge_a_log_line_is_replaced(given):
     async def scenario():
         async with listening(FakeEngine()) as (_, port):
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            async with client_at(port) as client:
                 headers = {} if given is None else {"x-request-id": given.encode()}
                 ids = [(await client.get("/livez", headers=headers)).headers["x-request-id"]]
                 ids.append((await client.get("/nothing", headers=headers)).headers["x-request-id"])
@@ -165,7 +163,7 @@ def test_an_id_that_could_forge_a_log_line_is_replaced(given):
 def test_server_timing_says_how_long_the_stages_took():
     async def scenario():
         async with listening(FakeEngine(delay_s=0.03), server_timing=True) as (_, port):
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            async with client_at(port) as client:
                 for query in ("", "?"):  # The hot protocol's way, and the other one.
                     for _ in range(2):
                         body, begin = {"vocabulary": V, "text": TEXT}, perf_counter()
@@ -229,7 +227,7 @@ def test_an_error_of_ours_stands_in_the_log_under_the_requests_id(caplog, monkey
     async def scenario():
         async with listening(FakeEngine()) as (app, port):
             monkeypatch.setattr(app.service.registry, "find", lambda name: 1 / 0)
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            async with client_at(port) as client:
                 body = {"vocabulary": "nothing", "text": "x"}
                 headers = {"x-request-id": "mine"}
                 got = await client.post("/v1/encode", json=body, headers=headers)

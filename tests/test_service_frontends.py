@@ -83,9 +83,15 @@ def post(server: Server, path: str, body: object) -> httpx.Response:
     return httpx.post(server.url + path, json=body, timeout=WAIT_S)
 
 
+def download(server: Server, name: str, format: str) -> bytes:
+    """A vocabulary as a file."""
+    url = f"{server.url}/v1/vocabularies/{name}?format={format}"
+    return httpx.get(url, timeout=WAIT_S).content
+
+
 def counted(server: Server, route: str) -> Counter[int]:
     """Answers to a route by status, of all processes."""
-    text = httpx.get(server.url + "/metrics").text
+    text = httpx.get(server.url + "/metrics", timeout=WAIT_S).text
     counts: Counter[int] = Counter()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -162,8 +168,7 @@ def test_decoded_counted_and_refused_as_by_one_process(server):
 def test_a_vocabulary_is_known_to_every_front_end_when_its_upload_is_answered(server):
     url = server.url + "/v1/vocabularies/mine"
     files = {
-        name: httpx.get(f"{server.url}/v1/vocabularies/{name}?format=vocab.txt").content
-        for name in ("dnabert1_4mer", "dnabert1_3mer")
+        name: download(server, name, "vocab.txt") for name in ("dnabert1_4mer", "dnabert1_3mer")
     }
     ids = {}
     for name, content in files.items():
@@ -174,7 +179,7 @@ def test_a_vocabulary_is_known_to_every_front_end_when_its_upload_is_answered(se
         assert {response.status_code for response in found} == {200}
         (ids[name],) = {tuple(response.json()["ids"]) for response in found}
     assert ids["dnabert1_4mer"] != ids["dnabert1_3mer"]
-    assert httpx.delete(url).status_code == 204
+    assert httpx.delete(url, timeout=WAIT_S).status_code == 204
     gone = {post(server, "/v1/encode", body).status_code for _ in range(12)}
     assert gone == {404}
 
@@ -185,7 +190,7 @@ def test_a_killed_front_end_is_missed_and_started_again(server):
     def is_missed() -> bool:
         """Seen on a connection that the other one gets; that of the dead one waits for it."""
         try:
-            return MISSED in httpx.get(server.url + "/readyz", timeout=1).json()["reasons"]
+            return MISSED in httpx.get(server.url + "/readyz", timeout=2).json()["reasons"]
         except httpx.TransportError:
             return False
 
@@ -203,7 +208,7 @@ def test_a_killed_front_end_is_missed_and_started_again(server):
 
 
 def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(server):
-    content = httpx.get(server.url + "/v1/vocabularies/gpt2?format=tokenizer.json").content
+    content = download(server, "gpt2", "tokenizer.json")
     httpx.put(server.url + "/v1/vocabularies/kept", content=content, timeout=WAIT_S)
     before, engine = counted(server, "/v1/encode"), processes(server)["engine"]
     load = Load(server)
@@ -211,7 +216,7 @@ def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(serve
     with nothing_started_again(server):
         os.kill(engine, signal.SIGKILL)
         wait_until(lambda: load.answers[503] > 0, "the end of the engine was not seen")
-        answer = httpx.get(server.url + "/readyz")
+        answer = httpx.get(server.url + "/readyz", timeout=WAIT_S)
         assert (answer.status_code, answer.json()["ready"]) == (503, False)
         assert "engine process" in answer.json()["reasons"][0]
     server.wait_ready()

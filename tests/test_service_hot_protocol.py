@@ -24,7 +24,7 @@ from service.repeated_heads import RepeatedHead
 from service.settings import Settings
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import BAD, GOOD, LIMITS, V
-from tests.waiting import run, until
+from tests.waiting import GIVEN_UP_S, run, until
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 
@@ -47,6 +47,10 @@ async def listening(engine: FakeEngine, **settings: Any) -> AsyncIterator[tuple[
         await until(lambda: not listener.is_serving())
         engine.gate.set()
         await task
+
+
+def client_at(port: int) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=GIVEN_UP_S)
 
 
 def request(body: bytes, path: str = "/v1/encode", *fields: str, version: str = "1.1") -> bytes:

@@ -13,7 +13,7 @@ from service.errors import RateLimited
 from service.rates import Limits, Rates
 from tests.app_client import serving
 from tests.server_process import server_process
-from tests.waiting import run
+from tests.waiting import GIVEN_UP_S, run
 
 BODY = {"vocabulary": "gpt2", "text": "Hello"}
 
@@ -136,7 +136,8 @@ def test_bytes_a_second_hold_on_the_shortest_way_and_are_said_the_same(tmp_path)
     settings = {"WARPTOK_PRELOAD": "evo_bytes", "WARPTOK_API_KEYS_FILE": str(path)}
     body = {"vocabulary": "evo_bytes", "text": "A" * 10_000}
     with server_process(tmp_path, settings) as server:
-        with httpx.Client(base_url=server.url, headers={"x-api-key": secret}) as client:
+        headers = {"x-api-key": secret}
+        with httpx.Client(base_url=server.url, headers=headers, timeout=GIVEN_UP_S) as client:
             assert client.post("/v1/encode", json=body).status_code == 200
             answers = [client.post("/v1/encode", json=body) for _ in range(2)]
             answers.append(

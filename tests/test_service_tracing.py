@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -24,7 +23,7 @@ from service.tracing import Tracer, make_tracer
 from tests.data_files import ROOT
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V
-from tests.test_service_hot_protocol import answer, listening, request, text_body
+from tests.test_service_hot_protocol import answer, client_at, listening, request, text_body
 from tests.waiting import run, until
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -68,9 +67,8 @@ def test_every_way_in_continues_the_clients_trace():
     async def scenario():
         async with listening(FakeEngine(delay_s=0.01)) as (app, port):
             exporter = traced(app.service)
-            url = f"http://127.0.0.1:{port}"
             headers = {"traceparent": traceparent(), "tracestate": "a=b", "x-request-id": "mine"}
-            async with httpx.AsyncClient(base_url=url) as client:
+            async with client_at(port) as client:
                 body = {"vocabulary": V, "text": "x"}
                 for path in ("/v1/encode", "/v1/encode?"):
                     await client.post(path, json=body, headers=headers)
@@ -116,7 +114,7 @@ def test_what_is_not_sampled_has_no_spans_and_what_is_no_trace_begins_one(given,
         async with listening(FakeEngine()) as (app, port):
             exporter = traced(app.service)
             headers = {} if given is None else {"traceparent": given}
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            async with client_at(port) as client:
                 body = {"vocabulary": V, "text": "x"}
                 await client.post("/v1/encode", json=body, headers=headers)
             await until(lambda: app.service.metrics.counts()["warptok_requests_total"])
