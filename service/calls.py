@@ -158,6 +158,8 @@ def make_work(
 
 def _num_bytes(text: str) -> int:
     """Of its UTF-8, of which only PART characters are ever made."""
+    if len(text) <= PART:
+        return len(text.encode())
     return sum(len(text[begin : begin + PART].encode()) for begin in range(0, len(text), PART))
 
 

@@ -148,10 +148,9 @@ def _pieces(array: NDArray[Any], rows: int) -> Iterator[bytes]:
 def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
     """Rows of ids as a list of lists, about PIECE_IDS ids, or as many rows, a piece."""
     for begin, end in _groups(offsets, rows, PIECE_IDS):
-        first = offsets[begin]
-        values = ids[first : offsets[end]].tolist()
-        places = pairwise([place - first for place in offsets[begin : end + 1]])
-        piece = orjson.dumps([values[b:e] for b, e in places])
+        # As arrays, which need no Python number for each id: a third of what lists take.
+        parts = [ids[b:e] for b, e in pairwise(offsets[begin : end + 1])]
+        piece = orjson.dumps(parts, option=orjson.OPT_SERIALIZE_NUMPY)
         is_first, is_last = begin == rows.start, end == rows.stop
         if is_first and is_last:
             yield piece
