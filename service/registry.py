@@ -78,7 +78,7 @@ class Registry:
         self.known: dict[str, Known] = {}
         self.failures: dict[str, str] = {}
         self.store = Store(settings.store_dir)
-        self.configs = TokenizerConfigs(self.store, settings.max_template_bytes)
+        self.configs = TokenizerConfigs(self.store)
         self._pinned = {settings.default_vocabulary, *map(str.strip, settings.pinned.split(","))}
         self._loading: dict[str, asyncio.Task[Entry]] = {}
         self._change = threading.Lock()

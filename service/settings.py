@@ -173,7 +173,10 @@ class Settings(BaseSettings):
         1_024, ge=1, description="Most vocabularies known at once, built-in ones included."
     )
     max_template_bytes: int = Field(
-        4 * MIB, ge=1, description="Largest tokenizer_config.json that comes with a vocabulary."
+        4 * MIB,
+        ge=1,
+        description="Largest tokenizer_config.json or chat_template.jinja that comes with a "
+        "vocabulary.",
     )
     chat_template_timeout_ms: int = Field(
         1_000, ge=1, description="Longest time that a chat template may take for one chat."

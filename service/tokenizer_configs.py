@@ -1,4 +1,7 @@
-"""What comes with a vocabulary in tokenizer_config.json: special tokens by name, chat templates."""
+"""What comes with a vocabulary: special tokens by name, chat templates.
+
+They are in tokenizer_config.json; newer models have the template in chat_template.jinja beside it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.store import Store
+from vocabularies.formats.contents import decode_text
 from vocabularies.vocabulary import VocabularyError
 
-__all__ = ["CONFIG_FILE", "TokenizerConfig", "TokenizerConfigs"]
+__all__ = ["CONFIG_FILE", "TEMPLATE_FILE", "TokenizerConfig", "TokenizerConfigs"]
 
 logger = logging.getLogger(__name__)
-CONFIG_FILE = "tokenizer_config.json"
+CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 SUFFIX = ".config.json"
 DEFAULT, TOOL_USE = "default", "tool_use"
 SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -21,7 +25,7 @@ SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 @dataclass(frozen=True, slots=True)
 class TokenizerConfig:
-    """A tokenizer_config.json that was uploaded with a vocabulary.
+    """A tokenizer_config.json that was uploaded with a vocabulary, or what stands for it.
 
     Attributes:
         values: the file's content.
@@ -30,15 +34,12 @@ class TokenizerConfig:
     values: dict[str, Any]
 
     @classmethod
-    def of(cls, content: bytes, max_bytes: int) -> TokenizerConfig:
+    def of(cls, content: bytes) -> TokenizerConfig:
         """From the file's bytes.
 
         Raises:
-            VocabularyError: it is no JSON object, or too large.
+            VocabularyError: it is no JSON object.
         """
-        if len(content) > max_bytes:
-            message = f"{len(content)} bytes; max_template_bytes is {max_bytes}"
-            raise VocabularyError.at(CONFIG_FILE, message)
         try:
             values = json.loads(content)
         except ValueError as error:
@@ -50,6 +51,25 @@ class TokenizerConfig:
         except UnicodeEncodeError as error:
             raise VocabularyError.at(CONFIG_FILE, "holds half of a surrogate pair") from error
         return cls(values)
+
+    @classmethod
+    def of_files(cls, files: dict[str, bytes], max_bytes: int) -> TokenizerConfig | None:
+        """Of what came with a vocabulary, taken out of its files; None where nothing did.
+
+        Raises:
+            VocabularyError: a file is wrong, or too large.
+        """
+        found = {name: files.pop(name) for name in (CONFIG_FILE, TEMPLATE_FILE) if name in files}
+        for name, content in found.items():
+            if len(content) > max_bytes:
+                message = f"{len(content)} bytes; max_template_bytes is {max_bytes}"
+                raise VocabularyError.at(name, message)
+        if not found:
+            return None
+        config = cls.of(found.get(CONFIG_FILE, b"{}"))
+        if TEMPLATE_FILE not in found:
+            return config
+        return cls(config.values | {"chat_template": decode_text(found[TEMPLATE_FILE])})
 
     def special_tokens(self) -> dict[str, str]:
         """bos_token, eos_token and the others that are named, as strings."""
@@ -76,16 +96,15 @@ class TokenizerConfigs:
     """The configurations of the uploaded vocabularies, by name.
 
     Args:
-        store: where they are kept.
-        max_bytes: the largest that is read.
+        store: where they are kept; what is there was small enough when it came.
     """
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self._configs: dict[str, TokenizerConfig] = {}
         for name, path in store.files(SUFFIX):
             try:
-                self._configs[name] = TokenizerConfig.of(path.read_bytes(), max_bytes)
+                self._configs[name] = TokenizerConfig.of(path.read_bytes())
             except VocabularyError as error:
                 logger.warning("store: %s is not used: %s", path.name, error)
 

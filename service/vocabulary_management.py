@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from service.state import Service
-from service.tokenizer_configs import CONFIG_FILE, TokenizerConfig
+from service.tokenizer_configs import TokenizerConfig
 from vocabularies import formats
 from vocabularies.vocabulary import Vocabulary
 
@@ -32,7 +32,8 @@ class Upload:
     """A vocabulary as files, and what they do not say.
 
     Attributes:
-        files: their bytes by name; a tokenizer_config.json among them brings the chat template.
+        files: their bytes by name; a tokenizer_config.json or chat_template.jinja among them
+            brings the chat template.
         format: one of `formats.FORMATS`, or auto.
         pretokenizer, special_tokens, id_offset: for formats that leave them out.
     """
@@ -52,10 +53,7 @@ async def put_vocabulary(service: Service, name: str, upload: Upload, *, replace
         VocabularyError: the files are wrong, or nothing here computes it.
     """
     files = dict(upload.files)
-    content = files.pop(CONFIG_FILE, None)
-    config = None
-    if content is not None:
-        config = TokenizerConfig.of(content, service.settings.max_template_bytes)
+    config = TokenizerConfig.of_files(files, service.settings.max_template_bytes)
     vocabulary = await asyncio.to_thread(
         formats.read_vocabulary,
         files,

@@ -388,3 +388,29 @@ def test_a_configuration_that_lists_thousands_of_added_tokens_as_gemmas_is_taken
             assert (await post(client, "/tokenize", **chat)).status_code == 200
 
     run(scenario)
+
+
+def test_a_template_in_a_file_of_its_own_counts_and_outlives_a_restart(tmp_path):
+    (document,) = write_vocabulary(load("gpt2"), "tokenizer.json").values()
+    config = {"eos_token": "<|endoftext|>", "chat_template": "old", "note": ["中" * 200, 1, 2]}
+    content = json.dumps(config, ensure_ascii=False, separators=(",", ":")).encode()
+    template = b"\xef\xbb\xbf{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    chat = {"model": "chat", "messages": [{"role": "user", "content": "Hello"}]}
+    settings = {"store_dir": tmp_path, "max_template_bytes": len(content)}
+
+    async def scenario():
+        async with serving(ENGINE, **settings) as (client, _):
+            url, first = "/v1/vocabularies/chat", ("tokenizer.json", document)
+            files = {"a": first, "b": ("chat_template.jinja", template)}
+            assert (await client.put(url, files=files)).status_code == 201
+            assert (await post(client, "/tokenize", **chat)).json()["tokens"] == [15496]
+            files["c"] = ("tokenizer_config.json", content)
+            assert (await client.put(url, files=files)).status_code == 200
+            assert (await post(client, "/tokenize", **chat)).json()["tokens"] == [15496, 50256]
+            files["b"] = ("chat_template.jinja", b"x" * (len(content) + 1))
+            answer = (await client.put(url, files=files)).json()
+            assert (answer["status"], answer["where"]) == (422, "chat_template.jinja")
+        async with serving(ENGINE, **settings) as (client, _):
+            assert (await post(client, "/tokenize", **chat)).json()["tokens"] == [15496, 50256]
+
+    run(scenario)
