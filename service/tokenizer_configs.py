@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.store import Store
-from vocabularies.formats.contents import decode_text
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.formats.contents import decode_text, parse_json
+from vocabularies.vocabulary import Finding, VocabularyError
 
 __all__ = ["CONFIG_FILE", "TEMPLATE_FILE", "TokenizerConfig", "TokenizerConfigs"]
 
@@ -41,15 +41,15 @@ class TokenizerConfig:
             VocabularyError: it is no JSON object.
         """
         try:
-            values = json.loads(content)
-        except ValueError as error:
-            raise VocabularyError.at(CONFIG_FILE, f"is no JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise VocabularyError.at(CONFIG_FILE, "is no JSON object")
-        try:
+            values = parse_json(content)
             json.dumps(values, ensure_ascii=False).encode()
+        except VocabularyError as error:
+            findings = (Finding(f"{CONFIG_FILE}: {f.where}", f.message) for f in error.findings)
+            raise VocabularyError(findings) from error
         except UnicodeEncodeError as error:
             raise VocabularyError.at(CONFIG_FILE, "holds half of a surrogate pair") from error
+        if not isinstance(values, dict):
+            raise VocabularyError.at(CONFIG_FILE, "is no JSON object")
         return cls(values)
 
     @classmethod

@@ -414,3 +414,26 @@ def test_a_template_in_a_file_of_its_own_counts_and_outlives_a_restart(tmp_path)
             assert (await post(client, "/tokenize", **chat)).json()["tokens"] == [15496, 50256]
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        (b"[" * 100_000, "tokenizer_config.json: line 1"),
+        (b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", "tokenizer_config.json: line 1"),
+        (b"", "tokenizer_config.json: line 1 column 1"),
+        (b"[]", "tokenizer_config.json"),
+        (b'{"a": "\\ud800"}', "tokenizer_config.json"),
+    ],
+)
+def test_a_configuration_that_is_no_object_is_refused_with_its_place(content, where):
+    (document,) = write_vocabulary(load("gpn"), "tokenizer.json").values()
+    files = {"a": ("tokenizer.json", document), "b": ("tokenizer_config.json", content)}
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = (await client.put("/v1/vocabularies/chat", files=files)).json()
+            assert (answer["status"], answer["code"]) == (422, "vocabulary_invalid")
+            assert answer["where"].startswith(where)
+
+    run(scenario)
