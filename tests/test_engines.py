@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -247,23 +246,15 @@ def test_results_belong_to_the_caller(engine, name):
 def test_threads_get_the_ids_that_one_caller_gets(engine, name):
     modes = [EncodeOptions(special=mode) for mode in ("match", "plain")]
     expected = [engine.encode(load(name), Batch(SOME_TEXTS, options=o)).ids.tolist() for o in modes]
-    digest, stop = load(name).digest, threading.Event()
 
     def encode(i: int) -> bool:
+        if i in (5, 30):  # Under the others.
+            engine.unload(load(name).digest)
         got = engine.encode(load(name), Batch(SOME_TEXTS, options=modes[i % 2]))
         return got.ids.tolist() == expected[i % 2]
 
-    def unload() -> None:
-        while not stop.wait(0.05):
-            engine.unload(digest)
-
-    with ThreadPoolExecutor(5) as pool:
-        unloading = pool.submit(unload)
-        try:
-            assert all(pool.map(encode, range(60 if engine.name == "cpu" else 12)))
-        finally:
-            stop.set()
-        unloading.result()
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(encode, range(60 if engine.name == "cpu" else 12)))
     engine.load(load(name))
 
 

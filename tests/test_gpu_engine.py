@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -213,25 +212,17 @@ def test_the_steady_state_allocates_nothing(engine):
 def test_threads_get_the_ids_that_one_caller_gets(engine):
     modes = [EncodeOptions(special="match"), EncodeOptions(special="plain", max_length=7)]
     expected_ids = [engine.encode(load("gpt2"), Batch(SOME_TEXTS, options=o)) for o in modes]
-    digest, stop = load("gpt2").digest, threading.Event()
 
     def encode(i: int) -> bool:
+        if i in (20, 60):  # Under the others.
+            engine.unload(load("gpt2").digest)
         got = engine.encode(load("gpt2"), Batch(SOME_TEXTS, options=modes[i % 2]))
         return got.ids.tolist() == expected_ids[i % 2].ids.tolist()
 
-    def unload() -> None:
-        while not stop.wait(0.05):
-            engine.unload(digest)
-
     if isinstance(engine.device, EmulatedDevice):
         pytest.skip("the emulation runs one kernel at a time")
-    with ThreadPoolExecutor(5) as pool:
-        unloading = pool.submit(unload)
-        try:
-            assert all(pool.map(encode, range(100)))
-        finally:
-            stop.set()
-        unloading.result()
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(encode, range(100)))
 
 
 def test_it_works_with_a_hundredth_of_the_memory(device):
