@@ -64,7 +64,7 @@ def check(device: Device, corpus: Corpus, options: TrainingOptions, threads=BLOC
         assert (device.used_bytes, device.pinned) == (0, {})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ANY_ROWS, st.none() | BANKS, OPTIONS, st.integers(1, 3), st.data())
 def test_training_equals_the_textbook(rows, bank, options, threads, data):
     corpus = Corpus.of(rows)
@@ -79,7 +79,7 @@ def test_training_equals_the_textbook(rows, bank, options, threads, data):
     check(device, corpus, options, threads, **more)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     ANY_ROWS,
     st.none() | BANKS,
@@ -129,7 +129,7 @@ def merge_by_turns():
     return ctypes.CDLL(str(compiled("training-turns", source, flags, included))).merge_all_by_turns
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(ANY_ROWS, st.none() | BANKS, OPTIONS, st.integers(1, 2))
 def test_blocks_that_wait_for_each_other_make_the_same_merges(rows, bank, options, threads):
     check(TurnsDevice(), Corpus.of(rows), options, threads, motifs=bank)

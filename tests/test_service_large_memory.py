@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from service.large_memory import SMALLEST, Growing, LargeMemory
+from tests.waiting import GIVEN_UP_S
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def is_mapped(place: int) -> bool:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + GIVEN_UP_S
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.001)
