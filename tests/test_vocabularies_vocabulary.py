@@ -150,6 +150,7 @@ def test_an_empty_vocabulary_is_a_fault():
         ({"stride": 3}, "model.stride"),
         ({"frame": "run"}, "model.stride"),
         ({"max_piece_tokens": 0}, "model.max_piece_tokens"),
+        ({"max_piece_tokens": 2**63}, "model.max_piece_tokens"),
         ({"unknown_id": 9}, "model.unknown_id"),
         ({"first_id": 2}, "model.first_id"),
         ({"letter_ids": (("AC", 0),)}, "model.letter_ids['AC']"),

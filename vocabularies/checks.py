@@ -22,6 +22,7 @@ __all__ = ["MAX_FINDINGS", "find_faults"]
 Fault = tuple[str, str]
 MAX_FINDINGS = 100
 MAX_K = 12
+MAX_PIECE_TOKENS = 2**31 - 1
 
 
 MAX_HOLES = 65_536  # A number of some digits must not take the memory of millions of tokens.
@@ -193,8 +194,8 @@ def _kmer_faults(vocabulary: Vocabulary, model: Kmers) -> Iterator[Fault]:
         yield "model.letters", f"{letters!r} must be different ASCII letters"
     if not 1 <= model.stride <= model.k or (model.frame == "run" and model.stride != model.k):
         yield "model.stride", f"{model.stride} must be 1 to k, and k where the frame is a run"
-    if model.max_piece_tokens is not None and model.max_piece_tokens < 1:
-        yield "model.max_piece_tokens", "must be at least 1"
+    if model.max_piece_tokens is not None and not 1 <= model.max_piece_tokens <= MAX_PIECE_TOKENS:
+        yield "model.max_piece_tokens", f"must be 1 to {MAX_PIECE_TOKENS}"
     yield from _id_fault(vocabulary, "model.unknown_id", model.unknown_id)
     yield from _id_fault(vocabulary, "model.first_id", model.first_id)
     yield from _id_fault(vocabulary, "model.first_id", model.first_id + len(letters) ** model.k - 1)
