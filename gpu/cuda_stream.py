@@ -16,7 +16,8 @@ class CudaStream:
 
     def __init__(self, cupy: Any, number: int, functions: Functions) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._runtime, self._launch = cupy.cuda.runtime, cupy.cuda.driver.launchKernel
+        self._runtime, driver = cupy.cuda.runtime, cupy.cuda.driver
+        self._launch, self._launch_grid = driver.launchKernel, driver.launchCooperativeKernel
         self._event, self._elapsed_ms = cupy.cuda.Event, cupy.cuda.get_elapsed_time
         self._number, self._functions, self._pointer = number, functions, self.stream.ptr
         # A kernel's one argument, and where it lies: what the driver asks for.
@@ -40,11 +41,15 @@ class CudaStream:
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
         """Run a kernel of `kernels.KERNELS` on the Job at an address; see Stream."""
-        function, threads, shared, takes_job = self._functions[kernel]
+        function, threads, shared, takes_job, is_grid = self._functions[kernel]
         words, place = self._argument_words, self._argument_place
         words[0], words[1] = job, job if takes_job else place
         self._runtime.setDevice(self._number)  # The driver asks for a device in every thread.
-        self._launch(function, blocks, 1, 1, threads, 1, 1, shared, self._pointer, place + 8, 0)
+        shape = (blocks, 1, 1, threads, 1, 1, shared, self._pointer, place + 8)
+        if is_grid:
+            self._launch_grid(function, *shape)
+        else:
+            self._launch(function, *shape, 0)
 
     def begin_capture(self) -> None:
         """What follows is recorded and not run."""

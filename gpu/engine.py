@@ -37,7 +37,7 @@ from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
 from gpu.shared_memory import SharedDeviceMemory, SharedHostMemory
 from gpu.shared_streams import encode_shared
-from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES, size_of
+from gpu.small import GRID_BYTES, ONE_BLOCK_BYTES, fused_kernel, size_of
 from gpu.small_call import SmallCall
 from gpu.stages import StageTimes
 from gpu.staging import Staging
@@ -80,7 +80,7 @@ class GpuEngine:
     ) -> None:
         self.device, info = device, device.info
         self.processors = info.processors
-        self.fused_bytes = CLUSTER_BYTES if info.has_clusters else ONE_BLOCK_BYTES
+        self.fused_bytes = GRID_BYTES if info.has_clusters else ONE_BLOCK_BYTES
         self.workspaces, self.staging = Workspaces(device, workspace_bytes), Staging()
         self.leases = Leases(device, min(answer_bytes, workspace_bytes))
         self.stage_times = StageTimes()
@@ -170,7 +170,9 @@ class GpuEngine:
         size, layout = (len(batch.data), len(batch)), resident.family.layout
         with self.workspaces.lend(*size, layout) as workspace:
             call = SmallCall(self, vocabulary, workspace, resident, batch, options)
-            return call.encode(resident.is_fused and size_of(batch) <= self.fused_bytes)
+            work = size_of(batch)
+            fused = resident.is_fused and work <= self.fused_bytes
+            return call.encode(fused_kernel(work) if fused else "")
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
         """Ids of shared texts where they are wanted: int64[B + 1]; see `shared_streams`."""

@@ -16,7 +16,7 @@ LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 class Functions(dict[str, Any]):
-    """{kernel: (function, threads, shared bytes, takes_job)}.
+    """{kernel: (function, threads, shared bytes, takes_job, is_grid)}.
 
     A module is compiled when it is first asked for; CuPy keeps the machine code on disk. A kernel
     that is recorded was launched before, so that nothing is compiled while a stream records.
@@ -52,7 +52,10 @@ class Functions(dict[str, Any]):
                 place = function.kernel.ptr
                 if kernel.cluster > MAX_CLUSTER and self.has_clusters:
                     self._cupy.cuda.driver.funcSetAttribute(place, LARGER_CLUSTERS, 1)
-                self[name] = place, kernel.threads, kernel.shared_bytes, kernel.takes_job
+                self[name] = (
+                    *(place, kernel.threads, kernel.shared_bytes),
+                    *(kernel.takes_job, kernel.is_grid),
+                )
         self._modules.append(compiled)
 
 

@@ -25,6 +25,7 @@ SOURCES = {
     "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
     "small_block": ("small_block.cu",),
     "small_cluster": ("small_cluster.cu",),
+    "small_grid": ("small_grid.cu",),
     "symbols": ("symbols.cu",),
     "dna": ("dna_bpe.cu",),
     "training": ("train.cu",),
@@ -44,6 +45,7 @@ class Kernel:
         module: of `SOURCES`, that it is compiled with.
         takes_job: the Job comes with the launch, from host memory; others read it on the device.
         cluster: blocks that run side by side; all of a launch.
+        is_grid: the blocks of a launch wait for each other, so that all must run at a time.
     """
 
     threads: int
@@ -53,6 +55,7 @@ class Kernel:
     module: str = "text"
     takes_job: bool = False
     cluster: int = 1
+    is_grid: bool = False
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
@@ -178,6 +181,11 @@ KERNELS = {
     "encode_block": Kernel(_BLOCK, _TILE, 1, _SMALL_SHARED, "small_block", takes_job=True),
     "encode_cluster": Kernel(
         _BLOCK, _TILE, 1, _SMALL_SHARED, "small_cluster", takes_job=True, cluster=_CLUSTER
+    ),
+    "encode_grid": Kernel(
+        *(_BLOCK, _TILE, constant("GRID_BLOCKS"), _SMALL_SHARED, "small_grid"),
+        takes_job=True,
+        is_grid=True,
     ),
     **_symbol_kernels(),
     **_dna_kernels(),

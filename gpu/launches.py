@@ -25,6 +25,7 @@ from vocabularies.shared_rows import SharedText
 __all__ = [
     "ROW_BYTES",
     "STATUS",
+    "TAKE_IN_BYTES",
     "DeviceFault",
     "checked",
     "fetch",
@@ -35,6 +36,7 @@ __all__ = [
     "read_letters",
     "send_job",
     "set_fields",
+    "stage_text",
     "status_of",
     "turn",
 ]
@@ -98,15 +100,20 @@ def pack(
         _send(workspace, resident, data, len(data), offsets, processors)
     elif len(data) > TAKE_IN_BYTES:
         _send(workspace, resident, None, len(data), offsets, processors)
-        place, at = workspace.fields["text"], int(workspace.text.ctypes.data)
-        for begin in range(0, len(data), TAKE_IN_BYTES):  # One is copied in, the next staged.
-            piece = data[begin : begin + TAKE_IN_BYTES]
-            workspace.text[begin : begin + len(piece)] = piece
-            workspace.stream.copy_in(place + begin, at + begin, len(piece))
+        stage_text(workspace, data)
     else:
         workspace.text[: len(data)] = data
         source = workspace.text[: len(data)] if options.turned else workspace.text
         _send(workspace, resident, source, len(data), offsets, processors)
+
+
+def stage_text(workspace: Workspace, data: Bytes) -> None:
+    """Text in ordinary memory to the device: a piece is copied in while the next one is staged."""
+    place, at = workspace.fields["text"], workspace.text_place
+    for begin in range(0, len(data), TAKE_IN_BYTES):
+        piece = data[begin : begin + TAKE_IN_BYTES]
+        workspace.text[begin : begin + len(piece)] = piece
+        workspace.stream.copy_in(place + begin, at + begin, len(piece))
 
 
 def pack_augmented(
@@ -215,6 +222,7 @@ def _send(
     if job["sent_text"]:
         stream.clear(fields["row_not_ascii"], 4 * rows)
     elif source is workspace.text and num_bytes <= TAKE_IN_BYTES:
+        job["host_text"] = workspace.text_place
         blocks = num_blocks("take_in", max(num_bytes, 8 * rows), processors)
         stream.launch("take_in", blocks, workspace.job.ctypes.data)
         return

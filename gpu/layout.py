@@ -100,6 +100,7 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "row_refused": 4 * rows,
         "row_stretch": 4 * rows,
         "row_max_length": 4 * rows,
+        "grid_arrivals": 4,
         "special_list": 8 * tiles,
         "special_exits": 2 * tiles,
         "special_function": 256 * tiles,

@@ -39,6 +39,7 @@ class Workspace:
         host_job: its address.
         text, row_begins, row_flags, row_max_length: uint8[...], int64[...], uint8[...], uint32[...]
             in pinned memory, where a batch is packed.
+        text_place: address of `text`.
         status: uint64[8] in pinned memory, what a batch's kernels report.
         offsets, errors: int64[...], uint32[...] in pinned memory, where each row's ids begin and
             its first bad byte.
@@ -85,6 +86,7 @@ class Workspace:
         self.text, self.status = view("text", np.uint8), view("status", np.uint64)
         self.row_begins, self.row_flags = view("row_begins", np.int64), view("row_flags", np.uint8)
         self.row_max_length = view("row_max_length", np.uint32)
+        self.text_place = int(self.text.ctypes.data)
         self.offsets, self.errors = view("offsets", np.int64), view("errors", np.uint32)
         self.is_small = n <= SMALL_BYTES
         if self.is_small:
@@ -92,6 +94,7 @@ class Workspace:
         self.device_job, self.stream = self.block, device.stream()
         self.size, self.recordings, self.reserved = size, {}, {}
         self._set_fields(places, cleared_end)
+        self.stream.clear(self.fields["grid_arrivals"], 4)
 
     stream: Stream
     recordings: dict[object, object]
@@ -113,7 +116,7 @@ class Workspace:
         job["device_job"] = self.device_job
         job["cleared"] = self.fields["status"]
         job["num_cleared"] = (self.block + cleared_end - self.fields["status"]) // 8
-        job["host_text"] = self.text.ctypes.data
+        job["host_text"] = self.text_place
         job["host_row_begins"] = self.row_begins.ctypes.data
         job["host_row_flags"] = self.row_flags.ctypes.data
         job["host_row_max_length"] = self.row_max_length.ctypes.data

@@ -1,27 +1,39 @@
-"""A tiny batch in one launch: from pinned host memory to pinned host memory (cuda/small.cuh).
+"""A small batch in one launch: from pinned host memory to pinned host memory (cuda/small.cuh).
 
-Its stages take a few microseconds, so that what counts is everything around them: here nothing is
+Its stages take some microseconds, so that what counts is everything around them: here nothing is
 made anew and no field of the Job is written but those that differ from batch to batch.
 """
 
 from __future__ import annotations
 
 from gpu.batches import RowOptions
-from gpu.job import WORD
+from gpu.job import WORD, constant
 from gpu.kernels import num_blocks
-from gpu.launches import ROW_BYTES, STATUS, set_fields
+from gpu.launches import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields, stage_text
+from gpu.layout import SMALL_BYTES
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.stages import stage_of
 from vocabularies.batch import Batch
 
-__all__ = ["CLUSTER_BYTES", "ONE_BLOCK_BYTES", "launch_fused", "size_of"]
+__all__ = [
+    "CLUSTER_BYTES",
+    "GOES_ON_FROM",
+    "GRID_BYTES",
+    "ONE_BLOCK_BYTES",
+    "fused_kernel",
+    "launch_fused",
+    "size_of",
+]
 
-ONE_BLOCK_BYTES, CLUSTER_BYTES = 1 << 12, 1 << 17
-"""Text that a kernel of one block, or of a cluster of blocks, encodes at most."""
+ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
+"""Text that a kernel of one block, of a cluster, or of a grid encodes at most."""
+GOES_ON_FROM = {constant("RARE_RUNS"): "pretokenize", constant("RARE_PIECES"): "windows"}
+"""The kernel from which on single launches do what a grid has left."""
 _NUM_BYTES, _NUM_ROWS, _VALIDATES = WORD["num_bytes"], WORD["num_rows"], WORD["validates"]
 _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
-_RARE, _NOT_UTF8 = STATUS["RARE"], STATUS["NOT_UTF8"]
+_RARE, _NOT_UTF8, _TEXT = STATUS["RARE"], STATUS["NOT_UTF8"], WORD["host_text"]
+ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
 
 
 def size_of(batch: Batch) -> int:
@@ -29,32 +41,51 @@ def size_of(batch: Batch) -> int:
     return max(len(batch.data), ROW_BYTES * len(batch))
 
 
+def fused_kernel(size: int) -> str:
+    """The one for a batch of a size that is GRID_BYTES at most."""
+    if size <= ONE_BLOCK_BYTES:
+        return "encode_block"
+    return "encode_cluster" if size <= CLUSTER_BYTES else "encode_grid"
+
+
 def launch_fused(
-    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions
-) -> bool:
-    """Encode a tiny batch; its answer is in pinned memory then.
+    kernel: str,
+    workspace: Workspace,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    processors: int,
+) -> int:
+    """Encode a small batch; its answer is in pinned memory then.
 
     Returns:
-        Whether it is one: False where a long run or a long piece needs other kernels.
+        0. Where a long run or a long piece needs other kernels: why; a grid's is a key of
+        GOES_ON_FROM.
     """
-    pack(workspace, resident, batch, options)
-    kernel = "encode_block" if size_of(batch) <= ONE_BLOCK_BYTES else "encode_cluster"
+    pack(workspace, resident, batch, options, kernel)
     clock = workspace.clock
     if clock is not None:
         clock.enter(stage_of(kernel))
-    workspace.stream.launch(kernel, num_blocks(kernel, 0, 0), workspace.host_job)
+    blocks = num_blocks(kernel, size_of(batch), processors)
+    workspace.stream.launch(kernel, blocks, workspace.host_job)
     if clock is not None:
         clock.leave()
     workspace.stream.synchronize()
-    return not workspace.status[_RARE]
+    return int(workspace.status[_RARE])
 
 
-def pack(workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions) -> None:
+def pack(
+    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, kernel: str
+) -> None:
     """A batch and its options into pinned memory."""
     if workspace.resident is not resident:
         set_fields(workspace, resident)
     words, fields, data, rows = workspace.words, workspace.fields, batch.data, len(batch)
-    workspace.text[: len(data)] = data
+    if kernel == "encode_grid":
+        words[_TEXT] = grid_text(workspace, batch)
+    else:
+        workspace.text[: len(data)] = data
+        words[_TEXT] = workspace.text_place
     workspace.row_begins[: rows + 1] = batch.offsets
     words[_NUM_BYTES], words[_NUM_ROWS] = len(data), rows
     words[_VALIDATES] = not batch.has_texts
@@ -67,3 +98,16 @@ def pack(workspace: Workspace, resident: Resident, batch: Batch, options: RowOpt
         workspace.row_max_length[:rows] = options.max_length
         words[_LIMITS] = fields["row_max_length"]
     workspace.status[_NOT_UTF8] = 0
+
+
+def grid_text(workspace: Workspace, batch: Batch) -> int:
+    """Where a grid finds the text: its address in pinned memory; 0: it is copied to the device."""
+    data = batch.data
+    place = int(data.ctypes.data)
+    if place % ALIGNMENT == 0 and workspace.device.is_pinned(data):
+        return place
+    if len(data) > TAKE_IN_BYTES:
+        stage_text(workspace, data)
+        return 0
+    workspace.text[: len(data)] = data
+    return workspace.text_place

@@ -12,10 +12,10 @@ from gpu.answers import drop_rows
 from gpu.batches import RowOptions, row_errors
 from gpu.contents import first_kernels, may_be_wrong, rare_kernels
 from gpu.families import frame_kernels
-from gpu.launches import STATUS, checked, fetch, launch, pack
+from gpu.launches import STATUS, checked, fetch, launch, pack, send_job
 from gpu.memory import Workspace
 from gpu.residents import Resident
-from gpu.small import launch_fused
+from gpu.small import GOES_ON_FROM, launch_fused
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
 
@@ -59,14 +59,17 @@ class SmallCall:
         """Queue kernels."""
         launch(self.workspace, kernels, self.processors)
 
-    def encode(self, fused: bool) -> Encoded:
-        """All stages in one launch or in a recording, the answer in pinned memory at the end."""
+    def encode(self, fused: str) -> Encoded:
+        """All stages in one launch of a kernel, or in a recording; the answer in pinned memory."""
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
         ids = self.room_for_ids()
         workspace.clock = self.engine.stage_times.clock(workspace.stream)
         try:
-            if not (fused and launch_fused(workspace, self.resident, self.batch, self.options)):
+            rare = self.launch_fused(fused) if fused else 0
+            if fused == "encode_grid" and rare:
+                self.go_on(rare)
+            elif rare or not fused:
                 self.pack()
                 self.launch_small()
             if workspace.clock is not None:
@@ -85,11 +88,30 @@ class SmallCall:
                 drop_rows(encoded)
         return encoded
 
+    def launch_fused(self, kernel: str) -> int:
+        """All stages in one launch; why it was not enough, or 0."""
+        small = self.workspace, self.resident, self.batch, self.options
+        return launch_fused(kernel, *small, self.processors)
+
+    def go_on(self, rare: int) -> None:
+        """What a grid has left to others."""
+        kernels = self.first_kernels()
+        send_job(self.workspace)
+        self.launch((*kernels[kernels.index(GOES_ON_FROM[rare]) :], *self.frames(), "put_out"))
+        self.workspace.stream.synchronize()
+
+    def first_kernels(self) -> tuple[str, ...]:
+        """Those up to the ids."""
+        turned = self.options.turned
+        return first_kernels(self.resident, validate=self.validate, turned=turned)
+
+    def frames(self) -> tuple[str, ...]:
+        """Those behind the ids."""
+        return frame_kernels(self.family, spans=False) if self.framed else ()
+
     def launch_small(self) -> None:
         """All stages, as often as need be, the answer in pinned memory at the end."""
-        workspace = self.workspace
-        frames = frame_kernels(self.family, spans=False) if self.framed else ()
-        first = first_kernels(self.resident, validate=self.validate, turned=self.options.turned)
+        workspace, first, frames = self.workspace, self.first_kernels(), self.frames()
         workspace.status[STATUS["NOT_UTF8"]] = 0
         self.launch((*first, *frames, "put_out"))
         workspace.stream.synchronize()

@@ -10,6 +10,7 @@ import pytest
 
 from gpu.device import CudaDevice, DeviceInfo
 from gpu.engine import GpuEngine
+from gpu.launches import TAKE_IN_BYTES
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_engines import OPTIONS, check
@@ -35,6 +36,14 @@ def engine(request):
     return engine_of(request.param)
 
 
+@pytest.fixture(params=["by size", "encode_grid"])
+def kernel(request, monkeypatch):
+    """Which kernel a batch gets: the one for its size, or a grid's whatever it is."""
+    if request.param != "by size":
+        monkeypatch.setattr("gpu.engine.fused_kernel", lambda size: request.param)
+    return request.param
+
+
 @pytest.fixture
 def launches(monkeypatch):
     """The kernels that the emulation ran."""
@@ -56,7 +65,7 @@ def random_texts(chance: np.random.Generator, rows: int, size: int) -> list[str]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_batches_have_the_ids_and_refusals_of_the_reference(engine, seed):
+def test_random_batches_have_the_ids_and_refusals_of_the_reference(engine, kernel, seed):
     chance = np.random.default_rng(seed)
     name, rows = NAMES[seed % 3], int(chance.integers(1, 65))
     texts = random_texts(chance, rows, int(chance.choice([3, 30, 300])))
@@ -70,7 +79,7 @@ def test_random_batches_have_the_ids_and_refusals_of_the_reference(engine, seed)
         check(engine.encode(load(name), batch), name, texts, options)
 
 
-def test_rows_that_are_not_utf8_are_refused_alone(engine):
+def test_rows_that_are_not_utf8_are_refused_alone(engine, kernel):
     rows = [b"fine", b"\xff", "größe".encode(), b"ab\xe4\xb8", b"", b"fine too"] * 40
     options = replace(EncodeOptions(), special="refuse")
     encoded = engine.encode(load("gpt2"), Batch.from_bytes(rows, options))
@@ -89,6 +98,8 @@ def test_rows_that_are_not_utf8_are_refused_alone(engine):
         (1, ONE_BLOCK_BYTES + 1, "encode_cluster"),
         (64, 1000, "encode_cluster"),
         (1, CLUSTER_BYTES, "encode_cluster"),
+        (1, CLUSTER_BYTES + 1, "encode_grid"),
+        (300, 2000, "encode_grid"),
     ],
 )
 def test_a_tiny_batch_is_one_launch(launches, rows, size, kernel):
@@ -109,6 +120,50 @@ def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard
         check(encoded, name, texts, [EncodeOptions()] * 3)
     assert launches[0].startswith("encode_")
     assert launches[1] == "take_in"
+
+
+@pytest.mark.parametrize("validates", [False, True])
+@pytest.mark.parametrize(
+    ("hard", "goes_on_from"),
+    [
+        ("ab" * 200, "windows"),
+        ("x" * 9000, "pretokenize"),
+        ("1234567890" * 2000, "pretokenize"),
+        (" " * 3000 + "x" * 500, "pretokenize"),
+    ],
+    ids=["letters", "one piece", "digits", "both"],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_other_kernels_go_on_from_where_a_grid_stops(
+    launches, monkeypatch, name, hard, goes_on_from, validates
+):
+    monkeypatch.setattr("gpu.engine.fused_kernel", lambda size: "encode_grid")
+    engine = GpuEngine(EmulatedDevice(), 1 << 28)
+    texts = ["before <|endoftext|> 北京", hard, " behind", "no such thing"]
+    for options in (EncodeOptions(), EncodeOptions(max_length=40), EncodeOptions(special="refuse")):
+        batch = Batch(texts, options=options)
+        if validates:
+            batch = Batch.from_bytes([text.encode() for text in texts], options)
+        check(engine.encode(load(name), batch), name, texts, [options] * 4)
+    assert launches[0] == "encode_grid"
+    assert "take_in" not in launches
+    assert launches[1] == ("windows" if name == "gpt2" else goes_on_from)  # It marks nothing.
+
+
+@pytest.mark.parametrize("start", [0, 1, 16])
+@pytest.mark.parametrize("size", [CLUSTER_BYTES + 1, TAKE_IN_BYTES + 1])
+def test_a_grid_reads_pinned_text_from_where_it_lies(engine, monkeypatch, size, start):
+    """Unless it is not aligned: then it is staged, as ordinary text is."""
+    text = "some words, größe and 12 more, ".encode() * (size // 33 + 1)
+    text = text[: size - 1].decode(errors="ignore").encode().ljust(size, b".")
+    pinned = engine.host_memory(start + size)
+    pinned[start:] = np.frombuffer(text, np.uint8)
+    offsets = np.array([0, 1000, 1000, size])
+    for data in (pinned[start:], np.frombuffer(text, np.uint8)):
+        for _ in range(2):
+            encoded = engine.encode(load("gpt2"), Batch(data=data, offsets=offsets))
+            texts = [text[:1000].decode(), "", text[1000:].decode()]
+            check(encoded, "gpt2", texts, [EncodeOptions()] * 3)
 
 
 def test_a_device_without_clusters_encodes_little_in_one_launch_and_the_rest_in_several(launches):

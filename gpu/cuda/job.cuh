@@ -97,13 +97,14 @@ struct Job {
     uint32_t* row_errors;          // uint32[num_rows] first bad byte in the batch, NO_BYTE.
     uint64_t* status;              // uint64[8], see STATUS_*.
     // A batch in pinned host memory (take_in.cuh).
-    const uint8_t* host_text;
+    const uint8_t* host_text;      // A null pointer: the text is on the device already.
     const int64_t* host_row_begins;
     const uint8_t* host_row_flags; // Copied to row_flags and row_max_length unless these are 0.
     const uint32_t* host_row_max_length;
     uint64_t* device_job;          // Where the other kernels find this.
     uint64_t* cleared;             // uint64[num_cleared], zeros before the other kernels run.
     uint64_t num_cleared;
+    uint32_t* grid_arrivals;       // uint32[1], see wait_for_grid. Zero before the first batch.
     // Special tokens (gpu/special.py, special.cuh).
     const uint32_t* special_edges; // uint32[slots][4] hash table of a trie, see special_match.cuh.
     uint64_t special_mask;

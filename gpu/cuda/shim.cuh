@@ -148,5 +148,20 @@ DEVICE void wait_for_cluster() {
     asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
 #endif
 }
+
+// The same for all threads of a grid whose blocks all run at a time. `arrivals` is zero before the
+// first launch and belongs to these launches alone. Every block adds 1, but for one that adds what
+// is missing to 2^31: the last to arrive turns the top bit over.
+DEVICE void wait_for_grid(uint32_t* arrivals) {
+    constexpr uint32_t TOP = 1u << 31;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        uint32_t before = atomicAdd(arrivals, blockIdx.x ? 1 : TOP - (gridDim.x - 1));
+        while (!((before ^ *reinterpret_cast<volatile uint32_t*>(arrivals)) & TOP)) {}
+        __threadfence();
+    }
+    __syncthreads();
+}
 #endif
 #endif

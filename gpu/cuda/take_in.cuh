@@ -14,7 +14,7 @@ DEVICE void take_in_batch(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint8_t* flags = const_cast<uint8_t*>(job.row_flags);
     uint32_t* limits = const_cast<uint32_t*>(job.row_max_length);
     for (uint64_t i = first; i * 16 < job.num_bytes || i <= job.num_rows; i += stride) {
-        bool has_text = i * 16 < job.num_bytes, has_begin = i <= job.num_rows;
+        bool has_text = host_text && i * 16 < job.num_bytes, has_begin = i <= job.num_rows;
         bool has_flags = flags && i < job.num_rows, has_limit = limits && i < job.num_rows;
         uint4 sixteen = has_text ? host_text[i] : uint4{0, 0, 0, 0};
         int64_t begin = has_begin ? job.host_row_begins[i] : 0;

@@ -1,0 +1,10 @@
+// The kernel of batches that fill the device and yet end soon. Launch: cooperative, at most GRID_BLOCKS
+// blocks of BLOCK threads a multiprocessor, so that all run at a time. The Job is not read from memory but
+// comes with the launch.
+#include "small.cuh"
+
+DYNAMIC_SHARED(memory);
+
+KERNEL __launch_bounds__(BLOCK, GRID_BLOCKS) encode_grid(GRID_CONSTANT const Job job) {
+    encode_small<OneGrid>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
+}
