@@ -26,7 +26,7 @@ from vocabularies.reference import encode
 from vocabularies.reference_stretches import cut_text
 from vocabularies.vocabulary import Bpe, Kmers, Vocabulary
 
-__all__ = ["RowOptions", "row_errors", "row_options"]
+__all__ = ["NOTHING_ADDED", "RowOptions", "row_errors", "row_options"]
 
 NO_LIMIT = constant("NO_LIMIT")
 NO_BYTE = constant("NO_BYTE")
@@ -103,6 +103,10 @@ class RowOptions:
         if self.spans is not None:
             return np.ones(len(self.spans), np.bool_)
         return None if self.max_length is None else self.max_length != NO_LIMIT
+
+
+NOTHING_ADDED = RowOptions(np.zeros(0, np.uint8), None, None, False, False, True)
+"""Special tokens are matched, nothing is added or cut."""
 
 
 def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOptions:

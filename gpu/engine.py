@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.answers import BatchAnswer, Counts
-from gpu.batches import RowOptions, row_options
+from gpu.batches import NOTHING_ADDED, RowOptions, row_options
 from gpu.chunks import Chunk, chunks_of
 from gpu.contents import may_be_wrong
 from gpu.decoding import decode_rows
@@ -53,7 +53,6 @@ Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 A = TypeVar("A", bound=Answer)
 ANSWER_BYTES = 1 << 30
-NOTHING_ADDED = RowOptions(np.zeros(0, np.uint8), None, None, False, False, True)
 
 
 class GpuEngine:
@@ -170,9 +169,14 @@ class GpuEngine:
         size, layout = (len(batch.data), len(batch)), resident.family.layout
         with self.workspaces.lend(*size, layout) as workspace:
             call = SmallCall(self, vocabulary, workspace, resident, batch, options)
-            work = size_of(batch)
-            fused = resident.is_fused and work <= self.fused_bytes
-            return call.encode(fused_kernel(work) if fused else "")
+            return call.encode(self.fused_kernel(resident, batch, options))
+
+    def fused_kernel(self, resident: Resident, batch: Batch, options: RowOptions) -> str:
+        """The kernel that does all of a batch; "" where there is none."""
+        size = size_of(batch)
+        if not resident.is_fused or options.turned or size > self.fused_bytes:
+            return ""
+        return fused_kernel(resident.family, size)
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
         """Ids of shared texts where they are wanted: int64[B + 1]; see `shared_streams`."""

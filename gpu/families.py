@@ -50,7 +50,8 @@ class Family:
         write: from there to ids.
         spans: from framed rows to spans.
         decode: from ids to bytes.
-        is_fused: whether small.cuh does all of it in one launch, unless STATUS_RARE.
+        fused: kernels that do all of it in one launch, unless STATUS_RARE: of one block, of a
+            cluster, and of a grid; () where there are none.
         plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
             others follow. () where there are none such.
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
@@ -63,7 +64,7 @@ class Family:
     write: tuple[str, ...]
     spans: tuple[str, ...]
     decode: tuple[str, ...] = ("decode_spell", "decode_spell_again")
-    is_fused: bool = False
+    fused: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     rewrite: tuple[str, ...] = ()
     turns_rows: bool = False
@@ -76,7 +77,7 @@ TEXT = Family(
     content=(*PRETOKENIZE, "clear_special", *CUT, *MERGE, *COUNT),
     write=("compact",),
     spans=("span_begins", "frame_spans"),
-    is_fused=True,
+    fused=("encode_block", "encode_cluster", "encode_grid"),
 )
 """Byte-level BPE behind a pretokenizer."""
 
@@ -119,6 +120,7 @@ DNA = Family(
     write=(),
     spans=("frame_own_spans",),
     turns_rows=True,
+    fused=("encode_letters_grid",) * 3,
 )
 """BPE over letters, which nothing cuts but motifs."""
 FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA)}
@@ -131,6 +133,7 @@ def dna_family(*, has_whole: bool, maps: bool) -> Family:
     """
     return replace(
         DNA,
+        fused=() if has_whole or maps else DNA.fused,
         between=("map_letters",) if maps else (),
         content=(("accept_whole", *DNA.content) if has_whole else DNA.content),
     )

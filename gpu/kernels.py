@@ -28,6 +28,7 @@ SOURCES = {
     "small_grid": ("small_grid.cu",),
     "symbols": ("symbols.cu",),
     "dna": ("dna_bpe.cu",),
+    "dna_grid": ("dna_grid.cu",),
     "training": ("train.cu",),
 }
 """The files of each module; `text` has the kernels that all families share."""
@@ -184,6 +185,11 @@ KERNELS = {
     ),
     "encode_grid": Kernel(
         *(_BLOCK, _TILE, constant("GRID_BLOCKS"), _SMALL_SHARED, "small_grid"),
+        takes_job=True,
+        is_grid=True,
+    ),
+    "encode_letters_grid": Kernel(
+        *(_BLOCK, _TILE, constant("GRID_BLOCKS"), constant("LETTERS_SHARED"), "dna_grid"),
         takes_job=True,
         is_grid=True,
     ),

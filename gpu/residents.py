@@ -60,8 +60,8 @@ class Resident:
 
     @property
     def is_fused(self) -> bool:
-        """Whether a tiny batch is one launch (cuda/small.cuh)."""
-        return self.family.is_fused and self.num_rounds < 2
+        """Whether a small batch is one launch (cuda/one_launch.cuh)."""
+        return bool(self.family.fused) and self.num_rounds < 2
 
 
 class Residents:

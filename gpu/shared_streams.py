@@ -70,7 +70,7 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
         work = Work(resident, rows.text, True, options, validate, bits)
         # A cut row's begin and end tokens would be the host's.
         whole = np.ones(len(rows), np.bool_) if options.framed else options.whole_rows()
-        out = Out(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes)
+        out = Out(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes, True)
 
         def new_answer() -> _SharedAnswer:
             return _SharedAnswer(out, len(rows), 1)

@@ -1,4 +1,6 @@
-"""A small batch in one launch: from pinned host memory to pinned host memory (cuda/small.cuh).
+"""A small batch in one launch: from pinned host memory to pinned host memory.
+
+What its kernels do: cuda/one_launch.cuh, small.cuh and dna_grid.cuh.
 
 Its stages take some microseconds, so that what counts is everything around them: here nothing is
 made anew and no field of the Job is written but those that differ from batch to batch.
@@ -7,9 +9,10 @@ made anew and no field of the Job is written but those that differ from batch to
 from __future__ import annotations
 
 from gpu.batches import RowOptions
+from gpu.families import Family
 from gpu.job import WORD, constant
 from gpu.kernels import num_blocks
-from gpu.launches import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields, stage_text
+from gpu.launches import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields, stage_text, turn
 from gpu.layout import SMALL_BYTES
 from gpu.memory import Workspace
 from gpu.residents import Resident
@@ -18,6 +21,7 @@ from vocabularies.batch import Batch
 
 __all__ = [
     "CLUSTER_BYTES",
+    "FEW",
     "GOES_ON_FROM",
     "GRID_BYTES",
     "ONE_BLOCK_BYTES",
@@ -33,6 +37,8 @@ GOES_ON_FROM = {constant("RARE_RUNS"): "pretokenize", constant("RARE_PIECES"): "
 _NUM_BYTES, _NUM_ROWS, _VALIDATES = WORD["num_bytes"], WORD["num_rows"], WORD["validates"]
 _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
 _RARE, _NOT_UTF8, _TEXT = STATUS["RARE"], STATUS["NOT_UTF8"], WORD["host_text"]
+FEW = frozenset(("encode_block", "encode_cluster"))  # Of few threads; they stage the text.
+LEAVES_RARE = frozenset((*FEW, "encode_grid"))  # Kernels after which others may have to run.
 ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
 
 
@@ -41,11 +47,12 @@ def size_of(batch: Batch) -> int:
     return max(len(batch.data), ROW_BYTES * len(batch))
 
 
-def fused_kernel(size: int) -> str:
-    """The one for a batch of a size that is GRID_BYTES at most."""
+def fused_kernel(family: Family, size: int) -> str:
+    """A family's for a batch of a size that is GRID_BYTES at most."""
+    one_block, cluster, grid = family.fused
     if size <= ONE_BLOCK_BYTES:
-        return "encode_block"
-    return "encode_cluster" if size <= CLUSTER_BYTES else "encode_grid"
+        return one_block
+    return cluster if size <= CLUSTER_BYTES else grid
 
 
 def launch_fused(
@@ -55,6 +62,8 @@ def launch_fused(
     batch: Batch,
     options: RowOptions,
     processors: int,
+    *,
+    validates: bool,
 ) -> int:
     """Encode a small batch; its answer is in pinned memory then.
 
@@ -62,7 +71,8 @@ def launch_fused(
         0. Where a long run or a long piece needs other kernels: why; a grid's is a key of
         GOES_ON_FROM.
     """
-    pack(workspace, resident, batch, options, kernel)
+    pack(workspace, resident, batch, options, reads_pinned=kernel not in FEW)
+    workspace.words[_VALIDATES] = validates
     clock = workspace.clock
     if clock is not None:
         clock.enter(stage_of(kernel))
@@ -71,24 +81,30 @@ def launch_fused(
     if clock is not None:
         clock.leave()
     workspace.stream.synchronize()
-    return int(workspace.status[_RARE])
+    return int(workspace.status[_RARE]) if kernel in LEAVES_RARE else 0
 
 
 def pack(
-    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, kernel: str
+    workspace: Workspace,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    *,
+    reads_pinned: bool,
 ) -> None:
-    """A batch and its options into pinned memory."""
+    """A batch and its options into pinned memory, or, where that is asked, left in such."""
     if workspace.resident is not resident:
         set_fields(workspace, resident)
     words, fields, data, rows = workspace.words, workspace.fields, batch.data, len(batch)
-    if kernel == "encode_grid":
+    if resident.family.turns_rows:
+        turn(workspace, False)
+    if reads_pinned:
         words[_TEXT] = grid_text(workspace, batch)
     else:
         workspace.text[: len(data)] = data
         words[_TEXT] = workspace.text_place
     workspace.row_begins[: rows + 1] = batch.offsets
     words[_NUM_BYTES], words[_NUM_ROWS] = len(data), rows
-    words[_VALIDATES] = not batch.has_texts
     words[_REFUSED] = fields["row_refused"]
     words[_FLAGS] = words[_LIMITS] = 0
     if not options.is_default:

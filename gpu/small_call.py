@@ -12,10 +12,11 @@ from gpu.answers import drop_rows
 from gpu.batches import RowOptions, row_errors
 from gpu.contents import first_kernels, may_be_wrong, rare_kernels
 from gpu.families import frame_kernels
+from gpu.job import WORD
 from gpu.launches import STATUS, checked, fetch, launch, pack, send_job
 from gpu.memory import Workspace
 from gpu.residents import Resident
-from gpu.small import GOES_ON_FROM, launch_fused
+from gpu.small import FEW, GOES_ON_FROM, launch_fused
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SmallCall"]
 
+Int64s = NDArray[np.int64]
+_HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 COPIED_BYTES = 1 << 18  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
@@ -64,19 +67,7 @@ class SmallCall:
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
         ids = self.room_for_ids()
-        workspace.clock = self.engine.stage_times.clock(workspace.stream)
-        try:
-            rare = self.launch_fused(fused) if fused else 0
-            if fused == "encode_grid" and rare:
-                self.go_on(rare)
-            elif rare or not fused:
-                self.pack()
-                self.launch_small()
-            if workspace.clock is not None:
-                self.engine.stage_times.add(workspace.clock)
-        finally:
-            workspace.clock = None
-        status = checked(workspace)
+        status = self.run(fused)
         offsets = workspace.offsets[: rows + 1].copy()
         own = ids[: offsets[-1]]
         encoded = Encoded(own.copy() if ids is workspace.ids else own, offsets, engine="gpu")
@@ -88,10 +79,39 @@ class SmallCall:
                 drop_rows(encoded)
         return encoded
 
+    def encode_to(self, address: int, id_bits: int, fused: str) -> Int64s:
+        """The ids to memory that kernels reach, with room for one a byte; returns int64[B + 1]."""
+        workspace = self.workspace
+        workspace.answer_in(False)
+        own, workspace.words[_HOST_IDS] = workspace.words[_HOST_IDS], address
+        try:
+            self.run(fused, id_bits)
+        finally:
+            workspace.words[_HOST_IDS] = own
+        return workspace.offsets[: len(self.batch) + 1].copy()
+
+    def run(self, fused: str, id_bits: int = 32) -> NDArray[np.uint64]:
+        """All stages; the status. The answer is where the job says."""
+        workspace = self.workspace
+        workspace.words[_ID_BITS] = id_bits
+        workspace.clock = self.engine.stage_times.clock(workspace.stream)
+        try:
+            rare = self.launch_fused(fused) if fused else 0
+            if rare in GOES_ON_FROM and fused not in FEW:
+                self.go_on(rare)
+            elif rare or not fused:
+                self.pack()
+                self.launch_small()
+            if workspace.clock is not None:
+                self.engine.stage_times.add(workspace.clock)
+        finally:
+            workspace.clock = None
+        return checked(workspace)
+
     def launch_fused(self, kernel: str) -> int:
         """All stages in one launch; why it was not enough, or 0."""
         small = self.workspace, self.resident, self.batch, self.options
-        return launch_fused(kernel, *small, self.processors)
+        return launch_fused(kernel, *small, self.processors, validates=self.validate)
 
     def go_on(self, rare: int) -> None:
         """What a grid has left to others."""

@@ -47,7 +47,7 @@ PRETOKENIZED = frozenset(
     )
 )
 COPY_TO_HOST = frozenset(("put_out", "report"))
-FUSED = frozenset(("encode_block", "encode_cluster", "encode_grid"))
+FUSED = frozenset(("encode_block", "encode_cluster", "encode_grid", "encode_letters_grid"))
 
 
 def stage_of(kernel: str) -> str:

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.batches import NOTHING_ADDED
 from gpu.chunks import Chunk, chunks_of
 from gpu.device import Device
 from gpu.flights import Flight, Work
+from gpu.small_call import SmallCall
+from vocabularies.batch import Batch
 from vocabularies.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -36,11 +39,12 @@ STREAM_CHUNK_BYTES = 16 << 20  # Kernels work best on much text, and nobody wait
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """Memory for ids: its address, bytes, and bytes of an item."""
+    """Memory for ids: its address, bytes, bytes of an item, and whether it is the device's."""
 
     address: int
     num_bytes: int
     item_bytes: int
+    on_device: bool
 
     @classmethod
     def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
@@ -50,6 +54,7 @@ class Out:
             ValueError: it is not one flat piece of writable memory of one of the types.
         """
         interface = getattr(array, "__cuda_array_interface__", None)
+        on_device = interface is not None
         if interface is None:
             interface = array.__array_interface__
         address, is_readonly = interface["data"]
@@ -61,7 +66,7 @@ class Out:
             raise ValueError(f"out must be one writable flat piece of {named}")
         if interface.get("stream") is not None:
             device.wait_for(interface["stream"])
-        return cls(int(address), shape[0] * item, item)
+        return cls(int(address), shape[0] * item, item, on_device)
 
 
 class StreamAnswer:
@@ -145,8 +150,27 @@ def encode_stream(
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
+    if target.on_device and len(data) <= min(chunk_bytes, target.num_bytes // target.item_bytes):
+        small = _encode_small(engine, vocabulary, Batch(data=data, offsets=offsets), target)
+        if small is not None:
+            return small
     answer = _stream(engine, vocabulary, data, offsets, target, bits, chunk_bytes, in_flight)
     return answer.offsets
+
+
+def _encode_small(
+    engine: GpuEngine, vocabulary: Vocabulary, batch: Batch, out: Out
+) -> Int64s | None:
+    """A batch whose stages are one launch; None: it is none."""
+    size = len(batch.data), len(batch)
+    with engine.residents.using(vocabulary) as resident:
+        kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED)
+        if not kernel or not engine.workspaces.is_small(*size):
+            return None
+        with engine.workspaces.lend(*size, resident.family.layout) as workspace:
+            call = SmallCall(engine, vocabulary, workspace, resident, batch, NOTHING_ADDED)
+            call.validate = False
+            return call.encode_to(out.address, 8 * out.item_bytes, kernel)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

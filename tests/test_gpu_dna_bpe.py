@@ -30,14 +30,16 @@ from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
 DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
-CHUNKS = {"small": 1 << 40, "large": 0}
-"""Text up to which chunks are small."""
+CHUNKS = {"small": 1 << 40, "large": 0, "one launch": 1 << 40}
+"""Text up to which chunks are small, by how a batch is encoded."""
 
 
 @functools.cache
 def engine_of(device: str, chunks: str) -> GpuEngine:
     made: Device = CudaDevice() if device == "cuda" else EmulatedDevice(1 << 33)
     engine = GpuEngine(made, 1 << 30)
+    if chunks != "one launch":
+        engine.fused_bytes = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dna_tables, "SMALL_TEXT", CHUNKS[chunks])
         for name in NAMES:
@@ -222,6 +224,7 @@ def unmet(engine: GpuEngine, vocabulary: Vocabulary, text: str) -> list[int]:
     return counts.tolist()
 
 
+@pytest.mark.parametrize("engine", ["small", "large"], indirect=True)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("unit", ["A", "CA", "TTAGGG"])
 def test_a_run_is_repaired_side_by_side(engine, name, unit):
@@ -308,5 +311,6 @@ def test_letters_that_are_left_out_are_not_covered():
         engine.encode(vocabulary, Batch(["AxC"]))
 
 
-def test_the_kernels_compile():
-    compile_for_device("dna_bpe.cu")
+@pytest.mark.parametrize("source", ["dna_bpe.cu", "dna_grid.cu"])
+def test_the_kernels_compile(source):
+    compile_for_device(source)

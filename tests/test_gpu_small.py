@@ -12,9 +12,12 @@ from gpu.device import CudaDevice, DeviceInfo
 from gpu.engine import GpuEngine
 from gpu.launches import TAKE_IN_BYTES
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
+from gpu.streams import encode_stream
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_engines import OPTIONS, check
+from tests.test_gpu_bulk import DeviceArray
 from tests.texts import SEQUENCES, TEXTS
+from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 
@@ -40,7 +43,7 @@ def engine(request):
 def kernel(request, monkeypatch):
     """Which kernel a batch gets: the one for its size, or a grid's whatever it is."""
     if request.param != "by size":
-        monkeypatch.setattr("gpu.engine.fused_kernel", lambda size: request.param)
+        monkeypatch.setattr("gpu.engine.fused_kernel", lambda family, size: request.param)
     return request.param
 
 
@@ -137,7 +140,7 @@ def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard
 def test_other_kernels_go_on_from_where_a_grid_stops(
     launches, monkeypatch, name, hard, goes_on_from, validates
 ):
-    monkeypatch.setattr("gpu.engine.fused_kernel", lambda size: "encode_grid")
+    monkeypatch.setattr("gpu.engine.fused_kernel", lambda family, size: "encode_grid")
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     texts = ["before <|endoftext|> 北京", hard, " behind", "no such thing"]
     for options in (EncodeOptions(), EncodeOptions(max_length=40), EncodeOptions(special="refuse")):
@@ -191,3 +194,28 @@ def test_calls_of_all_kinds_follow_each_other_in_one_workspace(engine):
         assert (data.tobytes().decode(), errors) == ("".join(texts), {})
         counts, _ = engine.count(load(name), Batch(texts, options=options))
         assert counts.tolist() == np.diff(encoded.offsets).tolist()
+
+
+def test_a_small_stream_to_the_device_is_one_launch(launches):
+    """Its ids go to the caller's array; where a grid stops, others write them there."""
+    engine = GpuEngine(EmulatedDevice(), 1 << 28)
+    hard = "x" * 9000
+    for name, texts in (
+        ("gpt2", ["It's unzipped", "", "北京 now" * 500]),
+        ("cl100k_base", ["before", hard, "a <|endoftext|> b " + "some words " * 12_000]),
+        ("dnabert2", ["ACGT" * 300, "", "ACGNNACGTTA", "A" * 700]),
+    ):
+        launches.clear()
+        batch = Batch(texts)
+        plain = EncodeOptions(add_special_tokens=False)
+        wanted = [i for text in texts for i in reference.encode(load(name), text, plain).ids]
+        for kind in ("<i4", "<u2"):
+            if len(load(name)) >> 16 and kind == "<u2":
+                continue
+            out = DeviceArray(engine.device, len(batch.data), kind)
+            offsets = encode_stream(engine, load(name), batch.data, batch.offsets, out)
+            assert out.values(engine.device)[: offsets[-1]].tolist() == wanted
+        assert launches[0].startswith("encode_")
+        assert ("windows" in launches) == (hard in texts)
+        # The next answer goes to the host again.
+        check(engine.encode(load(name), Batch(texts)), name, texts, [EncodeOptions()] * len(texts))

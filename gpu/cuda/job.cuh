@@ -147,7 +147,7 @@ struct Job {
     // The answer of a small batch in pinned host memory (put_out.cuh).
     const int32_t* answer_ids;     // `ids` or `framed_ids`.
     const int64_t* answer_offsets;
-    int32_t* host_ids;
+    int32_t* host_ids;             // Or of id_bits, or of the device.
     int64_t* host_offsets;         // int64[num_rows + 1].
     uint32_t* host_errors;         // uint32[num_rows].
     uint64_t* host_status;         // uint64[8].

@@ -20,11 +20,17 @@ DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
         job.host_status[first] = job.status[first] | (first == STATUS_RARE && rare);
 }
 
-// Copies the ids, too.
+template <class Id> DEVICE void put_ids(const Job& job, uint32_t block, uint32_t num_blocks) {
+    Id* ids = reinterpret_cast<Id*>(job.host_ids);
+    uint64_t num_ids = job.answer_offsets[job.num_rows], stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    for (uint64_t i = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; i < num_ids; i += stride)
+        ids[i] = static_cast<Id>(job.answer_ids[i]);
+}
+
+// Copies the ids, too, of 32, 16 or 8 bits.
 DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
-    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    uint64_t num_ids = job.answer_offsets[job.num_rows];
-    for (uint64_t i = first; i < num_ids; i += stride) job.host_ids[i] = job.answer_ids[i];
+    if (job.id_bits == 16) put_ids<uint16_t>(job, block, num_blocks);
+    else if (job.id_bits == 8) put_ids<uint8_t>(job, block, num_blocks);
+    else put_ids<int32_t>(job, block, num_blocks);
     report_stage(job, block, num_blocks);
 }

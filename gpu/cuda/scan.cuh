@@ -35,7 +35,7 @@ DEVICE uint64_t sum_of_tiles_before(const uint64_t* states, uint64_t tile) {
     uint64_t lane = threadIdx.x & 31, before = 0;
     for (uint64_t end = tile; end; end -= end < 32 ? end : 32) {
         uint64_t state = lane < end ? 0 : SUM_TO_END;
-        while (!state) state = load_volatile(states + end - 1 - lane);
+        for (; !state; give_way()) state = load_volatile(states + end - 1 - lane);
         __syncwarp();
         uint32_t ends = __ballot_sync(0xFFFFFFFF, (state & SUM_TO_END) != 0);
         bool counts = !ends || lane <= lowest_bit(ends);

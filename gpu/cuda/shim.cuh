@@ -149,7 +149,10 @@ DEVICE void wait_for_cluster() {
 #endif
 }
 
-// The same for all threads of a grid whose blocks all run at a time. `arrivals` is zero before the
+// Called while another thread is waited for; only the emulation has to let it run.
+DEVICE void give_way() {}
+
+// The same as wait_for_cluster for all threads of a grid whose blocks all run at a time. `arrivals` is zero before the
 // first launch and belongs to these launches alone. Every block adds 1, but for one that adds what
 // is missing to 2^31: the last to arrive turns the top bit over.
 DEVICE void wait_for_grid(uint32_t* arrivals) {

@@ -1,9 +1,5 @@
-// All stages of a small batch in one launch, the same that have kernels of their own in larger ones.
-//
-// Where a stage needs what other threads wrote before it, all threads wait for each other: those of
-// one block; those of a cluster, which are up to sixteen blocks that the device runs side by side; or
-// those of a grid that fills the device. A launch costs three microseconds, such a barrier 0.02, 0.2
-// and about 1.
+// All stages of a small batch of text in one launch, the same that have kernels of their own in larger
+// ones.
 //
 // The stages for long runs and long pieces are not among them: where one is needed, STATUS_RARE says
 // so, and the answer is none. One block or a cluster has then done little, and the batch is encoded by
@@ -18,38 +14,11 @@
 #include "certain.cuh"
 #include "compact.cuh"
 #include "cut_find.cuh"
-#include "frame.cuh"
+#include "one_launch.cuh"
 #include "pretokenize_stage.cuh"
-#include "put_out.cuh"
-#include "special_accept.cuh"
-#include "take_in.cuh"
-#include "utf8.cuh"
 
-constexpr uint32_t CLUSTER = 16;           // Blocks.
-
-constexpr uint32_t GRID_BLOCKS = 2;        // A multiprocessor.
 constexpr uint32_t RARE_RUNS = 1;          // Of STATUS_RARE: a grid has stopped behind pretokenize,
 constexpr uint32_t RARE_PIECES = 2;        // or behind cut.
-
-// Whose threads a launch has, and how few they are for its batch: FEW and PARTS as in merge_stage.cuh
-// and compact.cuh.
-struct OneBlock {
-    static constexpr bool FEW = true, STOPS = false;
-    static constexpr uint32_t PARTS = SMALL_PARTS;
-    static DEVICE_METHOD void wait(const Job&) { __syncthreads(); }
-};
-
-struct OneCluster {
-    static constexpr bool FEW = true, STOPS = false;
-    static constexpr uint32_t PARTS = SMALL_PARTS;
-    static DEVICE_METHOD void wait(const Job&) { wait_for_cluster(); }
-};
-
-struct OneGrid {
-    static constexpr bool FEW = false, STOPS = true;
-    static constexpr uint32_t PARTS = 2;
-    static DEVICE_METHOD void wait(const Job& job) { wait_for_grid(job.grid_arrivals); }
-};
 
 constexpr uint32_t SMALL_SHARED = 54 * 1024;
 struct SmallShared {
@@ -66,33 +35,21 @@ struct SmallShared {
 };
 static_assert(sizeof(SmallShared) <= SMALL_SHARED, "the launch asks for so much");
 
-// What the blocks of a launch are and what their stages work with.
-template <class Threads> struct SmallLaunch {
-    const Job& job;
-    SmallShared& shared;
-    uint32_t block, num_blocks;
+// Whether there are few threads for a batch, or few pieces for the threads: FEW of merge_stage.cuh, PARTS
+// of compact.cuh; and whether they stop where others go on.
+struct Few {
+    static constexpr bool FEW = true, STOPS = false;
+    static constexpr uint32_t PARTS = SMALL_PARTS;
+};
 
-    DEVICE_METHOD void wait() const { Threads::wait(job); }
+struct Many {
+    static constexpr bool FEW = false, STOPS = true;
+    static constexpr uint32_t PARTS = 2;
+};
 
-    DEVICE_METHOD void take_in() const {
-        load_entries(job, shared.pretokenize);  // In time for pretokenize; here nothing else is waited for.
-        take_in_batch(job, block, num_blocks);
-        clear_faults_stage(job, block, num_blocks);
-        wait();
-        mark_rows_stage(job, block, num_blocks);
-        wait();
-        if (job.validates) validate_stage(job, block, num_blocks);
-    }
-
-    DEVICE_METHOD void special() const {
-        find_special_stage<0>(job, shared.special, block, num_blocks);
-        wait();
-        if (!job.special_counts[COUNT_FOUND]) return;
-        enter_special_stage<0>(job, block, num_blocks);
-        wait();
-        accept_special_stage<0>(job, shared.orbits, block, num_blocks);
-        wait();
-    }
+template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, SmallShared> {
+    using Base = OneLaunch<Threads, SmallShared>;
+    using Base::block, Base::job, Base::num_blocks, Base::shared, Base::wait;
 
     DEVICE_METHOD void pretokenize() const {
         pretokenize_quarters(job, shared.pretokenize, block, num_blocks);
@@ -107,12 +64,12 @@ template <class Threads> struct SmallLaunch {
         cut_words<4>(job, filter, block, num_blocks);
         wait();
         find_long_stage(job, block, num_blocks);
-        if (Threads::STOPS) wait();
+        if (Size::STOPS) wait();
     }
 
     // Whether a grid stops here, where `found` is not 0; all of its threads say the same.
     DEVICE_METHOD bool stops(uint64_t found, uint32_t why) const {
-        if (!Threads::STOPS || !found) return false;
+        if (!Size::STOPS || !found) return false;
         if (block == 0 && threadIdx.x == 0) job.host_status[STATUS_RARE] = why;
         return true;
     }
@@ -123,34 +80,28 @@ template <class Threads> struct SmallLaunch {
     }
 
     DEVICE_METHOD void merge() const {
-        find_begins<Threads::FEW>(job, shared.begins);
+        find_begins<Size::FEW>(job, shared.begins);
         if (!shared.begins.num_chunks) return;
-        merge_chunks<Threads::FEW>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
+        merge_chunks<Size::FEW>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
         wait();
     }
 
     DEVICE_METHOD void compact() const {
-        count_tiles_stage<Threads::PARTS>(job, block, num_blocks);
+        count_tiles_stage<Size::PARTS>(job, block, num_blocks);
         wait();
-        if (block == 0) sum_tiles_stage<Threads::PARTS>(job, shared.sums);
+        if (block == 0) sum_tiles_stage<Size::PARTS>(job, shared.sums);
         wait();
-        row_offsets_stage<Threads::PARTS>(job, block, num_blocks);
-        write_tiles<Threads::PARTS>(job, shared.begins, block, num_blocks);
-        wait();
-    }
-
-    DEVICE_METHOD void frame() const {
-        if (!Threads::FEW || block == 0) frame_rows_stage(job, shared.frame);
-        wait();
-        frame_ids_stage(job, block, num_blocks);
+        row_offsets_stage<Size::PARTS>(job, block, num_blocks);
+        write_tiles<Size::PARTS>(job, shared.begins, block, num_blocks);
         wait();
     }
 };
 
 // From the text to the answer, both in pinned host memory.
-template <class Threads>
+template <class Threads, class Size>
 DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, uint32_t num_blocks) {
-    SmallLaunch<Threads> launch = {job, shared, block, num_blocks};
+    SmallLaunch<Threads, Size> launch = {{job, shared, block, num_blocks}};
+    load_entries(job, shared.pretokenize);  // In time for pretokenize; here nothing else is waited for.
     launch.take_in();
     if (job.num_rounds) launch.special();
     launch.pretokenize();

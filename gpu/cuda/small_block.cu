@@ -5,5 +5,5 @@
 DYNAMIC_SHARED(memory);
 
 KERNEL __launch_bounds__(BLOCK, 1) encode_block(GRID_CONSTANT const Job job) {
-    encode_small<OneBlock>(job, *reinterpret_cast<SmallShared*>(memory), 0, 1);
+    encode_small<OneBlock, Few>(job, *reinterpret_cast<SmallShared*>(memory), 0, 1);
 }

@@ -5,5 +5,5 @@
 DYNAMIC_SHARED(memory);
 
 KERNEL __launch_bounds__(BLOCK, 1) CLUSTER_OF(CLUSTER) encode_cluster(GRID_CONSTANT const Job job) {
-    encode_small<OneCluster>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
+    encode_small<OneCluster, Few>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
 }

@@ -6,5 +6,5 @@
 DYNAMIC_SHARED(memory);
 
 KERNEL __launch_bounds__(BLOCK, GRID_BLOCKS) encode_grid(GRID_CONSTANT const Job job) {
-    encode_small<OneGrid>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
+    encode_small<OneGrid, Many>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
 }

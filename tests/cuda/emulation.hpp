@@ -221,6 +221,8 @@ static inline void wait_for_cluster() {
     emulation::wait_at(cluster.barrier, cluster.blocks.size() * cluster.threads, [] {});
 }
 
+static inline void give_way() { emulation::leave(); }
+
 // A kernel that gets the job itself runs as one cluster, whatever its grid.
 static inline void wait_for_grid(uint32_t*) { wait_for_cluster(); }
 
