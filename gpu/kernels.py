@@ -165,7 +165,7 @@ KERNELS = {
     "walk_pieces": Kernel(_WALK, _TILE, 1, _WALK_SHARED),
     "whole_pieces": Kernel(_BLOCK, _TILE, 8),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
-    "merge": Kernel(1024, 2 * 1024, 1, _MERGE + 13 * constant("NUM_BINS")),
+    "merge": Kernel(1024, 2 * 1024, 1, _MERGE + 25 * constant("NUM_BINS")),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
     "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),

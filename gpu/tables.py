@@ -50,9 +50,10 @@ class BpeTables:
         pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
             empty. A symbol is a byte's value, or 256 + the rank of the merge that gives it.
         byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first; NO_RANK.
-        ascii_pairs: uint16[128 * 128], the same for ASCII, first << 7 | second; ASK_AGAIN where it
+        ascii_pairs: uint16[128 * 128], the same for ASCII, second << 7 | first; ASK_AGAIN where it
             is too large, NO_ASCII_PAIR where there is none.
-        pair_filter: uint32[2**19 / 32], a bit for the upper 19 bits of each pair's hash.
+        pair_filter: uint32[2**14], for each pair the bit of its hash's lower 5 bits in the word of
+            the upper 14.
         run_numbers, run_rows: see gpu.runs.
         symbol_ids: uint32[256 + M], the id of each symbol.
         borders, byte_borders: see gpu.borders.
@@ -127,7 +128,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     byte_pairs = np.full((NUM_BYTES, NUM_BYTES), NO_RANK, np.uint32)
     of_bytes = (left < NUM_BYTES) & (right < NUM_BYTES)
     byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
-    ascii_pairs = byte_pairs[:NUM_ASCII, :NUM_ASCII].T
+    ascii_pairs = byte_pairs[:NUM_ASCII, :NUM_ASCII]
     ascii_pairs = np.where(
         ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, ASK_AGAIN)
     )
@@ -254,7 +255,8 @@ def _longest_table(
 
 def _pair_filter(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
     bits = np.zeros(1 << FILTER_BITS, np.uint8)
-    bits[mixed(hash_pairs(left, right, seed)) >> np.uint32(32 - FILTER_BITS)] = 1
+    hashes = mixed(hash_pairs(left, right, seed))
+    bits[hashes >> np.uint32(37 - FILTER_BITS) << np.uint32(5) | hashes & np.uint32(31)] = 1
     return np.packbits(bits, bitorder="little").view(np.uint32)
 
 

@@ -60,11 +60,7 @@ template <uint32_t LANES> struct Group {
     DEVICE_METHOD uint32_t& word(uint32_t place) { return words[place * GROUPS]; }
 };
 
-// Four bytes of a text from a place on, a multiple of 4, and the fifth.
-struct FiveBytes {
-    uint32_t four, fifth;
-};
-
+// The bytes of a text from a place on, a multiple of 4.
 DEVICE FiveBytes five_bytes(const uint8_t* text, uint32_t place) {
     uint64_t address = reinterpret_cast<uint64_t>(text);
     const uint32_t* aligned = reinterpret_cast<const uint32_t*>(address & ~3ull) + place / 4;

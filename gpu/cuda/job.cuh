@@ -57,7 +57,7 @@ struct Job {
     const uint64_t* pairs;         // [buckets][2]: left << 43 | right << 22 | rank; ~0 is empty.
     uint64_t pair_shift;
     const uint32_t* byte_pairs;    // uint32[65536] rank of two bytes, second << 8 | first; NO_RANK.
-    const uint16_t* ascii_pairs;   // uint16[128][128] the same, first << 7 | second; ASK_AGAIN.
+    const uint16_t* ascii_pairs;   // uint16[128][128] the same, second << 7 | first; ASK_AGAIN.
     const uint32_t* pair_filter;   // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* run_numbers;   // uint32[128] 1 + the number of an ASCII byte, 0: see runs.cuh.
     const uint32_t* run_rows;      // uint32[numbers][RUN_LENGTHS][RUN_WORDS] what runs become.

@@ -33,14 +33,13 @@ DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const u
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         uint32_t place = group.first_of(slot), keys[4] = {NO_KEY, NO_KEY, NO_KEY, NO_KEY};
         if (place < length) {
-            uint32_t without_key = four_of(covered, place);
-            FiveBytes five = five_bytes(text, place);
-            uint32_t bytes = five.four;
+            FiveBytes bytes = five_bytes(text, place);
+            uint32_t ranks[4], pairs = (1u << min_of(4, length - place - 1)) - 1 & ~four_of(covered, place);
+            ranks_of_bytes(merging.byte_pairs, merging.cache, bytes, ranks);
 #pragma unroll
-            for (uint32_t i = 0; i < 4; i++, bytes = bytes >> 8 | five.fifth << 24) {
-                group.word(place + i) = (bytes & 0xFF) | 1u << WORD_BITS;
-                if (place + i + 1 >= length || without_key >> i & 1) continue;
-                keys[i] = key_of(rank_of_bytes(merging.byte_pairs, merging.cache, bytes & 0xFFFF), place + i);
+            for (uint32_t i = 0; i < 4; i++) {
+                group.word(place + i) = byte_of(bytes.four, i) | 1u << WORD_BITS;
+                if (pairs >> i & 1) keys[i] = key_of(ranks[i], place + i);
                 lowest = min_of(lowest, keys[i]);
             }
         }

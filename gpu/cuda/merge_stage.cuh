@@ -16,27 +16,31 @@ DEVICE uint32_t longest_in_bin(uint32_t bin) {
     return bin < 4 ? 4 * bin + 4 : bin < 6 ? 8 * bin - 8 : 64 << (bin - 6);
 }
 
-// Lanes for a piece of a bin: enough for its longest one. A small batch (FEW pieces) merges all that
-// are longer than a lane's in one way, since it fetches the code of each way from memory.
-template <bool FEW> DEVICE uint32_t lanes_of_bin(uint32_t bin) {
-    if (bin < 4) return 1;
-    if (FEW) return 8;
-    return bin < 6 ? 2 : 4 << (bin - 6);
+// Binary logarithm of the lanes for a piece of a bin: enough for its longest one. A small batch (FEW
+// pieces) merges all that are longer than a lane's in one way, since it fetches the code of each way
+// from memory.
+template <bool FEW> DEVICE uint32_t lane_bits(uint32_t bin) {
+    if (bin < 4) return 0;
+    if (FEW) return 3;
+    return bin < 6 ? 1 : bin - 4;
 }
 
-// Where the ids of each bin's pieces begin in merged_ids, and its chunks, for all threads of a block.
+// What all threads of a block know of the bins: their lists, where the ids of their pieces begin in
+// merged_ids, and their chunks.
 struct BinBegins {
     uint64_t merged[NUM_BINS];
-    uint32_t chunks[NUM_BINS], num_chunks;
+    const uint64_t* misses[NUM_BINS];
+    uint32_t counts[NUM_BINS], chunks[NUM_BINS], num_chunks;
 };
 
 // Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
 // for longest_in_bin ids; the chunks of longer bins come first.
 template <bool FEW> DEVICE void find_begins(const Job& job, BinBegins& begins) {
-    uint32_t bin = threadIdx.x, pieces = 32 / lanes_of_bin<FEW>(bin % NUM_BINS);
+    uint32_t bin = threadIdx.x, chunk_bits = 5 - lane_bits<FEW>(bin % NUM_BINS);
     if (bin < 32) {
         uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0;
-        uint32_t room = count * longest_in_bin(bin % NUM_BINS), chunks = (count + pieces - 1) / pieces;
+        uint32_t room = count * longest_in_bin(bin % NUM_BINS);
+        uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
         uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
         for (uint32_t distance = 1; distance < NUM_BINS; distance *= 2) {
             uint32_t shorter = __shfl_up_sync(ALL_LANES, rooms, distance);
@@ -46,6 +50,8 @@ template <bool FEW> DEVICE void find_begins(const Job& job, BinBegins& begins) {
         }
         if (bin < NUM_BINS) {
             begins.merged[bin] = rooms - room;
+            begins.misses[bin] = job.misses[bin];
+            begins.counts[bin] = count;
             begins.chunks[bin] = all_chunks - chunks;
         }
         if (bin == 0) begins.num_chunks = all_chunks;
@@ -85,12 +91,30 @@ DEVICE uint32_t write_merged(const uint32_t* symbol_ids, Group<LANES>& group, ui
     return count;
 }
 
-// Merges the pieces of a bin's list from number `first` on, one for each group of the warp.
+// The pieces of a bin's list from number `first` on, one for each group of the warp.
+struct MissChunk {
+    uint32_t bin, first;
+};
+
+// The chunk of a number; the whole warp asks for the same one.
+template <bool FEW> DEVICE MissChunk chunk_of(const BinBegins& begins, uint32_t chunk) {
+    uint32_t lane = threadIdx.x & 31;
+    bool begun = lane < NUM_BINS && begins.chunks[lane % NUM_BINS] <= chunk;
+    uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
+    return {bin, (chunk - begins.chunks[bin]) << (5 - lane_bits<FEW>(bin))};
+}
+
+// The entry of this lane's piece in the list of misses, 0 behind its end.
+template <bool FEW> DEVICE uint64_t entry_of(const BinBegins& begins, const MissChunk& chunk) {
+    uint32_t number = chunk.first + ((threadIdx.x & 31) >> lane_bits<FEW>(chunk.bin));
+    return number < begins.counts[chunk.bin] ? begins.misses[chunk.bin][number] : 0;
+}
+
+// Merges the pieces of a chunk; `entry` is this lane's.
 template <uint32_t LANES, uint32_t SLOTS>
-DEVICE void merge_chunk(const Job& job, const Mergers& mergers, uint32_t bin, uint32_t first) {
+DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     Group<LANES> group(mergers.columns[threadIdx.x / 32]);
-    uint32_t number = first + group.number;
-    uint64_t entry = number < job.miss_counts[bin] ? job.misses[bin][number] : 0;
+    uint32_t number = chunk.first + group.number, bin = chunk.bin;
     const uint8_t* text = job.text + static_cast<uint32_t>(entry);
     uint32_t length = entry >> 32;
     merge_piece<LANES, SLOTS>(merging(job, mergers.cache), group, text, length);
@@ -101,36 +125,45 @@ DEVICE void merge_chunk(const Job& job, const Mergers& mergers, uint32_t bin, ui
     }
 }
 
-// Merges the pieces of any chunk; the whole warp has the same one.
+// The same by the lanes that the pieces of its bin have.
 template <bool FEW>
-DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, uint32_t chunk) {
-    uint32_t lane = threadIdx.x & 31;
-    bool begun = lane < NUM_BINS && mergers.begins.chunks[lane % NUM_BINS] <= chunk;
-    uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
-    uint32_t first = (chunk - mergers.begins.chunks[bin]) * (32 / lanes_of_bin<FEW>(bin));
+DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     if (FEW) {
-        if (bin < 4) merge_chunk<1, 4>(job, mergers, bin, first);
-        else merge_chunk<8, 4>(job, mergers, bin, first);
+        if (chunk.bin < 4) merge_chunk<1, 4>(job, mergers, chunk, entry);
+        else merge_chunk<8, 4>(job, mergers, chunk, entry);
         return;
     }
-    if (bin == 0) merge_chunk<1, 1>(job, mergers, bin, first);
-    else if (bin == 1) merge_chunk<1, 2>(job, mergers, bin, first);
-    else if (bin < 4) merge_chunk<1, 4>(job, mergers, bin, first);
-    else if (bin < 6) merge_chunk<2, 4>(job, mergers, bin, first);
-    else if (bin == 6) merge_chunk<4, 4>(job, mergers, bin, first);
-    else merge_chunk<8, 4>(job, mergers, bin, first);
+    if (chunk.bin == 0) merge_chunk<1, 1>(job, mergers, chunk, entry);
+    else if (chunk.bin == 1) merge_chunk<1, 2>(job, mergers, chunk, entry);
+    else if (chunk.bin == 2) merge_chunk<1, 3>(job, mergers, chunk, entry);
+    else if (chunk.bin == 3) merge_chunk<1, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin < 6) merge_chunk<2, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin == 6) merge_chunk<4, 4>(job, mergers, chunk, entry);
+    else merge_chunk<8, 4>(job, mergers, chunk, entry);
 }
 
 // Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
+//
+// While a chunk is merged, the entries of the next one and the ticket behind it are on their way.
 template <bool FEW>
 DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block, uint32_t num_blocks) {
     uint32_t chunks = mergers.begins.num_chunks, first_ones = num_blocks * (blockDim.x / 32);
-    uint32_t chunk = threadIdx.x / 32 * num_blocks + block;
-    while (chunk < chunks) {
-        merge_any_chunk<FEW>(job, mergers, chunk);
-        if (chunks <= first_ones) return;
-        uint32_t ticket = threadIdx.x % 32 == 0 ? atomicAdd(job.merge_tickets, 1u) : 0;
-        chunk = first_ones + __shfl_sync(ALL_LANES, ticket, 0);
+    uint32_t number = threadIdx.x / 32 * num_blocks + block;
+    if (number >= chunks) return;
+    bool draws = chunks > first_ones && threadIdx.x % 32 == 0;
+    uint32_t ticket = draws ? atomicAdd(job.merge_tickets, 1u) : chunks;
+    MissChunk chunk = chunk_of<FEW>(mergers.begins, number);
+    uint64_t entry = entry_of<FEW>(mergers.begins, chunk);
+    for (;;) {
+        number = first_ones + __shfl_sync(ALL_LANES, ticket, 0);
+        bool is_last = number >= chunks;
+        MissChunk next = is_last ? chunk : chunk_of<FEW>(mergers.begins, number);
+        uint64_t next_entry = is_last ? 0 : entry_of<FEW>(mergers.begins, next);
+        if (draws) ticket = atomicAdd(job.merge_tickets, 1u);
+        merge_any_chunk<FEW>(job, mergers, chunk, entry);
+        if (is_last) return;
+        chunk = next;
+        entry = next_entry;
         __syncwarp();
     }
 }

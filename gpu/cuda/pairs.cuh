@@ -97,16 +97,32 @@ DEVICE PairCache load_cache(const Job& job, PairCacheShared& cache) {
 // Whether a pair may merge; most that do not are known here.
 DEVICE bool may_merge(const PairCache& cache, const Pair& pair) {
     if (!cache.filter) return true;
-    uint32_t bit = pair.hash >> (32 - FILTER_BITS);
-    return cache.filter[bit >> 5] >> (bit & 31) & 1;
+    return cache.filter[pair.hash >> (32 - FILTER_BITS + 5)] >> (pair.hash & 31) & 1;
 }
 
-// Rank of two bytes, the first in the lower 8 bits.
-DEVICE uint32_t rank_of_bytes(const uint32_t* byte_pairs, const PairCache& cache, uint32_t bytes) {
-    if (cache.ascii && !(bytes & 0x8080)) {
-        uint32_t rank = cache.ascii[(bytes & 0x7F) << 7 | bytes >> 8];
-        if (rank < ASK_AGAIN) return rank;
-        if (rank == NO_ASCII_PAIR) return NO_RANK;
+// Four bytes of a text and the fifth behind them: four pairs.
+struct FiveBytes {
+    uint32_t four, fifth;
+};
+
+// Two neighbouring bytes, the first in the lower 8 bits.
+DEVICE uint32_t two_bytes(const FiveBytes& bytes, uint32_t i) {
+    return (i < 3 ? bytes.four >> 8 * i : bytes.four >> 24 | bytes.fifth << 8) & 0xFFFF;
+}
+
+// The ranks of four pairs of bytes: of ASCII from the cache, of others from the table of all bytes,
+// those on their way together.
+DEVICE void ranks_of_bytes(const uint32_t* byte_pairs, const PairCache& cache, const FiveBytes& bytes,
+                           uint32_t ranks[4]) {
+    uint32_t ask = cache.ascii ? 0 : 0xF;
+#pragma unroll
+    for (uint32_t i = 0; i < 4 && cache.ascii; i++) {
+        uint32_t two = two_bytes(bytes, i), rank = cache.ascii[(two & 0x7F) | (two >> 1 & 0x3F80)];
+        if ((two & 0x8080) != 0 || rank == ASK_AGAIN) ask |= 1u << i;
+        ranks[i] = rank == NO_ASCII_PAIR ? NO_RANK : rank;
     }
-    return __ldg(byte_pairs + bytes);
+    if (!ask) return;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++)
+        if (ask >> i & 1) ranks[i] = __ldg(byte_pairs + two_bytes(bytes, i));
 }

@@ -115,6 +115,15 @@ DEVICE uint32_t permute_bytes(uint32_t bytes, uint32_t selector) {
 #endif
 }
 
+// Byte i of a word, the lowest first.
+DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
+#ifdef __CUDACC__
+    return __byte_perm(word, 0, 0x4440 + i);
+#else
+    return word >> 8 * i & 0xFF;
+#endif
+}
+
 #if defined(__CUDACC__) || defined(WARPTOK_EMULATION)
 // atomicAdd and atomicOr know 64 bits only as unsigned long long, which uint64_t need not be.
 DEVICE uint64_t atomic_add(uint64_t* place, uint64_t value) {

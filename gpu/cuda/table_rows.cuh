@@ -72,14 +72,6 @@ DEVICE uint32_t inner_bytes(uint32_t rows) {
     return (equal >> 7) * 0x01020408 >> 24 & 0xF;
 }
 
-DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
-#ifdef __CUDACC__
-    return __byte_perm(word, 0, 0x4440 + i);
-#else
-    return word >> 8 * i & 0xFF;
-#endif
-}
-
 // Sixteen bytes as rows; those behind `length` are ROW_INNER. `next` are the four behind them.
 DEVICE uint4 to_rows(const Reader& reader, uint4 words, uint32_t next, uint32_t length) {
 #pragma unroll 1
