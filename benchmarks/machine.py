@@ -17,7 +17,7 @@ __all__ = ["device_facts", "machine"]
 def machine(packages: Iterable[str]) -> dict[str, Any]:
     """Processor, cores, versions of packages, commit and date.
 
-    The commit is what WARPTOK_COMMIT says, for a copy without history; else that of the checkout.
+    The commit is what SOURCE_COMMIT says, for a copy without history; else that of the checkout.
     """
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
@@ -27,7 +27,7 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "versions": {name: found for name in packages if (found := _version(name))},
-        "commit": os.environ.get("WARPTOK_COMMIT") or _output("git", "rev-parse", "HEAD"),
+        "commit": os.environ.get("SOURCE_COMMIT") or _output("git", "rev-parse", "HEAD"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
