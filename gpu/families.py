@@ -31,8 +31,8 @@ SPECIAL = (
 PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
 CUT = (
     "cut_certain",
-    *("find_long", "windows", "check_windows", "write_borders"),
-    *("hard_windows", "check_hard", "write_hard_borders", "walk_pieces", "whole_pieces"),
+    *("find_long", "windows", "check_windows", "patches", "bridges", "detours"),
+    *("write_borders", "walk_pieces", "whole_pieces"),
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")

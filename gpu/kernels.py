@@ -63,6 +63,7 @@ _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
 _WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3)) + 256  # WalkShared.
+_STEP = 32 * constant("WINDOWS_A_WARP")  # Bytes of text of the windows that a warp looks through.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
 
@@ -158,10 +159,10 @@ KERNELS = {
     "find_long": Kernel(_BLOCK, _CHUNKS, 8),
     "windows": Kernel(1024, 32 * 256, 1, _MERGE),
     "check_windows": Kernel(_BLOCK, 32 * _BLOCK, 8),
+    "patches": Kernel(1024, _STEP, 1, _MERGE),
+    "bridges": Kernel(32 * constant("BRIDGE_WARPS"), _STEP, 6),
+    "detours": Kernel(32 * constant("BRIDGE_WARPS"), _STEP, 6),
     "write_borders": Kernel(_BLOCK, 32 * _BLOCK, 8),
-    "hard_windows": Kernel(128, 4 * 768, 6),
-    "check_hard": Kernel(_BLOCK, 768 * _BLOCK, 8),
-    "write_hard_borders": Kernel(_BLOCK, 768 * _BLOCK, 8),
     "walk_pieces": Kernel(_WALK, _TILE, 1, _WALK_SHARED),
     "whole_pieces": Kernel(_BLOCK, _TILE, 8),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),

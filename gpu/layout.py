@@ -135,11 +135,9 @@ def _text_scratch(n: int, rows: int) -> dict[str, int]:
         "tile_pieces": 4 * tiles,
         "merged_ids": 8 * n + 512,
         "long_pieces": 16 * (n // 129 + 1),
-        "hard_pieces": 16 * (n // 129 + 1),
-        "whole_pieces": 16 * (n // 513 + 1),
+        "whole_pieces": 16 * (n // 129 + 1),
         "window_borders": 8 * (n // 32 + 1),
-        "even_borders": n // 8 + 16,
-        "odd_borders": n // 8 + 16,
+        "seam_bits": 16 * (n // 1024 + 2),
         **bins,
     }
 

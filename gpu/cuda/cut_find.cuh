@@ -3,6 +3,13 @@
 #include "cut.cuh"
 #include "look_up.cuh"
 
+// Adds a piece to the list; its windows follow those of the pieces before it.
+DEVICE void add_piece(const Job& job, uint32_t begin, uint32_t end) {
+    uint32_t windows = num_windows(end - begin, STRIDE_0, OVERLAP_0);
+    uint64_t before = atomic_add(job.window_counts, ONE_PIECE + windows);
+    job.long_pieces[before >> 40] = {begin, end, static_cast<uint32_t>(before), 0};
+}
+
 // Lists a piece for cutting unless it is short or a token.
 DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
     uint64_t length = end - begin;
@@ -11,7 +18,7 @@ DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
         uint32_t id = find_token(job, job.text + begin, length);
         if (checked_id(job, id, begin, end) != NO_ID) return;
     }
-    add_piece(job.long_pieces, job.window_counts, begin, end, num_windows(length, STRIDE_0, OVERLAP_0));
+    add_piece(job, begin, end);
 }
 
 // How many words from `word` on, an even number, hold no start: whole steps of GAP_STEP only. A warp

@@ -6,6 +6,7 @@
 // which are not in use yet, from the piece's first byte on.
 #pragma once
 #include "cut.cuh"
+#include "cut_window.cuh"
 
 struct WholeShared {
     uint32_t scratch[BLOCK / 32 + 1], candidates[BLOCK / 32];
@@ -82,23 +83,13 @@ DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbo
     return written;
 }
 
-// Takes the starts inside a piece back that the walk has set.
-DEVICE void clear_starts(const Job& job, const LongPiece& piece) {
-    uint32_t first = piece.begin + 1;
-    for (uint32_t word = first / 64 + threadIdx.x; word * 64ull < piece.end; word += BLOCK) {
-        uint64_t mask = ~0ull, begin = word * 64ull;
-        if (begin < first) mask <<= first - begin;
-        if (piece.end - begin < 64) mask &= (1ull << (piece.end - begin)) - 1;
-        atomic_and(job.starts + word, ~mask);
-    }
-}
-
 DEVICE void whole_pieces_stage(const Job& job, WholeShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t pieces = job.window_counts[2] >> 40;
+    uint32_t pieces = job.window_counts[2];
     for (uint32_t number = block; number < pieces; number += num_blocks) {
         LongPiece piece = job.whole_pieces[number];
         if (!piece.failed) continue;
-        clear_starts(job, piece);
+        clear_starts(job, piece.begin + 1, piece.end, threadIdx.x, BLOCK);
+        __syncthreads();
         uint32_t* symbols = job.records + piece.begin;
         uint32_t* places = job.merged_ids + piece.begin;
         uint32_t count = piece.end - piece.begin;

@@ -1,8 +1,8 @@
 // The kernels of byte-level BPE, in the order in which they run; see gpu/README.md.
 #include "certain.cuh"
 #include "compact.cuh"
+#include "cut_detour.cuh"
 #include "cut_find.cuh"
-#include "cut_hard.cuh"
 #include "cut_walk.cuh"
 #include "cut_whole.cuh"
 #include "merge_stage.cuh"
@@ -36,21 +36,22 @@ KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
     check_windows_stage(*job, blockIdx.x, gridDim.x);
 }
 
+KERNEL __launch_bounds__(MERGE_THREADS, 1) patches(const Job* job) {
+    patches_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(32 * BRIDGE_WARPS) bridges(const Job* job) {
+    SHARED BridgeShared shared[BRIDGE_WARPS];
+    bridges_stage(*job, shared, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(32 * BRIDGE_WARPS) detours(const Job* job) {
+    SHARED BridgeShared shared[BRIDGE_WARPS];
+    detours_stage(*job, shared, blockIdx.x, gridDim.x);
+}
+
 KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
     write_borders_stage(*job, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(32 * WARPS_1) hard_windows(const Job* job) {
-    SHARED WarpColumns columns[WARPS_1];
-    hard_windows_stage(*job, columns, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) check_hard(const Job* job) {
-    check_hard_stage(*job, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) write_hard_borders(const Job* job) {
-    write_hard_borders_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(WALK_THREADS, 1) walk_pieces(const Job* job) {

@@ -27,6 +27,10 @@ struct BaseWord {  // Sixteen letters, see dna_text.cuh.
     uint32_t codes, flags;
 };
 
+struct SeamBits {  // Of 32 windows of level 0, see cut_seams.cuh.
+    uint32_t fails, runs, firsts, live;
+};
+
 struct Job {
     // The batch.
     const uint8_t* text;           // uint8[num_bytes], 64 readable bytes behind it.
@@ -84,13 +88,11 @@ struct Job {
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
     uint32_t* merged_ids;          // Ids of missed pieces, see BinBegins.
-    uint64_t* window_counts;       // uint64[3] pieces << 40 | windows, of each level.
+    uint64_t* window_counts;       // uint64[3] pieces << 40 | windows; seams; pieces of level 3.
     LongPiece* long_pieces;        // Level 0.
-    LongPiece* hard_pieces;        // Level 1: those whose windows did not meet.
-    LongPiece* whole_pieces;       // Level 2.
+    LongPiece* whole_pieces;       // Level 3: those that windows and patches did not cut.
     uint64_t* window_borders;      // uint64[num_windows] of level 0.
-    uint64_t* even_borders;        // Bits of places: borders in windows 0, 2, 4 ... of level 1.
-    uint64_t* odd_borders;
+    SeamBits* seam_bits;           // A word for every 32 windows.
     // Answer.
     int32_t* ids;                  // int32[num_bytes] at most.
     int64_t* id_offsets;           // int64[num_rows + 1].

@@ -23,6 +23,9 @@ DEVICE Merging merging(const Job& job, const PairCache& cache) {
     return {job, pair_table(job), job.byte_pairs, cache};
 }
 
+// Pieces of so many lanes begin behind their runs; a longer one has more places than Places has bits.
+constexpr uint32_t RUN_LANES = 4, MAX_RUN_LANES = 8;
+
 // Fills a lane's part of the columns with the bytes of a piece, and the keys of their pairs but for
 // those places that are covered otherwise; returns its lowest key.
 template <uint32_t LANES, uint32_t SLOTS>
@@ -33,8 +36,9 @@ DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const u
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         uint32_t place = group.first_of(slot), keys[4] = {NO_KEY, NO_KEY, NO_KEY, NO_KEY};
         if (place < length) {
+            uint32_t without_key = LANES > MAX_RUN_LANES ? 0 : four_of(covered, place);
             FiveBytes bytes = five_bytes(text, place);
-            uint32_t ranks[4], pairs = (1u << min_of(4, length - place - 1)) - 1 & ~four_of(covered, place);
+            uint32_t ranks[4], pairs = (1u << min_of(4, length - place - 1)) - 1 & ~without_key;
             ranks_of_bytes(merging.byte_pairs, merging.cache, bytes, ranks);
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
@@ -48,13 +52,12 @@ DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const u
     return lowest;
 }
 
-constexpr uint32_t RUN_LANES = 4;  // Pieces of at least so many lanes begin behind their runs.
-
 // Fills the columns with what merging a piece begins with; returns the lowest key of the lane.
 template <uint32_t LANES, uint32_t SLOTS>
 DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
     constexpr Places NONE = {0, 0};
-    if (LANES < RUN_LANES) return begin_bytes<LANES, SLOTS>(merging, group, text, length, NONE);
+    if (LANES < RUN_LANES || LANES > MAX_RUN_LANES)
+        return begin_bytes<LANES, SLOTS>(merging, group, text, length, NONE);
     Places same = same_places<LANES, SLOTS>(group, text, length);
     if (!__any_sync(ALL_LANES, has_run<LANES, SLOTS>(group, same)))
         return begin_bytes<LANES, SLOTS>(merging, group, text, length, NONE);

@@ -1,0 +1,135 @@
+// Level 1 of cutting long pieces: windows of 256 bytes over the seams of level 0; and the chain at the end.
+//
+// A patch begins at a border of the window that fails. It is entered from that window, where both meet
+// (`joint`), or by a bridge from the patch before; it is left where its bridge begins (cut_bridge.cuh),
+// which may be at once the place where it meets window or patch that follows:
+//
+//     level 0    |----|    |----|----|  ...  |----|----|
+//     patch         |-------------|
+//     bridge                   |------------------|
+//     chain      000111111111112222222222222220000000000
+#pragma once
+#include "cut_seams.cuh"
+
+constexpr uint32_t PATCH_LANES = 16, PATCH = 16 * PATCH_LANES, PATCH_WORDS = PATCH / 32 + 1;
+
+struct Patch {  // Of the window of level 0 that has the same number; places in the batch.
+    uint32_t begin, length;
+    uint32_t joint;        // Where the chain goes from window to patch; NO_PLACE.
+    uint32_t entry;        // Where a bridge enters the patch.
+    uint32_t exit;         // Where the patch ends and its bridge begins.
+    uint32_t landing;      // Where a bridge enters the window.
+    uint32_t written;      // Up to where its bridge set start bits.
+    uint32_t is_lost;      // Its bridge leads nowhere, see cut_detour.cuh.
+    uint32_t borders[PATCH_WORDS];  // Bits of places, the patch's end among them.
+};
+
+// The patches lie where merged ids will.
+DEVICE Patch& patch_of(const Job& job, uint32_t window) {
+    return reinterpret_cast<Patch*>(job.merged_ids)[window];
+}
+
+// Where a window's patch begins: where it meets the window before, else a border amid its first half.
+DEVICE uint32_t patch_place(const Job& job, const LongPiece& piece, uint32_t window) {
+    if (window == piece.first_window) return 0;
+    if (!fails(job, window - 1)) return meeting_of_windows(job, window - 1);
+    uint64_t borders = job.window_borders[window] & 0xFFFF0000;
+    return borders ? lowest_bit(borders) : 0;
+}
+
+// Writes a merged patch down; `place` is where it begins in its window. That of a piece's first window
+// is entered where the piece begins.
+DEVICE void write_patch(const Job& job, Group<PATCH_LANES>& group, uint32_t window, uint32_t place,
+                        uint32_t begin, uint32_t length, bool is_first) {
+    Patch& patch = patch_of(job, window);
+    uint64_t borders = job.window_borders[window], first = 0;
+    for (uint32_t i = 0, at = 0; i < PATCH_WORDS; i++) {
+        uint32_t bits = 0;
+        for (; at < 32 * i + 32 && at < length; at += length_of(group.word(at))) bits |= 1u << (at - 32 * i);
+        if (length / 32 == i) bits |= 1u << length % 32;
+        patch.borders[i] = bits;
+        if (i < 2) first |= static_cast<uint64_t>(bits) << (32 * i);
+    }
+    uint64_t left = place ? borders >> place | 1ull << (WINDOW_0 - place) : borders;
+    first &= place ? (2ull << (WINDOW_0 - place)) - 1 : ~0ull;
+    uint32_t joint = is_first ? 0 : meeting_place(left, first, WINDOW_0);
+    patch.begin = begin;
+    patch.length = length;
+    patch.joint = joint == NO_PLACE ? NO_PLACE : begin + joint;
+    patch.entry = begin;
+    patch.written = patch.is_lost = 0;
+}
+
+// The windows of a byte of patched_windows: what a warp takes in one step.
+constexpr uint32_t WINDOWS_A_WARP = 8;
+DEVICE uint32_t patched_of_warp(const Job& job, uint32_t first) {
+    return patched_windows(job, first / 32) >> first % 32 & ((1u << WINDOWS_A_WARP) - 1);
+}
+
+// Encodes the patches, two by a warp at a time.
+DEVICE void patches_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
+    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]);
+    if (!job.window_counts[1] || block * WINDOWS_A_WARP >= windows) return;
+    Group<PATCH_LANES> group(shared.columns[threadIdx.x / 32]);
+    PairCache cache = load_cache(job, shared.cache);
+    uint32_t step = num_blocks * MERGE_WARPS * WINDOWS_A_WARP;
+    for (uint32_t first = (threadIdx.x / 32 * num_blocks + block) * WINDOWS_A_WARP; first < windows; first += step) {
+        for (uint32_t bits = patched_of_warp(job, first); bits; bits &= bits - 1, bits &= bits - 1) {
+            uint32_t mine = group.number ? bits & (bits - 1) : bits, window = 0, place = 0, begin = 0, length = 0;
+            bool is_first = false;
+            if (mine) {
+                window = first + lowest_bit(mine);
+                LongPiece piece = piece_of_window(job, window);
+                place = patch_place(job, piece, window);
+                begin = begin_of_window(piece, window) + place;
+                length = min_of(PATCH, piece.end - begin);
+                is_first = begin == piece.begin;
+            }
+            merge_piece<PATCH_LANES, 4>(merging(job, cache), group, job.text + begin, length);
+            if (length && group.member == 0) write_patch(job, group, window, place, begin, length, is_first);
+            __syncwarp();
+        }
+    }
+}
+
+// Cuts where a window of level 0 says so; false where it is left before it is entered.
+DEVICE bool write_window(const Job& job, const LongPiece& piece, uint32_t window, bool patched) {
+    uint32_t begin = begin_of_window(piece, window), from = 0, to = WINDOW_0;
+    if (window > piece.first_window) {
+        bool lands = !is_live(job, window - 1) || is_patched(job, window - 1);
+        from = lands ? patch_of(job, window).landing - begin : meeting_of_windows(job, window - 1);
+    }
+    if (patched) to = patch_of(job, window).joint - begin;
+    else if (window < last_window(piece)) to = STRIDE_0 + meeting_of_windows(job, window);
+    if (from > to || to > WINDOW_0) return false;
+    uint64_t borders = job.window_borders[window] & (from < 64 ? ~0ull << from : 0);
+    set_starts(job, begin, to < 64 ? borders & ((1ull << to) - 1) : borders);
+    return true;
+}
+
+DEVICE bool write_patched(const Job& job, const Patch& patch, uint32_t from) {
+    if (from > patch.exit) return false;
+    from -= patch.begin;
+    for (uint32_t i = 0, to = patch.exit - patch.begin; i < PATCH_WORDS && 32 * i < to; i++) {
+        uint32_t bits = patch.borders[i];
+        if (from > 32 * i) bits = from - 32 * i < 32 ? bits & 0xFFFFFFFFu << (from - 32 * i) : 0;
+        if (to - 32 * i < 32) bits &= (1u << (to - 32 * i)) - 1;
+        set_starts(job, patch.begin + 32 * i, bits);
+    }
+    return true;
+}
+
+// Cuts all pieces but those that failed: each window and patch of the chain gives its borders. Where
+// the chain would go backwards the piece fails.
+DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]);
+    for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += num_blocks * BLOCK) {
+        LongPiece& piece = piece_of_window(job, window);
+        if (piece.failed) continue;
+        bool live = is_live(job, window), patched = is_patched(job, window);
+        bool is_right = !live || write_window(job, piece, window, patched);
+        const Patch& patch = patch_of(job, window);
+        if (is_right && patched) is_right = write_patched(job, patch, live ? patch.joint : patch.entry);
+        if (!is_right) fail_piece(job, piece);
+    }
+}

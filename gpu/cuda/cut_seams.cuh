@@ -1,0 +1,146 @@
+// Seams: where windows of level 0 do not meet, and which windows get a patch.
+//
+// Bits of windows, in words of 32: a window that does not meet the next one *fails*; one is in a *run*
+// if its text and the 32 bytes behind it, as far as the piece goes, repeat a few bytes. Windows inside a run meet each other
+// whether they are right or not, since "aaaa..." is cut from its first letter on. So every run has a
+// patch where it begins, none inside, and what follows from there is right through all of it:
+//
+//     text      . . . x a a a a a a a a a a a b . . . .       one character for 32 bytes
+//     runs      0 0 0 0 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 0
+//     fails     0 0 0 1 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0
+//     patched   0 0 0 1 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0
+#pragma once
+#include "cut.cuh"
+#include "cut_window.cuh"
+
+constexpr uint32_t MAX_PERIOD = 32;               // Of a run, in bytes.
+constexpr uint32_t RUN_BYTES = 3 * MAX_PERIOD;    // So that two of a run overlap by two periods.
+
+// A word that begins at any byte.
+DEVICE uint32_t word_at(const uint8_t* text) {
+    uint64_t address = reinterpret_cast<uint64_t>(text);
+    const uint32_t* aligned = reinterpret_cast<const uint32_t*>(address & ~3ull);
+    return shift_right(__ldg(aligned), __ldg(aligned + 1), (address & 3) * 8);
+}
+
+// Whether a text repeats its first `period` bytes; it has at least three times as many.
+DEVICE bool repeats(const uint8_t* text, uint32_t length, uint32_t period) {
+    uint32_t end = length - period - 4;
+    for (uint32_t i = 0; i < end; i += 4)
+        if (word_at(text + i) != word_at(text + i + period)) return false;
+    return word_at(text + end) == word_at(text + end + period);
+}
+
+// How many bytes of text at a place make it a run; fewer at the end of a piece.
+DEVICE uint32_t run_bytes(uint32_t begin, uint32_t end) { return min_of(RUN_BYTES, end - begin); }
+
+DEVICE bool is_in_run(const Job& job, uint32_t begin, uint32_t end) {
+    uint32_t length = run_bytes(begin, end);
+    for (uint32_t period = 1; 3 * period <= length; period++)
+        if (repeats(job.text + begin, length, period)) return true;
+    return false;
+}
+
+// Fills the bits; a warp a word. All windows count as right until a bridge leads past them.
+DEVICE void check_windows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), lane = threadIdx.x & 31;
+    for (uint32_t first = block * BLOCK + threadIdx.x - lane; first < windows; first += num_blocks * BLOCK) {
+        uint32_t window = first + lane;
+        bool fails = false, runs = false, is_first = false;
+        if (window < windows) {
+            const LongPiece& piece = piece_of_window(job, window);
+            fails = window < last_window(piece) && meeting_of_windows(job, window) == NO_PLACE;
+            runs = is_in_run(job, begin_of_window(piece, window), piece.end);
+            is_first = window == piece.first_window;
+        }
+        uint32_t all_fails = __ballot_sync(ALL_LANES, fails), all_runs = __ballot_sync(ALL_LANES, runs);
+        uint32_t firsts = __ballot_sync(ALL_LANES, is_first);
+        if (lane) continue;
+        job.seam_bits[first / 32] = {all_fails, all_runs, firsts, 0xFFFFFFFF};
+        if (all_fails) atomic_add(job.window_counts + 1, count_bits(all_fails));
+    }
+}
+
+DEVICE bool fails(const Job& job, uint32_t window) {
+    return job.seam_bits[window / 32].fails >> window % 32 & 1;
+}
+
+DEVICE bool is_live(const Job& job, uint32_t window) {
+    return job.seam_bits[window / 32].live >> window % 32 & 1;
+}
+
+// Which windows of a word get a patch, none of them inside a run: where a stretch of failing ones or a
+// run begins, where a run has ended, and every fourth one that fails.
+DEVICE uint32_t patched_windows(const Job& job, uint32_t word) {
+    constexpr uint32_t FOURTH = 0x11111111;
+    if (!job.window_counts[1]) return 0;
+    SeamBits bits = job.seam_bits[word], before = {}, behind = {};
+    if (word) before = job.seam_bits[word - 1];
+    if ((word + 1) * 32ull < static_cast<uint32_t>(job.window_counts[0])) behind = job.seam_bits[word + 1];
+    uint32_t begins = bits.runs & ~bits.firsts, next = behind.runs & ~behind.firsts;
+    uint32_t run_begins = begins >> 1 | next << 31;
+    uint32_t fails_before = bits.fails << 1 | before.fails >> 31;
+    uint32_t runs_before = bits.runs << 1 | before.runs >> 31;
+    uint32_t is_new = (bits.fails | run_begins) & (~fails_before | runs_before);
+    return (~bits.runs & (is_new | (bits.fails & FOURTH & ~run_begins))) | (bits.runs & bits.firsts);
+}
+
+DEVICE bool is_patched(const Job& job, uint32_t window) {
+    return patched_windows(job, window / 32) >> window % 32 & 1;
+}
+
+// The windows ahead of a patched one: where the next patch is, else `end`, and the first window in
+// front of it from which on none fails.
+struct Ahead {
+    uint32_t next, fine;
+};
+
+DEVICE Ahead look_ahead(const Job& job, uint32_t window, uint32_t end) {
+    uint32_t lane = threadIdx.x & 31, words = (end + 31) / 32, fine = window;
+    for (uint32_t first = window / 32; first < words; first += 32) {
+        uint32_t word = first + lane, patched = 0, failing = 0;
+        if (word < words) {
+            patched = patched_windows(job, word), failing = job.seam_bits[word].fails;
+            if (end - word * 32 < 32) patched &= (1u << end % 32) - 1, failing &= (1u << end % 32) - 1;
+        }
+        if (word == window / 32) patched &= 0xFFFFFFFEu << window % 32, failing &= 0xFFFFFFFFu << window % 32;
+        uint32_t filled = __ballot_sync(ALL_LANES, patched != 0);
+        uint32_t found = filled ? lowest_bit(filled) : 31;
+        if (filled && lane == found) failing &= (patched & (0 - patched)) - 1;
+        uint32_t any = __ballot_sync(ALL_LANES, failing != 0) & ~bits_above(found);
+        uint32_t last = any ? highest_bit(any) : 0;
+        uint32_t bits = __shfl_sync(ALL_LANES, failing, last);
+        if (any) fine = (first + last) * 32 + highest_bit(bits) + 1;
+        bits = __shfl_sync(ALL_LANES, patched, found);
+        if (filled) return {(first + found) * 32 + lowest_bit(bits), fine};
+    }
+    return {end, fine};
+}
+
+// The first window from `window` on that is not in a run (nor fails, if `calm`); `end` where there is
+// none before. The whole warp looks.
+DEVICE uint32_t end_of_run(const Job& job, uint32_t window, uint32_t end, bool calm) {
+    uint32_t lane = threadIdx.x & 31, words = (end + 31) / 32;
+    for (uint32_t first = window / 32; first < words; first += 32) {
+        uint32_t word = first + lane, bits = 0;
+        if (word < words) bits = ~(job.seam_bits[word].runs | (calm ? job.seam_bits[word].fails : 0));
+        if (word == window / 32) bits &= 0xFFFFFFFFu << window % 32;
+        uint32_t filled = __ballot_sync(ALL_LANES, bits != 0);
+        if (!filled) continue;
+        uint32_t found = __shfl_sync(ALL_LANES, bits, lowest_bit(filled));
+        return min_of(end, (first + lowest_bit(filled)) * 32 + lowest_bit(found));
+    }
+    return end;
+}
+
+// Takes windows `begin` to `end` - 1 out of the chain, or back into it; the whole warp does.
+DEVICE void pass_windows(const Job& job, uint32_t begin, uint32_t end, bool back = false) {
+    for (uint32_t word = begin / 32 + (threadIdx.x & 31); word * 32ull < end; word += 32) {
+        uint32_t mask = 0xFFFFFFFF;
+        if (word == begin / 32) mask <<= begin % 32;
+        if (end - word * 32 < 32) mask &= (1u << end % 32) - 1;
+        if (begin >= end) continue;
+        if (back) atomicOr(&job.seam_bits[word].live, mask);
+        else atomicAnd(&job.seam_bits[word].live, ~mask);
+    }
+}
