@@ -1,0 +1,264 @@
+"""Several front ends beside one: small requests and Arrow streams, each process on its own core.
+
+    python -m benchmarks.frontends --data FOLDER        # one and eight, on 16 cores; 80 seconds
+    python -m benchmarks.frontends --counts 1 2 --rounds 1 --seconds 1 --megabytes 4
+
+A service with N front ends gets N + 1 cores, one of them for the engine process; the clients, one
+process a core, get the cores that the largest service leaves. So 8 front ends want 16 cores, and
+where there are fewer than they and a client need, all share them and the figures mean little. The
+services take turns (A B A B).
+
+*small*: the requests of benchmarks.http, keys and limits on, 64 connections a front end. *Arrow*:
+English of the folder's `text`, in rows of 64 KiB and record batches of 4 MiB, ids of gpt2 as
+uint16, four streams at once a front end; GB are 10**9 bytes of text; without a folder the text is
+made of a few words. All ids are compared with Hugging Face tokenizers before anything is timed.
+`engine` and `fronts` are the cores that these processes kept busy, which tells what was full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from benchmarks.corpora import FILES, real_text
+from benchmarks.door_clients import arrow_body, exchange, http_head
+from benchmarks.frontend_clients import Clients, ids_digest, small_requests, streams
+from benchmarks.http import call, cpu_seconds, free_port, make_texts, prove_ids, server
+from benchmarks.machine import machine
+from benchmarks.texts import Text, cut_rows
+from service.arrow_wire import MEDIA_TYPE
+from service.auth import add_key
+from vocabularies import builtin
+from vocabularies.formats import tokenizer_json
+
+PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens", "cupy-cuda13x")
+CONNECTIONS, STREAMS = 64, 4  # A front end.
+ROW_BYTES, MESSAGE_ROWS = 1 << 16, 64
+PROVED_BYTES = 1 << 22  # What all messages of a stream repeat.
+WARMUP_S = 1.0
+PATH = "/v1/encode/batch"
+QUERY = {"vocabulary": "gpt2", "add_special_tokens": "false", "dtype": "uint16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A service with so many front ends."""
+
+    count: int
+    port: int
+    pid: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The Arrow stream that is sent.
+
+    Attributes:
+        text: of one part, which is repeated.
+        repeats: how often.
+        digest: of all ids.
+    """
+
+    text: Text
+    repeats: int
+    digest: str
+
+    @property
+    def num_bytes(self) -> int:
+        """Of text."""
+        return len(self.text.data) * self.repeats
+
+    def request(self, key: str) -> bytes:
+        """As it goes over the wire."""
+        rows = np.split(self.text.data, self.text.offsets[1:-1].tolist()) * self.repeats
+        body = arrow_body(rows, MESSAGE_ROWS)
+        named = {"content_type": MEDIA_TYPE, "authorization": f"Bearer {key}"}
+        return http_head(PATH, QUERY, len(body), **named) + body
+
+
+def make_stream(folder: Path | None, megabytes: int, tokenizer: Tokenizer) -> Stream:
+    """English, and the ids that tokenizers gives it."""
+    size = min(PROVED_BYTES, megabytes << 20)
+    if folder is None:
+        words = "\n".join(make_texts()).encode()
+        data = np.frombuffer((words * (size // len(words) + 1))[:size], np.uint8)
+    else:
+        data = real_text(folder, FILES["english"], size)
+    text = cut_rows("english", data, -(-size // ROW_BYTES), ROW_BYTES)
+    rows = np.split(text.data, text.offsets[1:-1].tolist())
+    encodings = tokenizer.encode_batch([row.tobytes().decode() for row in rows])
+    ids = np.concatenate([np.array(encoding.ids, np.uint16) for encoding in encodings])
+    repeats = max(1, (megabytes << 20) // size)
+    return Stream(text, repeats, hashlib.sha256(np.tile(ids, repeats).tobytes()).hexdigest())
+
+
+def process_seconds(pid: int) -> Counter[str]:
+    """Processor time of `engine` and of all front ends, as `fronts`, under a supervisor."""
+    seconds: Counter[str] = Counter()
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        told = Path(f"/proc/{child}/cmdline").read_bytes().rstrip(b"\0").rpartition(b"\0")[2]
+        is_engine = json.loads(told)["name"] == "engine"
+        seconds["engine" if is_engine else "fronts"] += cpu_seconds(int(child))
+    return seconds
+
+
+def start(stack: ExitStack, count: int, cores: set[int], engine: str, folder: Path) -> Served:
+    """A service on these cores."""
+    keys, port = folder / f"keys{count}.json", free_port()
+    key = add_key(keys, "benchmark", ("encode",))
+    settings = {"PRELOAD": "gpt2", "GRPC": "false", "API_KEYS_FILE": str(keys), "ENGINE": engine}
+    settings |= {"FRONTENDS": str(count), "LOG_LEVEL": "warning"}
+    environment = {f"WARPTOK_{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "service", "serve", "--port", str(port)]
+    return Served(count, port, stack.enter_context(server(command, port, environment, *cores)), key)
+
+
+def prove(served: Served, stream: Stream, tokenizer: Tokenizer, room: int) -> None:
+    """All ids of both kinds are those of tokenizers.
+
+    Raises:
+        SystemExit: they are not.
+    """
+    prove_ids(served.port, make_texts(), tokenizer, served.key, every=10)
+    answer = exchange(served.port, (stream.request(served.key),), np.zeros(room, np.uint8))
+    if ids_digest(answer) != stream.digest:
+        raise SystemExit(f"{served.count} front ends: differing ids of the Arrow stream")
+    print(f"{served.count} front ends: ids equal", flush=True)
+
+
+def timed(served: Served, clients: Clients, work: Any, total: int) -> tuple[list[Any], Any]:
+    """What the clients give, and how many cores the processes kept busy meanwhile."""
+    before, begin = process_seconds(served.pid), perf_counter()
+    answers = clients.run(work, total)
+    after, seconds = process_seconds(served.pid), perf_counter() - begin
+    return answers, {name: round((after[name] - before[name]) / seconds, 2) for name in after}
+
+
+def small_row(served: Served, clients: Clients, seconds: float) -> dict[str, Any]:
+    """Requests a second and their latencies."""
+    requests = [call([text], served.port, served.key) for text in make_texts()]
+    work = partial(small_requests, served.port, requests, WARMUP_S, seconds)
+    loads, busy = timed(served, clients, work, CONNECTIONS * served.count)
+    if failures := sum(load.failures for load in loads):
+        raise SystemExit(f"{failures} requests failed")
+    ordered = sorted(latency for load in loads for latency in load.latencies)
+    rate = sum(len(load.latencies) / load.seconds for load in loads)
+    quantiles = {"p50_ms": 0.5, "p99_ms": 0.99}
+    row = {name: 1000 * ordered[int(len(ordered) * part)] for name, part in quantiles.items()}
+    return {"requests_per_s": rate} | row | busy
+
+
+def arrow_row(
+    served: Served, clients: Clients, stream: Stream, room: int, seconds: float, folder: Path
+) -> dict[str, Any]:
+    """GB/s of text."""
+    sent = folder / f"stream{served.count}"
+    if not sent.exists():
+        sent.write_bytes(stream.request(served.key))
+    work = partial(streams, served.port, sent, room, stream.digest, seconds)
+    answers, busy = timed(served, clients, work, STREAMS * served.count)
+    num, last_s = sum(num for num, _ in answers), max(end for _, end in answers)
+    return {"gb_per_s": num * stream.num_bytes / last_s / 1e9, "streams": num} | busy
+
+
+def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Start the services, prove their ids and time them in turn."""
+    path = folder / "tokenizer.json"
+    path.write_text(tokenizer_json(builtin.load("gpt2")))
+    tokenizer = Tokenizer.from_file(str(path))
+    stream = make_stream(args.data, args.megabytes, tokenizer)
+    room = 2 * stream.num_bytes + (1 << 20)  # An id of two bytes for each of text at most.
+    cores, most = sorted(os.sched_getaffinity(0)), max(args.counts) + 1
+    left = cores[most:] or cores
+    rows: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        services = [
+            start(stack, count, {*cores[: count + 1]}, args.engine, folder) for count in args.counts
+        ]
+        for served in services:
+            prove(served, stream, tokenizer, room)
+        clients = stack.enter_context(Clients(left))
+        for number in range(args.rounds):
+            for served in services:
+                small = small_row(served, clients, args.seconds)
+                arrow = arrow_row(served, clients, stream, room, args.seconds, folder)
+                row = {"frontends": served.count, "round": number, "small": small, "arrow": arrow}
+                rows.append(row)
+                print(line(row), flush=True)
+    return {"client_processes": len(left), "stream_bytes": stream.num_bytes, "rows": rows}
+
+
+def line(row: dict[str, Any]) -> str:
+    """One round of one service as a person reads it."""
+    small, arrow = row["small"], row["arrow"]
+    return (
+        f"{row['frontends']} front ends: {small['requests_per_s']:9,.0f}/s, "
+        f"p50 {small['p50_ms']:5.1f} p99 {small['p99_ms']:5.1f} ms, "
+        f"cores: fronts {small['fronts']:.2f} engine {small['engine']:.2f} | "
+        f"Arrow {arrow['gb_per_s']:6.3f} GB/s, "
+        f"cores: fronts {arrow['fronts']:.2f} engine {arrow['engine']:.2f}"
+    )
+
+
+def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
+    """Medians of the ratios within each round, every count over the first."""
+    found: dict[str, Any] = {}
+    for kind, field in (("small", "requests_per_s"), ("arrow", "gb_per_s")):
+        values = {n: [row[kind][field] for row in rows if row["frontends"] == n] for n in counts}
+        for count in counts:
+            pairs = zip(values[count], values[counts[0]], strict=True)
+            ratios = [one / first for one, first in pairs]
+            found[f"{kind} {count}"] = {
+                field: statistics.median(values[count]),
+                "ratio": statistics.median(ratios),
+                "least": min(ratios),
+                "most": max(ratios),
+            }
+    return found
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="a folder with text/, as benchmarks.engine's")
+    parser.add_argument("--counts", type=int, nargs="+", default=[1, 8], help="of front ends")
+    parser.add_argument("--engine", default="auto", choices=("auto", "cpu", "gpu"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--megabytes", type=int, default=32, help="MiB of text in a stream")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "results/frontends.json"
+    )
+    args = parser.parse_args()
+    about = machine(PACKAGES)
+    with tempfile.TemporaryDirectory() as folder:
+        results = run(args, Path(folder))
+    results["summary"] = summary(results["rows"], args.counts)
+    for name, row in results["summary"].items():
+        spread = f"({row['least']:.2f} to {row['most']:.2f})"
+        print(f"{name}: {next(iter(row.values())):,.3f}, x {row['ratio']:.2f} {spread}")
+    command = "python -m benchmarks.frontends " + " ".join(sys.argv[1:])
+    args.out.write_text(
+        json.dumps({"command": command, "machine": about} | results, indent=1) + "\n"
+    )
+    print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    main()

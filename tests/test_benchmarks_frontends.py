@@ -1,0 +1,96 @@
+"""The benchmark of several front ends: it proves and times them, and a wrong id ends it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks.frontend_clients import LAST_CHUNK, OK, ids_digest, streams
+from benchmarks.frontends import summary
+from tests.data_files import ROOT
+
+IDS = [[1, 2], [], [50_256]]
+
+
+def test_two_front_ends_are_proved_and_timed(tmp_path):
+    out = tmp_path / "frontends.json"
+    command = [sys.executable, "-m", "benchmarks.frontends", "--counts", "2", "--rounds", "1"]
+    command += ["--seconds", "0.3", "--megabytes", "1", "--engine", "cpu", "--out", str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["frontends"] == 2
+    assert row["small"]["requests_per_s"] > 0
+    assert row["arrow"]["gb_per_s"] > 0
+    assert row["small"].keys() >= {"engine", "fronts", "p99_ms"}
+
+
+def test_ratios_are_taken_within_each_round():
+    def row(count: int, rate: float, speed: float) -> dict:
+        return {
+            "frontends": count,
+            "small": {"requests_per_s": rate},
+            "arrow": {"gb_per_s": speed},
+        }
+
+    rows = [
+        row(1, 10, 1),
+        row(8, 60, 2),
+        row(1, 20, 1),
+        row(8, 140, 3),
+        row(1, 30, 2),
+        row(8, 150, 2),
+    ]
+    found = summary(rows, [1, 8])
+    assert found["small 8"] == {"requests_per_s": 140, "ratio": 6, "least": 5, "most": 7}
+    assert found["arrow 8"] == {"gb_per_s": 2, "ratio": 2, "least": 1, "most": 3}
+    assert found["small 1"]["ratio"] == 1
+
+
+def answer() -> bytes:
+    """An Arrow stream of ids as the service sends it."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([pa.array(IDS, pa.list_(pa.uint16()))], names=["ids"])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    body = bytes(sink.getvalue())
+    head = OK + b" OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%b\r\n" % (len(body), body) + LAST_CHUNK
+
+
+@pytest.mark.parametrize(
+    ("said", "digest", "words"),
+    [
+        (answer(), ids_digest(np.frombuffer(answer(), np.uint8)), ""),
+        (answer(), "of other ids", "other ids under load"),
+        (answer()[: -len(LAST_CHUNK)], "", "cut short"),
+        (b"HTTP/1.1 429 x\r\n\r\n", "", "refused"),
+    ],
+)
+def test_a_stream_with_another_answer_ends_it(tmp_path, said, digest, words):
+    sent = tmp_path / "request"
+    sent.write_bytes(b"x")
+
+    def serve(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with closing(connection):
+            connection.recv(1)
+            connection.sendall(said)
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        port = listening.getsockname()[1]
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        asked = (port, sent, 1 << 16, digest, 0.0, 1, perf_counter())
+        if words:
+            with pytest.raises(SystemExit, match=words):
+                streams(*asked)
+        else:
+            assert streams(*asked)[0] == 1
