@@ -1,10 +1,11 @@
 """MirGeneDB's mature miRNAs: names taken apart, the two tasks of the GeneticBPE paper, and splits.
 
-Knows no tokenizer and no model.
+Also the seeds that MirMachine lists for its families. Knows no tokenizer and no model.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -14,8 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.corpus import Corpus
+from vocabularies.motifs import MotifBank
 
-__all__ = ["SPECIES", "TASKS", "Matures", "Task", "read_matures", "split", "task"]
+__all__ = [
+    "SPECIES",
+    "TASKS",
+    "Matures",
+    "Task",
+    "read_family_seeds",
+    "read_matures",
+    "split",
+    "task",
+]
 
 TASKS = ("BurBary", "MultiTop50")
 SPECIES = {"human": "Hsa", "zebrafish": "Dre", "mouse": "Mmu", "fly": "Dme"}
@@ -70,6 +81,23 @@ def read_matures(path: Path) -> Matures:
         species.append(found["species"])
         families.append(_family(found["species"], found["gene"]))
     return Matures(Corpus.of(sequences).spelled("T"), tuple(species), tuple(families))
+
+
+def read_family_seeds(path: Path) -> MotifBank:
+    """Of MirMachine's table of families the seeds of high confidence.
+
+    Raises:
+        ValueError: the file has no such table.
+    """
+    seeds: set[str] = set()
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            try:
+                if row["Confidence"] == "High conf":
+                    seeds |= {row["Seed_5p"], row["Seed_3p"]} - {"NA"}
+            except KeyError as error:
+                raise ValueError(f"{path}: no column {error}") from None
+    return MotifBank.of(seeds)
 
 
 def _family(species: str, gene: str) -> str:

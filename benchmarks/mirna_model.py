@@ -1,123 +1,111 @@
-"""The classifier of the GeneticBPE paper: a 4-layer transformer, 128 wide, 4 heads, Adam 3e-4.
+"""The classifier of the GeneticBPE paper: a 4-layer transformer, 128 wide, 4 heads.
 
-What the paper leaves open: learnt positions, mean over the tokens, 512 wide inside, dropout 0.1,
-batches of 128; training ends when the accuracy on the validation part has not risen for a while,
-and the weights of the best epoch count.
+Several are stacked, one per seed, each with weights of its own: a batch is small, so that launches
+and not arithmetic take a GPU's time, and one launch serves them all. What the paper leaves open:
+learnt positions, mean over the tokens, 512 wide inside, dropout 0.1.
+
+Shapes: M models, B rows, L tokens, W = 128 wide; W is last, and M first.
 """
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass
-from typing import Any
+import math
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
-__all__ = ["Outcome", "Rows", "Schedule", "fit"]
+__all__ = ["Classifiers"]
 
 LAYERS, WIDTH, HEADS, INNER, DROPOUT = 4, 128, 4, 512, 0.1
-LEARNING_RATE, BATCH, TEST_BATCH = 3e-4, 128, 2048
-
-Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """At most so many epochs; ended when there were `patience` of them without a better one."""
+class Classifiers(nn.Module):
+    """One model per generator, which draws its weights: the first ones do not depend on others."""
 
-    max_epochs: int = 60
-    patience: int = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Token ids, int64[B, L], from 1 on, 0 behind the end of a row; labels int64[B]."""
-
-    ids: torch.Tensor
-    labels: torch.Tensor
-
-    @classmethod
-    def of(cls, ids: Ints, offsets: Ints, labels: Ints, device: str) -> Rows:
-        """The rows of ids int64[T] with offsets int64[B + 1], padded."""
-        lengths = np.diff(offsets)
-        padded = np.zeros((len(lengths), max(1, lengths.max(initial=0))), np.int64)
-        padded[np.arange(padded.shape[1]) < lengths[:, None]] = ids + 1
-        return cls(torch.from_numpy(padded).to(device), torch.from_numpy(labels).to(device))
-
-    def take(self, places: Ints) -> Rows:
-        """Some of the rows."""
-        chosen = torch.from_numpy(places).to(self.ids.device)
-        return Rows(self.ids[chosen], self.labels[chosen])
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Accuracy of each test asked for, predictions of the first, and how many epochs it took."""
-
-    accuracies: tuple[float, ...]
-    predictions: Ints
-    epochs: int
-
-
-class _Classifier(nn.Module):
-    def __init__(self, num_ids: int, max_length: int, num_classes: int) -> None:
+    def __init__(
+        self, chances: list[torch.Generator], num_ids: int, max_length: int, num_classes: int
+    ) -> None:
+        """`num_ids`: without the padding, whose id is 0."""
         super().__init__()
-        self.tokens = nn.Embedding(num_ids + 1, WIDTH, padding_idx=0)
-        self.places = nn.Embedding(max_length, WIDTH)
-        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, DROPOUT, batch_first=True)
-        self.layers = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
-        self.out = nn.Linear(WIDTH, num_classes)
+        self.tokens = _normal(chances, num_ids + 1, WIDTH)
+        self.places = _normal(chances, max_length, WIDTH)
+        self.layers = nn.ModuleList(_Layer(chances) for _ in range(LAYERS))
+        self.out = _Linear(chances, WIDTH, num_classes)
 
-    def forward(self, ids: torch.Tensor) -> Any:
-        is_padding = ids == 0
-        found = self.tokens(ids) + self.places.weight[: ids.shape[1]]
-        found = self.layers(found, src_key_padding_mask=is_padding)
-        weights = (~is_padding).unsqueeze(-1).to(found.dtype)
-        return self.out((found * weights).sum(1) / weights.sum(1))
-
-
-def fit(
-    train: Rows,
-    validation: Rows,
-    tests: list[Rows],
-    *,
-    num_ids: int,
-    num_classes: int,
-    seed: int,
-    schedule: Schedule,
-) -> Outcome:
-    """Train a classifier and measure it on each of `tests`."""
-    torch.manual_seed(seed)
-    device = train.ids.device
-    length = max(rows.ids.shape[1] for rows in (train, validation, *tests))
-    model = _Classifier(num_ids, length, num_classes).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
-    loss_of = nn.CrossEntropyLoss()
-    best, best_state, epoch, best_epoch = -1.0, model.state_dict(), 0, 0
-    while epoch < schedule.max_epochs and epoch - best_epoch < schedule.patience:
-        epoch += 1
-        model.train()
-        for places in torch.randperm(len(train.labels)).to(device).split(BATCH):
-            optimizer.zero_grad()
-            loss_of(model(train.ids[places]), train.labels[places]).backward()
-            optimizer.step()
-        accuracy = _accuracy(_predictions(model, validation), validation)
-        if accuracy > best:
-            best, best_epoch, best_state = accuracy, epoch, copy.deepcopy(model.state_dict())
-    model.load_state_dict(best_state)
-    found = [_predictions(model, rows) for rows in tests]
-    accuracies = tuple(_accuracy(*pair) for pair in zip(found, tests, strict=True))
-    return Outcome(accuracies, found[0].cpu().numpy(), epoch)
+    def forward(self, ids: Tensor) -> Tensor:
+        """Of ids int64[M, B, L], 0 behind the end of a row, float32[M, B, classes] logits."""
+        models, rows, length = ids.shape
+        first = torch.arange(models, device=ids.device) * self.tokens.shape[1]
+        found = functional.embedding(ids + first[:, None, None], self.tokens.flatten(0, 1))
+        found = (found + self.places[:, None, :length]).flatten(1, 2)
+        is_token = ids != 0
+        mask = is_token.view(models * rows, 1, 1, length)
+        for layer in self.layers:
+            found = layer(found, mask)
+        weights = is_token.unsqueeze(-1).to(found.dtype)
+        summed = (found.view(models, rows, length, WIDTH) * weights).sum(2)
+        return self.out(summed / weights.sum(2))
 
 
-@torch.no_grad()
-def _predictions(model: nn.Module, rows: Rows) -> torch.Tensor:
-    model.eval()
-    return torch.cat([model(ids).argmax(1) for ids in rows.ids.split(TEST_BATCH)])
+class _Layer(nn.Module):
+    """torch.nn.TransformerEncoderLayer as it is by default, for a stack."""
+
+    def __init__(self, chances: list[torch.Generator]) -> None:
+        super().__init__()
+        self.heads = _Linear(chances, WIDTH, 3 * WIDTH, bound=math.sqrt(6 / (4 * WIDTH)))
+        self.joined = _Linear(chances, WIDTH, WIDTH)
+        self.wide = _Linear(chances, WIDTH, INNER)
+        self.narrow = _Linear(chances, INNER, WIDTH)
+        self.norms = nn.ModuleList(_Norm(len(chances)) for _ in range(2))
+        for linear in (self.heads, self.joined):
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, found: Tensor, mask: Tensor) -> Tensor:
+        """float32[M, B * L, W] to the same; mask: bool[M * B, 1, 1, L], where tokens are."""
+        found = self.norms[0](found + self._dropped(self._attended(found, mask)))
+        wide = self._dropped(functional.relu(self.wide(found)))
+        return self.norms[1](found + self._dropped(self.narrow(wide)))
+
+    def _attended(self, found: Tensor, mask: Tensor) -> Tensor:
+        heads = self.heads(found).view(len(mask), mask.shape[-1], 3, HEADS, WIDTH // HEADS)
+        queries, keys, values = heads.permute(2, 0, 3, 1, 4).unbind()
+        attended = functional.scaled_dot_product_attention(
+            queries, keys, values, mask, DROPOUT if self.training else 0.0
+        )
+        return self.joined(attended.transpose(1, 2).reshape(found.shape))
+
+    def _dropped(self, found: Tensor) -> Tensor:
+        return functional.dropout(found, DROPOUT, self.training)
 
 
-def _accuracy(predictions: torch.Tensor, rows: Rows) -> float:
-    return float((predictions == rows.labels).float().mean())
+class _Linear(nn.Module):
+    def __init__(
+        self, chances: list[torch.Generator], width: int, out: int, *, bound: float | None = None
+    ) -> None:
+        super().__init__()
+        usual = 1 / math.sqrt(width)
+        self.weight = _uniform(chances, usual if bound is None else bound, width, out)
+        self.bias = _uniform(chances, usual, out)
+
+    def forward(self, found: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias.unsqueeze(1), found, self.weight)
+
+
+class _Norm(nn.Module):
+    def __init__(self, models: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(models, 1, WIDTH))
+        self.shift = nn.Parameter(torch.zeros(models, 1, WIDTH))
+
+    def forward(self, found: Tensor) -> Tensor:
+        return torch.addcmul(self.shift, functional.layer_norm(found, (WIDTH,)), self.scale)
+
+
+def _normal(chances: list[torch.Generator], *shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.stack([torch.randn(shape, generator=chance) for chance in chances]))
+
+
+def _uniform(chances: list[torch.Generator], bound: float, *shape: int) -> nn.Parameter:
+    drawn = torch.stack([torch.rand(shape, generator=chance) for chance in chances])
+    return nn.Parameter((2 * drawn - 1) * bound)

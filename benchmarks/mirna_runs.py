@@ -1,11 +1,16 @@
-"""The classifiers that the tables need, each a run of its own, several processes at a time."""
+"""The classifiers that the tables need: cells, several processes at a time, kept as they end.
+
+A cell is a tokenizer, a task and whose sequences are trained on; its seeds are trained together.
+"""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,17 +18,18 @@ from numpy.typing import NDArray
 
 from benchmarks.mature_mirnas import SPECIES, Matures, Task, split, task
 
-__all__ = ["EVERYWHERE", "HUMAN", "Encoded", "Run", "results"]
+__all__ = ["EVERYWHERE", "HUMAN", "Cell", "Encoded", "Kept", "Plan", "results"]
 
 EVERYWHERE, HUMAN = "everywhere", "human"
 CONSERVED = 1
 
 Ints = NDArray[np.int64]
+Measured = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What a run needs of a tokenizer: int64[T] ids, int64[B + 1] offsets, how many ids it has."""
+    """What a cell needs of a tokenizer: int64[T] ids, int64[B + 1] offsets, how many ids it has."""
 
     ids: Ints
     offsets: Ints
@@ -31,33 +37,69 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A tokenizer, a task, whose sequences it is trained on, and a seed."""
+class Cell:
+    """A tokenizer, a task, and whose sequences are trained on."""
 
     tokenizer: str
     task: str
     domain: str
-    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How every cell is trained, and of which commit: cells of another plan are not taken over."""
+
+    commit: str
+    device: str
+    num_seeds: int
+    max_epochs: int
+    patience: int
+
+
+class Kept:
+    """The cells that have ended, one a line of a file: what a second call need not measure."""
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path, self.plan = path, plan
+        self.cells: dict[Cell, Measured] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            row = json.loads(line)
+            if row["plan"] == asdict(plan):
+                self.cells[Cell(**row["cell"])] = row["measured"]
+
+    def add(self, cell: Cell, measured: Measured) -> None:
+        """Keep a cell."""
+        self.cells[cell] = measured
+        row = {"plan": asdict(self.plan), "cell": asdict(cell), "measured": measured}
+        with self.path.open("a") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def results(
-    runs: list[Run],
+    cells: list[Cell],
     matures: Matures,
     encoded: dict[str, Encoded],
+    plan: Plan,
     *,
-    device: str,
     num_processes: int,
-    schedule: tuple[int, int],
-) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """What each run measured, in order; `schedule` is the epochs at most, and the patience."""
-    common = (matures, encoded, device, schedule)
+) -> Iterator[tuple[Cell, Measured]]:
+    """What each seed of each cell measured, in whatever order they end; the longest begin first."""
+    longest = sorted(cells, key=lambda cell: -_work(cell, matures, encoded))
     if num_processes == 1:
-        _begin(*common)
-        yield from zip(runs, map(_measure, runs), strict=True)
+        _begin(matures, encoded, plan)
+        yield from ((cell, _measure(cell)) for cell in longest)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_processes, context, _begin, common) as pool:
-        yield from zip(runs, pool.map(_measure, runs), strict=True)
+    with ProcessPoolExecutor(num_processes, context, _begin, (matures, encoded, plan)) as pool:
+        asked = {pool.submit(_measure, cell): cell for cell in longest}
+        for done in as_completed(asked):
+            yield asked[done], done.result()
+
+
+def _work(cell: Cell, matures: Matures, encoded: dict[str, Encoded]) -> int:
+    """Rows times tokens in the longest: in proportion to the time of an epoch."""
+    rows = _rows(matures, task(matures, cell.task), cell.domain)
+    return len(rows) * int(np.diff(encoded[cell.tokenizer].offsets).max())
 
 
 _COMMON: list[Any] = []
@@ -70,43 +112,59 @@ def _begin(*common: Any) -> None:
     _COMMON[:] = common
 
 
-def _measure(run: Run) -> dict[str, Any]:
-    from benchmarks.mirna_model import Rows, Schedule, fit
+def _measure(cell: Cell) -> Measured:
+    from benchmarks.mirna_training import Places, Rows, Schedule, fit
 
-    matures, encoded, device, schedule = _COMMON
-    asked, tokens = task(matures, run.task), encoded[run.tokenizer]
+    matures, encoded, plan = _COMMON
+    asked, tokens = task(matures, cell.task), encoded[cell.tokenizer]
     labels = np.zeros(len(matures), np.int64)
     labels[asked.rows] = asked.labels
-    every = Rows.of(tokens.ids, tokens.offsets, labels, device)
-    parts, tests = _parts(matures, asked, run)
-    found = fit(
-        *(every.take(part) for part in parts),
-        [every.take(places) for places in tests.values()],
+    seeds = [*range(plan.num_seeds)]
+    train, validation, tests = _parts(matures, asked, cell.domain, labels, seeds)
+    outcomes = fit(
+        Rows.of(tokens.ids, tokens.offsets, labels, plan.device),
+        Places(train, validation, tuple(tests.values())),
         num_ids=tokens.num_ids,
         num_classes=asked.num_classes,
-        seed=run.seed,
-        schedule=Schedule(*schedule),
+        seeds=seeds,
+        schedule=Schedule(plan.max_epochs, plan.patience),
     )
-    own, said = labels[tests["own"]], found.predictions
-    measured = {
-        "accuracy": dict(zip(tests, found.accuracies, strict=True)),
-        "balanced": float(np.mean([(said[own == label] == label).mean() for label in {*own}])),
-        "epochs": found.epochs,
-    }
-    if asked.num_classes == 2:
-        measured["true_positives"] = float((said[own == CONSERVED] == CONSERVED).mean())
+    measured = []
+    for seed, found in zip(seeds, outcomes, strict=True):
+        own, said = labels[tests["own"][seed]], found.predictions
+        shares = {label: float((said[own == label] == label).mean()) for label in {*own.tolist()}}
+        measured.append(
+            {
+                "seed": seed,
+                "accuracy": dict(zip(tests, found.accuracies, strict=True)),
+                "balanced": float(np.mean([*shares.values()])),
+                "epochs": found.epochs,
+            }
+        )
+        if asked.num_classes == 2:
+            measured[-1]["true_positives"] = shares[CONSERVED]
     return measured
 
 
-def _parts(matures: Matures, asked: Task, run: Run) -> tuple[tuple[Ints, Ints], dict[str, Ints]]:
-    """Rows for training and validation, and for the tests: the domain's own, and other species'."""
-    species = np.array(matures.species)[asked.rows]
-    is_own = species == SPECIES[HUMAN] if run.domain == HUMAN else np.ones(len(species), bool)
-    rows = asked.rows[is_own]
-    train, validation, test = split(asked.labels[is_own], run.seed)
-    tests = {"own": rows[test]}
-    if run.domain == HUMAN:
-        for name, short in SPECIES.items():
+def _parts(
+    matures: Matures, asked: Task, domain: str, labels: Ints, seeds: list[int]
+) -> tuple[Ints, Ints, dict[str, Ints]]:
+    """int64[M, n]: rows for training, validation and tests: the domain's own, other species'."""
+    rows = _rows(matures, asked, domain)
+    train, validation, test = (
+        np.stack([rows[part] for part in parts])
+        for parts in zip(*(split(labels[rows], seed) for seed in seeds), strict=True)
+    )
+    tests = {"own": test}
+    if domain == HUMAN:
+        for name in SPECIES:
             if name != HUMAN:
-                tests[name] = asked.rows[species == short]
-    return (rows[train], rows[validation]), tests
+                tests[name] = np.tile(_rows(matures, asked, name), (len(seeds), 1))
+    return train, validation, tests
+
+
+def _rows(matures: Matures, asked: Task, domain: str) -> Ints:
+    """The task's rows of a species, or of all."""
+    if domain == EVERYWHERE:
+        return asked.rows
+    return asked.rows[np.array(matures.species)[asked.rows] == SPECIES[domain]]

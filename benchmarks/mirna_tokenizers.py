@@ -1,6 +1,7 @@
 """The tokenizers that the GeneticBPE paper compares, made from one corpus, and what they do to it.
 
-Each gives ids and the place of every token; the measures are `vocabularies.motif_metrics`.
+Each gives ids and the place of every token; the measures are `vocabularies.motif_metrics`. Motifs
+are the seeds of the corpus itself, or those that MirMachine lists for its families.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ OPTIONS = EncodeOptions(add_special_tokens=False, special="plain", spans=True)
 
 Ints = NDArray[np.int64]
 Encoder = Callable[[Corpus], tuple[Ints, Ints, Ints, Ints]]
+Maker = Callable[[Corpus, MotifBank], tuple[int, Encoder]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _of_vocabulary(vocabulary: Vocabulary) -> tuple[int, Encoder]:
     return len(vocabulary), encode
 
 
-def _characters(corpus: Corpus) -> tuple[int, Encoder]:
+def _characters(_corpus: Corpus, _families: MotifBank) -> tuple[int, Encoder]:
     tokens = (UNKNOWN.encode(), *(letter.encode() for letter in LETTERS))
     letter_ids = tuple((letter, i + 1) for i, letter in enumerate(LETTERS))
     return _of_vocabulary(
@@ -96,7 +98,7 @@ def _characters(corpus: Corpus) -> tuple[int, Encoder]:
     )
 
 
-def _kmers(k: int, corpus: Corpus) -> tuple[int, Encoder]:
+def _kmers(k: int) -> tuple[int, Encoder]:
     """K-mers side by side; the letters that are left at the end are tokens of their own."""
     words = ["".join(letters) for letters in product(LETTERS, repeat=k)]
     tokens = (UNKNOWN, *words, *LETTERS)
@@ -108,7 +110,7 @@ def _kmers(k: int, corpus: Corpus) -> tuple[int, Encoder]:
     return _of_vocabulary(Vocabulary(encoded, model, (SpecialToken(UNKNOWN, 0),)))
 
 
-def _unigram(corpus: Corpus) -> tuple[int, Encoder]:
+def _unigram(corpus: Corpus, _families: MotifBank) -> tuple[int, Encoder]:
     tokenizer = Tokenizer(models.Unigram())
     trainer = trainers.UnigramTrainer(
         vocab_size=SIZE, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
@@ -130,18 +132,17 @@ def _texts(corpus: Corpus) -> list[str]:
     return [*Batch(data=corpus.data, offsets=corpus.offsets).texts()[0]]
 
 
-def _learnt(options: TrainingOptions, corpus: Corpus) -> tuple[int, Encoder]:
-    bank = seed_bank(corpus) if options.merge_rule == "span_preserving" else None
-    return _of_vocabulary(train(corpus, options, motifs=bank).vocabulary)
+# Figure 3c: the most frequent seeds are tokens, cut out wherever they stand.
+_PRESERVING = TrainingOptions(SIZE, merge_rule="span_preserving", motif_tokens=MOTIF_TOKENS)
+_WEIGHTED = TrainingOptions(SIZE, motif_weight=LAMBDA, penalty_weight=MU)
 
 
-def _bpe(size: int = SIZE) -> Callable[[Corpus], tuple[int, Encoder]]:
-    return lambda corpus: _learnt(TrainingOptions(size), corpus)
+def _bpe(size: int = SIZE) -> Maker:
+    options = TrainingOptions(size)
+    return lambda corpus, _families: _of_vocabulary(train(corpus, options).vocabulary)
 
 
-def _genetic(
-    motif_weight: float = LAMBDA, penalty_weight: float = MU, size: int = SIZE
-) -> Callable[[Corpus], tuple[int, Encoder]]:
+def _genetic(motif_weight: float = LAMBDA, penalty_weight: float = MU, size: int = SIZE) -> Maker:
     """Equation 9, with the seed of each sequence as its motif."""
     options = TrainingOptions(
         size,
@@ -149,30 +150,40 @@ def _genetic(
         penalty_weight=penalty_weight,
         seed_region=SEED_REGION,
     )
-    return lambda corpus: _learnt(options, corpus)
+    return lambda corpus, _families: _of_vocabulary(train(corpus, options).vocabulary)
 
 
-# Figure 3c: the most frequent seeds are tokens, cut out wherever they stand.
-_PRESERVING = TrainingOptions(SIZE, merge_rule="span_preserving", motif_tokens=MOTIF_TOKENS)
+def _of_families(options: TrainingOptions) -> Maker:
+    """With the seeds of MirMachine's families, wherever they stand."""
+    return lambda corpus, families: _of_vocabulary(
+        train(corpus, options, motifs=families).vocabulary
+    )
 
 
-VARIANTS: dict[str, Callable[[Corpus], tuple[int, Encoder]]] = {
+def _preserving(size: int = SIZE) -> Maker:
+    options = replace(_PRESERVING, vocabulary_size=size)
+    return lambda corpus, _families: _of_vocabulary(
+        train(corpus, options, motifs=seed_bank(corpus)).vocabulary
+    )
+
+
+VARIANTS: dict[str, Maker] = {
     "Char-Level": _characters,
-    "k-mer (3)": lambda corpus: _kmers(3, corpus),
-    "k-mer (4)": lambda corpus: _kmers(4, corpus),
+    "k-mer (3)": lambda _corpus, _families: _kmers(3),
+    "k-mer (4)": lambda _corpus, _families: _kmers(4),
     "UnigramLM": _unigram,
     "BPE": _bpe(),
     "GeneticBPE": _genetic(),
-    "GeneticBPE, spans preserved": lambda corpus: _learnt(_PRESERVING, corpus),
+    "GeneticBPE, spans preserved": _preserving(),
+    "GeneticBPE, families' seeds": _of_families(_WEIGHTED),
+    "GeneticBPE, families' seeds, spans preserved": _of_families(_PRESERVING),
     "GeneticBPE (λ = 1)": _genetic(1.0),
     "GeneticBPE (λ = 5)": _genetic(5.0),
     "GeneticBPE (μ = 2)": _genetic(penalty_weight=2.0),
     "GeneticBPE (μ = 20)": _genetic(penalty_weight=20.0),
     "GeneticBPE (1024)": _genetic(size=1024),
     "BPE (1024)": _bpe(1024),
-    "GeneticBPE, spans preserved (1024)": lambda corpus: _learnt(
-        replace(_PRESERVING, vocabulary_size=1024), corpus
-    ),
+    "GeneticBPE, spans preserved (1024)": _preserving(1024),
 }
 
 
@@ -183,14 +194,16 @@ def cut_out(corpus: Corpus) -> Spans:
     return choose_spans(find_spans(bank, corpus.data, corpus.offsets))
 
 
-def tokenized(name: str, corpus: Corpus, anywhere: Spans, chosen: Spans) -> Tokenized:
+def tokenized(
+    name: str, corpus: Corpus, families: MotifBank, anywhere: Spans, chosen: Spans
+) -> Tokenized:
     """Make a tokenizer, encode the corpus that it was made from, and measure three sets of spans.
 
     Raises:
         ValueError: a tokenizer refuses a sequence, or does not give all of it.
     """
     begin = perf_counter()
-    num_ids, encode = VARIANTS[name](corpus)
+    num_ids, encode = VARIANTS[name](corpus, families)
     seconds = perf_counter() - begin
     ids, offsets, begins, ends = encode(corpus)
     if int((ends - begins).sum()) != len(corpus.data):

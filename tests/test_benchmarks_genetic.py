@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 
 import numpy as np
 import pytest
 
+import benchmarks.genetic_bpe
 from benchmarks.genetic_bpe import measure
-from benchmarks.mature_mirnas import SPECIES, Matures, read_matures, split, task
+from benchmarks.mature_mirnas import (
+    SPECIES,
+    Matures,
+    read_family_seeds,
+    read_matures,
+    split,
+    task,
+)
 from benchmarks.mirna_tables import tables
+from vocabularies.motifs import MotifBank
+
+UNUSED = MotifBank.of(["ACGTACG"])  # The families' seeds; a quick run has no use for them.
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +54,21 @@ def test_names_are_taken_apart(tmp_path):
         read_matures(path)
 
 
+def test_seeds_of_families_are_those_of_high_confidence(tmp_path):
+    path = tmp_path / "seeds.tsv"
+    rows = (
+        ("4", "Let-7_5p", "GAGGUAG", "NA", "Let-7", "9", "High conf"),
+        ("1", "Let-7_3p", "NA", "UAUACAA", "Let-7", "9", "High conf"),
+        ("1", "Mir-8_3p", "NA", "AAUACUG", "Mir-8", "1", "Low conf"),
+    )
+    head = ("Counts", "Family", "Seed_5p", "Seed_3p", "Core_Family", "TotalSum", "Confidence")
+    path.write_text("".join("\t".join(row) + "\n" for row in (head, *rows)))
+    assert [motif.sequence for motif in read_family_seeds(path).motifs] == ["GAGGTAG", "TATACAA"]
+    path.write_text("Family\tSeed\nLet-7\tGAGGUAG\n")
+    with pytest.raises(ValueError, match=r"seeds\.tsv: no column 'Confidence'"):
+        read_family_seeds(path)
+
+
 def test_a_conserved_family_is_in_more_than_two_species(matures):
     found = task(matures, "BurBary")
     numbers = [int(family.removeprefix("Mir-")) for family in matures.families]
@@ -59,8 +86,8 @@ def test_a_split_has_every_row_once_and_a_tenth_of_each_class():
     assert not np.array_equal(parts[2], split(labels, 4)[2])
 
 
-def test_the_tables_have_the_papers_figures_beside_ours(matures):
-    document = measure(matures, num_seeds=0, is_quick=True)
+def test_the_tables_have_the_papers_figures_beside_ours(matures, tmp_path):
+    document = measure(matures, UNUSED, tmp_path, num_seeds=0, is_quick=True)
     text = tables(document)
     assert "| GeneticBPE |" in text and "(0.05)" in text and "Table 1" not in text
     preserving = document["tokenizers"]["GeneticBPE, spans preserved"]
@@ -68,11 +95,13 @@ def test_the_tables_have_the_papers_figures_beside_ours(matures):
     assert preserving["cut_out"]["num_instances"] > 20
 
 
-def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(matures):
+def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
+    matures, tmp_path, monkeypatch
+):
     if os.environ.get("REQUIRE_TORCH") != "1":
         pytest.importorskip("torch")
-    document = measure(matures, num_seeds=1, is_quick=True)
-    assert len(document["runs"]) == 3 * 2 * 2
+    document = measure(matures, UNUSED, tmp_path, num_seeds=2, is_quick=True)
+    assert len(document["runs"]) == 3 * 2 * 2 * 2
     for run in document["runs"]:
         species = {"zebrafish", "mouse", "fly"} if run["domain"] == "human" else set()
         assert run["accuracy"].keys() == {"own"} | species
@@ -81,3 +110,60 @@ def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(matur
     for number in (1, 2, 3, 4):
         assert f"## Table {number}" in text
     assert "nan" not in text.split("## Table 4")[0]
+    cells = tmp_path / "genetic_bpe_cells.jsonl"
+    *others, last = cells.read_text().splitlines(keepends=True)
+    cells.write_text("".join(others))
+    asked = []
+    monkeypatch.setattr(
+        benchmarks.genetic_bpe,
+        "results",
+        lambda cells, *_, **__: asked.extend(cells) or [(cells[0], json.loads(last)["measured"])],
+    )
+    again = measure(matures, UNUSED, tmp_path, num_seeds=2, is_quick=True)
+    assert len(asked) == 1 and again["runs"] == document["runs"]
+
+
+def test_a_stack_is_as_many_transformers_of_torch():
+    torch = pytest.importorskip("torch")
+    from benchmarks.mirna_model import HEADS, INNER, LAYERS, WIDTH, Classifiers
+
+    chances = [torch.Generator().manual_seed(seed) for seed in (3, 4)]
+    models = Classifiers(chances, num_ids=9, max_length=6, num_classes=5).eval()
+    ids = torch.randint(1, 10, (2, 7, 6))
+    ids[:, 2:5, 4:] = 0
+    found = models(ids)
+    for i in range(2):
+        plain = torch.nn.TransformerEncoder(
+            torch.nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, batch_first=True),
+            LAYERS,
+            enable_nested_tensor=False,
+        ).eval()
+        names = {
+            "self_attn.in_proj_weight": "heads.weight",
+            "self_attn.in_proj_bias": "heads.bias",
+            "self_attn.out_proj": "joined",
+            "linear1": "wide",
+            "linear2": "narrow",
+            "norm1.weight": "norms.0.scale",
+            "norm1.bias": "norms.0.shift",
+            "norm2.weight": "norms.1.scale",
+            "norm2.bias": "norms.1.shift",
+        }
+        weights = models.state_dict()
+        state = {}
+        for name, of in plain.state_dict().items():
+            ours = name
+            for theirs, stacked in names.items():
+                ours = ours.replace(theirs, stacked)
+            state[name] = torch.from_numpy(weights[ours][i].numpy().T.reshape(of.shape))
+        plain.load_state_dict(state)
+        is_padding = ids[i] == 0
+        inside = plain(
+            weights["tokens"][i][ids[i]] + weights["places"][i], src_key_padding_mask=is_padding
+        )
+        inside[is_padding] = 0
+        pooled = inside.sum(1) / (~is_padding).sum(1, keepdim=True)
+        expected = pooled @ weights["out.weight"][i] + weights["out.bias"][i]
+        torch.testing.assert_close(found[i], expected)
+        alone = Classifiers([torch.Generator().manual_seed(3 + i)], 9, 6, 5).eval()
+        torch.testing.assert_close(alone(ids[i : i + 1])[0], found[i])
