@@ -39,8 +39,10 @@ def encode_shared(
     except NotCovered as error:
         fallbacks.add("option", f"shared texts need the host: {error}")
         return None
-    except (ValueError, IndexError):
-        return None  # The way through the host says what is wrong.
+    except (ValueError, IndexError) as error:
+        # The way through the host says to the client what is wrong.
+        fallbacks.add("shared_memory", f"shared memory cannot be used: {error}")
+        return None
     except OutOfMemory as error:
         fallbacks.add("out_of_memory", f"shared texts do not fit: {error}")
         return None

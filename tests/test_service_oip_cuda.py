@@ -266,10 +266,11 @@ def test_a_device_reads_and_writes_shared_memory_where_it_lies(kind):
                 # Where the host is needed it answers, and says what is wrong.
                 answer = await client.post("/v2/models/gpt2/infer", json=shared_infer(8))
                 assert "do not fit into 8" in answer.text
+                assert engine.fallbacks.counts() == {"shared_memory": 1}
                 text[3] = 0xFF
                 answer = await client.post("/v2/models/gpt2/infer", json=shared_infer(1000))
                 assert (answer.status_code, "UTF-8" in answer.text) == (422, True)
-                assert engine.fallbacks.counts()["option"] == 1
+                assert engine.fallbacks.counts() == {"shared_memory": 1, "option": 1}
                 text[3] = ord("s")
                 gpu.failing_shared = 1
                 answer = await client.post("/v2/models/gpt2/infer", json=shared_infer(1000))
