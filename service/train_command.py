@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from gpu.device import OutOfMemory
 from service.corpora import NamedCorpus, read_corpus
-from service.training_device import NO_GPU, choose_merger
+from service.training_device import NO_GPU, Choice, choose_merger
 from service.vocabulary_files import output_format, write_files
 from vocabularies.motif_files import read_confidence, read_motifs
 from vocabularies.motifs import MotifBank
@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     motifs = read_motif_file(arguments.motifs)
     confidence = read_confidence_file(arguments.confidence, sequences)
-    devices: list[tuple[str, str]] = []
-    make_merger = choose_merger(arguments.device, lambda *told: devices.append(told))
+    choices: list[Choice] = []
+    make_merger = choose_merger(arguments.device, choices.append)
     try:
         with _until_interrupted() as should_stop, _bar() as progress:
             training = train(
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         told = f"stopped at {len(training.vocabulary)} ids; the same command goes on from {state}"
         print(f"warptok: {told}", file=sys.stderr)
         return INTERRUPTED
-    _write(training, devices[0], out, format, arguments)
+    _write(training, choices[0], out, format, arguments)
     state.unlink()
     return 0
 
@@ -128,7 +128,7 @@ def _bar() -> Iterator[Callable[[Progress], None]]:
 
 def _write(
     training: Training,
-    device: tuple[str, str],
+    choice: Choice,
     out: Path,
     format: str,
     arguments: argparse.Namespace,
@@ -144,16 +144,14 @@ def _write(
         "ending": training.ending,
         "compression": training.compression,
         "seconds": training.seconds,
-        "device": device[0],
+        **{name: told for name, told in choice._asdict().items() if told},
     }
-    if device[1]:
-        figures["device_reason"] = device[1]
     if arguments.json:
         sys.stdout.buffer.write(orjson.dumps(figures, option=orjson.OPT_APPEND_NEWLINE))
         return
     for name, value in figures.items():
         shown = " ".join(value) if isinstance(value, list) else value
-        print(f"{name:12} {shown:.3f}" if isinstance(value, float) else f"{name:12} {shown}")
+        print(f"{name:15} {shown:.3f}" if isinstance(value, float) else f"{name:15} {shown}")
 
 
 def _log(training: Training) -> str:

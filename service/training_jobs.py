@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from service.errors import Draining, ServiceError
+from service.logs import fields
 from service.metrics import Metrics
 from service.settings import Settings
 from service.training_book import TrainingBook
@@ -221,6 +222,8 @@ class TrainingJobs:
                 continue
             job.progress = event.get("progress", job.progress)
             job.metrics = job.metrics.model_copy(update=event["metrics"])
+            if "device" in event["metrics"]:
+                _log_device(job)
             if monotonic() - written > WRITE_PERIOD_S:
                 written = monotonic()
                 self.book.write(job)
@@ -256,3 +259,13 @@ class TrainingJobs:
         number = process.ending_signal
         how = f"was ended by signal {number}" if number else "ended too early"
         return TrainingError(code="process_ended", detail=f"its process {how}; resume the job")
+
+
+def _log_device(job: TrainingJob) -> None:
+    """What a job computes on. A reason may name what was uploaded, but for a failed self-test's."""
+    metrics = job.metrics
+    told = fields(selftest=metrics.device_selftest) if metrics.device_selftest else {}
+    if metrics.device_selftest == "failed":
+        what = "training job %s keeps off the GPU: %s"
+        logger.error(what, job.id, metrics.device_reason, extra=told)
+    logger.info("training job %s computes on %s", job.id, metrics.device, extra=told)

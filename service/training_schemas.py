@@ -138,6 +138,9 @@ class TrainingMetrics(BaseModel):
     device_reason: str = Field(
         "", description="Why on the processor, where a GPU was wanted if it could."
     )
+    device_selftest: Literal["", "passed", "failed"] = Field(
+        "", description="Whether the GPU, if one was asked, first learnt what the processor learns."
+    )
     ending: str = Field(
         "", description="Why training ended: size, compression, both, or no pair that is left."
     )

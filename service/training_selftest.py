@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
-from gpu.device import Device
+from gpu.device import Device, DeviceUnavailable
 from gpu.training import merger_on
 from vocabularies.corpus import Corpus
 from vocabularies.motifs import Motif, MotifBank
 from vocabularies.training import TrainingOptions, train
 
-__all__ = ["LearnsOtherwise", "prove_training"]
+__all__ = ["SelfTestFailed", "proved_device"]
 
 NUM_LETTERS = 10_000  # Several tiles of the kernels.
 IDS = 40
 BANK = MotifBank((Motif("ACGT"), Motif("GGATC", weight=500), Motif("AAAAAA")))
 
 
-class LearnsOtherwise(RuntimeError):
-    """A GPU makes other merges than the processor; the message names the first."""
+class SelfTestFailed(RuntimeError):
+    """A GPU fails, or makes other merges than the processor; the message says what."""
 
 
-def prove_training(device: Device) -> None:
-    """Learn from random letters and runs, plain and with motifs.
+def proved_device(open_device: Callable[[], Device]) -> Device:
+    """A device that has just learnt from random letters and runs, plain and with motifs.
 
     Raises:
-        LearnsOtherwise: a merge, or one of the figures it was chosen by, differs.
+        DeviceUnavailable: there is none.
+        SelfTestFailed: its kernels do not compile or run; a merge, or one of the figures it was
+            chosen by, differs.
         OutOfMemory: there is not even room for these.
     """
+    try:
+        device = open_device()
+        _prove(device)
+    except (DeviceUnavailable, SelfTestFailed, MemoryError):
+        raise
+    except Exception as error:  # CUDA's, CuPy's or its compiler's.
+        first_line, _, _ = str(error).partition("\n")
+        raise SelfTestFailed(f"the GPU fails: {type(error).__name__}: {first_line}") from error
+    return device
+
+
+def _prove(device: Device) -> None:
     for options, motifs in (
         (TrainingOptions(IDS), None),
         (TrainingOptions(IDS, penalty_weight=1.0, merge_harmful=True), BANK),
@@ -40,7 +55,7 @@ def prove_training(device: Device) -> None:
             continue
         pairs = enumerate(zip(merges, expected, strict=False))
         number = next((i for i, (one, other) in pairs if one != other), min(len(merges), IDS))
-        raise LearnsOtherwise(f"the GPU's merge {number} is not the processor's")
+        raise SelfTestFailed(f"the GPU's merge {number} is not the processor's")
 
 
 @functools.cache

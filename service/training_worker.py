@@ -67,6 +67,7 @@ def run(
     from service.records import BadRecords
     from service.training_device import NO_GPU
     from service.training_schemas import TrainingError
+    from service.training_selftest import SelfTestFailed
     from vocabularies.vocabulary import VocabularyError
 
     try:
@@ -74,7 +75,8 @@ def run(
     except VocabularyError as error:
         _tell(error=TrainingError.of(error).model_dump())
     except NO_GPU as error:
-        _fail("no_gpu", f"training_device is {device}: {error}")
+        code = "selftest_failed" if isinstance(error, SelfTestFailed) else "no_gpu"
+        _fail(code, f"training_device is {device}: {error}")
     except OutOfMemory as error:
         _fail("out_of_memory", f"{error}; see training_gpu_memory_share")
     except BadRecords as error:
@@ -156,9 +158,6 @@ def _train(
         }
         _tell(metrics=metrics, progress=now.fraction)
 
-    def on(chosen: str, reason: str) -> None:
-        _tell(metrics={"device": chosen, "device_reason": reason})
-
     training: Training = train(
         corpus,
         job.parameters.options(),
@@ -167,7 +166,9 @@ def _train(
         state=Path(STATE),
         progress=progress,
         should_stop=should_stop,
-        make_merger=choose_merger(device, on, memory_share),
+        make_merger=choose_merger(
+            device, lambda choice: _tell(metrics=choice._asdict()), memory_share
+        ),
     )
     if training.ending == "stopped":
         return

@@ -73,7 +73,7 @@ def test_motifs_become_tokens(fasta: Path, tmp_path: Path, capsys: Capture) -> N
     bank.write_text("ACGT\nGGA\n")
     arguments = ["train", "-o", out, "--motifs", bank, "--merge-rule", "span_preserving"]
     assert main([*map(str, arguments), "--size", "20", str(fasta)]) == 0
-    assert "ending       size" in capsys.readouterr().out
+    assert "ending          size" in capsys.readouterr().out
     assert learnt(out).motifs == ("ACGU", "GGA")
 
 

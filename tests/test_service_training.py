@@ -311,6 +311,27 @@ def test_bodies_that_are_no_forms_are_refused():
     run(scenario)
 
 
+def test_the_log_and_the_job_say_what_it_computed_on_and_whether_the_gpu_can_learn(worker, caplog):
+    caplog.set_level("INFO", "service.training_jobs")
+    said = []
+
+    async def scenario():
+        async with house() as client:
+            for name in ("mine", "faulty"):
+                job = await reaches(client, await create(client, name), "finished")
+                said.append([job["metrics"][key] for key in ("device", "device_selftest")])
+
+    run(scenario)
+    assert said == [["cuda", "passed"], ["cpu", "failed"]]
+    lines = [(line.levelname, line.getMessage(), line.fields) for line in caplog.records]
+    lines = [(level, words.split(maxsplit=3)[3], fields) for level, words, fields in lines]
+    assert lines == [
+        ("INFO", "computes on cuda", {"selftest": "passed"}),
+        ("ERROR", "keeps off the GPU: is broken", {"selftest": "failed"}),
+        ("INFO", "computes on cpu", {"selftest": "failed"}),
+    ]
+
+
 def test_a_name_that_is_taken_or_promised_is_refused(worker):
     async def scenario():
         async with house() as client:

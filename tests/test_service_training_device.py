@@ -12,8 +12,8 @@ from gpu.training import DeviceMerger
 from service import training_device, training_worker
 from service.__main__ import main
 from service.training_device import choose_merger
-from service.training_selftest import LearnsOtherwise
-from tests.emulated_device import EmulatedDevice
+from service.training_selftest import SelfTestFailed
+from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_service_training import record
 from vocabularies import canonical
 from vocabularies.corpus import Corpus
@@ -43,7 +43,7 @@ def device(monkeypatch):
 def learn(name: str, options: TrainingOptions, corpus: Corpus = CORPUS, share: float = 1.0):
     """What is told, and the merger it was; its merges are right."""
     told, made = [], []
-    choose = choose_merger(name, lambda *words: told.append(words), share)
+    choose = choose_merger(name, told.append, share)
 
     def make(*arguments):
         made.append(choose(*arguments))
@@ -57,42 +57,90 @@ def learn(name: str, options: TrainingOptions, corpus: Corpus = CORPUS, share: f
 @pytest.mark.parametrize("name", ["cuda", "auto"])
 def test_a_gpu_learns_where_it_can(device, name):
     device(EmulatedDevice())
-    assert learn(name, TrainingOptions(20)) == (("cuda", ""), DeviceMerger)
+    assert learn(name, TrainingOptions(20)) == (("cuda", "", "passed"), DeviceMerger)
 
 
 def test_the_processor_learns_what_is_small_or_asked_of_it(device):
     device(DeviceUnavailable("must not be opened"))
-    assert learn("cpu", TrainingOptions(20)) == (("cpu", ""), CpuMerger)
-    told = ("cpu", "fewer than 70 letters")
+    assert learn("cpu", TrainingOptions(20)) == (("cpu", "", ""), CpuMerger)
+    told = ("cpu", "fewer than 70 letters", "")
     assert learn("auto", TrainingOptions(20), Corpus.of(["ACGACG"])) == (told, CpuMerger)
 
 
 @pytest.mark.parametrize(
-    ("found", "options", "share", "error", "why"),
+    ("found", "options", "share", "error", "why", "selftest"),
     [
-        (DeviceUnavailable("no GPU"), TrainingOptions(20), 1.0, DeviceUnavailable, "no GPU"),
-        (EmulatedDevice(1 << 20), TrainingOptions(20), 0.01, OutOfMemory, "there are 10,485"),
-        (EmulatedDevice(), TrainingOptions(70_000), 1.0, VocabularyError, "70000; on a GPU"),
+        (DeviceUnavailable("no GPU"), TrainingOptions(20), 1.0, DeviceUnavailable, "no GPU", ""),
+        (
+            EmulatedDevice(1 << 20),
+            TrainingOptions(20),
+            0.01,
+            OutOfMemory,
+            "there are 10,485",
+            "passed",
+        ),
+        (
+            EmulatedDevice(),
+            TrainingOptions(70_000),
+            1.0,
+            VocabularyError,
+            "70000; on a GPU",
+            "passed",
+        ),
     ],
     ids=["no device", "no memory", "too many ids"],
 )
-def test_what_a_gpu_cannot_do_is_said(device, found, options, share, error, why):
+def test_what_a_gpu_cannot_do_is_said(device, found, options, share, error, why, selftest):
     device(found)
     with pytest.raises(error, match=why):
         learn("cuda", options, share=share)
-    (told, reason), kind = learn("auto", options, share=share)
-    assert (told, kind) == ("cpu", CpuMerger)
-    assert why in reason
+    told, kind = learn("auto", options, share=share)
+    assert (told.device, told.device_selftest, kind) == ("cpu", selftest, CpuMerger)
+    assert why in told.device_reason
 
 
-def test_a_gpu_that_learns_otherwise_is_not_used(device, monkeypatch):
+def learns_otherwise(monkeypatch) -> EmulatedDevice:
     best = DeviceMerger.best
     monkeypatch.setattr(DeviceMerger, "best", lambda self: _other(best(self)))
-    device(EmulatedDevice())
-    with pytest.raises(LearnsOtherwise, match="merge 0 is not the processor's"):
+    return EmulatedDevice()
+
+
+def fails_at_a_launch(monkeypatch) -> EmulatedDevice:
+    def launch(*_: object) -> None:
+        raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    monkeypatch.setattr(EmulatedStream, "launch", launch)
+    return EmulatedDevice()
+
+
+def compiles_no_kernels(monkeypatch) -> Exception:
+    return Exception("unknown architecture\nand a thousand lines more")
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (learns_otherwise, "the GPU's merge 0 is not the processor's"),
+        (fails_at_a_launch, "the GPU fails: RuntimeError: CUDA_ERROR_ILLEGAL_ADDRESS"),
+        (compiles_no_kernels, "the GPU fails: Exception: unknown architecture"),
+    ],
+)
+def test_a_gpu_that_does_not_learn_the_same_is_not_used(
+    fault, why, device, tmp_path, capfd, monkeypatch
+):
+    device(fault(monkeypatch))
+    with pytest.raises(SelfTestFailed, match=f"^{why}$"):
         learn("cuda", TrainingOptions(20))
-    why = "the GPU's merge 0 is not the processor's"
-    assert learn("auto", TrainingOptions(20)) == (("cpu", why), CpuMerger)
+    assert learn("auto", TrainingOptions(20)) == (("cpu", why, "failed"), CpuMerger)
+    monkeypatch.chdir(tmp_path)
+    record(tmp_path, {})
+    training_worker.run(lambda: False, 4000, "cuda")
+    [error] = [
+        event["error"]
+        for event in map(json.loads, capfd.readouterr().out.splitlines())
+        if "error" in event
+    ]
+    assert error == {"code": "selftest_failed", "detail": f"training_device is cuda: {why}"}
 
 
 def _other(merge: Merge | None) -> Merge | None:
@@ -113,7 +161,7 @@ def test_the_command_says_what_it_used_and_refuses_what_is_not_there(device, tmp
     for arguments, used in (
         ([], {"device": "cpu", "device_reason": "no CUDA device answers"}),
         (["--device", "cpu"], {"device": "cpu"}),
-        (["--device", "cuda"], {"device": "cuda"}),
+        (["--device", "cuda"], {"device": "cuda", "device_selftest": "passed"}),
     ):
         if used["device"] == "cuda":
             device(EmulatedDevice())
@@ -134,7 +182,8 @@ def test_a_job_says_what_it_used_and_what_it_could_not_have(device, tmp_path, ca
 
     device(EmulatedDevice())
     events = told("cuda", 0.5)
-    assert {"metrics": {"device": "cuda", "device_reason": ""}} in events
+    chosen = {"device": "cuda", "device_reason": "", "device_selftest": "passed"}
+    assert {"metrics": chosen} in events
     learnt = canonical.from_bytes(Path("vocabulary").read_bytes())
     Path("state.npz").unlink()
     assert events[-1]["metrics"]["ending"] == told()[-1]["metrics"]["ending"]

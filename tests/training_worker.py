@@ -5,7 +5,8 @@ deaf...    as slow, and does not hear when it is stopped
 dies...    ends by a signal
 quits...   ends without a word
 wrong...   says that the corpus is wrong
-other      learns bytes at once
+faulty...  learns bytes at once, off a GPU that failed
+other      learns bytes at once, on a GPU
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ def main() -> None:
             time.sleep(60)
         state.write_bytes(b"half")
         return
+    if name.startswith("faulty"):
+        tell(metrics={"device": "cpu", "device_reason": "is broken", "device_selftest": "failed"})
+    else:
+        tell(metrics={"device": "cuda", "device_reason": "", "device_selftest": "passed"})
     (folder / "vocabulary").write_bytes(canonical.to_bytes(byte_vocabulary(300)))
     tell(metrics={"num_merges": 10, "seconds": 1.5, "ending": "size"}, progress=1.0)
 
