@@ -1,6 +1,7 @@
 """Several front ends beside one: small requests and Arrow streams, each process on its own core.
 
     python -m benchmarks.frontends --data FOLDER        # one and eight, on 16 cores; 80 seconds
+    python -m benchmarks.frontends --data FOLDER --kinds arrow      # without the small requests
     python -m benchmarks.frontends --counts 1 2 --rounds 1 --seconds 1 --megabytes 4
 
 A service with N front ends gets N + 1 cores, one of them for the engine process; the clients, one
@@ -12,7 +13,8 @@ services take turns (A B A B).
 English of the folder's `text`, in rows of 64 KiB and record batches of 4 MiB, ids of gpt2 as
 uint16, four streams at once a front end; GB are 10**9 bytes of text; without a folder the text is
 made of a few words. All ids are compared with Hugging Face tokenizers before anything is timed.
-`engine` and `fronts` are the cores that these processes kept busy, which tells what was full.
+`engine` and `fronts` are the cores that these processes kept busy, which tells what was full;
+`gpu_share` is the part of the text that the GPU encoded, by the service's own metrics.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import os
 import statistics
 import sys
 import tempfile
+import urllib.request
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -33,6 +36,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 
 from benchmarks.corpora import FILES, real_text
@@ -47,6 +51,7 @@ from vocabularies import builtin
 from vocabularies.formats import tokenizer_json
 
 PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens", "cupy-cuda13x")
+KINDS = {"small": "requests_per_s", "arrow": "gb_per_s"}
 CONNECTIONS, STREAMS = 64, 4  # A front end.
 ROW_BYTES, MESSAGE_ROWS = 1 << 16, 64
 PROVED_BYTES = 1 << 22  # What all messages of a stream repeat.
@@ -142,6 +147,25 @@ def prove(served: Served, stream: Stream, tokenizer: Tokenizer, room: int) -> No
     print(f"{served.count} front ends: ids equal", flush=True)
 
 
+def get(served: Served, path: str) -> str:
+    """The body of a GET."""
+    headers = {"Authorization": f"Bearer {served.key}"}
+    request = urllib.request.Request(f"http://127.0.0.1:{served.port}{path}", headers=headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def encoded_bytes(served: Served) -> Counter[str]:
+    """Bytes of text that each engine has encoded."""
+    found: Counter[str] = Counter()
+    for family in text_string_to_metric_families(get(served, "/metrics")):
+        for sample in family.samples:
+            if sample.name == "warptok_bytes_total" and sample.labels["operation"] == "encode":
+                found[sample.labels["engine"]] += int(sample.value)
+    return found
+
+
 def timed(served: Served, clients: Clients, work: Any, total: int) -> tuple[list[Any], Any]:
     """What the clients give, and how many cores the processes kept busy meanwhile."""
     before, begin = process_seconds(served.pid), perf_counter()
@@ -172,9 +196,13 @@ def arrow_row(
     if not sent.exists():
         sent.write_bytes(stream.request(served.key))
     work = partial(streams, served.port, sent, room, stream.digest, seconds)
+    before = encoded_bytes(served)
     answers, busy = timed(served, clients, work, STREAMS * served.count)
+    encoded = encoded_bytes(served) - before
+    gpu_share = round(encoded["gpu"] / encoded.total(), 3)
     num, last_s = sum(num for num, _ in answers), max(end for _, end in answers)
-    return {"gb_per_s": num * stream.num_bytes / last_s / 1e9, "streams": num} | busy
+    speed = num * stream.num_bytes / last_s / 1e9
+    return {"gb_per_s": speed, "streams": num, "gpu_share": gpu_share} | busy
 
 
 def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -187,39 +215,52 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     cores, most = sorted(os.sched_getaffinity(0)), max(args.counts) + 1
     left = cores[most:] or cores
     rows: list[dict[str, Any]] = []
+    crossovers: dict[int, int | None] = {}
     with ExitStack() as stack:
         services = [
             start(stack, count, {*cores[: count + 1]}, args.engine, folder) for count in args.counts
         ]
         for served in services:
             prove(served, stream, tokenizer, room)
+            info = json.loads(get(served, "/v1/info"))
+            crossovers[served.count] = info["crossover_bytes"]
+            print(f"  engines {info['engines']}, crossover {info['crossover_bytes']}", flush=True)
         clients = stack.enter_context(Clients(left))
         for number in range(args.rounds):
             for served in services:
-                small = small_row(served, clients, args.seconds)
-                arrow = arrow_row(served, clients, stream, room, args.seconds, folder)
-                row = {"frontends": served.count, "round": number, "small": small, "arrow": arrow}
+                row: dict[str, Any] = {"frontends": served.count, "round": number}
+                if "small" in args.kinds:
+                    row["small"] = small_row(served, clients, args.seconds)
+                if "arrow" in args.kinds:
+                    row["arrow"] = arrow_row(served, clients, stream, room, args.seconds, folder)
                 rows.append(row)
                 print(line(row), flush=True)
-    return {"client_processes": len(left), "stream_bytes": stream.num_bytes, "rows": rows}
+    about = {"client_processes": len(left), "stream_bytes": stream.num_bytes}
+    return about | {"crossover_bytes": crossovers, "rows": rows}
 
 
 def line(row: dict[str, Any]) -> str:
     """One round of one service as a person reads it."""
-    small, arrow = row["small"], row["arrow"]
-    return (
-        f"{row['frontends']} front ends: {small['requests_per_s']:9,.0f}/s, "
-        f"p50 {small['p50_ms']:5.1f} p99 {small['p99_ms']:5.1f} ms, "
-        f"cores: fronts {small['fronts']:.2f} engine {small['engine']:.2f} | "
-        f"Arrow {arrow['gb_per_s']:6.3f} GB/s, "
-        f"cores: fronts {arrow['fronts']:.2f} engine {arrow['engine']:.2f}"
-    )
+    said = [f"{row['frontends']} front ends"]
+    if small := row.get("small"):
+        latencies = f"p50 {small['p50_ms']:5.1f} p99 {small['p99_ms']:5.1f} ms"
+        said.append(f"{small['requests_per_s']:9,.0f}/s, {latencies}, {_cores(small)}")
+    if arrow := row.get("arrow"):
+        share = f"{arrow['gpu_share']:.0%} by the GPU"
+        said.append(f"Arrow {arrow['gb_per_s']:6.3f} GB/s, {share}, {_cores(arrow)}")
+    return " | ".join(said)
+
+
+def _cores(row: dict[str, Any]) -> str:
+    return f"cores: fronts {row['fronts']:.2f} engine {row['engine']:.2f}"
 
 
 def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
     """Medians of the ratios within each round, every count over the first."""
     found: dict[str, Any] = {}
-    for kind, field in (("small", "requests_per_s"), ("arrow", "gb_per_s")):
+    for kind, field in KINDS.items():
+        if kind not in rows[0]:
+            continue
         values = {n: [row[kind][field] for row in rows if row["frontends"] == n] for n in counts}
         for count in counts:
             pairs = zip(values[count], values[counts[0]], strict=True)
@@ -239,6 +280,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="a folder with text/, as benchmarks.engine's")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 8], help="of front ends")
     parser.add_argument("--engine", default="auto", choices=("auto", "cpu", "gpu"))
+    parser.add_argument("--kinds", nargs="+", default=[*KINDS], choices=KINDS, help="of load")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--megabytes", type=int, default=32, help="MiB of text in a stream")

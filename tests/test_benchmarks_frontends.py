@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.frontend_clients import LAST_CHUNK, OK, ids_digest, streams
-from benchmarks.frontends import summary
+from benchmarks.frontends import line, summary
 from tests.data_files import ROOT
 
 IDS = [[1, 2], [], [50_256]]
@@ -30,6 +30,7 @@ def test_two_front_ends_are_proved_and_timed(tmp_path):
     assert row["frontends"] == 2
     assert row["small"]["requests_per_s"] > 0
     assert row["arrow"]["gb_per_s"] > 0
+    assert row["arrow"]["gpu_share"] == 0
     assert row["small"].keys() >= {"engine", "fronts", "p99_ms"}
 
 
@@ -53,6 +54,11 @@ def test_ratios_are_taken_within_each_round():
     assert found["small 8"] == {"requests_per_s": 140, "ratio": 6, "least": 5, "most": 7}
     assert found["arrow 8"] == {"gb_per_s": 2, "ratio": 2, "least": 1, "most": 3}
     assert found["small 1"]["ratio"] == 1
+    for each in rows:
+        del each["small"]
+    assert summary(rows, [1, 8]).keys() == {"arrow 1", "arrow 8"}
+    arrow = {"gb_per_s": 1.5, "gpu_share": 0.5, "fronts": 2, "engine": 1}
+    assert "50% by the GPU" in line({"frontends": 8, "arrow": arrow})
 
 
 def answer() -> bytes:

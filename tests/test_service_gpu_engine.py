@@ -293,7 +293,29 @@ def test_a_gpu_that_never_wins_is_never_asked_and_measuring_ends_in_time(clock):
     cpu = clock.as_long_as(lambda num_bytes: 0.0)
     slow = clock.as_long_as(lambda num_bytes: num_bytes * 2e-6)
     assert measure_crossover(cpu, slow) == NEVER
-    assert BUDGET_S / 4 < clock.now - Clock.now <= BUDGET_S
+    largest_s = 4 * SIZES[-1] * 2e-6
+    assert BUDGET_S / 4 < clock.now - Clock.now <= BUDGET_S + largest_s
+
+
+def test_a_slow_first_call_does_not_keep_large_batches_from_the_gpu(clock):
+    calls = []
+
+    def gpu(batch: Batch) -> Encoded:
+        calls.append(len(batch.data))
+        clock.now += 5.0 if len(calls) == 1 else 1e-4
+        return Encoded(batch.data.astype(np.int32), batch.offsets)
+
+    cpu = clock.as_long_as(lambda num_bytes: num_bytes * 4e-9)
+    assert measure_crossover(cpu, gpu) == SIZES[-1]
+    assert {*calls} == {SIZES[0], SIZES[-1]}
+
+
+def test_a_gpu_that_loses_everywhere_is_told_of(monkeypatch, caplog):
+    monkeypatch.setattr("service.gpu_engine.measure_crossover", lambda small, large: NEVER)
+    engine, _ = routed(crossover_bytes=None)
+    engine.load(BYTES)
+    assert "WARPTOK_CROSSOVER_BYTES" in caplog.text
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
 
 
 def test_the_sizes_that_are_measured_are_those_sizes(clock):
