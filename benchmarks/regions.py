@@ -3,7 +3,8 @@
     python -m benchmarks.regions --data FOLDER --out FILE.json --megabytes 1024
 
 One service process beside this one. The text is English in rows of 64 KiB; a call names where it
-lies and where its ids are wanted. Beside them, in the same run: a copy of the text to the device,
+lies, where its rows begin, which is in a region of the host, and where its ids are wanted. Beside
+them, in the same run: a copy of the text to the device,
 and what the engine does from device to device by itself. All ids are proved equal to the engine's
 before anything is timed, and those of the first megabytes to the CPU engine's. Without a GPU only
 the host's regions are tried.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import tempfile
 import uuid
@@ -20,10 +22,10 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
 from benchmarks.corpora import make_corpus
@@ -38,6 +40,32 @@ from vocabularies.builtin import load
 ROW_BYTES = 1 << 16
 PROVED_BYTES = 16 << 20
 SHM = Path("/dev/shm")
+OFFSETS = "offsets"
+TIMEOUT_S = 600
+
+
+class Client:
+    """One connection: the standard library's, which costs a tenth of what httpx does."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+
+    def post(self, path: str, document: object) -> Any:
+        """The answer's JSON.
+
+        Raises:
+            SystemExit: it is a refusal.
+        """
+        self.connection.request("POST", path, json.dumps(document))
+        answer = self.connection.getresponse()
+        body = answer.read()
+        if answer.status != HTTPStatus.OK:
+            raise SystemExit(f"{path}: {answer.status}: {body[:500].decode()}")
+        return json.loads(body)
+
+    def register(self, kind: str, name: str, size: int, place: dict[str, Any]) -> None:
+        """Tell the service of a region."""
+        self.post(f"/v2/{kind}sharedmemory/region/{name}/register", place | {"byte_size": size})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,36 +82,36 @@ class Pair:
     ids: Callable[[int], Bytes]
     clear: Callable[[], object]
 
-    def register(
-        self, client: httpx.Client, sizes: dict[str, int], handles: dict[str, Any]
-    ) -> None:
-        """Tell the service of both."""
-        for name, size in sizes.items():
-            url = f"/v2/{self.kind}sharedmemory/region/{self.kind}-{name}/register"
-            answer = client.post(url, json={**handles[name], "byte_size": size})
-            answer.raise_for_status()
-
 
 @contextlib.contextmanager
-def system_pair(client: httpx.Client, text: Bytes) -> Iterator[Pair]:
-    """Regions of the host."""
+def host_memory(client: Client, sizes: dict[str, int]) -> Iterator[dict[str, Bytes]]:
+    """Regions of the host by name, and their memory."""
     key = f"warptok-regions-{uuid.uuid4().hex}"
-    sizes = {"text": len(text), "ids": 4 * len(text)}
     paths = {name: SHM / f"{key}-{name}" for name in sizes}
     try:
-        maps = {n: np.memmap(paths[n], np.uint8, "w+", shape=sizes[n]) for n in sizes}
-        maps["text"][:] = text
-        pair = Pair("system", lambda size: maps["ids"][:size], lambda: maps["ids"].fill(0xFF))
-        pair.clear()
-        pair.register(client, sizes, {n: {"key": paths[n].name, "offset": 0} for n in sizes})
-        yield pair
+        maps: dict[str, Bytes] = {
+            name: np.memmap(paths[name], np.uint8, "w+", shape=sizes[name]) for name in sizes
+        }
+        for name, size in sizes.items():
+            client.register("system", name, size, {"key": paths[name].name})
+        yield maps
     finally:
         for path in paths.values():
             path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def cuda_pair(client: httpx.Client, text: Bytes) -> Iterator[Pair]:
+def system_pair(client: Client, text: Bytes) -> Iterator[Pair]:
+    """Regions of the host."""
+    sizes = {"system-text": len(text), "system-ids": 4 * len(text)}
+    with host_memory(client, sizes) as maps:
+        maps["system-text"][:] = text
+        ids = maps["system-ids"]
+        yield Pair("system", lambda size: ids[:size], lambda: ids.fill(0xFF))
+
+
+@contextlib.contextmanager
+def cuda_pair(client: Client, text: Bytes) -> Iterator[Pair]:
     """Regions of the device."""
     import cupy
 
@@ -107,33 +135,33 @@ def cuda_pair(client: httpx.Client, text: Bytes) -> Iterator[Pair]:
     try:
         source = np.ascontiguousarray(text)
         runtime.memcpy(places["text"], source.ctypes.data, len(text), runtime.memcpyHostToDevice)
-        clear()
-        pair = Pair("cuda", ids, clear)
-        pair.register(client, sizes, {name: handle(name) for name in sizes})
-        yield pair
+        for name, size in sizes.items():
+            client.register("cuda", f"cuda-{name}", size, handle(name))
+        yield Pair("cuda", ids, clear)
     finally:
-        client.post("/v2/cudasharedmemory/unregister")
+        client.post("/v2/cudasharedmemory/unregister", {})
         for place in places.values():
             runtime.free(place)
 
 
-def infer(client: httpx.Client, pair: Pair, vocabulary: str, rows: Text, dtype: str) -> int:
+def infer(client: Client, pair: Pair, vocabulary: str, rows: Text, dtype: str) -> int:
     """Bytes of ids of one call."""
-    size, kind = len(rows.data), pair.kind
-    place = {"shared_memory_region": f"{kind}-text", "shared_memory_byte_size": size}
-    out = {"shared_memory_region": f"{kind}-ids", "shared_memory_byte_size": 4 * size}
-    offsets = rows.offsets.tolist()
+    size, count, kind = len(rows.data), len(rows.offsets), pair.kind
+    text = {"name": "text", "datatype": "UINT8", "shape": [size]}
+    begins = {"name": "offsets", "datatype": "INT64", "shape": [count]}
     inputs = [
-        {"name": "text", "datatype": "UINT8", "shape": [size], "parameters": place},
-        {"name": "offsets", "datatype": "INT64", "shape": [len(offsets)], "data": offsets},
+        text | {"parameters": place(f"{kind}-text", size)},
+        begins | {"parameters": place(OFFSETS, rows.offsets.nbytes)},
     ]
-    outputs = [{"name": "input_ids", "parameters": out}]
+    outputs = [{"name": "input_ids", "parameters": place(f"{kind}-ids", 4 * size)}]
     body = {"inputs": inputs, "outputs": outputs, "parameters": {"dtype": dtype}}
-    answer = client.post(f"/v2/models/{vocabulary}/infer", json=body)
-    if answer.status_code != 200:
-        raise SystemExit(f"{answer.status_code}: {answer.text[:500]}")
-    described = answer.json()["outputs"][0]["parameters"]
-    return int(described["shared_memory_byte_size"])
+    answer = client.post(f"/v2/models/{vocabulary}/infer", body)
+    return int(answer["outputs"][0]["parameters"]["shared_memory_byte_size"])
+
+
+def place(region: str, size: int) -> dict[str, Any]:
+    """The front of a region, as a tensor's parameters say it."""
+    return {"shared_memory_region": region, "shared_memory_byte_size": size}
 
 
 def proved(pair: Pair, num_bytes: int, dtype: str, rows: Text, vocabulary: str) -> Bytes:
@@ -201,15 +229,17 @@ def measure(running: Running, rows: Text, asked: argparse.Namespace, has_device:
     found: list[dict[str, Any]] = []
     vocabulary = asked.vocabulary
     dtypes = ("int32", "uint16") if len(load(vocabulary)) <= 1 << 16 else ("int32",)
-    url = f"http://127.0.0.1:{running.port}"
+    client = Client(running.port)
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(httpx.Client(base_url=url, timeout=600))
+        maps = stack.enter_context(host_memory(client, {OFFSETS: rows.offsets.nbytes}))
+        maps[OFFSETS][:] = rows.offsets.view(np.uint8)
         pairs = [stack.enter_context(system_pair(client, rows.data))]
         if has_device:
             pairs.append(stack.enter_context(cuda_pair(client, rows.data)))
         for dtype in dtypes:
             same: list[Bytes] = []
             for pair in pairs:
+                pair.clear()
                 num_bytes = infer(client, pair, vocabulary, rows, dtype)
                 same.append(proved(pair, num_bytes, dtype, rows, vocabulary))
             if any(not np.array_equal(same[0], other) for other in same):
@@ -237,7 +267,7 @@ def main() -> None:
     asked = parser.parse_args()
     data = make_corpus("english", asked.data, asked.megabytes << 20).data
     rows = cut_rows("english", data, -(-len(data) // ROW_BYTES), ROW_BYTES)
-    result: dict[str, Any] = {"machine": machine(["cupy-cuda13x", "httpx", "uvicorn"])}
+    result: dict[str, Any] = {"machine": machine(["cupy-cuda13x", "uvicorn"])}
     result["alone"] = alone(rows, asked.vocabulary, asked.rounds)
     has_device = result["alone"] is not None
     with tempfile.TemporaryDirectory() as folder:

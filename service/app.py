@@ -38,6 +38,7 @@ from service.finishing import CLIENT_CLOSED
 from service.health_routes import readiness
 from service.hot_routes import HotRoutes
 from service.metrics import Gauges, Metrics
+from service.oip_first import InferFirst
 from service.oip_memory import Regions
 from service.openapi import with_refusals
 from service.refusals import refused
@@ -174,6 +175,7 @@ def make_app(service: Service, lifespan: Lifespan[FastAPI]) -> FastAPI:
     app.state.service = service
     for routes in ROUTES:
         app.include_router(routes.router)
+    app.add_middleware(InferFirst, service=service)
     app.openapi = with_refusals(app.openapi)  # type: ignore[method-assign]
     for kind in (
         ServiceError,

@@ -20,6 +20,7 @@ from vocabularies.batch import DEFAULT_OPTIONS, Batch, EncodeOptions, RowError
 __all__ = [
     "TextsRequest",
     "array_of",
+    "checked_offsets",
     "dtype_of",
     "error_messages",
     "offsets_of",
@@ -46,12 +47,16 @@ def array_of(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
 
 
 def offsets_of(data: bytes, num_values: int, where: str = "offsets") -> Int64s:
-    """int64[B + 1] from bytes, which go from 0 to the number of values and never back.
+    """int64[B + 1] from bytes; see `checked_offsets`."""
+    return checked_offsets(array_of(data, np.int64, where), num_values, where)
+
+
+def checked_offsets(offsets: Int64s, num_values: int, where: str) -> Int64s:
+    """int64[B + 1] as they came, which go from 0 to the number of values and never back.
 
     Raises:
         InvalidRequest: they do not.
     """
-    offsets = array_of(data, np.int64, where)
     if not len(offsets):
         raise InvalidRequest("there must be one offset more than there are rows", where)
     if offsets[0] != 0 or offsets[-1] != num_values:

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 import orjson
-from fastapi import Request, Response
+from fastapi import Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from service.bodies import Body, collect
 from service.errors import InvalidRequest, invalid_body
 from service.finishing import serialized
 from service.oip_infer import Inference, Wanted, infer
+from service.oip_models import check_version
 from service.oip_regions import REGION, input_from_region, output_to_region
 from service.oip_statistics import VERSION
 from service.oip_tensors import BYTES, Tensor, bytes_of, rows_of
@@ -60,11 +62,11 @@ class _InferBody(BaseModel):
 class InferAnswer(Response):
     """The answer to one inference request."""
 
-    def __init__(self, service: Service, request: Request, model: str) -> None:
+    def __init__(self, service: Service, scope: Scope, model: str, version: str) -> None:
         super().__init__()
-        self.service, self.model = service, model
-        self.call = call_of(request.scope)
-        self.json_length = request.headers.get(LENGTH)
+        self.service, self.model, self.version = service, model, version
+        self.call = call_of(scope)
+        self.json_length = Headers(scope=scope).get(LENGTH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read, infer, answer."""
@@ -81,6 +83,7 @@ class InferAnswer(Response):
     async def _answer(
         self, scope: Scope, receive: Receive
     ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
+        check_version(self.service, self.model, self.version)
         limit = self.service.settings.max_body_bytes
         check_length(self.call.content_length, limit)
         idle_s = self.service.settings.stream_idle_timeout_s

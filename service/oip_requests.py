@@ -13,8 +13,8 @@ from service import schemas
 from service.bulk_query import BatchQuery
 from service.calls import Call, check_rows
 from service.errors import InvalidRequest, TooLarge, invalid_body
-from service.grpc_values import offsets_of
-from service.oip_tensors import Tensor, bytes_tensor
+from service.grpc_values import checked_offsets
+from service.oip_tensors import BYTES, PREFIX, Tensor, bytes_tensor
 from service.state import Service
 from service.work import Result
 from vocabularies.batch import Batch
@@ -103,7 +103,8 @@ def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]
         return np.array([0, num_values], np.int64)
     if offsets.datatype not in ("INT32", "INT64"):
         raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
-    return offsets_of(offsets.data.astype(np.int64).tobytes(), num_values, "inputs/offsets")
+    # A copy: behind JSON of any length they lie at any address.
+    return checked_offsets(np.array(offsets.data, np.int64), num_values, "inputs/offsets")
 
 
 def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
@@ -116,8 +117,10 @@ def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
 
 def errors_of(result: Result) -> Tensor:
     """What is wrong with each row, "" with most."""
-    errors = result.row_errors()
-    texts = [""] * (result.end - result.begin)
+    errors, num_rows = result.row_errors(), result.end - result.begin
+    if not errors:
+        return Tensor("errors", BYTES, (num_rows,), np.zeros(PREFIX * num_rows, np.uint8))
+    texts = [""] * num_rows
     for row, error in errors.items():
         texts[row] = f"{error.code}: {error.message} {error.where}".strip()
     return bytes_tensor("errors", Batch(texts))

@@ -127,9 +127,7 @@ async def model_statistics(request: Request, model: str, version: str = "") -> d
 @router.post("/models/{model}/versions/{version}/infer")
 async def infer(request: Request, model: str, version: str = "") -> Response:
     """Ids of texts, or texts of ids: see /v2/models/{model} for inputs and outputs."""
-    service = _service(request)
-    models.check_version(service, model, version)
-    return InferAnswer(service, request, model)
+    return InferAnswer(_service(request), request.scope, model, version)
 
 
 class Lax(BaseModel):

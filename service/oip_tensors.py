@@ -23,6 +23,7 @@ __all__ = [
     "DATATYPES",
     "NAMES",
     "NOTHING",
+    "PREFIX",
     "Place",
     "Tensor",
     "bytes_of",
@@ -126,7 +127,7 @@ def _from_json(name: str, datatype: str, values: list[Any]) -> NDArray[Any]:
         if not all(isinstance(value, str) for value in flat):
             raise InvalidRequest("the data of BYTES must be strings", name)
         return bytes_tensor(name, Batch(flat)).data
-    if not all(isinstance(value, int) for value in flat):
+    if not {*map(type, flat)} <= {int, bool}:
         raise InvalidRequest(f"the data of {datatype} must be whole numbers", name)
     try:
         return np.array(flat, DATATYPES[datatype])

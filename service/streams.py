@@ -135,10 +135,13 @@ async def octets(
     if all(name != b"content-type" for name, _ in headers):
         headers.append(OCTETS)
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    for body in slices(arrays, dtype):
+    pieces = slices(arrays, dtype)
+    body = next(pieces, b"")
+    for following in pieces:
         await send({"type": "http.response.body", "body": body, "more_body": True})
         await asyncio.sleep(0)
-    await send({"type": "http.response.body", "body": b""})
+        body = following
+    await send({"type": "http.response.body", "body": body})
 
 
 @contextmanager

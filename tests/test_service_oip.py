@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import struct
 from multiprocessing.shared_memory import SharedMemory
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service import oip_first
 from service.cpu_engine import CpuEngine
 from service.errors import InvalidRequest
 from service.oip_tensors import Tensor, bytes_of, bytes_tensor, rows_of
@@ -28,6 +30,7 @@ IDS = [15496, 11, 995, 44293, 245, 12859, 105, 783]
 OFFSETS = [0, 3, 3, 8]
 INFER = "/v2/models/gpt2/infer"
 LENGTH = "inference-header-content-length"
+NAMED = {"x-request-id": "one"}
 
 
 def text_input(data=None, **parameters):
@@ -61,6 +64,30 @@ def test_json_in_and_out():
             assert outputs(await infer(client, body(), path=versioned))["input_ids"] == IDS
 
     run(scenario)
+
+
+PATHS = [
+    *(INFER, "/v2/models/gpt2/versions/1/infer", "/v2/models/gpt2.decode/infer"),
+    *("/v2/models/gpt2/versions/2/infer", "/v2/models/nobody/infer", "/v2/models/a/b/infer"),
+    *("/v2/models//infer", "/v2/models/gpt2%2F/infer", "/v2/models/gpt2/infer/"),
+]
+
+
+def test_the_short_way_answers_as_fastapi_does(monkeypatch):
+    async def answers():
+        async with serving(ENGINE) as (client, service):
+            came = [await client.post(path, json=body(), headers=NAMED) for path in PATHS]
+            came.append(await client.post(INFER, content=b"{", headers=NAMED))
+            came.append(await client.get(INFER, headers=NAMED))
+            metrics = service.metrics.exposition()[0].decode().splitlines()
+            counted = sorted(line for line in metrics if "warptok_requests_total{" in line)
+            return [(each.status_code, each.headers, each.content) for each in came], counted
+
+    short = run(answers)
+    monkeypatch.setattr(oip_first, "INFER", re.compile("(?!)"))
+    assert run(answers) == short
+    assert {status for status, *_ in short[0]} >= {200, 404, 405, 422}
+    assert any("/v2/models/{model}/versions/{version}/infer" in line for line in short[1])
 
 
 def test_tensors_behind_the_json():

@@ -1,0 +1,37 @@
+"""The benchmark of shared memory: ids of every region are proved, and a wrong id ends it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.corpora import FILES
+from benchmarks.regions import Pair, proved
+from benchmarks.texts import cut_rows
+from tests.data_files import ROOT
+
+
+def test_regions_of_the_host_are_proved_and_timed(tmp_path):
+    (tmp_path / "text").mkdir()
+    for name in FILES["english"]:
+        (tmp_path / "text" / name).write_text("It was a dark and stormy night.\n" * 30)
+    out = tmp_path / "regions.json"
+    command = [sys.executable, "-m", "benchmarks.regions", "--data", str(tmp_path)]
+    command += ["--megabytes", "1", "--rounds", "2", "--out", str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300, stdout=subprocess.DEVNULL)
+    rows = [row for row in json.loads(out.read_text())["regions"] if "kind" in row]
+    kinds = {(row["kind"], row["dtype"]) for row in rows}
+    assert {("system", "int32"), ("system", "uint16")} <= kinds
+    assert all(row["num_ids"] > 1 << 17 and row["gb_per_s"] > 0 for row in rows)
+
+
+def test_other_ids_end_it():
+    data = np.frombuffer(b"Hello, world. " * 100, np.uint8)
+    rows = cut_rows("greetings", data, 2, 700)
+    pair = Pair("system", lambda size: np.zeros(size, np.uint8), lambda: None)
+    with pytest.raises(SystemExit, match="system: other ids"):
+        proved(pair, 4000, "int32", rows, "gpt2")
