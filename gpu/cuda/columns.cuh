@@ -21,7 +21,6 @@
 constexpr uint32_t NO_KEY = 0xFFFFFFFF;
 constexpr uint32_t PLACE_BITS = 8;
 constexpr uint32_t WORD_BITS = 22;  // One more than a symbol's, so that words can be added.
-constexpr uint32_t ALL_LANES = 0xFFFFFFFF;
 constexpr uint32_t WARP_PLACES = 32 * 16;
 
 struct Columns {

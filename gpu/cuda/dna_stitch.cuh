@@ -109,13 +109,15 @@ DEVICE void write_starts_stage(const Job& job, uint32_t block, uint32_t num_bloc
     }
 }
 
-// A thread a window.
+// A thread a window; the lanes of a warp walk together.
 template <uint32_t CHUNK>
 DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
     uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
-    for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride) {
+    uint32_t window = block * blockDim.x + threadIdx.x;
+    for (; __any_sync(ALL_LANES, window < windows); window += stride) {
+        bool walking = window < windows;
         clear_columns<CHUNK>(columns);
-        walk_window<CHUNK>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN});
-        write_window<CHUNK>(job, window, columns);
+        walk_window<CHUNK, true>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN}, walking);
+        if (walking) write_window<CHUNK>(job, window, columns);
     }
 }

@@ -106,12 +106,22 @@ DEVICE uint32_t repeated_token(const Job& job, const Path& path, uint64_t place)
     return goes_on_with(job.text + place, job.text + place - length, length) ? token : NO_TOKEN;
 }
 
+// Letters from a place on, and the entry of `longest` for them.
+struct Next {
+    Ahead ahead;
+    uint32_t entry;
+};
+
+DEVICE Next next_at(const Job& job, uint64_t place) {
+    Ahead ahead = letters_from(job, place);
+    return {ahead, __ldg(job.dna_longest + first_letters(job, ahead.codes))};
+}
+
 // The first token to try at a place that is no gap.
-DEVICE Step first_step(const Job& job, const Path& path, uint64_t place, const Ahead& ahead) {
-    uint32_t entry = __ldg(job.dna_longest + first_letters(job, ahead.codes));
-    uint32_t bases = bases_ahead(ahead);
-    bool is_plain = bases > job.mixed_reach && !(ahead.stops & 1 && job.num_mixed);
-    if (is_plain && !(entry & LONG_TOKENS)) return {entry, bases, NO_TOKEN};
+DEVICE Step first_step(const Job& job, const Path& path, uint64_t place, const Next& next) {
+    uint32_t bases = bases_ahead(next.ahead);
+    bool is_plain = bases > job.mixed_reach && !(next.ahead.stops & 1 && job.num_mixed);
+    if (is_plain && !(next.entry & LONG_TOKENS)) return {next.entry, bases, NO_TOKEN};
     uint32_t repeated = repeated_token(job, path, place);
     if (repeated != NO_TOKEN) return {repeated, to_certain(job, place), repeated};
     Candidate longest = longest_at(job, place);
@@ -162,61 +172,56 @@ DEVICE uint32_t behind_gaps(const Job& job, uint64_t begin, uint32_t place, uint
     return place;
 }
 
-// Whether a token may be the path's next one.
-DEVICE bool leads_on(const Job& job, const Columns& columns, const Path& path, uint64_t record, uint32_t most) {
-    uint32_t length = length_of(record), end = path.place + length;
-    return length <= most && may_follow(job, path.left, right_class(record)) &&
-           !(word_of(columns.dead, columns, end) >> end % 32 & 1);
-}
-
 // Walks on until the path ends at or behind place `limit`; false where no path leads on from its root,
-// which happens only with a token in front of it.
-DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path& path, uint32_t limit) {
-    uint64_t loaded = ~0ull;
-    BaseWord first = {0, 0}, second = {0, 0};
+// which happens only with a token in front of it. The lanes of a warp may walk together: then all of
+// them call it, and those that are not `walking` wait.
+//
+// What a token is asked for, and what the text goes on with behind it, is loaded at once: most tokens
+// lead on, and a walk does nothing but wait for memory.
+template <bool TOGETHER>
+DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path& path, uint32_t limit,
+                    bool walking = true) {
+    bool leads_on = true, is_new = true;   // The path has a new last place.
     Step step = {NO_TOKEN, 0, NO_TOKEN};
-    bool is_new = true;                    // The path has a new last place.
-    for (;;) {
+    Next next = {{0, 0, false}, 0};
+    if (walking) next = next_at(job, begin + path.place);
+    while (TOGETHER ? __any_sync(ALL_LANES, walking) : walking) {
+        if (walking && is_new && next.ahead.is_gap && path.place < limit) {
+            begin_path(job, path, behind_gaps(job, begin, path.place, limit), NO_TOKEN);
+            next = next_at(job, begin + path.place);
+        }
+        walking = walking && !(is_new && path.place >= limit);
+        if (!walking) continue;
+        uint64_t at = begin + path.place;
         if (is_new) {
-            if (path.place >= limit) return true;
-            uint64_t at = begin + path.place;
-            if (at / 16 != loaded) {
-                loaded = at / 16;
-                first = job.base_words[loaded];
-                second = job.base_words[loaded + 1];
-            }
-            Ahead ahead = letters_from(first, second, static_cast<uint32_t>(at));
-            if (ahead.stops & 1) {
-                if (ahead.is_gap) {
-                    begin_path(job, path, behind_gaps(job, begin, path.place, limit), NO_TOKEN);
-                    continue;
-                }
-                if (bit_of(job.certain, at)) begin_path(job, path, path.place, NO_TOKEN);
-            }
-            step = first_step(job, path, at, ahead);
-            is_new = false;
+            if (next.ahead.stops & 1 && bit_of(job.certain, at)) begin_path(job, path, path.place, NO_TOKEN);
+            step = first_step(job, path, at, next);
         }
         uint64_t record = job.dna_tokens[step.token];
-        if (leads_on(job, columns, path, record, step.most)) {
+        uint32_t length = length_of(record), end = path.place + length;
+        bool fits = length <= step.most, follows = may_follow(job, path.left, right_class(record));
+        next = next_at(job, fits ? at + length : at);
+        is_new = fits && follows && !(word_of(columns.dead, columns, end) >> end % 32 & 1);
+        if (is_new) {
             push_token(path, columns, step.token, record);
-            is_new = true;
             continue;
         }
-        try_next(job, step, begin + path.place);
+        try_next(job, step, at);
         if (step.token == NO_TOKEN) step = go_back(job, columns, begin, path);
-        if (step.token == NO_TOKEN) return false;
+        if (step.token == NO_TOKEN) walking = leads_on = false;
     }
+    return leads_on;
 }
 
 // Walks through the window that begins at `begin`. The columns are cleared before.
-template <uint32_t CHUNK>
-DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, WalkBegin from) {
+template <uint32_t CHUNK, bool TOGETHER>
+DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, WalkBegin from, bool walking = true) {
     constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
-    uint32_t limit = job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
+    uint32_t limit = walking && job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
     Path path;
     begin_path(job, path, from.place, from.token);
-    bool leads_on = walk_to(job, columns, begin, path, limit);
-    if (path.place < 32 * Window<CHUNK>::WORDS)
+    bool leads_on = walk_to<TOGETHER>(job, columns, begin, path, limit, walking);
+    if (walking && path.place < 32 * Window<CHUNK>::WORDS)
         word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
     return leads_on;
 }

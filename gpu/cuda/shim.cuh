@@ -115,6 +115,8 @@ DEVICE uint32_t permute_bytes(uint32_t bytes, uint32_t selector) {
 #endif
 }
 
+constexpr uint32_t ALL_LANES = 0xFFFFFFFF;  // Of a warp.
+
 // Byte i of a word, the lowest first.
 DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
 #ifdef __CUDACC__
