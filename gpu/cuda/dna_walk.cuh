@@ -59,35 +59,58 @@ struct WalkBegin {
     uint32_t place, token;
 };
 
+// A token of the path: its record, with the id where the right class was.
+struct PathToken {
+    uint64_t bits;
+
+    DEVICE_METHOD uint32_t length() const { return length_of(bits); }
+    DEVICE_METHOD uint32_t shorter() const { return shorter_of(bits); }
+    DEVICE_METHOD uint32_t left() const { return left_class(bits); }
+    DEVICE_METHOD uint32_t id() const { return right_class(bits); }
+};
+
+DEVICE PathToken path_token(uint32_t token, uint64_t record) {
+    constexpr uint64_t BELOW = (1ull << RIGHT_SHIFT) - 1;
+    return {(record & BELOW) | static_cast<uint64_t>(token) << RIGHT_SHIFT};
+}
+
+DEVICE PathToken path_token(const Job& job, uint32_t token) {
+    return path_token(token, token < FORGOTTEN ? job.dna_tokens[token] : 0);
+}
+
 // The path while it is walked. `tokens` are its last ones, the latest first.
 struct Path {
-    uint32_t place, root, root_token, left;  // `left`: class of the latest token.
-    uint32_t tokens[3];
+    uint32_t place, root;
+    PathToken root_token, tokens[3];
 };
 
 DEVICE void begin_path(const Job& job, Path& path, uint32_t place, uint32_t token) {
     path.place = path.root = place;
-    path.root_token = path.tokens[0] = token;
-    path.tokens[1] = path.tokens[2] = FORGOTTEN;
-    path.left = token == NO_TOKEN ? 0 : left_class(job.dna_tokens[token]);
+    path.root_token = path.tokens[0] = path_token(job, token);
+    path.tokens[1] = path.tokens[2] = path_token(job, FORGOTTEN);
 }
 
-DEVICE void push_token(Path& path, const Columns& columns, uint32_t token, uint64_t record) {
+DEVICE void push_token(Path& path, const Columns& columns, PathToken token) {
     word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
     path.tokens[2] = path.tokens[1];
     path.tokens[1] = path.tokens[0];
     path.tokens[0] = token;
-    path.left = left_class(record);
-    path.place += length_of(record);
+    path.place += token.length();
 }
 
-// The latest token, found again where it was forgotten.
-DEVICE void recall_token(const Job& job, const Columns& columns, uint64_t begin,
-                         Path& path) {
+// Takes the latest token away: no path leads on from behind it.
+DEVICE PathToken pop_token(const Job& job, const Columns& columns, uint64_t begin, Path& path) {
+    word_of(columns.borders, columns, path.place) &= ~(1u << path.place % 32);
+    word_of(columns.dead, columns, path.place) |= 1u << path.place % 32;
+    PathToken last = path.tokens[0];
+    path.place -= last.length();
+    path.tokens[0] = path.tokens[1];
+    path.tokens[1] = path.tokens[2];
+    path.tokens[2] = path_token(job, FORGOTTEN);
     if (path.place == path.root) path.tokens[0] = path.root_token;
-    if (path.tokens[0] != FORGOTTEN) return;
-    uint32_t before = border_before(columns, path.place);
-    path.tokens[0] = token_of(job, begin + before, begin + path.place);
+    else if (path.tokens[0].id() == FORGOTTEN)
+        path.tokens[0] = path_token(job, token_of(job, begin + border_before(columns, path.place), begin + path.place));
+    return last;
 }
 
 // A token to try behind the path, and how many letters one may have.
@@ -99,65 +122,47 @@ struct Step {
 // The latest token, if it is a long one and the text repeats it: in a run it nearly always leads on,
 // where there may be sixty longer and shorter ones.
 DEVICE uint32_t repeated_token(const Job& job, const Path& path, uint64_t place) {
-    uint32_t token = path.tokens[0];
-    if (token == NO_TOKEN) return NO_TOKEN;
-    uint32_t length = length_of(job.dna_tokens[token]);
+    PathToken token = path.tokens[0];
+    uint32_t length = token.length();
     if (length <= job.dna_k) return NO_TOKEN;
-    return goes_on_with(job.text + place, job.text + place - length, length) ? token : NO_TOKEN;
+    return goes_on_with(job.text + place, job.text + place - length, length) ? token.id() : NO_TOKEN;
 }
 
-// Letters from a place on, and the entry of `longest` for them.
-struct Next {
-    Ahead ahead;
-    uint32_t entry;
-};
-
-DEVICE Next next_at(const Job& job, uint64_t place) {
-    Ahead ahead = letters_from(job, place);
-    return {ahead, __ldg(job.dna_longest + first_letters(job, ahead.codes))};
-}
-
-// The first token to try at a place that is no gap.
-DEVICE Step first_step(const Job& job, const Path& path, uint64_t place, const Next& next) {
-    uint32_t bases = bases_ahead(next.ahead);
-    bool is_plain = bases > job.mixed_reach && !(next.ahead.stops & 1 && job.num_mixed);
-    if (is_plain && !(next.entry & LONG_TOKENS)) return {next.entry, bases, NO_TOKEN};
+// The first token to try at a place where long ones begin, or others than bases are near.
+DEVICE Step first_step(const Job& job, const Path& path, uint64_t place) {
     uint32_t repeated = repeated_token(job, path, place);
     if (repeated != NO_TOKEN) return {repeated, to_certain(job, place), repeated};
     Candidate longest = longest_at(job, place);
     return {longest.token, longest.most, NO_TOKEN};
 }
 
-// The token to try after one that does not lead on; NO_TOKEN where that was the last.
-DEVICE void try_next(const Job& job, Step& step, uint64_t place) {
-    if (step.repeated != NO_TOKEN && step.token == step.repeated) {
+// The token to try after one that does not lead on, which `shorter` is the next shorter one of; NO_TOKEN
+// where that was the last.
+DEVICE void try_next(const Job& job, Step& step, uint32_t shorter, uint64_t place) {
+    if (step.repeated == NO_TOKEN) {
+        step.token = shorter;
+        return;
+    }
+    if (step.token == step.repeated) {
         Candidate longest = longest_at(job, place);
         step.token = longest.token;
         step.most = longest.most;
     } else {
-        step.token = shorter_of(job.dna_tokens[step.token]);
+        step.token = shorter;
     }
-    if (step.token == step.repeated && step.token != NO_TOKEN) step.token = shorter_of(job.dna_tokens[step.token]);
+    if (step.token == step.repeated) step.token = shorter_of(job.dna_tokens[step.token]);
 }
 
 // Goes back until there is a token to try; NO_TOKEN where no path leads on from the root.
 DEVICE Step go_back(const Job& job, const Columns& columns, uint64_t begin, Path& path) {
     Step step = {NO_TOKEN, MAX_LETTERS, NO_TOKEN};  // Shorter ones fit where one did.
     while (step.token == NO_TOKEN && path.place != path.root) {
-        word_of(columns.borders, columns, path.place) &= ~(1u << path.place % 32);
-        word_of(columns.dead, columns, path.place) |= 1u << path.place % 32;
-        step.token = path.tokens[0];
-        uint32_t length = length_of(job.dna_tokens[step.token]);
-        path.place -= length;
-        path.tokens[0] = path.tokens[1];
-        path.tokens[1] = path.tokens[2];
-        path.tokens[2] = FORGOTTEN;
-        recall_token(job, columns, begin, path);
+        PathToken last = pop_token(job, columns, begin, path);
+        step = {last.id(), MAX_LETTERS, NO_TOKEN};
         uint64_t place = begin + path.place;
-        step.repeated = length > job.dna_k ? repeated_token(job, path, place) : NO_TOKEN;
-        try_next(job, step, place);
+        if (last.length() > job.dna_k) step.repeated = repeated_token(job, path, place);
+        try_next(job, step, last.shorter(), place);
     }
-    path.left = path.tokens[0] == NO_TOKEN ? 0 : left_class(job.dna_tokens[path.tokens[0]]);
     return step;
 }
 
@@ -172,6 +177,40 @@ DEVICE uint32_t behind_gaps(const Job& job, uint64_t begin, uint32_t place, uint
     return place;
 }
 
+// What every step reads, in registers: the columns are written between, and the compiler cannot know
+// that no Job lies there.
+struct WalkTables {
+    const BaseWord* words;                 // From the window's begin on.
+    const uint16_t* longest;
+    const uint64_t* tokens;
+    const uint32_t* pairs;
+    uint32_t pair_words, first_mask, reach, mixed_stop;
+};
+
+DEVICE WalkTables walk_tables(const Job& job, uint64_t begin) {
+    return {job.base_words + begin / 16, job.dna_longest, job.dna_tokens, job.dna_pairs,
+            static_cast<uint32_t>(job.dna_pair_words), first_letters(job, ~0u),
+            static_cast<uint32_t>(job.mixed_reach), job.num_mixed ? 1u : 0u};
+}
+
+// Letters from a place on, and the entry of `longest` for them.
+struct Next {
+    Ahead ahead;
+    uint32_t entry;
+};
+
+DEVICE Next next_at(const WalkTables& tables, uint32_t place) {
+    const BaseWord* words = tables.words + place / 16;
+    Ahead ahead = letters_from(words[0], words[1], place);
+    return {ahead, __ldg(tables.longest + (ahead.codes & tables.first_mask))};
+}
+
+// Whether the entry is all that there is to know: short tokens of bases.
+DEVICE bool is_plain(const WalkTables& tables, const Next& next) {
+    return bases_ahead(next.ahead) > tables.reach && !(next.ahead.stops & tables.mixed_stop) &&
+           !(next.entry & LONG_TOKENS);
+}
+
 // Walks on until the path ends at or behind place `limit`; false where no path leads on from its root,
 // which happens only with a token in front of it. The lanes of a warp may walk together: then all of
 // them call it, and those that are not `walking` wait.
@@ -181,32 +220,34 @@ DEVICE uint32_t behind_gaps(const Job& job, uint64_t begin, uint32_t place, uint
 template <bool TOGETHER>
 DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path& path, uint32_t limit,
                     bool walking = true) {
+    const WalkTables tables = walk_tables(job, begin);
     bool leads_on = true, is_new = true;   // The path has a new last place.
     Step step = {NO_TOKEN, 0, NO_TOKEN};
     Next next = {{0, 0, false}, 0};
-    if (walking) next = next_at(job, begin + path.place);
+    if (walking) next = next_at(tables, path.place);
     while (TOGETHER ? __any_sync(ALL_LANES, walking) : walking) {
         if (walking && is_new && next.ahead.is_gap && path.place < limit) {
             begin_path(job, path, behind_gaps(job, begin, path.place, limit), NO_TOKEN);
-            next = next_at(job, begin + path.place);
+            next = next_at(tables, path.place);
         }
         walking = walking && !(is_new && path.place >= limit);
         if (!walking) continue;
-        uint64_t at = begin + path.place;
         if (is_new) {
-            if (next.ahead.stops & 1 && bit_of(job.certain, at)) begin_path(job, path, path.place, NO_TOKEN);
-            step = first_step(job, path, at, next);
+            if (next.ahead.stops & 1 && bit_of(job.certain, begin + path.place)) begin_path(job, path, path.place, NO_TOKEN);
+            step = {next.entry, bases_ahead(next.ahead), NO_TOKEN};
+            if (!is_plain(tables, next)) step = first_step(job, path, begin + path.place);
         }
-        uint64_t record = job.dna_tokens[step.token];
-        uint32_t length = length_of(record), end = path.place + length;
-        bool fits = length <= step.most, follows = may_follow(job, path.left, right_class(record));
-        next = next_at(job, fits ? at + length : at);
-        is_new = fits && follows && !(word_of(columns.dead, columns, end) >> end % 32 & 1);
+        uint64_t record = tables.tokens[step.token];
+        uint32_t length = length_of(record), end = path.place + length, right = right_class(record);
+        uint32_t followers = __ldg(tables.pairs + path.tokens[0].left() * tables.pair_words + right / 32);
+        bool fits = length <= step.most;
+        next = next_at(tables, fits ? end : path.place);
+        is_new = fits && followers >> right % 32 & 1 && !(word_of(columns.dead, columns, end) >> end % 32 & 1);
         if (is_new) {
-            push_token(path, columns, step.token, record);
+            push_token(path, columns, path_token(step.token, record));
             continue;
         }
-        try_next(job, step, at);
+        try_next(job, step, shorter_of(record), begin + path.place);
         if (step.token == NO_TOKEN) step = go_back(job, columns, begin, path);
         if (step.token == NO_TOKEN) walking = leads_on = false;
     }
