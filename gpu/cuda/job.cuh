@@ -187,7 +187,7 @@ struct Job {
     uint64_t dna_small_bytes;      // Text up to which chunks are small, see dna_stitch.cuh.
     BaseWord* base_words;          // BaseWord[num_bytes / 16 + 16].
     uint64_t* certain;             // Bits of places: no token crosses this border. To the end and 64 on.
-    uint32_t* window_bits;         // uint32[WINDOW_WORDS][num_windows] borders, see dna_walk.cuh.
+    uint32_t* window_bits;         // uint32[WINDOW_WORDS][num_windows] borders, see dna_path.cuh.
     uint8_t* meetings;             // uint8[num_windows], see dna_stitch.cuh.
     uint32_t* unmet_counts;        // uint32[3] windows that do not meet those before, by round. Zeros before.
     uint32_t* window_ranks;        // uint32[4][num_windows], see dna_repair.cuh.
