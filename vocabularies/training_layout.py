@@ -96,25 +96,15 @@ def lay_out(
     letters = "".join(sorted(options.alphabet)) if options.alphabet else corpus.letters
     if not letters:
         raise VocabularyError.at("corpus", "holds no letter")
-    num_special = len(options.special_tokens)
-    whole = corpus
+    num_bases, num_cut = corpus.num_bases, 0
     motif_tokens: tuple[str, ...] = ()
-    num_cut = 0
     if options.merge_rule == "span_preserving":
-        if motifs is None:
-            raise VocabularyError.at("motifs", "'span_preserving' needs motifs")
-        motif_tokens, spans = _cut_out(corpus, options, motifs, confidence)
-        num_cut = _count(corpus, spans.begins)
-        corpus = _between(corpus, spans)
-        spans = Spans.none()
+        motif_tokens, cut = _cut_out(corpus, options, motifs, confidence)
+        num_cut, corpus, spans = _count(corpus, cut.begins), _between(corpus, cut), Spans.none()
     else:
         spans = corpus_spans(corpus, motifs, options.seed_region, confidence)
-    if num_special + len(letters) + len(motif_tokens) > options.vocabulary_size:
-        message = (
-            f"{options.vocabulary_size} ids are too few for {num_special} special tokens, "
-            f"{len(letters)} letters and {len(motif_tokens)} motifs"
-        )
-        raise VocabularyError.at("vocabulary_size", message)
+    _refuse_too_many(options, letters, motif_tokens)
+    num_special = len(options.special_tokens)
     symbols = _symbols(corpus, letters, num_special)
     unknown = np.flatnonzero(symbols == BARRIER)
     rows = np.searchsorted(corpus.offsets, spans.begins, side="right")
@@ -128,8 +118,18 @@ def lay_out(
         span_weights=spans.weights,
         slot_counts=_slot_counts(corpus),
         num_fixed_tokens=num_cut + _count(corpus, unknown),
-        num_bases=whole.num_bases,
+        num_bases=num_bases,
     )
+
+
+def _refuse_too_many(options: TrainingOptions, letters: str, motifs: tuple[str, ...]) -> None:
+    num_special = len(options.special_tokens)
+    if num_special + len(letters) + len(motifs) > options.vocabulary_size:
+        message = (
+            f"{options.vocabulary_size} ids are too few for {num_special} special tokens, "
+            f"{len(letters)} letters and {len(motifs)} motifs"
+        )
+        raise VocabularyError.at("vocabulary_size", message)
 
 
 def _symbols(corpus: Corpus, letters: str, num_special: int) -> NDArray[np.signedinteger[Any]]:
@@ -178,10 +178,12 @@ def _count(corpus: Corpus, positions: NDArray[np.int64]) -> int:
 def _cut_out(
     corpus: Corpus,
     options: TrainingOptions,
-    bank: MotifBank,
+    bank: MotifBank | None,
     confidence: NDArray[np.int64] | None,
 ) -> tuple[tuple[str, ...], Spans]:
     """The motifs that become tokens, spelled as the corpus does, and where they are cut out."""
+    if bank is None:
+        raise VocabularyError.at("motifs", "'span_preserving' needs motifs")
     if confidence is not None:
         message = "'span_preserving' finds motifs by their letters alone, as encoding does"
         raise VocabularyError.at("confidence", message)

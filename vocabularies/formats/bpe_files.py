@@ -49,18 +49,7 @@ def read_bpe_files(
     """
     vocab = token_ids(parse_json(vocab_json), "vocab.json")
     _refuse_other_spelling(vocab)
-    lines = [line.removesuffix("\r") for line in decode_text(merges_txt).split("\n")]
-    if lines and not lines[-1]:
-        lines.pop()
-    numbers = [i for i, line in enumerate(lines, 1) if not line.startswith("#version")]
-    pairs = [lines[number - 1] for number in numbers]
-    try:
-        merges = merge_ids(pairs, vocab, "{}")
-    except VocabularyError as error:
-        raise VocabularyError(
-            Finding(f"line {numbers[int(finding.where)]}", finding.message)
-            for finding in error.findings
-        ) from error
+    merges = _merges(merges_txt, vocab)
     special = _special_tokens(vocab, special_tokens)
     try:
         return bpe_vocabulary(
@@ -90,6 +79,26 @@ def _refuse_other_spelling(vocab: Mapping[str, int]) -> None:
             message = f"{examples[-1]!r}, as {len(examples)} of {len(vocab)} tokens, {what}: these"
             message = f"{message} files do not say what that means; send tokenizer.json"
             raise VocabularyError.at("vocab.json", message)
+
+
+def _merges(merges_txt: bytes, vocab: Mapping[str, int]) -> list[tuple[int, int]]:
+    """The pairs of ids, by rank.
+
+    Raises:
+        VocabularyError: with the line of each wrong merge.
+    """
+    lines = [line.removesuffix("\r") for line in decode_text(merges_txt).split("\n")]
+    if lines and not lines[-1]:
+        lines.pop()
+    numbers = [i for i, line in enumerate(lines, 1) if not line.startswith("#version")]
+    pairs = [lines[number - 1] for number in numbers]
+    try:
+        return merge_ids(pairs, vocab, "{}")
+    except VocabularyError as error:
+        raise VocabularyError(
+            Finding(f"line {numbers[int(finding.where)]}", finding.message)
+            for finding in error.findings
+        ) from error
 
 
 def _special_tokens(

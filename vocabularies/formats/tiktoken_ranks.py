@@ -97,29 +97,14 @@ def vocabulary_of_ranks(
     if b"" in ids:  # Whisper's rank file has it; no text gives it.
         special_tokens = [*special_tokens, SpecialToken("", ids.pop(b""), False, False)]
         special_tokens.sort(key=lambda token: token.id)
-    last = max([*ids.values(), *(token.id for token in special_tokens)])
-    first = min([*ids.values(), *(token.id for token in special_tokens)])
-    if first < 0 or last >= MAX_TOKENS:
-        raise VocabularyError.at("ids", f"{first}..{last} is outside 0..{MAX_TOKENS - 1}")
-    tokens: list[bytes | None] = [None] * (last + 1)
-    for spelled, token_id in ids.items():
-        tokens[token_id] = spelled
-    findings = [
-        Finding(f"special_tokens[{token.content!r}]", f"id {token.id} is that of {taken!r} too")
-        for token in special_tokens
-        if (taken := tokens[token.id]) is not None
-    ]
-    for token in special_tokens:
-        tokens[token.id] = token.content.encode()
-    if findings:
-        raise VocabularyError(findings)
+    tokens = _by_id(ids, special_tokens)
     pairs, unreachable = derive_merges(ranks)
     try:
         refuse_mistaken(special_tokens, {*ranks}, True, pretokenizer if unreachable else None)
     except NotCovered as error:
         raise VocabularyError.at("special_tokens", str(error)) from error
     return Vocabulary(
-        tokens=tuple(tokens),
+        tokens=tokens,
         # tiktoken takes a pretoken that is a token as it is, which shows only where merges alone
         # do not reach some token.
         model=Bpe(
@@ -130,6 +115,33 @@ def vocabulary_of_ranks(
         roles=guess_roles((token.content, token.id) for token in special_tokens),
         **fields,
     )
+
+
+def _by_id(
+    ids: Mapping[bytes, int], special_tokens: list[SpecialToken]
+) -> tuple[bytes | None, ...]:
+    """Each token at its id, None where there is none.
+
+    Raises:
+        VocabularyError: an id is too small, too large or given twice.
+    """
+    given = [*ids.values(), *(token.id for token in special_tokens)]
+    first, last = min(given), max(given)
+    if first < 0 or last >= MAX_TOKENS:
+        raise VocabularyError.at("ids", f"{first}..{last} is outside 0..{MAX_TOKENS - 1}")
+    tokens: list[bytes | None] = [None] * (last + 1)
+    for spelled, token_id in ids.items():
+        tokens[token_id] = spelled
+    findings = [
+        Finding(f"special_tokens[{token.content!r}]", f"id {token.id} is that of {taken!r} too")
+        for token in special_tokens
+        if (taken := tokens[token.id]) is not None
+    ]
+    if findings:
+        raise VocabularyError(findings)
+    for token in special_tokens:
+        tokens[token.id] = token.content.encode()
+    return tuple(tokens)
 
 
 def _decode(word: bytes) -> bytes | None:
