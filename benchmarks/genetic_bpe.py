@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.machine import machine
 from benchmarks.mature_mirnas import TASKS, Matures, read_family_seeds, read_matures, task
+from benchmarks.mirna_lookup import lookups
 from benchmarks.mirna_runs import EVERYWHERE, HUMAN, Cell, Encoded, Kept, Plan, results
 from benchmarks.mirna_tables import tables
 from benchmarks.mirna_tokenizers import VARIANTS, cut_out, seed_bank, tokenized
@@ -91,6 +92,7 @@ def measure(
         "sequences": len(matures),
         "species": len({*matures.species}),
         "tasks": {name: _about(matures, name) for name in TASKS},
+        "lookups": [*lookups(matures, [*range(max(1, num_seeds))])],
         "tokenizers": tokenizers,
         "runs": [{**dataclasses.asdict(cell), **run} for cell in cells for run in kept.cells[cell]],
     }

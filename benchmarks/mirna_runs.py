@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 
 from benchmarks.mature_mirnas import SPECIES, Matures, Task, split, task
 
-__all__ = ["EVERYWHERE", "HUMAN", "Cell", "Encoded", "Kept", "Plan", "results"]
+__all__ = [
+    "EVERYWHERE",
+    "HUMAN",
+    "Cell",
+    "Encoded",
+    "Kept",
+    "Plan",
+    "labels_of",
+    "parts",
+    "results",
+]
 
 EVERYWHERE, HUMAN = "everywhere", "human"
 CONSERVED = 1
@@ -117,10 +127,9 @@ def _measure(cell: Cell) -> Measured:
 
     matures, encoded, plan = _COMMON
     asked, tokens = task(matures, cell.task), encoded[cell.tokenizer]
-    labels = np.zeros(len(matures), np.int64)
-    labels[asked.rows] = asked.labels
+    labels = labels_of(matures, asked)
     seeds = [*range(plan.num_seeds)]
-    train, validation, tests = _parts(matures, asked, cell.domain, labels, seeds)
+    train, validation, tests = parts(matures, asked, cell.domain, labels, seeds)
     outcomes = fit(
         Rows.of(tokens.ids, tokens.offsets, labels, plan.device),
         Places(train, validation, tuple(tests.values())),
@@ -146,14 +155,21 @@ def _measure(cell: Cell) -> Measured:
     return measured
 
 
-def _parts(
+def labels_of(matures: Matures, asked: Task) -> Ints:
+    """The class of each sequence of the file; 0 where it takes no part."""
+    labels = np.zeros(len(matures), np.int64)
+    labels[asked.rows] = asked.labels
+    return labels
+
+
+def parts(
     matures: Matures, asked: Task, domain: str, labels: Ints, seeds: list[int]
 ) -> tuple[Ints, Ints, dict[str, Ints]]:
     """int64[M, n]: rows for training, validation and tests: the domain's own, other species'."""
     rows = _rows(matures, asked, domain)
     train, validation, test = (
-        np.stack([rows[part] for part in parts])
-        for parts in zip(*(split(labels[rows], seed) for seed in seeds), strict=True)
+        np.stack([rows[part] for part in drawn])
+        for drawn in zip(*(split(labels[rows], seed) for seed in seeds), strict=True)
     )
     tests = {"own": test}
     if domain == HUMAN:

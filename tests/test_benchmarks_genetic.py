@@ -19,6 +19,7 @@ from benchmarks.mature_mirnas import (
     split,
     task,
 )
+from benchmarks.mirna_lookup import lookups
 from benchmarks.mirna_tables import tables
 from vocabularies.motifs import MotifBank
 
@@ -86,6 +87,33 @@ def test_a_split_has_every_row_once_and_a_tenth_of_each_class():
     assert not np.array_equal(parts[2], split(labels, 4)[2])
 
 
+def test_what_is_looked_up_is_right_where_training_has_it(tmp_path):
+    path = tmp_path / "matures.fa"
+    many = "".join(f">Hsa-Mir-1-P{i}_5p\nUACGUACGA\n" for i in range(30))
+    path.write_text(
+        f"{many}>Dre-Mir-1_5p\nUACGUACGC\n>Dre-Mir-2_5p\nUACGUACGA\n"
+        ">Mmu-Mir-3_5p\nUUUUUUUUU\n>Dme-Mir-1_5p\nUUUUUUUUU\n"
+    )
+    found = {
+        (row["task"], row["domain"], row["test"]): row
+        for row in lookups(read_matures(path), [0, 1])
+    }
+    shares = {
+        key: [
+            found["MultiTop50", "human", key][name]
+            for name in ("majority", "known", "same", "seed")
+        ]
+        for key in ("own", "zebrafish", "mouse", "fly")
+    }
+    assert shares == {
+        "own": [[1.0, 1.0]] * 4,
+        "zebrafish": [[0.5, 0.5]] * 4,
+        "mouse": [[0.0, 0.0]] * 4,
+        "fly": [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]],
+    }
+    assert found["BurBary", "human", "fly"]["majority"] == [1.0, 1.0]
+
+
 def test_the_tables_have_the_papers_figures_beside_ours(matures, tmp_path):
     document = measure(matures, UNUSED, tmp_path, num_seeds=0, is_quick=True)
     text = tables(document)
@@ -110,6 +138,7 @@ def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
     for number in (1, 2, 3, 4):
         assert f"## Table {number}" in text
     assert "nan" not in text.split("## Table 4")[0]
+    assert "| BurBary, human | zebrafish |" in text and " of 2 |" in text
     cells = tmp_path / "genetic_bpe_cells.jsonl"
     *others, last = cells.read_text().splitlines(keepends=True)
     cells.write_text("".join(others))
