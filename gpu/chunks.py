@@ -69,8 +69,11 @@ def chunks_of(
     vocabulary: Vocabulary,
     chunk_bytes: int = CHUNK_BYTES,
     whole: NDArray[np.bool_] | None = None,
+    least_bytes: int = LEAST_BYTES,
 ) -> Iterator[Chunk]:
     """Cut rows, int64[B + 1] offsets into data, into chunks of about `chunk_bytes`.
+
+    The first one and the last have about `least_bytes`, and those beside them not much more.
 
     A row that is larger is cut into parts, between an ASCII letter and a blank, where a pretoken
     ends whatever stands around. It stays whole where it has no such place, where
@@ -80,31 +83,37 @@ def chunks_of(
     total = int(offsets[-1])
     while row < num_rows:
         begin = int(offsets[row])
-        size = _size(begin, total - begin, chunk_bytes)
+        size = _size(begin, total - begin, chunk_bytes, least_bytes)
         past = int(np.searchsorted(offsets, begin + size, "right")) - 1
         past = min(max(past, row + 1), row + max(1, size // BYTES_A_ROW))
         end = int(offsets[past])
         if end - begin <= chunk_bytes:
             yield Chunk(begin, end, row, past - row, offsets[row : past + 1] - begin)
         elif cuts and (whole is None or not whole[row]):
-            yield from _parts(data, row, begin, end, total, chunk_bytes)
+            yield from _parts(data, row, begin, end, total, chunk_bytes, least_bytes)
         else:
             yield _part(row, begin, end, True, True)
         row = past
 
 
-def _size(done: int, left: int, chunk_bytes: int) -> int:
+def _size(done: int, left: int, chunk_bytes: int, least_bytes: int) -> int:
     """Bytes of the next chunk: small ones first and last, whose copies overlap with nothing."""
-    return min(chunk_bytes, max(LEAST_BYTES, min(done + LEAST_BYTES, left // 2)))
+    return min(chunk_bytes, max(least_bytes, min(done + least_bytes, left // 2)))
 
 
 def _parts(
-    data: Bytes | SharedText, row: int, begin: int, end: int, total: int, chunk_bytes: int
+    data: Bytes | SharedText,
+    row: int,
+    begin: int,
+    end: int,
+    total: int,
+    chunk_bytes: int,
+    least_bytes: int,
 ) -> Iterator[Chunk]:
     """The chunks of a row that is larger than a chunk."""
     row_begin = begin
     while begin < end:
-        limit = begin + _size(begin, total - begin, chunk_bytes)
+        limit = begin + _size(begin, total - begin, chunk_bytes, least_bytes)
         cut = None
         if limit < end:
             cut = _last_border(data, begin, limit) or _first_border(data, limit, end)

@@ -78,6 +78,8 @@ class SharedDeviceMemory(_Held):
         BadHandle: it is none, or the memory is gone, or of another device.
     """
 
+    on_device = True
+
     def __init__(self, device: Device, handle: bytes, num_bytes: int) -> None:
         super().__init__()
         self.device, self.num_bytes = device, num_bytes
@@ -113,6 +115,8 @@ class SharedHostMemory(_Held):
         ValueError: the file is shorter.
         OutOfMemory: it cannot be page-locked.
     """
+
+    on_device = False
 
     def __init__(self, device: Device, file: int, offset: int, num_bytes: int) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpu.batches import row_options
 from gpu.chunks import Chunk, chunks_of
 from gpu.flights import Flight, Work
-from gpu.streams import STREAM_CHUNK_BYTES, Out, StreamAnswer
+from gpu.streams import BY_BUS, ON_DEVICE, Out, StreamAnswer
 from gpu.tables import NotCovered
 from vocabularies.batch import Batch
 from vocabularies.shared_rows import SharedRows, check_bounds
@@ -72,10 +72,13 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
         whole = np.ones(len(rows), np.bool_) if options.framed else options.whole_rows()
         out = Out(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes, True)
 
+        pace = ON_DEVICE if rows.text.memory.on_device and rows.out.on_device else BY_BUS
+
         def new_answer() -> _SharedAnswer:
             return _SharedAnswer(out, len(rows), 1)
 
         def chunks(size: int) -> Iterator[Chunk]:
-            return chunks_of(rows.text, rows.offsets, vocabulary, size, whole)
+            return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.least_bytes)
 
-        return engine.pipeline.answer(work, chunks, new_answer, STREAM_CHUNK_BYTES).offsets
+        pipeline, sizes = engine.pipeline, (pace.chunk_bytes, pace.in_flight)
+        return pipeline.answer(work, chunks, new_answer, *sizes).offsets

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from gpu.engine import GpuEngine
 
 __all__ = [
-    "STREAM_CHUNK_BYTES",
+    "BY_BUS",
+    "ON_DEVICE",
     "Out",
+    "Pace",
     "PackedIds",
     "StreamAnswer",
     "encode_packed",
@@ -34,7 +36,27 @@ __all__ = [
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-STREAM_CHUNK_BYTES = 16 << 20  # Kernels work best on much text, and nobody waits for the first.
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a stream's bytes go through the device; see README.md for what was measured.
+
+    Attributes:
+        chunk_bytes: of a chunk, at most.
+        in_flight: chunks at most.
+        least_bytes: of the first chunk and the last.
+    """
+
+    chunk_bytes: int
+    in_flight: int
+    least_bytes: int
+
+
+# The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
+BY_BUS = Pace(16 << 20, 4, 4 << 20)
+# The kernels are slowest, and work best on much text.
+ON_DEVICE = Pace(256 << 20, 2, 256 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +130,7 @@ def _stream(
     out: Out,
     id_bits: int,
     chunk_bytes: int,
-    in_flight: int | None,
+    in_flight: int,
     alignment: int = 1,
 ) -> StreamAnswer:
     with engine.residents.using(vocabulary) as resident:
@@ -118,7 +140,7 @@ def _stream(
             return StreamAnswer(out, len(offsets) - 1, alignment)
 
         def chunks(size: int) -> Iterator[Chunk]:
-            return chunks_of(data, offsets, vocabulary, size)
+            return chunks_of(data, offsets, vocabulary, size, least_bytes=BY_BUS.least_bytes)
 
         return engine.pipeline.answer(work, chunks, answer, chunk_bytes, in_flight)
 
@@ -130,8 +152,8 @@ def encode_stream(
     offsets: Int64s,
     out: Any,
     *,
-    chunk_bytes: int = STREAM_CHUNK_BYTES,
-    in_flight: int | None = None,
+    chunk_bytes: int = BY_BUS.chunk_bytes,
+    in_flight: int = BY_BUS.in_flight,
 ) -> Int64s:
     """Ids of UTF-8 rows into `out`, which is long enough; returns int64[B + 1] of the host.
 
@@ -208,8 +230,8 @@ def encode_packed(
     offsets: Int64s,
     out: NDArray[np.uint32],
     *,
-    chunk_bytes: int = STREAM_CHUNK_BYTES,
-    in_flight: int | None = None,
+    chunk_bytes: int = BY_BUS.chunk_bytes,
+    in_flight: int = BY_BUS.in_flight,
 ) -> PackedIds:
     """As `encode_stream`, in as few bits an id as the vocabulary needs: 17 for cl100k_base.
 

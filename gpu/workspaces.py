@@ -13,6 +13,7 @@ from gpu.memory import Workspace
 
 __all__ = ["Workspaces"]
 
+LARGE_BYTES = 1 << 24
 MAX_BYTES = 1 << 29  # Records count misses, of 2 bytes or more, in 28 bits.
 
 
@@ -37,12 +38,16 @@ class Workspaces:
         self._changed = Condition()
 
     def chunk_sizes(self, chunk_bytes: int, layout: str = "text") -> list[int]:
-        """Bytes of chunks to try in turn: the largest of which two fit first, the smallest last."""
+        """Bytes of chunks to try in turn: the largest of which two fit first, the smallest last.
+
+        Two large ones leave half of the cap, so that calls in turn do not drop each other's.
+        """
         sizes = [size for size in self.SIZES if size < chunk_bytes]
         fitting = [
             size
             for size in (*sizes, chunk_bytes)
-            if 2 * device_bytes(self._capacity(size, 0, layout)) <= self.cap_bytes
+            if (4 if size > LARGE_BYTES else 2) * device_bytes(self._capacity(size, 0, layout))
+            <= self.cap_bytes
         ]
         return fitting[::-1] or [self.SIZES[0]]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpu.chunks import chunks_of
 from gpu.device import CudaDevice, Device, OutOfMemory
 from gpu.engine import GpuEngine
+from gpu.layout import BYTES_A_ROW, Capacity, device_bytes
 from gpu.streams import encode_packed, encode_stream
 from gpu.workspaces import Workspaces
 from tests.emulated_device import EmulatedDevice
@@ -274,6 +275,19 @@ def test_idle_workspaces_make_room_for_one_of_another_size():
     thread.start()
     assert workspaces.take(1 << 17, 0) is held[0]
     thread.join()
+
+
+def test_two_large_chunks_take_half_of_the_cap_and_small_ones_all():
+    def largest(cap_bytes: int) -> int:
+        return Workspaces(EmulatedDevice(), cap_bytes).chunk_sizes(256 << 20)[0]
+
+    large, small = (
+        device_bytes(Capacity(size, size // BYTES_A_ROW)) for size in (256 << 20, 16 << 20)
+    )
+    assert largest(4 * large) == 256 << 20
+    assert largest(4 * large - 1) == 64 << 20
+    assert largest(2 * small) == 16 << 20
+    assert largest(2 * small - 1) == 8 << 20
 
 
 def test_a_stream_of_no_rows_or_empty_ones_has_no_ids(engine):

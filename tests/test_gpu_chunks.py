@@ -72,6 +72,16 @@ def test_chunks_are_small_at_both_ends_and_none_is_larger_than_wanted(row_bytes)
     assert len(sizes) < 20 + len(data) // CHUNK_BYTES
 
 
+@pytest.mark.parametrize("row_bytes", [100, 1000, 1 << 26])
+def test_chunks_are_of_one_size_where_the_least_is_the_most(row_bytes):
+    data = np.tile(np.frombuffer(b"a b ", np.uint8), 1 << 18)
+    offsets = np.arange(0, len(data) + row_bytes, row_bytes).clip(max=len(data))
+    sizes = [c.end - c.begin for c in chunks_of(data, offsets, GPT2, 50_000, least_bytes=50_000)]
+    assert sum(sizes) == len(data)
+    assert len(sizes) == -(-len(data) // max(sizes))
+    assert 49_000 <= min(sizes[:-1]) <= max(sizes) <= 50_000
+
+
 @pytest.mark.parametrize("distance", [1, SEARCH_BYTES - 1, SEARCH_BYTES, 3 * SEARCH_BYTES + 7])
 def test_a_border_is_found_however_far_it_is_from_where_it_is_wanted(distance):
     size = 8 * SEARCH_BYTES

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from gpu.device import CudaDevice
 from gpu.engine import GpuEngine
 from gpu.shared_memory import SharedHostMemory
 from gpu.shared_streams import encode_shared
+from gpu.streams import Pace
 from gpu.tables import NotCovered
 from tests.emulated_device import EmulatedDevice
 from vocabularies import reference
@@ -56,7 +58,7 @@ class Memory:
 
     def __init__(self, engine: GpuEngine, kind: str, num_bytes: int) -> None:
         self.engine, self.num_bytes = engine, num_bytes
-        self.host = None
+        self.host, self.on_device = None, kind == "device"
         if kind == "host":
             self.file = os.memfd_create("texts")
             os.ftruncate(self.file, num_bytes + 100)
@@ -106,7 +108,7 @@ def rows_of(memory, texts: list[str | bytes], **changes) -> SharedRows:
     return SharedRows(shared, offsets, out, **fields)
 
 
-@pytest.mark.parametrize("chunk_bytes", [1 << 24, 700])
+@pytest.mark.parametrize("chunk_bytes", [None, 700])
 @pytest.mark.parametrize(
     ("name", "texts", "id_bytes"),
     [
@@ -120,7 +122,9 @@ def rows_of(memory, texts: list[str | bytes], **changes) -> SharedRows:
 def test_the_ids_are_the_references(
     engine, memory, monkeypatch, name, texts, id_bytes, chunk_bytes
 ):
-    monkeypatch.setattr(shared_streams, "STREAM_CHUNK_BYTES", chunk_bytes)
+    if chunk_bytes is not None:
+        monkeypatch.setattr(shared_streams, "BY_BUS", Pace(chunk_bytes, 4, chunk_bytes // 2))
+        monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(chunk_bytes, 2, chunk_bytes))
     vocabulary = load(name)
     for options in (EncodeOptions(), EncodeOptions(special="plain", add_special_tokens=False)):
         rows = rows_of(memory, texts, id_bytes=id_bytes, options=options)
@@ -129,6 +133,33 @@ def test_the_ids_are_the_references(
         assert offsets.tolist() == np.cumsum([0, *map(len, wanted)]).tolist()
         got = rows.out.ids(8, int(offsets[-1]), np.int32 if id_bytes == 4 else np.uint16)
         assert got == [token_id for row in wanted for token_id in row]
+
+
+@pytest.mark.parametrize("kinds", [(a, b) for a in ("device", "host") for b in ("device", "host")])
+def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, kinds):
+    answer, asked = engine.pipeline.answer, []
+
+    def told(work, chunks, new_answer, chunk_bytes, in_flight):
+        sizes = [chunk.end - chunk.begin for chunk in chunks(chunk_bytes)]
+        asked.append((chunk_bytes, in_flight, sizes[0]))
+        return answer(work, chunks, new_answer, chunk_bytes, in_flight)
+
+    monkeypatch.setattr(engine.pipeline, "answer", told)
+    monkeypatch.setattr(shared_streams, "BY_BUS", Pace(1000, 4, 500))
+    monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, 3000))
+    with contextlib.ExitStack() as stack:
+        text, out = (Memory(engine, kind, 60_000) for kind in kinds)
+        for each in (text, out):
+            stack.callback(each.close)
+        rows = rows_of(lambda _: text, ["word" + 9 * " word"] * 200)
+        rows = replace(rows, out=out, out_bytes=60_000 - 8)
+        encode_shared(engine, load("gpt2"), rows)
+        num_allocations = engine.workspaces.num_allocations
+        offsets = encode_shared(engine, load("gpt2"), rows)
+        assert offsets.tolist() == [*range(0, 2001, 10)]
+        assert engine.workspaces.num_allocations == num_allocations
+    wanted = (3000, 2, 2989) if kinds == ("device", "device") else (1000, 4, 490)
+    assert asked == [wanted] * 2
 
 
 def test_what_needs_the_host_is_left_to_it_with_a_reason(engine, memory):

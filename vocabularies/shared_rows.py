@@ -27,10 +27,12 @@ class SharedMemory(Protocol):
     Attributes:
         address: where kernels and copies find it.
         num_bytes: how many of it may be touched.
+        on_device: whether it is the device's own, and no bus is in between.
     """
 
     address: int
     num_bytes: int
+    on_device: bool
 
     def read(self, offset: int, out: Bytes) -> None:
         """Copy the bytes from `offset` on to memory of this process, as many as it has room for.
