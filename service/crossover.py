@@ -5,6 +5,7 @@ Knows no engine's inside. The text is the service's own source, English and code
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -13,7 +14,9 @@ import numpy as np
 
 from vocabularies.batch import Batch, Encoded
 
-__all__ = ["NEVER", "SIZES", "Differs", "measure_crossover"]
+__all__ = ["NEVER", "SIZES", "Differs", "log_crossover", "measure_crossover"]
+
+logger = logging.getLogger(__name__)
 
 NEVER = 1 << 40  # More than any batch has.
 SIZES = tuple(1 << n for n in range(10, 21))
@@ -57,6 +60,18 @@ def measure_crossover(
         crossover = size if is_won else NEVER
         seconds = perf_counter() - begin
     return crossover
+
+
+def log_crossover(crossover: int) -> None:
+    """Say from which size on batches are for the GPU, and warn where none is."""
+    if crossover != NEVER:
+        logger.info("batches from %d bytes on are for the GPU", crossover)
+        return
+    logger.warning(
+        "the CPU was faster than the GPU on batches of up to %d bytes and answers all; "
+        "WARPTOK_CROSSOVER_BYTES sends batches to the GPU whatever was measured",
+        SIZES[-1],
+    )
 
 
 def _source() -> str:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gpu.device import CudaDevice, OutOfMemory
 from gpu.engine import GpuEngine
 from gpu.tables import NotCovered
-from service.crossover import NEVER, SIZES, Differs, measure_crossover
+from service.crossover import Differs, log_crossover, measure_crossover
 from service.engines import Counted, Decoded, DeviceMemory, Engine, EngineStatus, Residency
 from service.fallbacks import Fallbacks
 from service.gpu_selftest import Gpu
@@ -134,14 +134,7 @@ class RoutedEngine:
             self._is_measured = False
         except Exception as error:
             logger.exception("the crossover could not be measured: %r", error)
-        if self.crossover_bytes == NEVER:
-            logger.warning(
-                "the CPU was faster than the GPU on batches of up to %d bytes and answers all; "
-                "WARPTOK_CROSSOVER_BYTES sends batches to the GPU whatever was measured",
-                SIZES[-1],
-            )
-        else:
-            logger.info("batches from %d bytes on are for the GPU", self.crossover_bytes)
+        log_crossover(self.crossover_bytes)
 
     def status(self) -> EngineStatus:
         """What there is and what happened so far."""
