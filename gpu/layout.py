@@ -35,7 +35,7 @@ BYTES_A_ROW = 16
 """Room for a row in a workspace; rows beyond the usual number count as bytes."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
-PARTS = constant("SMALL_PARTS")
+PARTS, SLIDE_BYTES = constant("SMALL_PARTS"), constant("SLIDE_BYTES")
 SMALL_CHUNK, LARGE_CHUNK = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
 SMALL_TEXT = 1 << 24
 """Text up to which DNA may be cut into small chunks."""
@@ -115,7 +115,7 @@ def _text_cleared(n: int, rows: int) -> dict[str, int]:
     return {
         "miss_counts": 4 * constant("NUM_BINS"),
         "merge_tickets": 4,
-        "window_counts": 24,
+        "window_counts": 32,
         "bad_tiles": 4,
         "cuts": n // 8 + 16,
         "span_states": 8 * (n // SCAN_TILE + 2),
@@ -138,6 +138,7 @@ def _text_scratch(n: int, rows: int) -> dict[str, int]:
         "whole_pieces": 16 * (n // 129 + 1),
         "window_borders": 8 * (n // 32 + 1),
         "seam_bits": 16 * (n // 1024 + 2),
+        "run_starts": 16 * (n // SLIDE_BYTES + 1),
         **bins,
     }
 

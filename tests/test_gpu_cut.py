@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpu.engine import GpuEngine
 from gpu.families import encode_kernels
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
+from gpu.layout import SLIDE_BYTES
 from gpu.tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_merge import SEEDS, vocabulary_of
@@ -218,11 +219,26 @@ def test_long_runs_behind_each_other_need_no_walk(size):
     assert (cut.lost, cut.walked) == (0, 0)
 
 
-@pytest.mark.parametrize("seed", [1, 9, 12])
-def test_a_bridge_leads_past_a_patch_that_begins_wrong(seed):
+@pytest.mark.parametrize(
+    ("seed", "number", "size"), [(1, 24, 300), (9, 24, 300), (12, 24, 300), (1, 9, SLIDE_BYTES)]
+)
+def test_a_bridge_leads_past_a_patch_that_begins_wrong(seed, number, size):
     """Which letters merge between two runs depends on how many of the first are left over."""
     chance = random.Random(seed)
-    runs = (chance.choice(ascii_lowercase) * chance.randint(300, 400) for _ in range(24))
+    sizes = size + size // 30, 4 * size // 3
+    runs = (chance.choice(ascii_lowercase) * chance.randint(*sizes) for _ in range(number))
     cut = check(load("gpt2"), ["".join(runs)])
     assert cut.lost > 0
     assert cut.walked == 0
+
+
+@pytest.mark.parametrize("unit", ["a", "abc", "abcdefg"])
+def test_long_runs_are_repeated_by_all(unit):
+    """Runs of several times SLIDE_BYTES, at odd places, and bridges that a detour builds again."""
+    chance = random.Random(11)
+    merges = doubled(unit.encode(), 4) + random_merges(chance, "xyz", 30)
+    runs = [(unit * size)[:size] for size in (5 * SLIDE_BYTES + 77, 2 * SLIDE_BYTES + 5, 9001)]
+    between = ["".join(chance.choice("xyz") for _ in range(size)) for size in (1, 333, 70)]
+    texts = ["".join(front + run for front, run in zip(between, runs, strict=True)), runs[0]]
+    cut = check(vocabulary_of(merges), texts)
+    assert (cut.pieces, cut.walked) == (2, 0)

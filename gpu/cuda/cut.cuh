@@ -116,6 +116,12 @@ DEVICE void set_starts(const Job& job, uint64_t place, uint64_t bits) {
     if (shift && bits >> (64 - shift)) atomic_or(job.starts + place / 64 + 1, bits >> (64 - shift));
 }
 
+// Start bits from a byte on, 64.
+DEVICE uint64_t starts_from(const Job& job, uint64_t place) {
+    uint64_t low = job.starts[place / 64] >> place % 64;
+    return place % 64 ? low | job.starts[place / 64 + 1] << (64 - place % 64) : low;
+}
+
 // Takes the starts from `begin` to `end` back, of every `step`th word from number `first` on.
 DEVICE void clear_starts(const Job& job, uint32_t begin, uint32_t end, uint32_t first, uint32_t step) {
     for (uint32_t word = begin / 64 + first; word * 64ull < end; word += step) {

@@ -117,6 +117,23 @@ DEVICE void write_repeated(const Job& job, const Borders& borders, uint32_t firs
     }
 }
 
+// Writes a long run's start bits, or their first period and a note of the rest; by the whole warp. A bridge
+// has one such note, which a detour takes back.
+DEVICE void write_run_starts(const Job& job, Bridge& bridge, const Borders& borders, uint32_t first,
+                             uint32_t period, uint32_t place, uint32_t length) {
+    Patch& patch = patch_of(job, bridge.patched);
+    uint64_t number = 0, room = job.num_bytes / SLIDE_BYTES + 1;
+    bool is_noted = length > SLIDE_BYTES && !patch.run_starts;
+    if (is_noted && (threadIdx.x & 31) == 0) number = atomic_add(job.window_counts + 3, 1) + 1;
+    number = __shfl_sync(ALL_LANES, number, 0);
+    is_noted = is_noted && number <= room;
+    write_repeated(job, borders, first, period, place, is_noted ? period : length);
+    __syncwarp();
+    if (!is_noted || (threadIdx.x & 31)) return;
+    job.run_starts[number - 1] = {place, period, length, 0};
+    patch.run_starts = static_cast<uint32_t>(number);
+}
+
 // The first window of the run that `window` is in, or one behind it.
 DEVICE uint32_t begin_of_run(const Job& job, const LongPiece& piece, uint32_t window) {
     uint32_t word = window / 32;
@@ -162,7 +179,7 @@ DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const 
     bridge.begin += times * period;
     bridge.from = bridge.right = bridge.begin + meeting;
     if (!bridge.is_trial) {
-        write_repeated(job, borders, meeting, period, to, bridge.from - to);
+        write_run_starts(job, bridge, borders, meeting, period, to, bridge.from - to);
         if (lane == 0) patch_of(job, bridge.patched).written = bridge.from;
     }
     bridge.is_patch = false;

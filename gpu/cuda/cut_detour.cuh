@@ -43,6 +43,13 @@ DEVICE uint32_t latest_entry(const Patch& patch) {
     return patch.is_lost ? middle : min_of(patch.exit, middle);
 }
 
+// Takes back what a bridge has noted.
+DEVICE void forget_run_starts(const Job& job, Patch& patch) {
+    if (!patch.run_starts || (threadIdx.x & 31)) return;
+    job.run_starts[patch.run_starts - 1].length = 0;
+    patch.run_starts = 0;
+}
+
 // Takes what a lost bridge wrote and the patches that it passes, with what theirs wrote, out of the
 // chain; false where one of them wrote behind the exit of the next patch.
 DEVICE bool take_back(const Job& job, const LongPiece& piece, const Bridge& bridge, uint32_t from) {
@@ -53,9 +60,13 @@ DEVICE bool take_back(const Job& job, const LongPiece& piece, const Bridge& brid
         is_right &= patch_of(job, window).written <= clear_end;
     if (!is_right) return false;
     clear_starts(job, from, clear_end, threadIdx.x & 31, 32);
+    forget_run_starts(job, patch_of(job, bridge.patched));
     window = look_ahead(job, bridge.patched, end).next;
-    for (; window < next; window = look_ahead(job, window, end).next)
-        if ((threadIdx.x & 31) == 0) patch_of(job, window).entry = patch_of(job, window).exit = patch_of(job, window).begin;
+    for (; window < next; window = look_ahead(job, window, end).next) {
+        Patch& patch = patch_of(job, window);
+        if ((threadIdx.x & 31) == 0) patch.entry = patch.exit = patch.begin;
+        forget_run_starts(job, patch);
+    }
     pass_windows(job, bridge.patched + 1, min_of(next, bridge.last) + 1, true);
     __syncwarp();
     return true;

@@ -21,6 +21,7 @@ struct Patch {  // Of the window of level 0 that has the same number; places in 
     uint32_t landing;      // Where a bridge enters the window.
     uint32_t written;      // Up to where its bridge set start bits.
     uint32_t is_lost;      // Its bridge leads nowhere, see cut_detour.cuh.
+    uint32_t run_starts;   // One more than the number of its bridge's; 0 where it has none.
     uint32_t borders[PATCH_WORDS];  // Bits of places, the patch's end among them.
 };
 
@@ -57,7 +58,7 @@ DEVICE void write_patch(const Job& job, Group<PATCH_LANES>& group, uint32_t wind
     patch.length = length;
     patch.joint = joint == NO_PLACE ? NO_PLACE : begin + joint;
     patch.entry = begin;
-    patch.written = patch.is_lost = 0;
+    patch.written = patch.is_lost = patch.run_starts = 0;
 }
 
 // The windows of a byte of patched_windows: what a warp takes in one step.
@@ -119,10 +120,22 @@ DEVICE bool write_patched(const Job& job, const Patch& patch, uint32_t from) {
     return true;
 }
 
+// Repeats the start bits of a long run, the whole grid at once: 64 bytes a thread and step.
+DEVICE void repeat_starts(const Job& job, const RunStarts& run, uint32_t thread, uint32_t threads) {
+    for (uint64_t i = run.period + 64ull * thread; i < run.length; i += 64ull * threads) {
+        uint32_t phase = i % run.period, left = run.period - phase;
+        uint64_t bits = starts_from(job, run.place + phase);
+        if (left < 64) bits = (bits & ((1ull << left) - 1)) | starts_from(job, run.place) << left;
+        set_starts(job, run.place + i, run.length - i < 64 ? bits & ((1ull << (run.length - i)) - 1) : bits);
+    }
+}
+
 // Cuts all pieces but those that failed: each window and patch of the chain gives its borders. Where
 // the chain would go backwards the piece fails.
 DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]);
+    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), runs = num_run_starts(job);
+    for (uint32_t run = 0; run < runs; run++)
+        repeat_starts(job, job.run_starts[run], block * BLOCK + threadIdx.x, num_blocks * BLOCK);
     for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += num_blocks * BLOCK) {
         LongPiece& piece = piece_of_window(job, window);
         if (piece.failed) continue;

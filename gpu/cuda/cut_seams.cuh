@@ -16,6 +16,16 @@
 constexpr uint32_t MAX_PERIOD = 32;               // Of a run, in bytes.
 constexpr uint32_t RUN_BYTES = 3 * MAX_PERIOD;    // So that two of a run overlap by two periods.
 
+// A run's start bits that a warp alone would write for too long are noted and written by all
+// (cut_patch.cuh): those of a period, `length` bytes of them.
+constexpr uint32_t SLIDE_BYTES = 1 << 12;
+
+// How many are noted; there is room for each that the text has room for.
+DEVICE uint32_t num_run_starts(const Job& job) {
+    uint64_t noted = job.window_counts[3], room = job.num_bytes / SLIDE_BYTES + 1;
+    return static_cast<uint32_t>(noted < room ? noted : room);
+}
+
 // A word that begins at any byte.
 DEVICE uint32_t word_at(const uint8_t* text) {
     uint64_t address = reinterpret_cast<uint64_t>(text);

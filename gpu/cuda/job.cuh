@@ -27,6 +27,10 @@ struct BaseWord {  // Sixteen letters, see dna_text.cuh.
     uint32_t codes, flags;
 };
 
+struct RunStarts {  // Start bits of `period` bytes, which the `length` bytes from a place on repeat.
+    uint32_t place, period, length, unused;
+};
+
 struct SeamBits {  // Of 32 windows of level 0, see cut_seams.cuh.
     uint32_t fails, runs, firsts, live;
 };
@@ -88,11 +92,12 @@ struct Job {
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
     uint32_t* merged_ids;          // Ids of missed pieces, see BinBegins.
-    uint64_t* window_counts;       // uint64[3] pieces << 40 | windows; seams; pieces of level 3.
+    uint64_t* window_counts;       // uint64[4] pieces << 40 | windows; seams; pieces of level 3; run_starts.
     LongPiece* long_pieces;        // Level 0.
     LongPiece* whole_pieces;       // Level 3: those that windows and patches did not cut.
     uint64_t* window_borders;      // uint64[num_windows] of level 0.
     SeamBits* seam_bits;           // A word for every 32 windows.
+    RunStarts* run_starts;         // num_bytes / SLIDE_BYTES + 1 of them, see cut_bridge.cuh.
     // Answer.
     int32_t* ids;                  // int32[num_bytes] at most.
     int64_t* id_offsets;           // int64[num_rows + 1].
