@@ -8,7 +8,7 @@ of the loop goes together; while the engine is busy the next batch collects.
                  clients inside by deficit round robin     │
                                                            ├─ a small batch runs on the loop itself
                                                            └─ others on their lane's thread, one
-                                                              running and one prepared
+                                                              running and one prepared (lanes.py)
 
 Two lanes: a request above `long_request_bytes` never stands in front of short ones.
 """
@@ -17,9 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 
@@ -27,6 +24,7 @@ from service.admission import Admission
 from service.batches import run_works
 from service.engines import Abandoned, Engine
 from service.errors import DeadlinePassed, Draining, ServiceError
+from service.lanes import PREPARED, Key, Lane, make_lanes
 from service.metrics import Metrics
 from service.queues import Queue
 from service.rates import Limits
@@ -37,21 +35,10 @@ __all__ = ["Batcher"]
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, str, bool]
 Outcome = tuple[list[Result], float]  # Each work's part, and the seconds that the engine took.
 DRAIN_PERIOD_S = 0.02
 SWEEP_S = 0.05
-BATCHES_PER_LANE = 2  # One on the engine and one prepared, so that the engine never waits for us.
 INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
-
-
-@dataclass(slots=True)
-class Lane:
-    """A thread, the queues that wait for it, and its batches: one runs, the others are prepared."""
-
-    thread: ThreadPoolExecutor
-    turns: deque[Key] = field(default_factory=deque)
-    batches: deque[list[Work]] = field(default_factory=deque)
 
 
 class Batcher:
@@ -65,13 +52,11 @@ class Batcher:
     ) -> None:
         self.engine, self.metrics = engine, metrics
         self.admission = Admission(settings, metrics, limits or Limits())
-        self.max_batch_bytes = settings.max_batch_bytes
         self.inline_batch_bytes = settings.inline_batch_bytes
         self.long_request_bytes = settings.long_request_bytes
         self.num_streams = 0  # Streams that still bring work; whoever opens one counts it.
         self._queues: dict[Key, Queue] = {}
-        names = {False: "engine-short", True: "engine-long"}
-        self._lanes = {long: Lane(ThreadPoolExecutor(1, name)) for long, name in names.items()}
+        self._lanes = make_lanes(settings.max_batch_bytes, engine.name == "gpu")
         self._seconds_per_byte: dict[tuple[str, str], float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tick_scheduled = False
@@ -121,12 +106,13 @@ class Batcher:
         self._tick_scheduled = False
         for lane in self._lanes.values():
             self._start_inline(lane)
-            while lane.turns and len(lane.batches) < BATCHES_PER_LANE:
+            while lane.turns and len(lane.batches) < lane.at_once + PREPARED:
                 self._start_next(lane)
         self._plan_sweep()
 
     def _plan_sweep(self) -> None:
-        waiting = self._queues or any(len(lane.batches) > 1 for lane in self._lanes.values())
+        lanes = self._lanes.values()
+        waiting = self._queues or any(len(lane.batches) > lane.at_once for lane in lanes)
         if waiting and self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_waiting)
 
@@ -155,7 +141,7 @@ class Batcher:
     def _take(self, lane: Lane, key: Key) -> list[Work]:
         """Whole requests of one queue up to the byte budget; an emptied queue leaves the turns."""
         queue, now = self._queues[key], perf_counter()
-        works = queue.take(self.max_batch_bytes, partial(self._is_dropped, now=now))
+        works = queue.take(lane.max_batch_bytes, partial(self._is_dropped, now=now))
         for work in works:
             work.started = now
         lane.turns.remove(key)
@@ -246,7 +232,7 @@ class Batcher:
                 del self._queues[key]
                 self._lanes[key[2]].turns.remove(key)
         for lane in self._lanes.values():
-            for works in list(lane.batches)[1:]:
+            for works in list(lane.batches)[lane.at_once :]:
                 for work in works:
                     self._expire_prepared(work, now)
         self._plan_sweep()

@@ -19,6 +19,7 @@ from service.isolation import (
     encode_isolated,
     raise_if_not_the_engines,
 )
+from service.large_memory import Take
 from service.work import IdRows, Result, Work
 from vocabularies.batch import Batch, Encoded, EncodeOptions
 from vocabularies.shared_rows import SharedRows
@@ -87,11 +88,16 @@ def _wanted(works: list[Work]) -> Batch:
     return batch
 
 
-def joined_texts(works: list[Work]) -> Batch:
-    """The rows of all works with their options; strings stay strings while all are."""
+def joined_texts(works: list[Work], take: Take | None = None) -> Batch:
+    """The rows of all works with their options; strings stay strings while all are.
+
+    Args:
+        works: of one vocabulary.
+        take: gives memory for bytes that are joined; None: any will do.
+    """
     options = _options(works)
     if any(isinstance(work.rows, Batch) for work in works):
-        return Batch.joined([_as_batch(work) for work in works], options)
+        return Batch.joined([_as_batch(work) for work in works], options, take)
     texts = [cast(Sequence[str], work.rows) for work in works]
     return Batch(texts[0] if len(texts) == 1 else [*chain.from_iterable(texts)], options=options)
 

@@ -59,6 +59,7 @@ async def _serve(app: HotRoutes, listening: socket.socket) -> None:
             stop_metrics(metrics)
         server.close()
         telling.cancel()
+        room.memory.close()
 
 
 async def _start_others(app: HotRoutes) -> tuple[GrpcServer | None, WSGIServer | None]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.errors import NotReady, ServiceError
 from service.forwarding import answer_forwarded
@@ -19,6 +20,7 @@ from service.health_routes import readiness
 from service.hot_routes import HotRoutes
 from service.link import Link, Message
 from service.link_batches import result_message, rows_of
+from service.link_memory import LinkMemory
 from service.linked_engine import UNKNOWN_DIGEST, residency_values
 from service.processes import Families, families_of
 from service.rates import Spent
@@ -34,6 +36,7 @@ NAME = "engine"
 STATUS_PERIOD_S = 0.25
 FOLLOW_TIMEOUT_S = 10.0
 GATHER_TIMEOUT_S = 1.0
+COPIED_BYTES = 1 << 18  # Larger arrays are copied by a thread, the loop kept free.
 MAX_SENT = 16  # Vocabularies without a name here that front ends have sent.
 
 
@@ -48,6 +51,7 @@ class EngineRoom:
     def __init__(self, app: HotRoutes, num_front_ends: int) -> None:
         self.app, self.service = app.app, app.service
         self.num_front_ends = num_front_ends
+        self.memory = LinkMemory()
         self.links: dict[Link, str] = {}
         self.is_empty = asyncio.Event()
         self.is_empty.set()
@@ -66,7 +70,7 @@ class EngineRoom:
 
     def protocol(self) -> Link:
         """The end of a new connection."""
-        return Link(self._answer, self._lost)
+        return Link(self._answer, self._lost, self.memory)
 
     def _answer(self, link: Link, message: Message) -> asyncio.Future[Message] | None:
         if message.kind == "hello":
@@ -100,8 +104,14 @@ class EngineRoom:
         work.num_bytes = values.get("bytes", 0)
         work.is_long = values.get("is_long")
         work.deadline = values.get("deadline") or float("inf")
-        result = await self.service.batcher.run(work)
-        return result_message(result)
+        answer = result_message(await self.service.batcher.run(work))
+        if any(array.nbytes > COPIED_BYTES for array in answer.arrays):
+            answer.arrays = await asyncio.to_thread(self._placed, answer.arrays)
+        return answer
+
+    def _placed(self, arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Arrays where front ends read them."""
+        return [self.memory.placed(np.ascontiguousarray(array)) for array in arrays]
 
     def _known(self, digest: str) -> Vocabulary:
         """Raises ServiceError with the code UNKNOWN_DIGEST where the front end has to send it."""

@@ -28,7 +28,7 @@ __all__ = ["Growing", "LargeMemory", "Take"]
 Bytes = NDArray[np.uint8]
 Take = Callable[[int], Bytes]
 """Gives uint8 of so many bytes or more, not cleared."""
-SMALLEST = 1 << 20  # Smaller arrays are malloc's.
+SMALLEST = 1 << 20
 KEPT_BYTES = 256 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -39,14 +39,15 @@ class LargeMemory:
 
     Args:
         kept_bytes: of blocks that nobody holds; what is more is given back to the system.
+        smallest: smaller arrays are malloc's.
 
     Attributes:
         free_bytes: of blocks that nobody holds.
         num_mapped: blocks that were ever asked of the system.
     """
 
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
-        self.kept_bytes = kept_bytes
+    def __init__(self, kept_bytes: int = KEPT_BYTES, smallest: int = SMALLEST) -> None:
+        self.kept_bytes, self._smallest = kept_bytes, smallest
         self.free_bytes = self.num_mapped = 0
         self._free: dict[int, list[Bytes]] = {}
         self._returned: deque[Bytes] = deque()
@@ -56,7 +57,7 @@ class LargeMemory:
 
     def take(self, num_bytes: int) -> Bytes:
         """uint8[num_bytes] or more, not cleared; it belongs to whoever holds it or a view of it."""
-        if num_bytes < SMALLEST:
+        if num_bytes < self._smallest:
             return np.empty(num_bytes, np.uint8)
         size = 1 << (num_bytes - 1).bit_length()
         with self._changing:
@@ -68,7 +69,7 @@ class LargeMemory:
                 block = blocks.pop()
                 self.free_bytes -= size
             else:
-                block = _map(size)
+                block = self._map(size)
                 self.num_mapped += 1
         return np.asarray(_Lent(block, self._returned, self._calls))
 
@@ -87,8 +88,22 @@ class LargeMemory:
 
     def _give_back(self) -> None:
         while (block := self._too_much()) is not None:
-            # Without Python's lock; what is left for the end of the mapping costs next to nothing.
-            _libc.madvise(block.ctypes.data, len(block), mmap.MADV_DONTNEED)
+            self._unmap(block)
+
+    def _map(self, size: int) -> Bytes:
+        """uint8[size] of memory from the system."""
+        # No huge pages: clearing one at its first touch held whoever received into it for 5 ms.
+        mapped = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return np.frombuffer(mapped, np.uint8)
+
+    def _unmap(self, block: Bytes) -> None:
+        # What is left for the end of the mapping costs next to nothing.
+        self.advise(block, mmap.MADV_DONTNEED)
+
+    @staticmethod
+    def advise(block: Bytes, advice: int) -> None:
+        """Tell the system of a block's use, without Python's lock."""
+        _libc.madvise(block.ctypes.data, len(block), advice)
 
     def _too_much(self) -> Bytes | None:
         with self._changing:
@@ -121,12 +136,6 @@ class _Lent:
         # A finalizer may run while this very thread holds a lock: both of these need none.
         self._returned.append(self._block)
         self._calls.put(True)
-
-
-def _map(size: int) -> Bytes:
-    """uint8[size] of memory from the system."""
-    # No huge pages: clearing one at its first touch held whoever received into it for 5 ms.
-    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
 
 
 class Growing:

@@ -3,14 +3,16 @@
     frame   head length u64 │ body length u64 │ head: JSON, padded to 8 │ body: arrays, each padded
 
 Either side calls the other and gets one answer, or tells it something and gets none. What is sent
-in one tick of the loop goes out in one write. Flat arrays cross as they lie in memory; a large
-frame is read into a buffer of its own, so that nothing of it is copied again. Knows neither HTTP
-nor what the messages mean; both ends are processes of one service, and trust each other.
+in one tick of the loop goes out in one write. Small arrays cross as they lie in memory; large ones
+lie in memory that the other side has mapped (link_memory.py), and only their places cross. Knows
+neither HTTP nor what the messages mean; both ends are processes of one service, and trust each
+other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections.abc import Callable
@@ -22,15 +24,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from service.errors import (
-    DeadlinePassed,
-    Draining,
-    EngineLost,
-    NotReady,
-    QueueFull,
-    ServiceError,
-    as_service_error,
-)
+from service.errors import EngineLost, as_service_error
+from service.link_memory import LinkMemory, Loan, OtherMemory
+from service.link_refusals import refusal_of, refusal_values
 
 __all__ = ["Link", "Message"]
 
@@ -40,7 +36,8 @@ BUFFER_BYTES = 1 << 18  # What one read takes at most of small frames.
 JOINED_BYTES = 1 << 16  # Frames up to this size are one piece for the socket.
 ALIGNMENT = 8
 ANSWER, REFUSAL, GIVEN_UP = "answer", "refusal", "given up"
-NO_CALL = 0
+MEMORY, LOAN_ENDED = "memory", "loan ended"
+NO_CALL = NO_LOAN = 0
 
 
 @dataclass(slots=True)
@@ -58,11 +55,6 @@ class Message:
     arrays: list[NDArray[Any]] = field(default_factory=list)
 
 
-EXPECTED: dict[str, type[ServiceError]] = {
-    kind.code: kind for kind in (QueueFull, Draining, NotReady, DeadlinePassed)
-}
-"""Refusals that the caller tells apart; of others it passes on status and words."""
-
 Answer = Callable[["Link", Message], "asyncio.Future[Message] | None"]
 
 
@@ -72,9 +64,12 @@ class Link(asyncio.BufferedProtocol):
     Args:
         answer: begins the answer to a call; None where the message wants none.
         lost: called once, when the connection has ended.
+        memory: of this process, which the other side may read; None: all goes over the socket.
     """
 
-    def __init__(self, answer: Answer, lost: Callable[[Link], None]) -> None:
+    def __init__(
+        self, answer: Answer, lost: Callable[[Link], None], memory: LinkMemory | None = None
+    ) -> None:
         self._answer, self._lost = answer, lost
         self._calls: dict[int, asyncio.Future[Message]] = {}
         self._running: dict[int, asyncio.Future[Message]] = {}
@@ -83,6 +78,10 @@ class Link(asyncio.BufferedProtocol):
         self._small = bytearray(BUFFER_BYTES)
         self._large: bytearray | None = None  # The frame that does not fit the small buffer.
         self._have = 0  # Bytes in the buffer that is being filled.
+        self.memory, self._is_mapped = memory, False
+        self._other: OtherMemory | None = None
+        self._loans: dict[int, list[NDArray[Any]]] = {}  # Arrays that the other side reads.
+        self._loan_numbers = count(NO_LOAN + 1)
 
     @property
     def is_up(self) -> bool:
@@ -126,12 +125,16 @@ class Link(asyncio.BufferedProtocol):
     def _send(self, number: int, message: Message) -> None:
         assert self._transport is not None
         arrays = [np.ascontiguousarray(array) for array in message.arrays]
-        shapes = [[array.dtype.str, array.shape] for array in arrays]
-        head = orjson.dumps([message.kind, number, message.values, shapes])
+        places, loan = self._lend(arrays)
+        shapes = [
+            [array.dtype.str, array.shape, place]
+            for array, place in zip(arrays, places, strict=True)
+        ]
+        head = orjson.dumps([message.kind, number, message.values, shapes, loan])
         head += b" " * (-len(head) % ALIGNMENT)
         body: list[bytes | memoryview] = []
-        for array in arrays:
-            if array.nbytes:
+        for array, place in zip(arrays, places, strict=True):
+            if array.nbytes and place is None:
                 body.append(memoryview(array.data).cast("B"))
                 body.append(bytes(-array.nbytes % ALIGNMENT))
         size = sum(map(len, body))
@@ -141,13 +144,54 @@ class Link(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(pieces)
 
+    def _lend(self, arrays: list[NDArray[Any]]) -> tuple[list[int | None], int]:
+        """Where the other side finds each array, None in the message; and the loan's number."""
+        if self.memory is None or not self._is_mapped:
+            return [None] * len(arrays), NO_LOAN
+        placed = [self.memory.placed(array) for array in arrays]
+        places = [self.memory.place_of(array) for array in placed]
+        if all(place is None for place in places):
+            return places, NO_LOAN
+        loan = next(self._loan_numbers)
+        self._loans[loan] = placed
+        return places, loan
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
+        """The connection is there; the other side is told of the memory here."""
         self._transport = cast(asyncio.Transport, transport)
+        if self.memory is not None:
+            mapping = self.call(Message(MEMORY, {"path": self.memory.path}))
+            mapping.add_done_callback(self._note_mapped)
+
+    def _note_mapped(self, done: asyncio.Future[Message]) -> None:
+        if done.cancelled() or isinstance(done.exception(), EngineLost):
+            return
+        self._is_mapped = done.result().values["is_mapped"]
+
+    def _map(self, path: str) -> asyncio.Future[Message]:
+        """Map the memory of the other side."""
+        try:
+            self._other = OtherMemory(path)
+        except OSError as error:
+            logger.warning("large arrays go over the socket; no memory is shared: %s", error)
+        done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        done.set_result(Message(ANSWER, {"is_mapped": self._other is not None}))
+        return done
+
+    def _loan(self, number: int) -> Loan:
+        """What borrowed arrays hold; the other side is told when it is garbage."""
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            with contextlib.suppress(RuntimeError):  # The loop has ended, and so has the link.
+                loop.call_soon_threadsafe(self.tell, Message(LOAN_ENDED, {"number": number}))
+
+        return Loan(end)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Nobody will answer, and nobody waits for answers any more."""
         self._transport = None
+        self._loans.clear()
         calls, self._calls = self._calls, {}
         for future in calls.values():
             if not future.done():
@@ -185,9 +229,17 @@ class Link(asyncio.BufferedProtocol):
         """One whole frame; its arrays are views of it."""
         head_size, _ = SIZES.unpack_from(frame)
         place = SIZES.size + head_size
-        kind, number, values, shapes = orjson.loads(memoryview(frame)[SIZES.size : place])
+        kind, number, values, shapes, loan_number = orjson.loads(
+            memoryview(frame)[SIZES.size : place]
+        )
+        loan = self._loan(loan_number) if loan_number else None
         arrays = []
-        for dtype, shape in shapes:
+        for dtype, shape, where in shapes:
+            if where is not None:
+                assert self._other is not None
+                assert loan is not None
+                arrays.append(self._other.array(where, dtype, shape, loan))
+                continue
             size = int(np.prod(shape))
             array = np.frombuffer(frame, dtype, size, place if size else 0).reshape(shape)
             arrays.append(array)
@@ -200,7 +252,10 @@ class Link(asyncio.BufferedProtocol):
             if number in self._running:
                 self._running[number].cancel()
             return
-        running = self._answer(self, message)
+        if kind == LOAN_ENDED:
+            self._loans.pop(values["number"], None)
+            return
+        running = self._map(values["path"]) if kind == MEMORY else self._answer(self, message)
         if running is not None:
             self._running[number] = running
             running.add_done_callback(lambda done: self._send_answer(number, done))
@@ -224,24 +279,3 @@ class Link(asyncio.BufferedProtocol):
         else:
             refusal = as_service_error(cast(Exception, error))
             self._send(number, Message(REFUSAL, refusal_values(refusal)))
-
-
-def refusal_values(refusal: ServiceError) -> dict[str, Any]:
-    """A refusal as values."""
-    headers = [[name.decode(), value.decode()] for name, value in refusal.headers]
-    return {
-        "status": refusal.status,
-        "code": refusal.code,
-        "message": refusal.message,
-        "where": refusal.where,
-        "headers": headers,
-    }
-
-
-def refusal_of(values: dict[str, Any]) -> ServiceError:
-    """The refusal that the other side met."""
-    kind = EXPECTED.get(values["code"], ServiceError)
-    refusal = kind(values["message"], values["where"])
-    refusal.status, refusal.code = values["status"], values["code"]
-    refusal.headers = tuple((name.encode(), value.encode()) for name, value in values["headers"])
-    return refusal

@@ -2,8 +2,9 @@
 
     submit ──► queues ──► take ──► link ──► engine process: its batcher joins all front ends' ──► …
 
-At most two batches a lane are on their way, so that what arrives meanwhile is joined here, and
-what waits, waits here, where it is counted in bytes and refused above `max_queue_bytes`.
+At most two batches of short requests are on their way, so that what arrives meanwhile is joined
+here, and what waits, waits here, where it is counted in bytes and refused above `max_queue_bytes`.
+Long requests are not joined: a few more of them keep the engine busy while answers travel.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.batcher import Batcher, Lane, Outcome
+from service.batcher import Batcher, Outcome
 from service.batches import (
     joined_rows,
     joined_texts,
@@ -29,6 +30,8 @@ from service.batches import (
     split_encoded,
 )
 from service.errors import DeadlinePassed
+from service.lanes import PREPARED, Lane
+from service.large_memory import Take
 from service.link import Message
 from service.link_batches import (
     counted_of,
@@ -47,6 +50,7 @@ __all__ = ["LinkedBatcher"]
 
 GRACE_S = 1.0  # After the deadline, which is the engine process's to see.
 GONE_S = 0.1  # How often it is looked whether anybody still waits for a batch.
+LONG_ON_THE_WAY = 4
 NEVER = -1  # Bytes up to which a batch runs on the loop itself.
 
 
@@ -62,13 +66,14 @@ class LinkedBatcher(Batcher):
     ) -> None:
         super().__init__(engine, settings, metrics, limits)
         self.linked, self.inline_batch_bytes = engine, NEVER
+        self._lanes[True].at_once = LONG_ON_THE_WAY - PREPARED
 
     def _run(self, lane: Lane, works: list[Work]) -> asyncio.Future[Outcome]:
         return asyncio.ensure_future(self._ask(lane, works))
 
     async def _ask(self, lane: Lane, works: list[Work]) -> Outcome:
         begin, vocabulary = perf_counter(), works[0].vocabulary
-        message = _message(works)
+        message = _message(works, self.linked.memory.take)
         if message is None:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(lane.thread, run_works, self.linked, works)
@@ -105,11 +110,16 @@ async def _wanted(call: Coroutine[Any, Any, Message], works: list[Work]) -> Mess
         asked.cancel()
 
 
-def _message(works: list[Work]) -> Message | None:
-    """All works as one message; None where their rows of ids do not make one."""
+def _message(works: list[Work], take: Take) -> Message | None:
+    """All works as one message; None where their rows of ids do not make one.
+
+    Args:
+        works: of one operation.
+        take: gives memory for texts that are joined.
+    """
     first = works[0]
     if first.operation != "decode":
-        return texts_message(first.operation, first.vocabulary.digest, joined_texts(works))
+        return texts_message(first.operation, first.vocabulary.digest, joined_texts(works, take))
     if any(work.skip_special_tokens != first.skip_special_tokens for work in works):
         return None
     try:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Residency, SelfTest
 from service.errors import EngineLost, ServiceError
-from service.large_memory import LargeMemory
 from service.link import Link, Message
 from service.link_batches import (
     counted_of,
@@ -26,6 +25,7 @@ from service.link_batches import (
     encoded_of,
     texts_message,
 )
+from service.link_memory import LinkMemory
 from vocabularies import canonical
 from vocabularies.batch import Batch, Encoded
 from vocabularies.shared_rows import SharedMemory, SharedRows
@@ -60,7 +60,7 @@ class LinkedEngine:
         hello: Message,
     ) -> None:
         self.path, self.answer, self.hello = path, answer, hello
-        self.memory = LargeMemory()
+        self.memory = LinkMemory()
         self.link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -76,7 +76,7 @@ class LinkedEngine:
         while True:
             try:
                 _, link = await loop.create_unix_connection(
-                    lambda: Link(self.answer, self._lost), str(self.path)
+                    lambda: Link(self.answer, self._lost, self.memory), str(self.path)
                 )
             except OSError:
                 await asyncio.sleep(RETRY_S)
@@ -146,7 +146,7 @@ class LinkedEngine:
         return None
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Ordinary memory of this process, lent again and again."""
+        """Memory that the engine process reads where it lies, lent again and again."""
         return self.memory.take(num_bytes)[:num_bytes]
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:

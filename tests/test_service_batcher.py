@@ -274,6 +274,26 @@ def test_a_long_request_does_not_stand_in_front_of_short_ones():
     run(scenario)
 
 
+@pytest.mark.parametrize(("name", "at_once"), [("cpu", 1), ("gpu", 2)])
+def test_long_requests_go_alone_two_at_once_where_a_gpu_answers(name, at_once):
+    async def scenario():
+        engine = FakeEngine()
+        engine.name = name
+        batcher = make(engine, long_request_bytes=10)
+        engine.gate.clear()
+        texts = [character * 11 for character in "abcdef"]
+        asked = [batcher.submit(work(text)) for text in texts]
+        await until(lambda: len(engine.batches) == at_once)
+        lane = batcher._lanes[True]
+        assert len(lane.batches) == at_once + 1
+        engine.gate.set()
+        assert [rows(await each) for each in asked] == [[text.encode()] for text in texts]
+        assert sorted(engine.batches) == [[text] for text in texts]
+        await batcher.stop(1)
+
+    run(scenario)
+
+
 def test_stopping_finishes_what_was_accepted_and_refuses_the_rest():
     async def scenario():
         engine = FakeEngine()

@@ -153,6 +153,33 @@ def test_what_waits_elsewhere_counts_and_is_forgotten(tmp_path):
     run(scenario)
 
 
+def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):
+    """The front end's joined requests, too."""
+
+    async def scenario():
+        async with house(tmp_path, FakeEngine()) as (room, (front, _)):
+            links = [front.engine.link, *room.links]
+            await until(lambda: all(link._is_mapped for link in links))
+            async with client_of(front) as client:
+                sizes = 10, 90_000, 1_100_000
+                texts = [bytes([byte]) * size for byte in b"abc" for size in sizes]
+                query = {"vocabulary": V, "add_special_tokens": "false", "dtype": "uint16"}
+                octets = "application/octet-stream"
+                headers = {"content-type": octets, "accept": octets}
+                asked = [
+                    client.post("/v1/encode", params=query, content=text, headers=headers)
+                    for text in texts
+                ]
+                for text, answer in zip(texts, await asyncio.gather(*asked), strict=True):
+                    assert np.array_equal(np.frombuffer(answer.content, np.uint16), list(text))
+                del answer, asked
+            assert front.engine.memory.num_mapped
+            assert room.memory.num_mapped
+            await until(lambda: not any(link._loans for link in links))
+
+    run(scenario)
+
+
 def test_an_engine_process_that_does_not_answer_is_waited_for_until_the_deadline(tmp_path):
     async def scenario():
         engine = FakeEngine()

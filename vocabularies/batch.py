@@ -167,15 +167,24 @@ class Batch:
         cls,
         batches: Sequence[Batch],
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
+        memory: Memory | None = None,
     ) -> Batch:
-        """The rows of several batches, in order, with options of their own."""
+        """The rows of several batches, in order, with options of their own.
+
+        Args:
+            batches: at least one.
+            options: of the rows.
+            memory: gives so many bytes or more, for texts that are joined; None: any will do.
+        """
         if len(batches) == 1:
             return batches[0].with_options(options)
         if all(batch.has_texts for batch in batches):
             return cls([text for batch in batches for text in batch._texts or ()], options=options)
         offsets = np.zeros(sum(map(len, batches)) + 1, np.int64)
         np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in batches]), out=offsets[1:])
-        data = np.concatenate([batch.data for batch in batches])
+        room = None if memory is None else memory(int(offsets[-1]))
+        into = None if room is None else room[: int(offsets[-1])]
+        data = np.concatenate([batch.data for batch in batches], out=into)
         id_dtypes = {batch.id_dtype for batch in batches}
         id_dtype = id_dtypes.pop() if len(id_dtypes) == 1 else np.int32
         return cls(data=data, offsets=offsets, options=options, id_dtype=id_dtype)
