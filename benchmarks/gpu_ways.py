@@ -7,7 +7,7 @@ what is timed is what is proved. Knows no corpus and no result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,10 @@ from gpu.engine import GpuEngine
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
 from gpu.memory import Workspace
 from gpu.streams import PackedIds, encode_packed, encode_stream
+from vocabularies.shared_rows import SharedRows, SharedText
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["GpuWays", "Kernels", "Way"]
+__all__ = ["GpuWays", "Ids", "Kernels", "Way"]
 
 Ids = NDArray[np.int32]
 
@@ -42,6 +43,36 @@ class _DeviceIds:
         """See Numba's documentation of it."""
         data = (self.address, False)
         return {"shape": (self.size,), "typestr": "<i4", "data": data, "version": 3}
+
+
+class _DeviceMemory:
+    """Memory of the device as `SharedMemory`, as if it were another process's."""
+
+    on_device = True
+
+    def __init__(self, device: Device, num_bytes: int) -> None:
+        self.device, self.num_bytes = device, num_bytes
+        self.address = device.allocate(num_bytes)
+
+    def in_use(self) -> AbstractContextManager[None]:
+        """It stays."""
+        return nullcontext()
+
+    def read(self, offset: int, out: Bytes) -> None:
+        """Copy the bytes from `offset` on to host memory."""
+        stream = self.device.stream()
+        stream.copy_out(out.ctypes.data, self.address + offset, len(out))
+        stream.synchronize()
+
+    def write(self, data: Bytes) -> None:
+        """Copy host memory to the front."""
+        stream = self.device.stream()
+        stream.copy_in(self.address, data.ctypes.data, len(data))
+        stream.synchronize()
+
+    def close(self) -> None:
+        """Give it back."""
+        self.device.free(self.address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +184,29 @@ class GpuWays:
             yield Way(run, ids)
         finally:
             self.device.free(d_ids.address)
+
+    @contextmanager
+    def from_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:
+        """From text on the device to all its ids, int32, in one array there."""
+        text, out = (_DeviceMemory(self.device, size) for size in (len(data), 4 * len(data)))
+        text.write(data)
+        rows = SharedRows(SharedText(text, 0, len(data)), offsets, out, 0, out.num_bytes)
+        num_ids = 0
+
+        def run() -> None:
+            nonlocal num_ids
+            num_ids = int(self.engine.encode_shared(vocabulary, rows)[-1])
+
+        def ids() -> Ids:
+            array = np.empty(4 * num_ids, np.uint8)
+            out.read(0, array)
+            return array.view(np.int32)
+
+        try:
+            yield Way(run, ids)
+        finally:
+            text.close()
+            out.close()
 
     @contextmanager
     def copies(self, pinned: Bytes) -> Iterator[dict[str, Run]]:

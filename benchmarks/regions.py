@@ -4,10 +4,9 @@
 
 One service process beside this one. The text is English in rows of 64 KiB; a call names where it
 lies, where its rows begin, which is in a region of the host, and where its ids are wanted. Beside
-them, in the same run: a copy of the text to the device,
-and what the engine does from device to device by itself. All ids are proved equal to the engine's
-before anything is timed, and those of the first megabytes to the CPU engine's. Without a GPU only
-the host's regions are tried.
+them, in the same run: a copy of the text to the device, the kernels by themselves, and the engine
+from device to device. All kinds' ids are proved equal, and those of the first megabytes to the CPU
+engine's, before they are timed. Without a GPU only the host's regions are tried.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.corpora import make_corpus
 from benchmarks.machine import device_facts, machine
@@ -39,6 +39,7 @@ from vocabularies.builtin import load
 
 ROW_BYTES = 1 << 16
 PROVED_BYTES = 16 << 20
+KERNEL_BYTES = 1 << 28  # The kernels alone take what one workspace holds.
 SHM = Path("/dev/shm")
 OFFSETS = "offsets"
 TIMEOUT_S = 600
@@ -171,13 +172,18 @@ def proved(pair: Pair, num_bytes: int, dtype: str, rows: Text, vocabulary: str) 
         SystemExit: they are not.
     """
     ids = pair.ids(num_bytes).view(dtype)
+    check(ids, rows, vocabulary, pair.kind)
+    return ids
+
+
+def check(ids: NDArray[Any], rows: Text, vocabulary: str, who: str) -> None:
+    """Raises SystemExit where the ids of the first rows are not the CPU engine's."""
     count = int(np.searchsorted(rows.offsets, PROVED_BYTES))
     part = rows.offsets[: count + 1]
     batch = Batch(data=rows.data[: part[-1]], offsets=part)
     wanted = CpuEngine().encode(load(vocabulary), batch).ids
     if not np.array_equal(ids[: len(wanted)], wanted):
-        raise SystemExit(f"{pair.kind}: other ids than the CPU engine's")
-    return ids
+        raise SystemExit(f"{who}: other ids than the CPU engine's")
 
 
 def alone(rows: Text, vocabulary: str, rounds: int) -> dict[str, Any] | None:
@@ -190,18 +196,21 @@ def alone(rows: Text, vocabulary: str, rounds: int) -> dict[str, Any] | None:
         return None
     from benchmarks.gpu_ways import GpuWays
 
-    ways = GpuWays(device, 64 << 30)
-    pinned = ways.pinned(rows.data)
-    half = _front(rows, 1 << 28)
-    with ways.copies(pinned) as copies, ways.kernels(load(vocabulary), *half) as kernels:
-        copy = take_turns({"copy": copies["host_to_device"], "kernels": kernels.run}, rounds)
+    ways, loaded = GpuWays(device, device.info.free_bytes // 2), load(vocabulary)
+    pinned, part = ways.pinned(rows.data), _front(rows, KERNEL_BYTES)
+    with (
+        ways.copies(pinned) as copies,
+        ways.kernels(loaded, *part) as kernels,
+        ways.from_device(loaded, rows.data, rows.offsets) as engine,
+    ):
+        engine.run()
+        check(engine.ids(), rows, vocabulary, "the engine alone")
+        runs = {"host_to_device": copies["host_to_device"], "kernels": kernels.run}
+        seconds = take_turns(runs | {"device_to_device": clocked(engine.run)}, rounds)
     ways.engine.close()
-    return {
-        "host_to_device": timed(copy["copy"], len(rows.data)),
-        "kernels": timed(copy["kernels"], len(half[0])),
-        "kernels_bytes": len(half[0]),
-        **device_facts(device.info),
-    }
+    sizes = {"kernels": len(part[0])}
+    found = {name: timed(own, sizes.get(name, len(pinned))) for name, own in seconds.items()}
+    return {**found, "kernels_bytes": sizes["kernels"], **device_facts(device.info)}
 
 
 def timed(samples: list[float], num_bytes: int) -> dict[str, float]:

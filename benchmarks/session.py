@@ -30,6 +30,7 @@ class Sizes:
 
     Attributes:
         corpus_bytes: of each corpus.
+        stream_bytes: of streams: a corpus again and again, so that the ends do not count.
         front_bytes: of a corpus, for what does tens of megabytes a second.
         cliff_bytes: of texts of one piece.
         odd_bytes: of such a text in a batch of others.
@@ -39,6 +40,7 @@ class Sizes:
     """
 
     corpus_bytes: int
+    stream_bytes: int
     front_bytes: int
     cliff_bytes: Sequence[int]
     odd_bytes: Sequence[int]
@@ -49,10 +51,14 @@ class Sizes:
 
 
 FULL = Sizes(
-    *(256 << 20, 2 << 20, (1 << 20, 10 << 20), (16 << 10, 64 << 10), 9, 0.02, (3, 1), SHAPES)
+    *(256 << 20, 1 << 30, 2 << 20, (1 << 20, 10 << 20), (16 << 10, 64 << 10)),
+    *(9, 0.02, (3, 1), SHAPES),
 )
-QUICK = Sizes(*(64 << 20, 1 << 20, (1 << 20,), (16 << 10,), 5, 0.01, (2, 1), SHAPES[:3]))
-TINY = Sizes(*(6_000, 3_000, (2_000,), (1_000,), 2, 0.0, (1, 0), ((1, 200), (4, 300))))
+QUICK = Sizes(
+    *(64 << 20, 256 << 20, 1 << 20, (1 << 20,), (16 << 10,)),
+    *(5, 0.01, (2, 1), SHAPES[:3]),
+)
+TINY = Sizes(*(6_000, 12_000, 3_000, (2_000,), (1_000,), 2, 0.0, (1, 0), ((1, 200), (4, 300))))
 """For the emulation."""
 
 

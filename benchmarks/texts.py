@@ -12,7 +12,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bytes", "Int64s", "Text", "borders_in", "character_begins", "cut_rows", "one_row"]
+__all__ = [
+    "Bytes",
+    "Int64s",
+    "Text",
+    "borders_in",
+    "character_begins",
+    "cut_rows",
+    "one_row",
+    "repeated",
+]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -56,6 +65,13 @@ class Text:
 def one_row(name: str, data: Bytes) -> Text:
     """The bytes as one row."""
     return Text(name, data, np.array([0, len(data)], np.int64), borders_in(data))
+
+
+def repeated(text: Text, times: int) -> Text:
+    """The rows so many times over: their ids are, too."""
+    whole = np.arange(times)[:, None] * len(text.data) + text.offsets[None, :-1]
+    offsets = np.append(whole, times * len(text.data)).astype(np.int64)
+    return Text(text.name, np.tile(text.data, times), offsets, offsets)
 
 
 def borders_in(data: Bytes) -> Int64s:

@@ -201,17 +201,20 @@ def test_a_wrong_id_of_the_engine_ends_it_before_anything_is_timed(run, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_id_of_a_timed_way_ends_it(run, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("place", "message"), [(0, "not the ids that were proved"), (-1, "others in a stream")]
+)
+def test_a_wrong_id_of_a_timed_way_ends_it(run, monkeypatch, tmp_path, place, message):
     original = gpu_ways.encode_stream
 
     def wrong(gpu, vocabulary, data, offsets, out):
         ends = original(gpu, vocabulary, data, offsets, out)
         if isinstance(out, np.ndarray):
-            out[int(ends[-1]) - 1] ^= 1
+            out[: int(ends[-1])][place] ^= 1
         return ends
 
     monkeypatch.setattr(gpu_ways, "encode_stream", wrong)
-    with pytest.raises(SystemExit, match="not the ids that were proved"):
+    with pytest.raises(SystemExit, match=message):
         run("--only", "host", "--corpora", "english")
     assert not list(tmp_path.iterdir())
 

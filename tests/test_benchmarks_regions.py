@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from benchmarks.corpora import FILES
-from benchmarks.regions import Pair, proved
+from benchmarks.gpu_ways import GpuWays
+from benchmarks.regions import Pair, check, proved
 from benchmarks.texts import cut_rows
 from tests.data_files import ROOT
+from tests.emulated_device import EmulatedDevice
+from vocabularies.builtin import load
 
 
 def test_regions_of_the_host_are_proved_and_timed(tmp_path):
@@ -29,9 +32,21 @@ def test_regions_of_the_host_are_proved_and_timed(tmp_path):
     assert all(row["num_ids"] > 1 << 17 and row["gb_per_s"] > 0 for row in rows)
 
 
+DATA = np.frombuffer(b"Hello, world. " * 100, np.uint8)
+
+
+def test_the_engine_alone_gives_the_same_ids():
+    rows = cut_rows("greetings", DATA, 2, 700)
+    ways = GpuWays(EmulatedDevice(), 1 << 28)
+    with ways.from_device(load("gpt2"), rows.data, rows.offsets) as engine:
+        engine.run()
+        check(engine.ids(), rows, "gpt2", "the engine alone")
+        assert len(engine.ids()) == 402
+    ways.engine.close()
+
+
 def test_other_ids_end_it():
-    data = np.frombuffer(b"Hello, world. " * 100, np.uint8)
-    rows = cut_rows("greetings", data, 2, 700)
+    rows = cut_rows("greetings", DATA, 2, 700)
     pair = Pair("system", lambda size: np.zeros(size, np.uint8), lambda: None)
     with pytest.raises(SystemExit, match="system: other ids"):
         proved(pair, 4000, "int32", rows, "gpt2")
