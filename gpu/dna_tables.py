@@ -5,13 +5,13 @@ NumPy only: made once when a vocabulary is loaded and then copied to the device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.dna_letters import BASES, Letters, letters_of
+from gpu.dna_letters import Letters, letters_of
+from gpu.dna_longest import Longest, longest_tokens, spelled_tokens
 from gpu.dna_pairs import Run, compatible_pairs, run_of
 from gpu.dna_whole import whole_tokens
 from gpu.families import Family, dna_family
@@ -43,14 +43,10 @@ class DnaTables:
         letters: what bytes mean.
         k: letters that the tables `longest` and `spelled` are indexed by; the first one's two bits
             are the lowest.
-        longest: uint16[4**k], the longest token that the k letters begin with; LONG_TOKENS | number
-            where longer ones begin with all of them.
+        longest: of bases, by first letters.
         spelled: uint16[...], the token that 1 .. k letters spell, from (4**length - 4) / 3 on.
         tokens: uint64[ids], length, longest shorter token that it begins with, classes.
         pairs: uint32[...], see dna_pairs.Pairs; `pair_words` words a row.
-        long_ranges: uint32[numbers, 4], begin and end among the long tokens, the longest short one.
-        long_keys: uint64[long tokens, 2], their letters from the highest bits on.
-        long_ids: uint32[long tokens], length << 16 | id.
         mixed_bytes: uint8[mixed tokens, 64], those with a letter beyond the four bases, in order.
         mixed_ids: uint32[mixed tokens], length << 16 | id.
         reach: bases at most before the first such letter in a token.
@@ -59,14 +55,11 @@ class DnaTables:
 
     letters: Letters
     k: int
-    longest: UInt16s
+    longest: Longest
     spelled: UInt16s
     tokens: UInt64s
     pairs: UInt32s
     pair_words: int
-    long_ranges: UInt32s
-    long_keys: UInt64s
-    long_ids: UInt32s
     mixed_bytes: NDArray[np.uint8]
     mixed_ids: UInt32s
     reach: int
@@ -88,7 +81,7 @@ def prepare_dna(
     if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
         raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
     tables = dna_tables(vocabulary)
-    letters = tables.letters
+    letters, longest = tables.letters, tables.longest
     arrays: dict[str, NDArray[np.generic]] = {
         "complement": np.ascontiguousarray(COMPLEMENT),
         "dna_classes": letters.classes,
@@ -97,13 +90,14 @@ def prepare_dna(
         "uncovered_letters": letters.steps.uncovered(),
         "dropped_letters": letters.dropped,
         "stripped_letters": letters.stripped,
-        "dna_longest": tables.longest,
+        "dna_longest": longest.first,
+        "dna_longer": longest.longer,
         "dna_spelled": tables.spelled,
         "dna_tokens": tables.tokens,
         "dna_pairs": tables.pairs,
-        "long_ranges": tables.long_ranges,
-        "long_keys": tables.long_keys,
-        "long_ids": tables.long_ids,
+        "long_ranges": longest.ranges,
+        "long_keys": longest.keys,
+        "long_ids": longest.ids,
         "mixed_bytes": tables.mixed_bytes,
         "mixed_ids": tables.mixed_ids,
     }
@@ -152,19 +146,15 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         for token in kept
         if _pure(token, letters)
     }
-    longest, ranges, keys, long_ids = _longest(codes, kept, k)
     mixed = sorted(token for token in kept if token not in codes)
     return DnaTables(
         letters=letters,
         k=k,
-        longest=longest,
-        spelled=_spelled(codes, kept, k),
+        longest=longest_tokens(codes, kept, k),
+        spelled=spelled_tokens(codes, kept, k),
         tokens=records,
         pairs=bits.reshape(-1),
         pair_words=bits.shape[1],
-        long_ranges=ranges,
-        long_keys=keys,
-        long_ids=long_ids,
         mixed_bytes=np.frombuffer(
             b"".join(token.ljust(MAX_LETTERS, b"\0") for token in mixed), np.uint8
         ),
@@ -230,49 +220,3 @@ def _records(
         record = len(token) | shorter << PREFIX_SHIFT | left << LEFT_SHIFT | right << RIGHT_SHIFT
         records[token_id] = record | (not _pure(token, letters)) << MIXED_SHIFT
     return records, pairs.bits
-
-
-def _code(bases: Sequence[int]) -> int:
-    return sum(base << 2 * place for place, base in enumerate(bases))
-
-
-def _longest(
-    codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int
-) -> tuple[UInt16s, UInt32s, UInt64s, UInt32s]:
-    """`longest`, `long_ranges`, `long_keys` and `long_ids`."""
-    longest = np.full(BASES**k, NO_TOKEN, np.uint16)
-    for token in sorted(codes, key=len):
-        if len(token) <= k:
-            longest.reshape(-1, BASES ** len(token))[:, _code(codes[token])] = ids[token]
-    entries = sorted(
-        (_code(codes[token][:k]), _key(codes[token]), len(token), ids[token])
-        for token in codes
-        if len(token) > k
-    )
-    ranges: list[list[int]] = []
-    for place, (code, *_) in enumerate(entries):
-        if place and entries[place - 1][0] == code:
-            ranges[-1][1] = place + 1
-        else:
-            ranges.append([place, place + 1, int(longest[code]), 0])
-            longest[code] = LONG_TOKENS | (len(ranges) - 1)
-    keys = np.array([key for _, key, _, _ in entries], np.uint64).reshape(-1, 2)
-    long_ids = np.array([length << 16 | token_id for _, _, length, token_id in entries], np.uint32)
-    return longest, np.array(ranges, np.uint32).reshape(-1, 4), keys, long_ids
-
-
-def _key(bases: Sequence[int]) -> tuple[int, int]:
-    """Two words with the first letter at the top, each letter's two bits turned round."""
-    whole = 0
-    for base in bases:
-        whole = whole << 2 | (base & 1) << 1 | base >> 1
-    whole <<= 2 * (MAX_LETTERS - len(bases))
-    return whole >> 64, whole & 0xFFFFFFFFFFFFFFFF
-
-
-def _spelled(codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int) -> UInt16s:
-    spelled = np.full((BASES ** (k + 1) - BASES) // 3, NO_TOKEN, np.uint16)
-    for token, bases in codes.items():
-        if len(token) <= k:
-            spelled[(BASES ** len(token) - BASES) // 3 + _code(bases)] = ids[token]
-    return spelled

@@ -7,13 +7,15 @@
 //     length | id of the longest shorter one << 8 | left class << 24 | right class << 40 | mixed << 56
 //
 // The first k letters index `longest`, which names the token or, where longer ones than k begin with
-// all k of them, a range of these: sorted, so that the last one not behind the text has among
+// all k of them, a number. Of that one the next four letters index `longer`, which names the token or
+// says that there are longer ones yet. All tokens of a number are a range: sorted, so that the last one not behind the text has among
 // those that it begins with the longest that the text goes on with.
 #pragma once
 #include "dna_text.cuh"
 
 constexpr uint32_t LONG_TOKENS = 0x8000;   // In `longest`: the rest is the number of a range.
 constexpr uint32_t MAX_LETTERS = 64;       // Of a token.
+constexpr uint32_t NEXT_LETTERS = 4;       // That index `longer`.
 constexpr uint32_t PREFIX_SHIFT = 8;
 constexpr uint32_t LEFT_SHIFT = 24;
 constexpr uint32_t RIGHT_SHIFT = 40;

@@ -85,15 +85,15 @@ DEVICE uint32_t behind_gaps(const Job& job, uint64_t begin, uint32_t place, uint
 // that no Job lies there.
 struct WalkTables {
     const BaseWord* words;                 // From the window's begin on.
-    const uint16_t* longest;
+    const uint16_t *longest, *longer;
     const uint64_t* tokens;
     const uint32_t* pairs;
-    uint32_t pair_words, first_mask, reach, mixed_stop;
+    uint32_t pair_words, k, reach, mixed_stop;
 };
 
 DEVICE WalkTables walk_tables(const Job& job, uint64_t begin) {
-    return {job.base_words + begin / 16, job.dna_longest, job.dna_tokens, job.dna_pairs,
-            static_cast<uint32_t>(job.dna_pair_words), first_letters(job, ~0u),
+    return {job.base_words + begin / 16, job.dna_longest, job.dna_longer, job.dna_tokens, job.dna_pairs,
+            static_cast<uint32_t>(job.dna_pair_words), static_cast<uint32_t>(job.dna_k),
             static_cast<uint32_t>(job.mixed_reach), job.num_mixed ? 1u : 0u};
 }
 
@@ -106,13 +106,19 @@ struct Next {
 DEVICE Next next_at(const WalkTables& tables, uint32_t place) {
     const BaseWord* words = tables.words + place / 16;
     Ahead ahead = letters_from(words[0], words[1], place);
-    return {ahead, __ldg(tables.longest + (ahead.codes & tables.first_mask))};
+    return {ahead, __ldg(tables.longest + (ahead.codes & ((1u << 2 * tables.k) - 1)))};
 }
 
-// Whether the entry is all that there is to know: short tokens of bases.
+// The longest token by its first letters; LONG_TOKENS is set where these do not tell.
+DEVICE uint32_t longest_by_letters(const WalkTables& tables, const Next& next) {
+    if (!(next.entry & LONG_TOKENS) || next.entry == NO_TOKEN) return next.entry;
+    uint32_t letters = next.ahead.codes >> 2 * tables.k & ((1u << 2 * NEXT_LETTERS) - 1);
+    return __ldg(tables.longer + ((next.entry & (LONG_TOKENS - 1)) << 2 * NEXT_LETTERS | letters));
+}
+
+// Whether tokens at a place are of bases alone.
 DEVICE bool is_plain(const WalkTables& tables, const Next& next) {
-    return bases_ahead(next.ahead) > tables.reach && !(next.ahead.stops & tables.mixed_stop) &&
-           !(next.entry & LONG_TOKENS);
+    return bases_ahead(next.ahead) > tables.reach && !(next.ahead.stops & tables.mixed_stop);
 }
 
 // Walks on until the path ends at or behind place `limit`; false where no path leads on from its root,
@@ -138,8 +144,8 @@ DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path
         if (!walking) continue;
         if (is_new) {
             if (next.ahead.stops & 1 && bit_of(job.certain, begin + path.place)) begin_path(job, path, path.place, NO_TOKEN);
-            step = {next.entry, bases_ahead(next.ahead), NO_TOKEN};
-            if (!is_plain(tables, next)) step = first_step(job, path, begin + path.place);
+            step = {longest_by_letters(tables, next), bases_ahead(next.ahead), NO_TOKEN};
+            if (step.token & LONG_TOKENS || !is_plain(tables, next)) step = first_step(job, path, begin + path.place);
         }
         uint64_t record = tables.tokens[step.token];
         uint32_t length = length_of(record), end = path.place + length, right = right_class(record);

@@ -182,6 +182,7 @@ struct Job {
     const uint64_t* dna_tokens;    // uint64[num_ids].
     const uint32_t* dna_pairs;     // uint32[classes][dna_pair_words] bits of compatible pairs.
     uint64_t dna_pair_words;
+    const uint16_t* dna_longer;    // uint16[...][256].
     const uint4* long_ranges;      // uint32[...][4], see dna_tokens.cuh.
     const ulonglong2* long_keys;   // uint64[long tokens][2].
     const uint32_t* long_ids;      // uint32[long tokens] length << 16 | id.
