@@ -196,17 +196,17 @@ def num_allocations(engine: GpuEngine) -> tuple[int, ...]:
     )
 
 
-def test_the_steady_state_allocates_nothing(engine):
+def test_the_steady_state_allocates_nothing(engine, monkeypatch):
     vocabulary = load("gpt2")
     batches = [Batch(["some words " * size]) for size in (1, 100, 3000, 30_000, 400_000)]
     for batch in batches:
         engine.encode(vocabulary, batch)
     before = num_allocations(engine)
-    used = engine.device.info.free_bytes
+    for name in ("allocate", "allocate_pinned"):
+        monkeypatch.setattr(engine.device, name, None)  # Free memory is others' to take, too.
     for batch in batches * 3:
         engine.encode(vocabulary, batch)
     assert num_allocations(engine) == before
-    assert engine.device.info.free_bytes == used
 
 
 def test_threads_get_the_ids_that_one_caller_gets(engine):
