@@ -50,6 +50,7 @@ from service.streams import BrokenStream
 from service.tracing import make_tracer
 from service.training_jobs import TrainingJobs
 from service.versions import package_version
+from service.vocabulary_reports import samples
 from service.work import GONE
 from vocabularies.vocabulary import VocabularyError
 
@@ -157,7 +158,7 @@ def make_service(
         queue_limit_bytes=settings.max_queue_bytes,
         num_streams=lambda: batcher.num_streams,
         ready=lambda: not readiness(service),
-        vocabularies=registry.samples,
+        vocabularies=functools.partial(samples, registry),
         engine=engine.status,
     )
     return service

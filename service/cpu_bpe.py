@@ -23,7 +23,7 @@ from vocabularies.reference_stretches import cut_text
 from vocabularies.tables import TokenTable
 from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
 
-__all__ = ["TokenizersEncoder", "is_byte_level"]
+__all__ = ["TokenizersEncoder", "is_byte_level", "read_tokenizer"]
 
 Int64s = NDArray[np.int64]
 
@@ -88,7 +88,7 @@ class TokenizersEncoder:
         """The library's object that leaves special tokens as text, or the one that finds them."""
         with self.lock:
             if plain not in self.tokenizers:
-                made = _read(tokenizer_json(self.vocabulary))
+                made = read_tokenizer(tokenizer_json(self.vocabulary))
                 made.encode_special_tokens = plain
                 self.tokenizers[plain] = made
             return self.tokenizers[plain]
@@ -143,8 +143,8 @@ class TokenizersEncoder:
         return join_rows([(others, take_rows(content, others)), (rows, right)], len(batch))
 
 
-def _read(document: str) -> Tokenizer:
-    """The library's object of a tokenizer.json.
+def read_tokenizer(document: str) -> Tokenizer:
+    """The library's object of a tokenizer.json, which leaves no memory behind.
 
     Raises:
         VocabularyError: it does not read it.

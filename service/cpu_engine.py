@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.cpu_decode import decode_by_library, decode_rows
-from service.cpu_encoders import Chosen, choose_encoder
+from service.cpu_encoders import Chosen, choose_encoder, host_bytes
 from service.encoders import ReferenceEncoder, refuse_rows
-from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Residency
+from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Holding, Residency
 from service.large_memory import LargeMemory, Take
 from service.long_rows import LongRows
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
@@ -31,9 +32,13 @@ __all__ = ["CpuEngine"]
 NOT_CIRCULAR = RowError("circular_not_possible", "only k-mers at every base of a sequence can wrap")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Loaded:
-    """A vocabulary that is ready; running calls keep it when it is unloaded."""
+    """A vocabulary that is ready; running calls keep it when it is unloaded.
+
+    Attributes:
+        used: perf_counter time at which the last call began.
+    """
 
     vocabulary: Vocabulary
     table: TokenTable
@@ -41,6 +46,7 @@ class _Loaded:
     chosen: Chosen
     rows: LongRows
     residency: Residency
+    used: float = field(default_factory=perf_counter)
 
 
 class CpuEngine:
@@ -59,7 +65,7 @@ class CpuEngine:
 
         Args:
             vocabulary: the vocabulary.
-            pinned: every one is; nothing leaves by itself here.
+            pinned: every one is; nothing leaves by itself here, see `vocabulary_memory`.
 
         Raises:
             VocabularyError: nothing here can compute this vocabulary.
@@ -70,6 +76,7 @@ class CpuEngine:
         digest = vocabulary.digest
         loaded = self._loaded.get(digest)
         if loaded is not None:
+            loaded.used = perf_counter()
             return loaded
         with self._lock:
             lock = self._locks.setdefault(digest, threading.Lock())
@@ -96,6 +103,13 @@ class CpuEngine:
         """How a vocabulary is held; None when it is not loaded."""
         loaded = self._loaded.get(digest)
         return None if loaded is None else loaded.residency
+
+    def holdings(self) -> dict[str, Holding]:
+        """What is loaded, by digest."""
+        return {
+            digest: Holding(host_bytes(loaded.vocabulary, loaded.chosen.encoder), loaded.used)
+            for digest, loaded in list(self._loaded.items())
+        }
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Ordinary memory, lent again and again."""

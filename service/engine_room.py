@@ -131,6 +131,7 @@ class EngineRoom:
         pinned = message.values["pinned"]
         residency = await asyncio.to_thread(self.service.engine.load, vocabulary, pinned)
         self._sent[vocabulary.digest] = vocabulary
+        await asyncio.to_thread(self.service.registry.make_room, vocabulary.digest)
         if len(self._sent) > MAX_SENT:
             oldest = next(iter(self._sent))
             del self._sent[oldest]

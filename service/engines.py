@@ -16,7 +16,16 @@ from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["Abandoned", "Counted", "Decoded", "Engine", "EngineStatus", "Residency", "SelfTest"]
+__all__ = [
+    "Abandoned",
+    "Counted",
+    "Decoded",
+    "Engine",
+    "EngineStatus",
+    "Holding",
+    "Residency",
+    "SelfTest",
+]
 
 
 class Abandoned(Exception):
@@ -56,6 +65,19 @@ class Residency:
     self_test: SelfTest
     fallback_reason: str = ""
     device_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What an engine keeps of one vocabulary in this machine's memory.
+
+    Attributes:
+        num_bytes: about, as its encoder and its number of tokens say.
+        used: perf_counter time at which the last call for it began, or it was loaded.
+    """
+
+    num_bytes: int
+    used: float
 
 
 @dataclass(slots=True)
@@ -147,6 +169,9 @@ class Engine(Protocol):
 
     def residency(self, digest: str) -> Residency | None:
         """How a vocabulary is held; None when it is not loaded."""
+
+    def holdings(self) -> dict[str, Holding]:
+        """What is loaded into this process, by digest."""
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """uint8[num_bytes] for long texts, where `encode` reads them fastest; any will do."""

@@ -1,6 +1,6 @@
 """What happened when the GPU could not answer: counted, logged once a minute, and given a rest.
 
-Knows no engine and no batch.
+Knows no engine; of a batch only how many rows it has.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from time import monotonic
+from typing import TypeVar
 
-__all__ = ["REST_S", "Fallbacks"]
+from gpu.device import OutOfMemory
+
+__all__ = ["REST_S", "Fallbacks", "in_halves"]
 
 logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+MAX_HALVINGS = 64  # In one batch: a few rows that do not fit, not each of 65,536.
 REST_S = 60.0
 MAX_FAILURES = 3
 LOG_PERIOD_S = 60.0
@@ -66,3 +71,30 @@ class Fallbacks:
     def is_resting(self) -> bool:
         """Whether the GPU is not to be asked now; after its rest one failure is enough again."""
         return self._clock() < self._rests_until
+
+
+def in_halves(
+    num_rows: int, ask: Callable[[int, int], Answer], fallbacks: Fallbacks
+) -> list[tuple[int, int, Answer | None]]:
+    """All rows in order, in parts as large as fit; None is the answer to those that do not.
+
+    Args:
+        num_rows: of the batch.
+        ask: the answer to the rows begin to end, unless it raises OutOfMemory.
+        fallbacks: where each part that does not fit is counted.
+    """
+    waiting, num_halvings = [(0, num_rows)], 0
+    parts: list[tuple[int, int, Answer | None]] = []
+    while waiting:
+        begin, end = waiting.pop()
+        try:
+            parts.append((begin, end, ask(begin, end)))
+        except OutOfMemory as error:
+            num_halvings += 1
+            fallbacks.add("out_of_memory", f"{end - begin} rows do not fit: {error}")
+            if end - begin > 1 and num_halvings <= MAX_HALVINGS:
+                middle = (begin + end) // 2
+                waiting += [(middle, end), (begin, middle)]
+            else:
+                parts.append((begin, end, None))
+    return parts

@@ -16,17 +16,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import CudaDevice, OutOfMemory
+from gpu.device import CudaDevice
 from gpu.engine import GpuEngine
 from gpu.tables import NotCovered
 from service.crossover import Differs, log_crossover, measure_crossover
-from service.engines import Counted, Decoded, DeviceMemory, Engine, EngineStatus, Residency
-from service.fallbacks import Fallbacks
+from service.engines import (
+    Counted,
+    Decoded,
+    DeviceMemory,
+    Engine,
+    EngineStatus,
+    Holding,
+    Residency,
+)
+from service.fallbacks import Fallbacks, in_halves
 from service.gpu_selftest import Gpu
 from service.gpu_shared import encode_shared, share_host
 from service.gpu_sight import GpuSight
@@ -43,7 +52,6 @@ logger = logging.getLogger(__name__)
 DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.
 BYTES_AN_ID = 4
 VOCABULARIES_SHARE = 1 / 4  # Of the memory that we may use; batches have the rest.
-MAX_HALVINGS = 64  # In one batch: a few rows that do not fit, not each of 65,536.
 Answer = TypeVar("Answer")
 Int64s = NDArray[np.int64]
 
@@ -113,6 +121,10 @@ class RoutedEngine:
         """How a vocabulary is held; None when it is not loaded."""
         held = self.vocabularies.find(digest)
         return None if held is None else self.vocabularies.residency(held)
+
+    def holdings(self) -> dict[str, Holding]:
+        """What is loaded into this process, by digest."""
+        return self.vocabularies.holdings()
 
     def settle(self) -> None:
         """Wait for the GPU and what is on its way there, then measure the crossover."""
@@ -251,6 +263,7 @@ class RoutedEngine:
         elif self.fallbacks.is_resting:
             self.fallbacks.add("resting", "the GPU failed three times and is left alone a while")
         elif held.is_ready and opened.gpu.is_resident(vocabulary.digest):
+            held.used = perf_counter()
             return opened.gpu
         else:
             self.vocabularies.bring(held)
@@ -266,7 +279,7 @@ class RoutedEngine:
     ) -> Answer:
         """The answer to rows begin to end from the GPU, and from the CPU where that cannot."""
         try:
-            parts = self._halving(num_rows, gpu)
+            parts = in_halves(num_rows, gpu, self.fallbacks)
         except NotCovered as error:
             self.fallbacks.add("option", f"a row asks for what the GPU does not do: {error}")
             return cpu(0, num_rows)
@@ -276,23 +289,3 @@ class RoutedEngine:
             return cpu(0, num_rows)
         self.fallbacks.succeeded()
         return join([cpu(b, e) if answer is None else answer for b, e, answer in parts])
-
-    def _halving(
-        self, num_rows: int, gpu: Callable[[int, int], Answer]
-    ) -> list[tuple[int, int, Answer | None]]:
-        """All rows in order, in parts as large as fit; None is the answer to those that do not."""
-        waiting, num_halvings = [(0, num_rows)], 0
-        parts: list[tuple[int, int, Answer | None]] = []
-        while waiting:
-            begin, end = waiting.pop()
-            try:
-                parts.append((begin, end, gpu(begin, end)))
-            except OutOfMemory as error:
-                num_halvings += 1
-                self.fallbacks.add("out_of_memory", f"{end - begin} rows do not fit: {error}")
-                if end - begin > 1 and num_halvings <= MAX_HALVINGS:
-                    middle = (begin + end) // 2
-                    waiting += [(middle, end), (begin, middle)]
-                else:
-                    parts.append((begin, end, None))
-        return parts

@@ -21,7 +21,7 @@ from time import monotonic
 
 from gpu.device import DeviceUnavailable
 from gpu.tables import NotCovered
-from service.engines import Engine, Residency, SelfTest
+from service.engines import Engine, Holding, Residency, SelfTest
 from service.fallbacks import REST_S
 from service.gpu_selftest import Gpu, compare_with_cpu
 from vocabularies.vocabulary import Vocabulary
@@ -52,6 +52,7 @@ class Held:
         is_pinned: it does not make room for another one.
         bringing: the last time it was brought to the GPU; None before the first.
         retry_at: monotonic time before which that is not tried again.
+        used: perf_counter time at which the GPU was last asked; 0 before.
     """
 
     vocabulary: Vocabulary
@@ -62,6 +63,7 @@ class Held:
     is_pinned: bool = False
     bringing: Future[None] | None = None
     retry_at: float = float("-inf")
+    used: float = 0.0
 
 
 class GpuVocabularies:
@@ -227,6 +229,14 @@ class GpuVocabularies:
     def find(self, digest: str) -> Held | None:
         """What is held under a digest; None when it is not loaded."""
         return self._held.get(digest)
+
+    def holdings(self) -> dict[str, Holding]:
+        """What the CPU engine holds, by digest; a call of either engine is a use."""
+        return {
+            digest: replace(holding, used=max(holding.used, held.used)) if held else holding
+            for digest, holding in self.cpu.holdings().items()
+            for held in [self._held.get(digest)]
+        }
 
     def residency(self, held: Held) -> Residency:
         """How a vocabulary is held at this moment."""

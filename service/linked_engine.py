@@ -15,7 +15,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Residency, SelfTest
+from service.engines import (
+    Counted,
+    Decoded,
+    DeviceMemory,
+    EngineStatus,
+    Holding,
+    Residency,
+    SelfTest,
+)
 from service.errors import EngineLost, ServiceError
 from service.link import Link, Message
 from service.link_batches import (
@@ -144,6 +152,10 @@ class LinkedEngine:
     def residency(self, digest: str) -> Residency | None:
         """Not known here: the engine process tells of it."""
         return None
+
+    def holdings(self) -> dict[str, Holding]:
+        """The engine process has them."""
+        return {}
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Memory that the engine process reads where it lies, lent again and again."""

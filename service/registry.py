@@ -27,10 +27,10 @@ from service.errors import (
     UnknownVocabulary,
 )
 from service.isolation import raise_if_not_the_engines
-from service.metrics import VocabularySample
 from service.settings import Settings
 from service.store import Store
 from service.tokenizer_configs import TokenizerConfig, TokenizerConfigs
+from service.vocabulary_memory import leaving
 from vocabularies import builtin, canonical
 from vocabularies.vocabulary import Vocabulary, VocabularyError
 
@@ -165,6 +165,7 @@ class Registry:
             if self.known.get(known.name) is known:
                 self.entries[known.name] = entry
                 self.failures.pop(known.name, None)
+        self.make_room(vocabulary.digest)
         return entry
 
     def _on_engine(self, name: str, vocabulary: Vocabulary) -> Residency:
@@ -202,7 +203,9 @@ class Registry:
                 self.configs.put(name, config)
             return entry, False
         self.check_free(name, vocabulary, replace)
-        known = Known(name, "uploaded", "", False, lambda: vocabulary)
+        path = self.store.path(name + SUFFIX)
+        read = (lambda: vocabulary) if path is None else _read_stored(path)
+        known = Known(name, "uploaded", "", False, read)
         residency = self._on_engine(name, vocabulary)
         with self._change:
             self.check_free(name, vocabulary, replace)
@@ -211,7 +214,24 @@ class Registry:
             entry = Entry(name, vocabulary, residency)
             self.known[name] = known
             self.entries[name] = entry
+        self.make_room(vocabulary.digest)
         return entry, True
+
+    def make_room(self, newest: str) -> None:
+        """Unload what was longest unused, until all takes `loaded_vocabulary_bytes` at most.
+
+        A request that was accepted before has the engine load its vocabulary once more.
+        """
+        digests = {name: entry.vocabulary.digest for name, entry in list(self.entries.items())}
+        kept = {newest} | {digests[name] for name in digests.keys() & self._pinned}
+        max_bytes = self.settings.loaded_vocabulary_bytes
+        for digest in leaving(self.engine.holdings(), kept, max_bytes):
+            with self._change:
+                names = [n for n, e in self.entries.items() if e.vocabulary.digest == digest]
+                for name in names:
+                    del self.entries[name]
+                self.engine.unload(digest)
+            logger.info("unloaded %s (%s) to make room", ", ".join(names) or "no name's", digest)
 
     def check_free(self, name: str, vocabulary: Vocabulary | None, replace: bool) -> None:
         """Whether a vocabulary, or one that is yet to come (None), may have a name.
@@ -268,31 +288,12 @@ class Registry:
         """How an entry's vocabulary is held now; it may have left the GPU, or come to it."""
         return self.engine.residency(entry.vocabulary.digest) or entry.residency
 
-    def samples(self) -> list[VocabularySample]:
-        """Every known vocabulary as the metrics show it."""
-        rows = []
-        for name in list(self.known):
-            entry = self.entries.get(name)
-            if entry is None:
-                state = "failed" if name in self.failures else "unloaded"
-                rows.append(VocabularySample(name, "", "", state, "", "", 0, 0))
-                continue
-            vocabulary, residency = entry.vocabulary, self.residency(entry)
-            rows.append(
-                VocabularySample(
-                    name,
-                    vocabulary.digest,
-                    vocabulary.kind,
-                    "loaded",
-                    residency.engine,
-                    residency.encoder,
-                    residency.self_test.num_texts,
-                    residency.self_test.num_different,
-                    residency.device_bytes,
-                )
-            )
-        return rows
-
 
 def _read_stored(path: Path) -> Callable[[], Vocabulary]:
-    return lambda: canonical.from_bytes(path.read_bytes())
+    def read() -> Vocabulary:
+        try:
+            return canonical.from_bytes(path.read_bytes())
+        except OSError as error:  # Such as for a name that is being deleted.
+            raise VocabularyError.at(path.name, f"cannot be read: {error.strerror}") from error
+
+    return read

@@ -172,6 +172,12 @@ class Settings(BaseSettings):
     max_vocabularies: int = Field(
         1_024, ge=1, description="Most vocabularies known at once, built-in ones included."
     )
+    loaded_vocabulary_bytes: int = Field(
+        4096 * MIB,
+        ge=1,
+        description="Most memory of the vocabularies that are ready, about; the longest unused are "
+        "unloaded for others, and their next use, which takes up to three seconds, loads them.",
+    )
     max_template_bytes: int = Field(
         4 * MIB,
         ge=1,

@@ -17,6 +17,10 @@ class Store:
 
     folder: Path | None
 
+    def path(self, name: str) -> Path | None:
+        """Where a file of this name is or would be; None where nothing is kept."""
+        return None if self.folder is None else self.folder / name
+
     def write(self, name: str, content: bytes) -> None:
         """Write a file so that a crash leaves the old one or the new one, whole."""
         if self.folder is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
+from service.cpu_bpe import read_tokenizer
 from service.engines import Engine
 from service.joining import join_encoded
 from vocabularies import formats, reference
@@ -101,10 +102,10 @@ class _Witness:
         self.library: Tokenizer | None = None
         self.name = "reference"
         if isinstance(vocabulary.model, Upstream):
-            self.library = Tokenizer.from_str(vocabulary.model.tokenizer_json)
+            self.library = read_tokenizer(vocabulary.model.tokenizer_json)
             self.name = "tokenizers"
         elif isinstance(vocabulary.model, Bpe):
-            self.library = Tokenizer.from_str(formats.tokenizer_json(vocabulary))
+            self.library = read_tokenizer(formats.tokenizer_json(vocabulary))
             self.name = "reference and tokenizers"
 
     def ids(self, text: str) -> list[int] | None:

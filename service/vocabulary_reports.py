@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from service.engines import Residency
-from service.registry import Entry, Known
+from service.gauges import VocabularySample
+from service.registry import Entry, Known, Registry
 from service.state import Service
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "VocabularyList",
     "VocabularyReport",
     "report",
+    "samples",
 ]
 
 DEFAULT_SAMPLES = 200
@@ -112,3 +114,29 @@ def _fill(report: VocabularyReport, entry: Entry, residency: Residency) -> None:
         num_different=test.num_different,
         first_difference=test.first_difference,
     )
+
+
+def samples(registry: Registry) -> list[VocabularySample]:
+    """Every known vocabulary as the metrics show it."""
+    rows = []
+    for name in list(registry.known):
+        entry = registry.entries.get(name)
+        if entry is None:
+            state = "failed" if name in registry.failures else "unloaded"
+            rows.append(VocabularySample(name, "", "", state, "", "", 0, 0))
+            continue
+        vocabulary, residency = entry.vocabulary, registry.residency(entry)
+        rows.append(
+            VocabularySample(
+                name,
+                vocabulary.digest,
+                vocabulary.kind,
+                "loaded",
+                residency.engine,
+                residency.encoder,
+                residency.self_test.num_texts,
+                residency.self_test.num_different,
+                residency.device_bytes,
+            )
+        )
+    return rows

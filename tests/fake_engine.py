@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from service.engines import Counted, Decoded, EngineStatus, Residency, SelfTest
+from service.engines import Counted, Decoded, EngineStatus, Holding, Residency, SelfTest
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.shared_rows import SharedRows
 from vocabularies.vocabulary import Characters, Vocabulary
@@ -68,6 +68,10 @@ class FakeEngine:
         """Whether it is loaded."""
         known = digest in self.loaded
         return Residency("cpu", "fake", SelfTest("itself", 1, 0)) if known else None
+
+    def holdings(self) -> dict[str, Holding]:
+        """Of no size."""
+        return {digest: Holding(0, 0.0) for digest in self.loaded}
 
     def host_memory(self, num_bytes: int) -> np.ndarray:
         """Ordinary memory."""

@@ -5,7 +5,7 @@
     --only 1234         one case again, with what is sent and what comes back
 
 Ends with status 1 after a fault: a 5xx, a refusal of another shape, an input in the log, an id that
-is not the reference's, a case that takes seconds, a crash, or memory that grows.
+is not the reference's, a case that takes seconds, a crash, or memory that grows (memory.py).
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ LIMITS: dict[str, Any] = {
     "max_text_bytes": 1 << 18,
     "max_vocabulary_bytes": 1 << 20,
     "max_vocabularies": 64,
+    "loaded_vocabulary_bytes": 256 << 20,
     "max_padded_ids": 1 << 20,
     "max_window_ids": 1 << 20,
     "request_timeout_ms": 5_000,

@@ -14,12 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.fuzz.doors import open_doors
-from tests.fuzz.hunt import Hunt, resident_bytes
+from service.allocator import keep_large_blocks
+from tests.fuzz.doors import LIMITS, open_doors
+from tests.fuzz.hunt import Hunt
+from tests.fuzz.memory import Size, measured, what_grew
 
 STUCK_S = 120.0
 REPORT_CASES = 20_000
-GROWTH_BYTES = 128 << 20  # More than the caches of the allocator and of encoders vary by.
 
 
 def work(seed: int, first: int, end: int, place: str) -> None:
@@ -30,24 +31,24 @@ def work(seed: int, first: int, end: int, place: str) -> None:
     def begin(number: int) -> None:
         now[:8] = struct.pack("<q", number)
 
+    keep_large_blocks()  # As the service does.
     answer = asyncio.run(hunted(seed, first, end, begin))
     Path(place + ".json").write_text(json.dumps(answer))
 
 
 async def hunted(seed: int, first: int, end: int, begin: Any) -> dict[str, Any]:
     """What a worker found."""
-    sizes: list[int] = []
+    sizes: list[Size] = []
     async with open_doors() as doors:
         hunt = Hunt(doors, seed)
         started = time.perf_counter()
         shown = 0
         for part in range(first, end, REPORT_CASES):
             await hunt.run(range(part, min(part + REPORT_CASES, end)), begin)
-            sizes.append(resident_bytes())
+            sizes.append(measured(doors.app.service))
             rate = (part + REPORT_CASES - first) / (time.perf_counter() - started)
-            print(
-                f"{part}: {rate:.0f}/s, {sizes[-1] >> 20} MiB, {len(hunt.found)} found", flush=True
-            )
+            memory = f"{sizes[-1].loaded >> 20} MiB, {sizes[-1].settled >> 20} with nothing loaded"
+            print(f"{part}: {rate:.0f}/s, {memory}, {len(hunt.found)} found", flush=True)
             for found in hunt.found[shown:]:
                 print(found, flush=True)
             shown = len(hunt.found)
@@ -56,7 +57,7 @@ async def hunted(seed: int, first: int, end: int, begin: Any) -> dict[str, Any]:
         "statuses": hunt.statuses,
         "num_uploads": hunt.num_uploads,
         "seconds": time.perf_counter() - started,
-        "sizes": sizes,
+        "sizes": [[size.loaded, size.settled] for size in sizes],
     }
 
 
@@ -105,10 +106,15 @@ def report(answers: list[dict[str, Any]]) -> bool:
     is_wrong = False
     for answer in answers:
         statuses += Counter(answer["statuses"])
-        sizes = answer["sizes"]
-        begin = sizes[len(sizes) // 5]
-        print(f"memory: {begin >> 20} MiB after a fifth, {sizes[-1] >> 20} MiB at the end")
-        is_wrong |= sizes[-1] > begin + GROWTH_BYTES or bool(answer["found"])
+        sizes = [Size(*size) for size in answer["sizes"]]
+        fifth, most = sizes[len(sizes) // 5], max(size.loaded for size in sizes)
+        print(
+            f"memory: {fifth.settled >> 20} MiB after a fifth and {sizes[-1].settled >> 20} at the "
+            f"end with nothing loaded, {most >> 20} at most"
+        )
+        grown = what_grew(sizes, LIMITS["loaded_vocabulary_bytes"])
+        print(f"  it {grown}" if grown else "  no growth")
+        is_wrong |= bool(grown or answer["found"])
     num_cases, uploads = statuses.total(), sum(answer["num_uploads"] for answer in answers)
     seconds = max((answer["seconds"] for answer in answers), default=0.0)
     print(f"{num_cases} cases, {uploads} of them uploads, in {seconds:.0f} s: {dict(statuses)}")

@@ -20,7 +20,7 @@ from vocabularies.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, Voca
 __all__ = ["bpe_vocabulary", "hole", "merge_ids", "refuse_mistaken", "spell"]
 
 _MAX_FINDINGS = 100
-_HOLE = re.compile("\ue000([0-9]+)")
+_HOLE = re.compile("\ue000([0-9]+)|([0-9]+)\ue000")
 # Characters outside the alphabet go where Latin-1 cannot follow.
 _TO_LATIN_1 = {code: 0xFFFF for code in range(256)} | {
     ord(character): byte for character, byte in CHARACTER_TO_BYTE.items()
@@ -38,16 +38,18 @@ def spell(string: str, byte_level: bool) -> bytes | None:
 
 
 def hole(token_id: int) -> str:
-    """What stands in a tokenizer.json for an id without meaning: a private character and the id.
+    """What stands in a tokenizer.json for an id without meaning: the id and a private character.
 
-    fastokens refuses a list with gaps; tokenizers does not mind either way.
+    fastokens refuses a list with gaps; tokenizers does not mind either way. The character comes
+    last because fastokens takes time with the square of what begins alike: 110,000 holes that begin
+    with it took 4 s, and take 0.4.
     """
-    return f"\ue000{token_id}"
+    return f"{token_id}\ue000"
 
 
 def _is_hole(string: str, token_id: int) -> bool:
     found = _HOLE.fullmatch(string)
-    return found is not None and found[1] == str(token_id)
+    return found is not None and str(token_id) in found.groups()
 
 
 def merge_ids(pairs: Sequence[Any], vocab: Mapping[str, int], where: str) -> list[tuple[int, int]]:

@@ -1,0 +1,59 @@
+"""What a process keeps when nothing is loaded: the memory that must not grow.
+
+How many uploads are ready at a moment is chance, and one with an encoder of fastokens takes 45 MiB.
+So there are two measures: what is left without them, which stays the same, and what is resident
+with them, which has a bound.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+from service import allocator
+from service.state import Service
+from tests.fuzz.hunt import resident_bytes
+
+__all__ = ["GROWTH_BYTES", "Size", "measured", "what_grew"]
+
+# More than the allocator varies by, and than what is made once: 41 masks of Unicode classes, 1.1 MB
+# each. tokenizers itself leaves 0.6 KB of each that has encoded.
+GROWTH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Resident bytes of a process at one moment.
+
+    Attributes:
+        loaded: as it was.
+        settled: once every upload was unloaded and what is free was given back.
+    """
+
+    loaded: int
+    settled: int
+
+
+def measured(service: Service) -> Size:
+    """The memory of this process; uploads are unloaded, and their next use loads them."""
+    loaded, registry = resident_bytes(), service.registry
+    for name, known in list(registry.known.items()):
+        if not known.builtin:
+            registry.unload(name)
+    named = {entry.vocabulary.digest for entry in registry.entries.values()}
+    for digest in registry.engine.holdings().keys() - named:
+        registry.engine.unload(digest)
+    gc.collect()
+    allocator.give_back()
+    return Size(loaded, resident_bytes())
+
+
+def what_grew(sizes: list[Size], loaded_vocabulary_bytes: int) -> str:
+    """What is wrong with the memory of a process, measured again and again; "" if nothing is."""
+    begin, end = sizes[len(sizes) // 5].settled, sizes[-1].settled
+    if end > begin + GROWTH_BYTES:
+        return f"grew by {end - begin >> 20} MiB with nothing loaded"
+    most, bound = max(size.loaded for size in sizes), end + loaded_vocabulary_bytes
+    if most > bound + 2 * GROWTH_BYTES:
+        return f"was at {most >> 20} MiB, with a bound of {bound >> 20}"
+    return ""

@@ -1,0 +1,178 @@
+"""Vocabularies leave memory for others when they were longest unused, and come back when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+
+import pytest
+
+from service.cpu_encoders import FASTOKENS_BYTES
+from service.cpu_engine import CpuEngine
+from service.engines import Holding
+from service.registry import Registry
+from service.settings import Settings
+from service.verification import verify
+from service.vocabulary_memory import leaving
+from service.vocabulary_reports import samples
+from tests.fake_engine import FakeEngine, byte_vocabulary
+from tests.fuzz.memory import GROWTH_BYTES, Size, measured, what_grew
+from tests.tokenizer_documents import rank_file
+from tests.waiting import run
+from vocabularies.batch import Batch
+from vocabularies.formats import read_vocabulary
+
+MIB = 1 << 20
+BYTES = [bytes([byte]) for byte in range(256)]
+
+
+def ranked(word: bytes):
+    """A small byte-level vocabulary, for which there is an encoder with a large table."""
+    files = {"r.tiktoken": rank_file([*BYTES, b"ab", word])}
+    return read_vocabulary(files, pretokenizer="gpt2")
+
+
+@pytest.mark.parametrize(
+    ("kept", "max_bytes", "gone"),
+    [
+        ("", 60, ""),
+        ("", 59, "b"),
+        ("", 30, "ba"),
+        ("b", 30, "ac"),
+        ("abc", 0, ""),
+        ("", 0, "bac"),
+    ],
+)
+def test_the_longest_unused_leave_until_the_others_fit(kept, max_bytes, gone):
+    holdings = {"a": Holding(10, 2.0), "b": Holding(20, 1.0), "c": Holding(30, 3.0)}
+    assert leaving(holdings, set(kept), max_bytes) == list(gone)
+
+
+class SizedEngine(FakeEngine):
+    """Every vocabulary takes ten bytes; `order` is that of their last use."""
+
+    def __init__(self):
+        super().__init__()
+        self.order: list[str] = []
+
+    def load(self, vocabulary, pinned=False):
+        self.order.append(vocabulary.digest)
+        return super().load(vocabulary, pinned)
+
+    def holdings(self):
+        return {d: Holding(10, float(self.order.index(d))) for d in self.loaded}
+
+
+FIRST, SECOND, THIRD = (byte_vocabulary(size) for size in (256, 300, 301))
+
+
+def test_an_upload_makes_room_and_what_left_is_loaded_by_its_next_use(tmp_path, caplog):
+    caplog.set_level("INFO")
+
+    async def scenario():
+        settings = Settings(
+            store_dir=tmp_path, default_vocabulary="first", loaded_vocabulary_bytes=20
+        )
+        registry = Registry(engine := SizedEngine(), settings)
+        for name, vocabulary in (("first", FIRST), ("second", SECOND), ("third", THIRD)):
+            registry.put(name, vocabulary, replace=False)
+        # The default vocabulary stays although it is the oldest.
+        assert registry.entries.keys() == {"first", "third"}
+        assert engine.loaded == {FIRST.digest, THIRD.digest}
+        assert "unloaded second" in caplog.text
+        state = {sample.name: sample.state for sample in samples(registry)}
+        assert state["second"] == "unloaded"
+        assert (await registry.loaded("second")).vocabulary.digest == SECOND.digest
+        assert registry.entries.keys() == {"first", "second"}
+
+    run(scenario)
+
+
+def test_the_engine_tells_what_was_used_last_and_loads_again_what_left():
+    engine = CpuEngine()
+    for vocabulary in (FIRST, SECOND):
+        engine.load(vocabulary)
+    assert engine.holdings()[FIRST.digest].used < engine.holdings()[SECOND.digest].used
+    engine.encode(FIRST, Batch(["a"]))
+    assert engine.holdings()[FIRST.digest].used > engine.holdings()[SECOND.digest].used
+    engine.unload(FIRST.digest)
+    assert engine.encode(FIRST, Batch(["a"])).ids.tolist() == [97]
+    engine.close()
+
+
+class Mallinfo2(ctypes.Structure):
+    """What malloc says of itself (malloc.h)."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks".split()
+    ] + [("keepcost", ctypes.c_size_t)]
+
+
+def used_bytes() -> int:
+    """What malloc has given out."""
+    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo2 is None:
+        pytest.skip("malloc is not glibc's")
+    mallinfo2.restype = Mallinfo2
+    gc.collect()
+    info = mallinfo2()
+    return info.uordblks + info.hblkhd
+
+
+def test_what_an_encoder_is_said_to_take_is_what_it_takes():
+    engine = CpuEngine()
+    engine.load(ranked(b"before"))  # The libraries' own tables.
+    vocabularies = [ranked(b"word%d" % number) for number in range(3)]
+    before = used_bytes()
+    for vocabulary in vocabularies:
+        assert engine.load(vocabulary).encoder.startswith("fastokens")
+    taken = (used_bytes() - before) / len(vocabularies)
+    said = engine.holdings()[vocabularies[0].digest].num_bytes
+    assert said / 2 < taken < said * 2
+    assert said >= FASTOKENS_BYTES
+    engine.close()
+
+
+def test_verifying_leaves_no_memory_behind():
+    engine = CpuEngine()
+    vocabulary = ranked(b"verified")
+    texts = [f"{number} words {number * 7919}" for number in range(100)]
+    verify(engine, vocabulary, texts)
+    before = used_bytes()
+    for _ in range(40):
+        assert verify(engine, vocabulary, texts).num_different == 0
+    assert used_bytes() - before < MIB  # With the caches of words it was 2.2.
+    engine.close()
+
+
+def sizes(loaded: list[int], settled: list[int]) -> list[Size]:
+    return [Size(a * MIB, b * MIB) for a, b in zip(loaded, settled, strict=True)]
+
+
+def test_fuzzing_sees_memory_that_grows_and_memory_past_its_bound():
+    flat = [300] * 10
+    assert what_grew(sizes([400, 560, 330, 550, 310] * 2, flat), 256 * MIB) == ""
+    leak = [300 + 10 * number for number in range(10)]
+    assert "grew by 70 MiB" in what_grew(sizes([600] * 10, leak), 256 * MIB)
+    assert "was at 700 MiB" in what_grew(sizes([400] * 9 + [700], flat), 256 * MIB)
+    assert what_grew(sizes([300], [300]), 0) == ""
+    assert GROWTH_BYTES < 70 * MIB
+
+
+def test_memory_is_measured_without_uploads_and_their_next_use_loads_them():
+    class Held:
+        registry = Registry(SizedEngine(), Settings(default_vocabulary="hyenadna"))
+
+    async def scenario():
+        registry = Held.registry
+        await registry.loaded("hyenadna")
+        registry.put("mine", SECOND, replace=False)
+        registry.engine.load(THIRD)  # As a request that was accepted before its vocabulary left.
+        await asyncio.to_thread(measured, Held)
+        assert registry.entries.keys() == {"hyenadna"}
+        assert registry.engine.loaded == {registry.entries["hyenadna"].vocabulary.digest}
+        assert (await registry.loaded("mine")).vocabulary.digest == SECOND.digest
+
+    run(scenario)
