@@ -7,7 +7,7 @@ Anthropic's clients.
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -25,10 +25,14 @@ __all__ = ["router"]
 router = APIRouter(tags=["dialects"])
 
 
+# They stand in the answer as they came.
+TokenIds = Annotated[list[schemas.Length], Field(fail_fast=True)]
+
+
 class CompletionBody(Lax):
     """What is read of a completion request."""
 
-    prompt: str | schemas.Texts | schemas.Ids | schemas.Rows
+    prompt: str | schemas.Texts | TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)]
     add_special_tokens: bool = True
     return_token_offsets: bool = False
 

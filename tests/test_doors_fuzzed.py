@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from service.arrow_stream import BodyReader
-from service.cpu_bpe import _read as read_library
+from service.cpu_bpe import read_tokenizer
 from service.cpu_engine import CpuEngine
 from service.logs import TextLines
 from service.protos import warptok_pb2 as pb
@@ -299,7 +299,7 @@ def test_a_library_that_is_let_go_is_gone_from_memory(monkeypatch):
     texts, sizes = texts_for(load("gpn")), []
     for number in range(201):
         tokens = {"A": 0, "C": 1, "AC": 2, f"x{number}": 3}
-        library = read_library(json.dumps(document(tokens, ["A C"])))
+        library = read_tokenizer(json.dumps(document(tokens, ["A C"])))
         library.encode_batch_fast(texts)
         if number % 100 == 0:
             del library

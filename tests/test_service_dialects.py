@@ -143,6 +143,8 @@ REFUSALS = [
     ("/v1/responses/input_tokens", {"input": 5}, 400, "openai"),
     ("/v1/chat/completions/render", {"messages": CHAT}, 400, "openai"),
     ("/v1/completions/render", {"prompt": {}}, 400, "openai"),
+    ("/v1/completions/render", {"prompt": [["9" * 38, 256], [37]]}, 400, "openai"),
+    ("/v1/completions/render", {"prompt": [2**31]}, 400, "openai"),
 ]
 
 
