@@ -21,7 +21,7 @@ from functools import partial
 from time import perf_counter
 
 from service.admission import Admission
-from service.batches import run_works
+from service.batches import Placed, run_works
 from service.engines import Abandoned, Engine
 from service.errors import DeadlinePassed, Draining, ServiceError
 from service.lanes import PREPARED, Key, Lane, make_lanes
@@ -54,6 +54,7 @@ class Batcher:
         self.admission = Admission(settings, metrics, limits or Limits())
         self.inline_batch_bytes = settings.inline_batch_bytes
         self.long_request_bytes = settings.long_request_bytes
+        self.placed: Placed | None = None  # Puts ids where they are wanted, on the lane's thread.
         self.num_streams = 0  # Streams that still bring work; whoever opens one counts it.
         self._queues: dict[Key, Queue] = {}
         self._lanes = make_lanes(settings.max_batch_bytes, engine.name == "gpu")
@@ -135,7 +136,7 @@ class Batcher:
 
     def _run(self, lane: Lane, works: list[Work]) -> asyncio.Future[Outcome]:
         """Begin a batch that the loop itself does not run."""
-        call = partial(run_works, self.engine, works)
+        call = partial(run_works, self.engine, works, self.placed)
         return asyncio.get_running_loop().run_in_executor(lane.thread, call)
 
     def _take(self, lane: Lane, key: Key) -> list[Work]:

@@ -5,12 +5,13 @@ Runs on the engine's thread, or on the loop for a tiny batch; knows no HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from time import perf_counter
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.engines import Counted, Decoded, Engine
 from service.isolation import (
@@ -25,6 +26,7 @@ from vocabularies.batch import Batch, Encoded, EncodeOptions
 from vocabularies.shared_rows import SharedRows
 
 __all__ = [
+    "Placed",
     "joined_rows",
     "joined_texts",
     "num_ids_of",
@@ -35,8 +37,18 @@ __all__ = [
 ]
 
 
-def run_works(engine: Engine, works: list[Work]) -> tuple[list[Result], float]:
+Placed = Callable[[NDArray[np.integer[Any]]], NDArray[np.integer[Any]]]
+
+
+def run_works(
+    engine: Engine, works: list[Work], placed: Placed | None = None
+) -> tuple[list[Result], float]:
     """Run the works of one vocabulary and operation as one batch.
+
+    Args:
+        engine: computes them.
+        works: at least one.
+        placed: puts ids where they are wanted; None: they may lie anywhere.
 
     Returns:
         Each work's part, in order, and the seconds that the engine took.
@@ -46,6 +58,8 @@ def run_works(engine: Engine, works: list[Work]) -> tuple[list[Result], float]:
     match works[0].operation:
         case "encode":
             encoded = encode_isolated(engine, vocabulary, _wanted(works))
+            if placed is not None:
+                encoded.ids = placed(encoded.ids)
             results = split_encoded(works, encoded)
         case "count":
             results = split_counted(works, count_isolated(engine, vocabulary, _wanted(works)))

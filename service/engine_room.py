@@ -52,6 +52,7 @@ class EngineRoom:
         self.app, self.service = app.app, app.service
         self.num_front_ends = num_front_ends
         self.memory = LinkMemory()
+        self.service.batcher.placed = self.memory.placed
         self.links: dict[Link, str] = {}
         self.is_empty = asyncio.Event()
         self.is_empty.set()
@@ -105,13 +106,13 @@ class EngineRoom:
         work.is_long = values.get("is_long")
         work.deadline = values.get("deadline") or float("inf")
         answer = result_message(await self.service.batcher.run(work))
-        if any(array.nbytes > COPIED_BYTES for array in answer.arrays):
-            answer.arrays = await asyncio.to_thread(self._placed, answer.arrays)
+        if any(self._is_to_be_copied(array) for array in answer.arrays):
+            arrays = [np.ascontiguousarray(array) for array in answer.arrays]
+            answer.arrays = await asyncio.to_thread(lambda: [*map(self.memory.placed, arrays)])
         return answer
 
-    def _placed(self, arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Arrays where front ends read them."""
-        return [self.memory.placed(np.ascontiguousarray(array)) for array in arrays]
+    def _is_to_be_copied(self, array: NDArray[Any]) -> bool:
+        return array.nbytes > COPIED_BYTES and self.memory.place_of(array) is None
 
     def _known(self, digest: str) -> Vocabulary:
         """Raises ServiceError with the code UNKNOWN_DIGEST where the front end has to send it."""

@@ -15,6 +15,8 @@ import asyncio
 import contextlib
 import logging
 import struct
+import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
@@ -36,7 +38,8 @@ BUFFER_BYTES = 1 << 18  # What one read takes at most of small frames.
 JOINED_BYTES = 1 << 16  # Frames up to this size are one piece for the socket.
 ALIGNMENT = 8
 ANSWER, REFUSAL, GIVEN_UP = "answer", "refusal", "given up"
-MEMORY, LOAN_ENDED = "memory", "loan ended"
+MEMORY, LOANS_ENDED = "memory", "loans ended"
+ENDED_S = 0.002  # The longest that ended loans wait for a message that takes them along.
 NO_CALL = NO_LOAN = 0
 
 
@@ -82,6 +85,8 @@ class Link(asyncio.BufferedProtocol):
         self._other: OtherMemory | None = None
         self._loans: dict[int, list[NDArray[Any]]] = {}  # Arrays that the other side reads.
         self._loan_numbers = count(NO_LOAN + 1)
+        self._ended: deque[int] = deque()  # Loans from the other side, which is not told yet.
+        self._telling: asyncio.TimerHandle | None = None
 
     @property
     def is_up(self) -> bool:
@@ -130,7 +135,8 @@ class Link(asyncio.BufferedProtocol):
             [array.dtype.str, array.shape, place]
             for array, place in zip(arrays, places, strict=True)
         ]
-        head = orjson.dumps([message.kind, number, message.values, shapes, loan])
+        ended = [self._ended.popleft() for _ in range(len(self._ended))]
+        head = orjson.dumps([message.kind, number, message.values, shapes, loan, ended])
         head += b" " * (-len(head) % ALIGNMENT)
         body: list[bytes | memoryview] = []
         for array, place in zip(arrays, places, strict=True):
@@ -180,13 +186,24 @@ class Link(asyncio.BufferedProtocol):
 
     def _loan(self, number: int) -> Loan:
         """What borrowed arrays hold; the other side is told when it is garbage."""
-        loop = asyncio.get_running_loop()
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
         def end() -> None:
+            self._ended.append(number)
+            is_loops = threading.get_ident() == thread
             with contextlib.suppress(RuntimeError):  # The loop has ended, and so has the link.
-                loop.call_soon_threadsafe(self.tell, Message(LOAN_ENDED, {"number": number}))
+                self._plan_telling() if is_loops else loop.call_soon_threadsafe(self._plan_telling)
 
         return Loan(end)
+
+    def _plan_telling(self) -> None:
+        if self._telling is None and self._transport is not None:
+            self._telling = asyncio.get_running_loop().call_later(ENDED_S, self._tell_ended)
+
+    def _tell_ended(self) -> None:
+        self._telling = None
+        if self._ended:
+            self.tell(Message(LOANS_ENDED))
 
     def connection_lost(self, error: Exception | None) -> None:
         """Nobody will answer, and nobody waits for answers any more."""
@@ -229,9 +246,11 @@ class Link(asyncio.BufferedProtocol):
         """One whole frame; its arrays are views of it."""
         head_size, _ = SIZES.unpack_from(frame)
         place = SIZES.size + head_size
-        kind, number, values, shapes, loan_number = orjson.loads(
+        kind, number, values, shapes, loan_number, ended = orjson.loads(
             memoryview(frame)[SIZES.size : place]
         )
+        for each in ended:
+            self._loans.pop(each, None)
         loan = self._loan(loan_number) if loan_number else None
         arrays = []
         for dtype, shape, where in shapes:
@@ -252,8 +271,7 @@ class Link(asyncio.BufferedProtocol):
             if number in self._running:
                 self._running[number].cancel()
             return
-        if kind == LOAN_ENDED:
-            self._loans.pop(values["number"], None)
+        if kind == LOANS_ENDED:
             return
         running = self._map(values["path"]) if kind == MEMORY else self._answer(self, message)
         if running is not None:
