@@ -63,7 +63,7 @@ class Layout:
     Attributes:
         cleared: fields that are zero before a batch begins, for n bytes (whole tiles) and rows.
         scratch: the other fields.
-        shared: fields that lie where others do which nobody reads any more.
+        shared: fields that lie where others do which nobody reads any more, or yet.
     """
 
     cleared: Callable[[int, int], dict[str, int]]
@@ -127,6 +127,7 @@ def _text_scratch(n: int, rows: int) -> dict[str, int]:
     bins = {f"misses{i}": 8 * (n // length + 1) for i, length in enumerate(BIN_LENGTHS)}
     bins |= {f"merged_counts{i}": n // length + 1 for i, length in enumerate(BIN_LENGTHS)}
     return {
+        "half_states": 2 * tiles,
         "tile_state": tiles,
         "tile_entry": tiles,
         "tile_function": 32 * tiles,
@@ -204,6 +205,8 @@ LAYOUTS = {
         _text_scratch,
         {
             "special_matches": "records",
+            "chunk_before": "merged_ids",
+            "chunk_pending": "ids",
             "framed_ids": "merged_ids",
             "packed": "merged_ids",
             "span_begins": "records",

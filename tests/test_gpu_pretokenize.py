@@ -1,4 +1,4 @@
-"""The pretokenizer's device functions, compiled as C++, against the published patterns."""
+"""The pretokenizer's kernels, compiled as C++, against the published patterns."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ TILE = constant("TILE")
 
 
 @functools.cache
-def library(source: str = "pretokenize.cpp") -> ctypes.CDLL:
-    """A file of tests/cuda, built; its `pretokenize_batch` takes a Job and a number."""
+def library() -> ctypes.CDLL:
+    """tests/cuda/pretokenize.cpp, built."""
     flags = ("-O2", "-Wall", "-Werror", "-Wno-unknown-pragmas", f"-I{CUDA}", f"-I{HERE}/cuda")
     included = (*sorted((HERE / "cuda").glob("*.*")), *sorted(CUDA.glob("*.cu*")))
-    path = HERE / "cuda" / source
+    path = HERE / "cuda" / "pretokenize.cpp"
     return ctypes.CDLL(str(compiled(path.stem, path.read_text(), flags, included)))
 
 
@@ -66,28 +66,22 @@ class Batch:
             "entries": tables.entries,
             "class_pages": tables.pages,
             "class_table": tables.page_rows,
+            "half_states": np.full((num_tiles, 2), 0xEE, np.uint8),
             "tile_state": np.full(num_tiles, 0xEE, np.uint8),
             "tile_entry": np.full(num_tiles, 0xEE, np.uint8),
             "tile_function": np.full((num_tiles, 32), 0xEE, np.uint8),
             "tile_pending": np.full((num_tiles, 32), 0xEE, np.uint8),
+            "chunk_before": np.full((num_tiles, TILE // 64, 32), 0xEE, np.uint8),
+            "chunk_pending": np.full((num_tiles, TILE // 64, 32), 0xEE, np.uint8),
         }
         for field, array in self.kept.items():
             self.job[field] = array.ctypes.data
         self.job["num_bytes"] = len(data)
         self.job["num_states"], self.job["num_classes"] = tables.num_certain, tables.num_classes
 
-    def run(self, slow: bool = False) -> np.ndarray:
-        """Where pretokens begin, in bytes."""
-        library().pretokenize_batch(ctypes.c_void_p(self.job.ctypes.data), int(slow))
-        return self.found()
-
-    def run_kernels(self, num_blocks: int) -> np.ndarray:
-        """As `run`, by the kernels, their blocks emulated."""
-        emulated = library("pretokenize_kernels.cpp")
-        emulated.pretokenize_batch(ctypes.c_void_p(self.job.ctypes.data), num_blocks)
-        return self.found()
-
-    def found(self) -> np.ndarray:
+    def run(self, slow: bool = False, num_blocks: int = 1) -> np.ndarray:
+        """Where pretokens begin, in bytes; `slow` makes every tile bad."""
+        library().pretokenize_batch(ctypes.c_void_p(self.job.ctypes.data), num_blocks, int(slow))
         words = self.starts[: (self.num_bytes + 63) // 64]
         assert (self.starts[len(words) :] == 0xABABABABABABABAB).all()
         return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
@@ -241,7 +235,7 @@ def test_kernels_with_emulated_blocks(name: str) -> None:
     texts = [*(text.encode() for text in long_runs), random_text(name, source, 3000)]
     for num_blocks in (1, 3):
         for rows in (texts[::-1], source.sample(texts, len(texts)), [b"a\n "], []):
-            assert_alike(name, rows, Batch(name, rows).run_kernels(num_blocks))
+            assert_alike(name, rows, Batch(name, rows).run(num_blocks=num_blocks))
 
 
 def test_kernels_compile(tmp_path: Path) -> None:

@@ -21,46 +21,101 @@ DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
     add_piece(job, begin, end);
 }
 
-// How many words from `word` on, an even number, hold no start: whole steps of GAP_STEP only. A warp
-// alone looks through a gap of any length, so that it asks for much at a time.
-constexpr uint32_t GAP_LOADS = 8, GAP_STEP = GAP_LOADS * 64;
-DEVICE uint64_t gap_by_warp(const Job& job, uint64_t word) {
-    uint64_t begin = word, total = (job.num_bytes + 63) / 64;
-    for (; word + GAP_STEP <= total; word += GAP_STEP) {
-        const uint4* fours = reinterpret_cast<const uint4*>(job.starts + word) + (threadIdx.x & 31);
-        uint32_t any = 0;
+// Where no start is near, a warp looks through 512 words of start bits at a time, sixteen bytes a load.
+constexpr uint32_t GAP_LOADS = 8;
+constexpr uint32_t GAP_STEP = GAP_LOADS * 64;
+constexpr uint32_t NEAR_WORDS = 2 * GAP_STEP;  // As far as a warp looks alone; then its block does.
+constexpr uint32_t MAX_GAPS = 64;              // Of a block; a warp looks through others alone.
+
+struct Gap {  // The last piece before it, and the words that nobody has looked at yet.
+    uint64_t begin, word;
+};
+
+struct FindShared {
+    Gap gaps[MAX_GAPS];
+    uint32_t count, first;
+};
+
+// The first pair of GAP_STEP words from `word` on, an even number, that holds a start; GAP_STEP if none
+// does. The whole warp calls it.
+DEVICE uint32_t filled_pair(const Job& job, uint64_t word) {
+    uint64_t total = (job.num_bytes + 63) / 64;
+    uint32_t lane = threadIdx.x & 31, first = GAP_STEP;
 #pragma unroll
-        for (uint32_t i = 0; i < GAP_LOADS; i++) {
-            uint4 four = fours[32 * i];
-            any |= four.x | four.y | four.z | four.w;
-        }
-        if (__any_sync(ALL_LANES, any != 0)) break;
+    for (uint32_t i = GAP_LOADS; i-- > 0;) {
+        uint64_t own = word + 64 * i + 2 * lane;
+        uint4 pair = {0, 0, 0, 0};
+        if (own < total) pair = *reinterpret_cast<const uint4*>(job.starts + own);
+        if (pair.x | pair.y | pair.z | pair.w) first = 64 * i + 2 * lane;
     }
-    return word - begin;
+    return __reduce_min_sync(ALL_LANES, first);
 }
 
-// Where the first piece from word `word` on begins, an even number; the whole warp looks.
-DEVICE uint64_t next_start_by_warp(const Job& job, uint64_t word) {
-    uint64_t total = (job.num_bytes + 63) / 64, lane = threadIdx.x & 31;
-    for (bool is_gap_known = false; word < total; word += 32) {
-        uint64_t bits = word + lane < total ? job.starts[word + lane] : 0;
-        uint32_t found = __ballot_sync(ALL_LANES, bits != 0);
-        if (found) {
-            uint32_t first = lowest_bit(found);
-            bits = __shfl_sync(ALL_LANES, bits, first);
-            return (word + first) * 64 + lowest_bit(bits);
-        }
-        if (!is_gap_known) word += gap_by_warp(job, word + 32);
-        is_gap_known = true;
+// The first start in a pair of words, num_bytes if there is none: what lies behind the data is no start.
+DEVICE uint64_t start_in_pair(const Job& job, uint64_t word) {
+    uint64_t bits = job.starts[word];
+    if (bits) return word * 64 + lowest_bit(bits);
+    bits = (word + 1) * 64 < job.num_bytes ? job.starts[word + 1] : 0;
+    return bits ? (word + 1) * 64 + lowest_bit(bits) : job.num_bytes;
+}
+
+// Where the first piece from word `word` on begins, num_bytes if none does before word `limit`, which
+// `word` has then reached; the whole warp looks.
+DEVICE uint64_t next_start_by_warp(const Job& job, uint64_t& word, uint64_t limit) {
+    for (; word < limit; word += GAP_STEP) {
+        uint32_t pair = filled_pair(job, word);
+        if (pair < GAP_STEP) return start_in_pair(job, word + pair);
     }
     return job.num_bytes;
 }
 
+// The same to the end of the data, the whole block; only its first thread gets to know.
+DEVICE uint64_t next_start_by_block(const Job& job, FindShared& shared, uint64_t word) {
+    uint32_t warp = threadIdx.x / 32;
+    if (threadIdx.x == 0) shared.first = NO_BYTE;
+    for (; word * 64 < job.num_bytes; word += BLOCK / 32 * GAP_STEP) {
+        uint32_t pair = filled_pair(job, word + warp * GAP_STEP);
+        if (!__syncthreads_or(pair < GAP_STEP)) continue;
+        if (pair < GAP_STEP) atomicMin(&shared.first, warp * GAP_STEP + pair);
+        __syncthreads();
+        return start_in_pair(job, word + (threadIdx.x ? 0 : shared.first));
+    }
+    return job.num_bytes;
+}
+
+// Where the first piece of 32 words from word `word` on begins, num_bytes if none does; the whole warp
+// looks.
+DEVICE uint64_t start_in_words(const Job& job, uint64_t word) {
+    uint64_t own = word + (threadIdx.x & 31), bits = own * 64 < job.num_bytes ? job.starts[own] : 0;
+    uint32_t found = __ballot_sync(ALL_LANES, bits != 0);
+    if (!found) return job.num_bytes;
+    bits = __shfl_sync(ALL_LANES, bits, lowest_bit(found));
+    return (word + lowest_bit(found)) * 64 + lowest_bit(bits);
+}
+
+// Where the piece ends that is the last one before word `word`; it begins at `begin`, as the lane
+// knows that says `is_mine`. The whole warp looks. Returns 0 where that is left to the block.
+DEVICE uint64_t end_of_last(const Job& job, FindShared& shared, uint64_t word, uint64_t begin,
+                            bool is_mine) {
+    uint64_t end = start_in_words(job, word), total = (job.num_bytes + 63) / 64;
+    word += 32;
+    if (end < job.num_bytes || word >= total) return end;
+    end = next_start_by_warp(job, word, word + NEAR_WORDS < total ? word + NEAR_WORDS : total);
+    if (end < job.num_bytes || word >= total) return end;
+    uint32_t slot = (threadIdx.x & 31) == 0 ? atomicAdd(&shared.count, 1) : 0;
+    slot = __shfl_sync(ALL_LANES, slot, 0);
+    if (slot >= MAX_GAPS) return next_start_by_warp(job, word, total);
+    if (is_mine) shared.gaps[slot] = {begin, word};
+    return 0;
+}
+
 // Finds the pieces longer than MAX_PIECE: a warp for every 32 words of start bits. Only the last
 // piece that begins in a word can be so long.
-DEVICE void find_long_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+DEVICE void find_long_stage(const Job& job, FindShared& shared, uint32_t block, uint32_t num_blocks) {
     uint64_t total = (job.num_bytes + 63) / 64, lane = threadIdx.x & 31;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    if (threadIdx.x == 0) shared.count = 0;
+    __syncthreads();
     for (uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) & ~31ull; first < total;
          first += stride) {
         uint64_t word = first + lane, bits = word < total ? job.starts[word] : 0;
@@ -70,8 +125,14 @@ DEVICE void find_long_stage(const Job& job, uint32_t block, uint32_t num_blocks)
         uint32_t next_lane = behind ? lowest_bit(behind) : 0;
         uint64_t next_bits = __shfl_sync(0xFFFFFFFF, bits, next_lane);
         uint64_t end = (first + next_lane) * 64 + (next_bits ? lowest_bit(next_bits) : 0);
-        uint64_t far = next_start_by_warp(job, first + 32);
+        uint64_t begin = word * 64 + (bits ? highest_bit(bits) : 0);
+        uint64_t far = end_of_last(job, shared, first + 32, begin, bits && !behind);
         if (!behind) end = far;
-        if (bits) consider_piece(job, word * 64 + highest_bit(bits), end);
+        if (bits && end) consider_piece(job, begin, end);
+    }
+    __syncthreads();
+    for (uint32_t i = 0; i < min_of(shared.count, MAX_GAPS); i++) {
+        uint64_t end = next_start_by_block(job, shared, shared.gaps[i].word);
+        if (threadIdx.x == 0) consider_piece(job, shared.gaps[i].begin, end);
     }
 }

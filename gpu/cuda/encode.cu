@@ -25,7 +25,8 @@ KERNEL __launch_bounds__(CERTAIN_BLOCK) cut_certain(const Job* job) {
 }
 
 KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
-    find_long_stage(*job, blockIdx.x, gridDim.x);
+    SHARED FindShared shared;
+    find_long_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(MERGE_THREADS, 1) windows(const Job* job) {

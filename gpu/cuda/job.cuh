@@ -52,11 +52,14 @@ struct Job {
     const uint8_t* class_table;    // uint8[pages][256], rows of `entries`.
     uint64_t num_states;           // Those that are certain.
     uint64_t num_classes;
-    uint8_t* tile_state;           // uint8[num_tiles], see pretokenize_tiles.cuh.
-    uint8_t* tile_entry;           // uint8[num_tiles].
+    uint8_t* half_states;          // uint8[num_tiles][2], see pretokenize_stage.cuh.
+    uint8_t* tile_state;           // uint8[num_tiles] the state behind a good tile, or UNRESOLVED.
+    uint8_t* tile_entry;           // uint8[num_tiles] the state before a bad tile.
     uint32_t* bad_tiles;           // uint32[1], not 0 where there may be bad tiles.
     uint8_t* tile_function;        // uint8[num_tiles][32] state behind a bad tile, by that before it.
     uint8_t* tile_pending;         // uint8[num_tiles][32] what becomes of a place pending before it.
+    uint8_t* chunk_before;         // uint8[num_tiles][64][32] state before a chunk, by its tile's.
+    uint8_t* chunk_pending;        // uint8[num_tiles][64][32] as tile_pending, up to the tile's end.
     // Vocabulary (gpu/tables.py).
     const ShortEntry* short_tokens;
     uint64_t short_shift;          // 32 - bits of a bucket's number.

@@ -1,5 +1,8 @@
 // The kernels of the pretokenizer, in the order in which they run; the last three have nothing to do
-// for most batches and return at once. Launch: BLOCK threads, any number of blocks.
+// for most batches and return at once. Launch: BLOCK threads, in enter_runs
+// ENTER_BLOCK or fewer warps; any number of blocks.
+#include "pretokenize_redo.cuh"
+#include "pretokenize_runs.cuh"
 #include "pretokenize_stage.cuh"
 
 KERNEL __launch_bounds__(BLOCK) pretokenize(const Job* job) {
@@ -8,12 +11,13 @@ KERNEL __launch_bounds__(BLOCK) pretokenize(const Job* job) {
 }
 
 KERNEL __launch_bounds__(BLOCK) map_tiles(const Job* job) {
-    SHARED PretokenizeShared shared;
+    SHARED MapShared shared;
     map_tiles_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) enter_runs(const Job* job) {
-    enter_runs_stage(*job, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(ENTER_BLOCK) enter_runs(const Job* job) {
+    SHARED RunsShared shared;
+    enter_runs_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) redo_tiles(const Job* job) {

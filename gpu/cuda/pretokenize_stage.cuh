@@ -1,6 +1,15 @@
-// The pretokenizer's passes over all tiles of a batch; job.bad_tiles[0] is 0 before the first one.
+// The pretokenizer's first pass over all tiles of a batch; job.bad_tiles[0] is 0 before it. What it does
+// not resolve is left to the slow way (pretokenize_tiles.cuh).
 #pragma once
-#include "pretokenize_tiles.cuh"
+#include "pretokenize.cuh"
+
+// Of half_states: the state behind a half tile, with these flags.
+constexpr uint32_t UNRESOLVED = 0x80, NO_STARTS = 0x40, STATE_MASK = 31;
+
+DEVICE uint32_t state_of(uint32_t entry) { return (entry & STATE_BITS) >> STATE_SHIFT; }
+
+// Whether the rule has pending places at all; kept in an entry that no state uses.
+DEVICE bool has_marks(const uint32_t* entries) { return entries[ROW_STRIDE - 1] != 0; }
 
 struct PretokenizeShared {
     alignas(16) uint32_t entries[MAX_ROWS * ROW_STRIDE];
@@ -26,8 +35,8 @@ DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
     return reader_of(job, shared);
 }
 
-// The first pass: a thread a chunk, a warp half a tile. Writes starts, tile_state and tile_entry, and
-// counts the halves that may make a tile bad.
+// The first pass: a thread a chunk, a warp half a tile. Writes starts and half_states, and counts the
+// halves that may make a tile bad.
 DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
                               uint32_t num_blocks) {
     Reader reader = make_reader(job, shared);
@@ -44,9 +53,8 @@ DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_
         // The end of the data is near enough to be walked to.
         bool empty = __all_sync(0xFFFFFFFF, !chunk.starts) && (i + 1) * 64ull <= job.num_bytes;
         if (lane < 31) continue;
-        uint8_t* half = i % WORDS_A_TILE < 32 ? job.tile_entry : job.tile_state;
         uint32_t flags = (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
-        half[i / WORDS_A_TILE] = state_of(chunk.entry) | flags;
+        job.half_states[i / 32] = state_of(chunk.entry) | flags;
         if (unresolved || (empty && marks)) atomicAdd(job.bad_tiles, 1);
     }
 }
@@ -71,55 +79,4 @@ DEVICE void pretokenize_quarters(const Job& job, const PretokenizeShared& shared
         bool empty = __all_sync(0xFFFFFFFF, !chunk.starts) && begin + SIZE <= job.num_bytes;
         if (lane == 31 && (unresolved || (empty && marks))) atomicAdd(job.bad_tiles, 1);
     }
-}
-
-// Maps of the bad tiles: a warp a tile, a lane a state. Says in tile_state which they are.
-DEVICE void map_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
-                            uint32_t num_blocks) {
-    if (!job.bad_tiles[0]) return;
-    Reader reader = make_reader(job, shared);
-    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
-    for (uint32_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < num_tiles(job); tile += warps) {
-        uint32_t state = settled_state(job, reader, tile);
-        if (state == UNRESOLVED && lane < job.num_states) map_tile(job, reader, tile, lane);
-        __syncwarp();
-        if (lane == 0) job.tile_state[tile] = state;
-    }
-}
-
-// The state before each bad tile: a warp a run of them, a lane a state.
-DEVICE void enter_runs_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    if (!job.bad_tiles[0]) return;
-    constexpr uint32_t AHEAD = 32;  // Maps that are loaded together.
-    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32), tiles = num_tiles(job), state;
-    for (uint32_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < tiles; tile += warps) {
-        if (!run_begins(job, tile, state)) continue;
-        bool goes_on = true;
-        for (uint32_t first = tile; goes_on; first += AHEAD) {
-            uint32_t mine = first + lane < tiles ? job.tile_state[first + lane] : 0;
-            uint32_t map[AHEAD], entered = 0;
-#pragma unroll
-            for (uint32_t i = 0; i < AHEAD; i++)
-                map[i] = first + i < tiles ? job.tile_function[(first + i) * 32ull + lane] : 0;
-            uint32_t bad = __ballot_sync(0xFFFFFFFF, mine == UNRESOLVED);
-            uint32_t count = ~bad ? lowest_bit(~bad) : AHEAD;  // Tiles that the run goes on for.
-#pragma unroll
-            for (uint32_t i = 0; i < AHEAD; i++) {
-                if (lane == i) entered = state;
-                if (i < count) state = __shfl_sync(0xFFFFFFFF, map[i], state);
-            }
-            if (lane < count) job.tile_entry[first + lane] = entered;
-            goes_on = count == AHEAD;
-        }
-    }
-}
-
-// Starts of the bad tiles, a thread a tile.
-DEVICE void redo_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
-                             uint32_t num_blocks) {
-    if (!job.bad_tiles[0]) return;
-    Reader reader = make_reader(job, shared);
-    uint32_t stride = num_blocks * BLOCK;
-    for (uint32_t tile = block * BLOCK + threadIdx.x; tile < num_tiles(job); tile += stride)
-        if (job.tile_state[tile] == UNRESOLVED) redo_tile(job, reader, tile, job.tile_entry[tile]);
 }

@@ -1,156 +1,162 @@
 // The slow way of pretokenizing: tiles of text whose starts depend on far-away characters.
 //
 // A tile is *bad* when a chunk of it was not resolved, when nothing begins in it, or when the state
-// behind it is not known. Three steps, each without cooperation and linear in the text:
+// behind it is not known. Three steps, each linear in the text, with a *map* for each certain state
+// that may stand before a stretch of text: the state behind it, and what becomes of a place that was
+// pending before it.
 //
-//     map_tile    from every certain state before a bad tile: the state behind it, and whether a
-//                 pending place from before is committed, dropped or still pending there
-//     enter_run   follows these maps over neighbouring bad tiles, from the good tile before them on
-//     redo_tile   reads a bad tile again from its state, known now, and follows a place that is
-//                 pending at its end to where that is decided
+//     map      chunks of bad tiles, and of the tile behind each: from every state, all side by side;
+//              chained, they give the tile's own map, what stands before each chunk, and what becomes
+//              of a place that is pending there (below)
+//     enter    follows the maps of tiles: the state before each bad one (pretokenize_runs.cuh)
+//     redo     reads chunks again, from states that are known now; a place still pending at a chunk's
+//              end has its fate in the maps (pretokenize_redo.cuh)
 //
-// The last walks through at most one tile's worth of bytes besides the maps: behind a start nothing
-// stays pending, and a good tile has a start.
+//     chunk              0            1            2          tile
+//     map of state 3     5, pending   5, pending   0, commit
+//     before it          3            5            5          0
+//     pending there      COMMITTED    COMMITTED    COMMITTED  COMMITTED
+//
+// Nothing that is pending before a good tile is pending behind it: it has a start, or the rule has no
+// pending places, or the data ends in it. So the maps of a run and of the tile behind it suffice.
 #pragma once
-#include "pretokenize.cuh"
+#include "pretokenize_stage.cuh"
 
-// tile_state and tile_entry after the first pass: the state behind the second half of a tile and the
-// first, with these flags. Then tile_state is the state behind a good tile, or UNRESOLVED, and
-// tile_entry the state before a bad one.
-constexpr uint32_t UNRESOLVED = 0x80, NO_STARTS = 0x40, STATE_MASK = 31;
 constexpr uint32_t DROPPED = 0, COMMITTED = 1, PENDING = 2;
-constexpr uint64_t NOWHERE = ~0ull;
+constexpr uint32_t FATE_SHIFT = 5;         // Of a chunk's map in shared memory: the state lies below.
 
-DEVICE uint32_t state_of(uint32_t entry) { return (entry & STATE_BITS) >> STATE_SHIFT; }
-
-// Whether the rule has pending places at all; kept in an entry that no state uses.
-DEVICE bool has_marks(const uint32_t* entries) { return entries[ROW_STRIDE - 1] != 0; }
-
-// The tile_state of a tile after map_tile: where the state behind it was not certain, a longer way
-// back may tell it. The first pass need not, since it matters to a bad tile alone.
-DEVICE uint32_t settled_state(const Job& job, const Reader& reader, uint32_t tile) {
-    uint32_t either = job.tile_state[tile] | job.tile_entry[tile];
-    uint32_t both = job.tile_state[tile] & job.tile_entry[tile];
-    if ((either & UNRESOLVED) || ((both & NO_STARTS) && has_marks(reader.entries))) return UNRESOLVED;
-    uint32_t state = job.tile_state[tile] & STATE_MASK;
-    for (uint32_t distance = FIRST_LOOKBACK * 16; state >= job.num_states; distance *= 16) {
-        if (distance > MAX_LOOKBACK) return UNRESOLVED;
-        uint64_t end = (tile + 1ull) * TILE;
-        if (end < reader.num_bytes) state = state_of(look_back(reader, end, distance));
-        else return 0;  // No tile follows.
-    }
-    return state;
-}
-
-// A way through the text, sixteen bytes a time, from a place that is a multiple of sixteen.
-struct Walk {
-    uint64_t place;
-    uint32_t entry, outcome;
-
-    // A step, and what it does to a place that was pending before the walk.
-    DEVICE_METHOD void read(const Reader& reader, uint32_t row) {
-        entry = step(reader.entries, row, entry);
-        if (outcome != PENDING) return;
-        if (entry & OUT_COMMIT) outcome = COMMITTED;
-        else if (!(entry & OPEN_PENDING)) outcome = DROPPED;
-    }
-
-    DEVICE_METHOD void read_four(const Reader& reader, uint32_t rows, uint32_t hard) {
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++) {
-            if (hard >> i & 1) read(reader, ROW_END);
-            read(reader, byte_of(rows, i));
-        }
-    }
-
-    DEVICE_METHOD void advance(const Reader& reader) {
-        uint64_t rest = reader.num_bytes - place;
-        uint32_t hard = hard_byte(reader, place) | hard_byte(reader, place + 8) << 8;
-        uint4 rows = rows_at(reader, place, rest < 16 ? static_cast<uint32_t>(rest) : 16);
-        read_four(reader, rows.x, hard);
-        read_four(reader, rows.y, hard >> 4);
-        read_four(reader, rows.z, hard >> 8);
-        read_four(reader, rows.w, hard >> 12);
-        if (rest <= 16) read(reader, ROW_END);
-        place += 16;
-    }
+struct MapShared {
+    PretokenizeShared pretokenize;
+    alignas(16) uint8_t rows[TILE];
+    uint8_t maps[WORDS_A_TILE][32];
+    uint32_t tiles[BLOCK], count;          // Those to map.
 };
 
-// Fills tile_function and tile_pending of one tile and one state. Once the pending place is decided,
-// the bytes at the tile's end mostly tell the state behind it.
-DEVICE void map_tile(const Job& job, const Reader& reader, uint32_t tile, uint32_t state) {
-    Walk walk = {static_cast<uint64_t>(tile) * TILE, state << STATE_SHIFT, PENDING};
-    uint64_t end = walk.place + TILE < reader.num_bytes ? walk.place + TILE : reader.num_bytes;
-    while (walk.place < end && walk.outcome == PENDING) walk.advance(reader);
-    if (walk.place < end && end % TILE == 0) {
-        uint32_t entry = look_back(reader, end, FIRST_LOOKBACK * 16);
-        if (state_of(entry) < job.num_states) walk = {end, entry, walk.outcome};
+// Whether a tile is bad; otherwise `state` is the one behind it. Where the first pass is not certain
+// of that, a longer way back may tell: it matters only beside bad tiles.
+DEVICE bool is_bad(const Job& job, const Reader& reader, uint32_t tile, uint32_t& state) {
+    uint32_t first = job.half_states[2 * tile], second = job.half_states[2 * tile + 1];
+    if ((first | second) & UNRESOLVED) return true;
+    if ((first & second & NO_STARTS) && has_marks(reader.entries)) return true;
+    state = second & STATE_MASK;
+    uint64_t end = (tile + 1ull) * TILE;
+    if (end >= reader.num_bytes) state = 0;  // No tile follows.
+    if (state >= job.num_states) state = state_of(look_back(reader, end, FIRST_LOOKBACK * 16));
+    return state >= job.num_states;
+}
+
+// Says in tile_state what is behind a tile; whether it is to be mapped.
+DEVICE bool settle_tile(const Job& job, const Reader& reader, uint32_t tile) {
+    uint32_t state = UNRESOLVED, other;
+    bool bad = is_bad(job, reader, tile, state);
+    job.tile_state[tile] = bad ? UNRESOLVED : state;
+    return bad || (tile && has_marks(reader.entries) && is_bad(job, reader, tile - 1, other));
+}
+
+// A way through a chunk: its state, and the top bit of what has become of a place pending before it.
+struct Walk {
+    uint32_t entry, pending = ~0u, committed = 0;
+
+    DEVICE_METHOD void read(const uint32_t* entries, uint32_t row) {
+        entry = step(entries, row, entry);
+        committed |= entry & pending;  // The top bit is OUT_COMMIT, and OPEN_PENDING when shifted.
+        pending &= entry << 30;
     }
-    while (walk.place < end) walk.advance(reader);
-    job.tile_function[tile * 32ull + state] = state_of(walk.entry);
-    job.tile_pending[tile * 32ull + state] = walk.outcome;
-}
 
-// Whether a run of bad tiles begins with a tile; `entry` is then the state before it.
-DEVICE bool run_begins(const Job& job, uint32_t tile, uint32_t& state) {
-    if (job.tile_state[tile] != UNRESOLVED) return false;
-    if (tile && job.tile_state[tile - 1] == UNRESOLVED) return false;
-    state = tile ? job.tile_state[tile - 1] : 0;
-    return true;
-}
-
-// Passes tiles that leave a state and a pending place as they are, several at once.
-DEVICE bool pass_tiles(const Job& job, Walk& walk) {
-    constexpr uint32_t AHEAD = 16;
-    uint64_t tile = walk.place / TILE;
-    uint32_t state = state_of(walk.entry), tiles = num_tiles(job), different = 0;
-    if (tile + AHEAD > tiles) return false;
+    DEVICE_METHOD void read_four(const uint32_t* entries, uint32_t rows) {
 #pragma unroll
-    for (uint32_t i = 0; i < AHEAD; i++) {
-        uint64_t way = (tile + i) * 32 + state;
-        different |= (job.tile_state[tile + i] ^ UNRESOLVED) | (job.tile_function[way] ^ state) |
-                     (job.tile_pending[way] ^ PENDING);
+        for (uint32_t i = 0; i < 4; i++) read(entries, byte_of(rows, i));
     }
-    if (different) return false;
-    walk.place += AHEAD * TILE;
-    return true;
-}
 
-// Where a place pending behind a tile is decided: whether a pretoken begins there.
-DEVICE bool is_committed(const Job& job, const Reader& reader, uint32_t tile, uint32_t entry) {
-    Walk walk = {(tile + 1ull) * TILE, entry, PENDING};
-    if (walk.place >= reader.num_bytes) walk.read(reader, ROW_END);
-    while (walk.outcome == PENDING && walk.place < reader.num_bytes) {
-        uint64_t next = walk.place / TILE, way = next * 32 + state_of(walk.entry);
-        if (walk.place % TILE || job.tile_state[next] != UNRESOLVED) {
-            walk.advance(reader);
-        } else if (!pass_tiles(job, walk)) {
-            uint32_t after = job.tile_function[way];
-            walk = {walk.place + TILE, after << STATE_SHIFT, job.tile_pending[way]};
+    // The chunk's map of the state that the walk began in.
+    DEVICE_METHOD uint8_t map() const {
+        uint32_t fate = committed >> 31 ? COMMITTED : pending >> 31 ? PENDING : DROPPED;
+        return state_of(entry) | fate << FATE_SHIFT;
+    }
+};
+static_assert(OUT_COMMIT == 1u << 31 && OPEN_PENDING << 30 == 1u << 31, "as Walk::read shifts them");
+
+// The map of a chunk, its rows in shared memory, of one state.
+DEVICE uint8_t map_chunk(const Reader& reader, const uint8_t* rows, uint64_t begin, uint32_t state) {
+    Walk walk = {state << STATE_SHIFT};
+    if (begin >= reader.num_bytes) return walk.map();
+    uint64_t hard = hard_bits<CHUNK>(reader, begin);
+#pragma unroll 1
+    for (uint32_t i = 0; i < CHUNK; i += 16, hard >>= 16) {
+        uint4 four = *reinterpret_cast<const uint4*>(rows + i);
+        if (hard & 0xFFFF) {
+#pragma unroll 1
+            for (uint32_t k = 0; k < 16; k++) {
+                if (hard >> k & 1) walk.read(reader.entries, ROW_END);
+                walk.read(reader.entries, rows[i + k]);
+            }
+        } else {
+            walk.read_four(reader.entries, four.x);
+            walk.read_four(reader.entries, four.y);
+            walk.read_four(reader.entries, four.z);
+            walk.read_four(reader.entries, four.w);
         }
     }
-    return walk.outcome == COMMITTED;
+    if (begin + CHUNK >= reader.num_bytes) walk.read(reader.entries, ROW_END);
+    return walk.map();
 }
 
-// Writes the starts of a tile that is read from `state` on.
-DEVICE void redo_tile(const Job& job, const Reader& reader, uint32_t tile, uint32_t state) {
-    uint64_t begin = static_cast<uint64_t>(tile) * TILE, pending = NOWHERE;
-    uint32_t entry = state << STATE_SHIFT, doubt = 0;
-    for (uint32_t i = 0; i < WORDS_A_TILE && begin < reader.num_bytes; i++, begin += CHUNK) {
-        Outputs bits = read_chunk(reader, begin, entry, doubt);
-        uint64_t starts = starts_inside(bits) | text_begins(reader, begin), place = begin + CHUNK;
-        if (entry & OPEN_PREV) {
-            bool ended;
-            if (read_next(reader, place, entry, ended) & OUT_START_PREV)
-                starts |= last_character(bits);
-        }
-        job.starts[begin / 64] = starts;
-        uint64_t before_mark = bits.mark ? (bits.mark & -bits.mark) * 2 - 1 : ~0ull;
-        if (pending != NOWHERE && (bits.commit & before_mark))
-            job.starts[pending / 64] |= 1ull << pending % 64;
-        if (bits.mark) pending = begin + highest_bit(bits.mark);
-        if (!(entry & OPEN_PENDING)) pending = NOWHERE;
+// Chains the maps of a tile's chunks, a lane a state before the tile: the state before each chunk.
+DEVICE void chain_states(const Job& job, const MapShared& shared, uint32_t tile) {
+    uint32_t lane = threadIdx.x & 31, state = lane;
+    uint8_t* before = job.chunk_before + tile * (WORDS_A_TILE * 32ull) + lane;
+#pragma unroll 8
+    for (uint32_t i = 0; i < WORDS_A_TILE; i++) {
+        before[i * 32] = state;
+        state = shared.maps[i][state] & STATE_MASK;
     }
-    if (pending != NOWHERE && is_committed(job, reader, tile, entry))
-        job.starts[pending / 64] |= 1ull << pending % 64;
+    job.tile_function[tile * 32ull + lane] = state;
+}
+
+// Chains them from the tile's end, a lane a state before a chunk: what becomes of a place pending there.
+DEVICE void chain_fates(const Job& job, const MapShared& shared, uint32_t tile) {
+    uint32_t lane = threadIdx.x & 31, fate = PENDING;
+    uint8_t* pending = job.chunk_pending + tile * (WORDS_A_TILE * 32ull) + lane;
+#pragma unroll 8
+    for (uint32_t i = WORDS_A_TILE; i-- > 0;) {
+        uint32_t map = shared.maps[i][lane], later = __shfl_sync(ALL_LANES, fate, map & STATE_MASK);
+        fate = map >> FATE_SHIFT == PENDING ? later : map >> FATE_SHIFT;
+        pending[i * 32] = fate;
+    }
+    job.tile_pending[tile * 32ull + lane] = fate;
+}
+
+// Maps one tile, the whole block: sixteen or 32 lanes a chunk, as many as there are states.
+DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, uint32_t tile) {
+    static_assert(BLOCK * 16 == TILE, "sixteen bytes a thread");
+    uint64_t begin = static_cast<uint64_t>(tile) * TILE, own = begin + threadIdx.x * 16;
+    uint64_t rest = own < reader.num_bytes ? reader.num_bytes - own : 0;
+    if (own - own % CHUNK < reader.num_bytes) {  // Chunks behind the end are not read.
+        uint4* to = reinterpret_cast<uint4*>(shared.rows) + threadIdx.x;
+        *to = rows_at(reader, own, rest < 16 ? static_cast<uint32_t>(rest) : 16);
+    }
+    __syncthreads();
+    uint32_t shift = job.num_states <= 16 ? 4 : 5, state = threadIdx.x & ((1u << shift) - 1);
+    for (uint32_t i = threadIdx.x >> shift; i < WORDS_A_TILE; i += BLOCK >> shift)
+        shared.maps[i][state] = map_chunk(reader, shared.rows + i * CHUNK, begin + i * CHUNK, state);
+    __syncthreads();
+    if (threadIdx.x / 32 == 0) chain_states(job, shared, tile);
+    if (threadIdx.x / 32 == 1) chain_fates(job, shared, tile);
+}
+
+// Settles all tiles, a thread a tile, and maps those that are bad or follow a bad one.
+DEVICE void map_tiles_stage(const Job& job, MapShared& shared, uint32_t block, uint32_t num_blocks) {
+    if (!job.bad_tiles[0]) return;
+    Reader reader = make_reader(job, shared.pretokenize);
+    uint32_t tiles = num_tiles(job);
+    for (uint32_t first = block; first < tiles; first += num_blocks * BLOCK) {
+        if (threadIdx.x == 0) shared.count = 0;
+        __syncthreads();
+        uint32_t tile = first + threadIdx.x * num_blocks;
+        if (tile < tiles && settle_tile(job, reader, tile)) shared.tiles[atomicAdd(&shared.count, 1)] = tile;
+        __syncthreads();
+        uint32_t count = shared.count;
+        for (uint32_t i = 0; i < count; i++) map_tile(job, reader, shared, shared.tiles[i]);
+        __syncthreads();
+    }
 }

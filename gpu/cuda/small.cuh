@@ -24,6 +24,7 @@ constexpr uint32_t SMALL_SHARED = 54 * 1024;
 struct SmallShared {
     BinBegins begins;
     PretokenizeShared pretokenize;
+    FindShared find;
     union {                                // One stage at a time uses these.
         SpecialShared special;
         OrbitShared orbits;
@@ -63,7 +64,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
         Filter filter = {job.borders, job.byte_borders, static_cast<uint32_t>(job.seed)};
         cut_words<4>(job, filter, block, num_blocks);
         wait();
-        find_long_stage(job, block, num_blocks);
+        find_long_stage(job, shared.find, block, num_blocks);
         if (Size::STOPS) wait();
     }
 
