@@ -33,6 +33,7 @@ OPTION_FIELDS = (
     "circular",
     "return_offsets",
 )
+REQUIRED_FIELDS = ("vocabulary", "texts")  # A request that has only these asks for nothing else.
 ID_LIMITS = {"int32": 2**31, "uint16": 2**16, "uint8": 2**8}
 
 
@@ -48,7 +49,7 @@ def _plan_text(
     if request.dtype != "int32":
         check_dtype(entry.vocabulary, request.dtype)
     options = DEFAULT_OPTIONS
-    if len(request.model_fields_set) > 2:
+    if len(request.model_fields_set) > len(REQUIRED_FIELDS):
         options = _row_options(*(getattr(request, name) for name in OPTION_FIELDS))
     work = make_work(service, call, "encode", entry, [request.text], options, "/text")
     return work, partial(_render_text, entry, request)
@@ -97,6 +98,8 @@ def _options(
     request: EncodeBatchRequest | CountRequest, num_rows: int
 ) -> EncodeOptions | list[EncodeOptions]:
     """One value for all rows, or one for each where any option is a list of that length."""
+    if len(request.model_fields_set) == len(REQUIRED_FIELDS):
+        return DEFAULT_OPTIONS
     values: list[Any] = [getattr(request, name, None) for name in OPTION_FIELDS]
     for name, value in zip(OPTION_FIELDS, values, strict=True):
         if isinstance(value, list) and len(value) != num_rows:
@@ -204,7 +207,8 @@ def _encoded_batch(
     if mask is not None:
         yield b',"attention_mask":'
         yield from matrix_json(mask)
-    yield from _batch_extras(entry, request, result)
+    if encoded.num_tokens is not None or len(request.model_fields_set) > len(REQUIRED_FIELDS):
+        yield from _batch_extras(entry, request, result)
     if errors := result.row_errors():
         yield b',"errors":' + orjson.dumps(row_faults(errors))
     yield b"}"
@@ -237,9 +241,10 @@ def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> 
             else:
                 yield b"null"
         yield b"]"
-    cut = [truncated_row(result, row) for row in range(result.begin, result.end)]
-    if any(cut):
-        yield b',"truncated":' + orjson.dumps(cut)
+    if encoded.num_tokens is not None:
+        cut = [truncated_row(result, row) for row in range(result.begin, result.end)]
+        if any(cut):
+            yield b',"truncated":' + orjson.dumps(cut)
 
 
 def _plan_count(
