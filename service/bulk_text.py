@@ -91,7 +91,8 @@ class BulkText(Streamed):
         """The ids of its parts, begin and end tokens around all of them."""
         options, vocabulary = self.query.options(), entry.vocabulary
         own = replace(options, add_special_tokens=False)
-        results = await encode_while_reading(body, cutter, partial(self._encode, entry, own))
+        encode, take = partial(self._encode, entry, own), self.service.engine.host_memory
+        results = await encode_while_reading(body, cutter, encode, take)
         ids = [self._ids(result) for result in results]
         if options.add_special_tokens:
             prefix, suffix = (

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from service.bodies import Body
 from service.errors import RowRefused
+from service.large_memory import Take
 from service.work import Result
 from vocabularies.batch import Batch, EncodeOptions, RowError
 from vocabularies.tables import character_table
@@ -81,7 +82,7 @@ def _character_begin(data: NDArray[np.uint8], place: int) -> int:
 
 
 async def encode_while_reading(
-    body: Body, cutter: Cutter, encode: Callable[[Batch], Awaitable[Result]]
+    body: Body, cutter: Cutter, encode: Callable[[Batch], Awaitable[Result]], take: Take
 ) -> list[Result]:
     """The results of a text's parts, in order; a part is encoded while the next one is read.
 
@@ -89,29 +90,27 @@ async def encode_while_reading(
         body: the text, as it comes.
         cutter: where it may be cut.
         encode: gives the result of a batch of one row.
+        take: gives memory for parts.
 
     Raises:
         RowRefused: a part is refused; its place is counted from the text's begin.
     """
     parts: list[tuple[int, asyncio.Task[Result]]] = []
-    buffer, size, begin, is_over = np.empty(PART_BYTES, np.uint8), 0, 0, False
+    buffer, size, begin, is_over = take(PART_BYTES), 0, 0, False
     try:
         while not is_over:
             size += await body.read_into(buffer[size:])
             is_over = not await body.has_more()
             end = size if is_over else cutter.cut(buffer)
             if not end and size:  # Nowhere to cut: the part becomes longer.
-                larger = np.empty(2 * len(buffer), np.uint8)
+                larger = take(2 * len(buffer))
                 larger[:size], buffer = buffer, larger
                 continue
             batch = Batch(data=buffer[:end], offsets=np.array([0, end]))
             parts.append((begin, asyncio.ensure_future(encode(batch))))
             rest = buffer[end:size]
-            buffer, size, begin = (
-                np.empty(max(PART_BYTES, 2 * len(rest)), np.uint8),
-                len(rest),
-                end + begin,
-            )
+            size, begin = len(rest), end + begin
+            buffer = take(max(PART_BYTES, 2 * size))
             buffer[:size] = rest
         results = await asyncio.gather(*(task for _, task in parts))
         begins = [part_begin for part_begin, _ in parts]

@@ -70,7 +70,9 @@ def test_the_parts_of_a_text_that_is_refused_are_freed_at_once(no_collector):
     async def scenario():
         cutter = Cutter.of(byte_vocabulary(), DEFAULT_OPTIONS)
         with pytest.raises(QueueFull):
-            await encode_while_reading(Body(), cutter, encode)
+            await encode_while_reading(
+                Body(), cutter, encode, lambda size: np.empty(size, np.uint8)
+            )
         await asyncio.sleep(0)  # What is left of the tasks.
         assert len(seen) == 3
         assert [ref() for ref in seen] == [None] * 3
