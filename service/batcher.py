@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 Outcome = tuple[list[Result], float]  # Each work's part, and the seconds that the engine took.
 DRAIN_PERIOD_S = 0.02
 SWEEP_S = 0.05
+MAX_MEASURED = 4_096  # Vocabularies and operations whose costs are known; the last ones stay.
 INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
 
 
@@ -205,8 +206,10 @@ class Batcher:
         first = works[0]
         key = (first.vocabulary.digest, first.operation)
         measured = seconds / max(num_bytes, 64)
-        before = self._seconds_per_byte.get(key, measured)
+        before = self._seconds_per_byte.pop(key, measured)
         self._seconds_per_byte[key] = 0.75 * before + 0.25 * measured
+        if len(self._seconds_per_byte) > MAX_MEASURED:  # Uploads come and go.
+            del self._seconds_per_byte[next(iter(self._seconds_per_byte))]
         self._measure(works, results, num_bytes, seconds)
 
     def _measure(

@@ -457,3 +457,18 @@ def test_every_outcome_is_counted_once():
         assert sum(finished(batcher).values()) == 7
 
     run(scenario)
+
+
+def test_costs_are_kept_of_the_vocabularies_that_were_used_last(monkeypatch):
+    monkeypatch.setattr("service.batcher.MAX_MEASURED", 2)
+
+    async def scenario():
+        batcher = make(FakeEngine())
+        sizes = [257, 258, 257, 259]
+        for size in sizes:
+            await batcher.run(work("a", vocabulary=byte_vocabulary(size)))
+        digests = [byte_vocabulary(size).digest for size in sizes]
+        assert [digest for digest, _ in batcher._seconds_per_byte] == digests[2:]
+        await batcher.stop(1)
+
+    run(scenario)

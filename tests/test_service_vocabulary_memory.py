@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import gc
 
 import pytest
@@ -17,6 +18,7 @@ from service.verification import verify
 from service.vocabulary_memory import leaving
 from service.vocabulary_reports import samples
 from tests.fake_engine import FakeEngine, byte_vocabulary
+from tests.fuzz import memory
 from tests.fuzz.memory import GROWTH_BYTES, Size, measured, what_grew
 from tests.tokenizer_documents import rank_file
 from tests.waiting import run
@@ -159,6 +161,13 @@ def test_fuzzing_sees_memory_that_grows_and_memory_past_its_bound():
     assert "was at 700 MiB" in what_grew(sizes([400] * 9 + [700], flat), 256 * MIB)
     assert what_grew(sizes([300], [300]), 0) == ""
     assert GROWTH_BYTES < 70 * MIB
+
+
+def test_only_caches_without_a_bound_keep_what_they_have():
+    bounded, unbounded = functools.lru_cache(9)(str), functools.cache(str)
+    assert (bounded(1), unbounded(1)) == ("1", "1")
+    memory._empty_bounded_caches()
+    assert (bounded.cache_info().currsize, unbounded.cache_info().currsize) == (0, 1)
 
 
 def test_memory_is_measured_without_uploads_and_their_next_use_loads_them():
