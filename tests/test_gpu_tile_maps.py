@@ -208,6 +208,18 @@ def test_what_an_earlier_batch_left_is_not_followed() -> None:
         assert_alike("cl100k", texts, batch.run())
 
 
+@pytest.mark.parametrize("name", ["cl100k", "o200k", "deepseek_v3"])
+def test_only_unresolved_chunks_ask_for_the_slow_way(name: str) -> None:
+    for run in (" ", "a", "\n", "\n "):
+        texts = [b"ab c", run.encode() * (3 * TILE), b"!"]
+        batch = Batch(name, texts)
+        assert_alike(name, texts, batch.run())
+        assert not batch.kept["bad_tiles"][0]
+    batch = Batch(name, [b"1" * (3 * TILE)])
+    batch.run()
+    assert batch.kept["bad_tiles"][0]
+
+
 def test_a_longer_way_back_tells_the_state_behind_a_tile() -> None:
     for lines, is_known in ((20, True), (100, True), (150, False)):
         middle = (b"ab " * TILE)[: TILE - lines] + b"\n" * lines

@@ -55,7 +55,7 @@ struct Job {
     uint8_t* half_states;          // uint8[num_tiles][2], see pretokenize_stage.cuh.
     uint8_t* tile_state;           // uint8[num_tiles] the state behind a good tile, or UNRESOLVED.
     uint8_t* tile_entry;           // uint8[num_tiles] the state before a bad tile.
-    uint32_t* bad_tiles;           // uint32[1], not 0 where there may be bad tiles.
+    uint32_t* bad_tiles;           // uint32[1], not 0 where chunks are unresolved.
     uint8_t* tile_function;        // uint8[num_tiles][32] state behind a bad tile, by that before it.
     uint8_t* tile_pending;         // uint8[num_tiles][32] what becomes of a place pending before it.
     uint8_t* chunk_before;         // uint8[num_tiles][64][32] state before a chunk, by its tile's.

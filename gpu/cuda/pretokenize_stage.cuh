@@ -36,13 +36,12 @@ DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
 }
 
 // The first pass: a thread a chunk, a warp half a tile. Writes starts and half_states, and counts the
-// halves that may make a tile bad.
+// halves with unresolved chunks: without these nobody asks what is far away.
 DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
                               uint32_t num_blocks) {
     Reader reader = make_reader(job, shared);
     uint32_t lane = threadIdx.x & 31, chunks = num_tiles(job) * WORDS_A_TILE;
     uint32_t first = block * BLOCK + threadIdx.x, stride = num_blocks * BLOCK;
-    bool marks = has_marks(shared.entries);
     for (uint32_t i = first; i < chunks; i += stride) {
         Chunk chunk = {0, 0, true};
         if (i * 64ull < job.num_bytes) {
@@ -55,18 +54,17 @@ DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_
         if (lane < 31) continue;
         uint32_t flags = (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
         job.half_states[i / 32] = state_of(chunk.entry) | flags;
-        if (unresolved || (empty && marks)) atomicAdd(job.bad_tiles, 1);
+        if (unresolved) atomicAdd(job.bad_tiles, 1);
     }
 }
 
 // The first pass of a small batch, in which nobody else would have anything to do: a thread a quarter
-// of a chunk, so that it reads less, one byte after the other. Of bad tiles it says only that there are.
+// of a chunk, so that it reads less, one byte after the other. Of unresolved chunks it says only that there are.
 DEVICE void pretokenize_quarters(const Job& job, const PretokenizeShared& shared, uint32_t block,
                                  uint32_t num_blocks) {
     constexpr uint32_t SIZE = CHUNK / 4;
     Reader reader = reader_of(job, shared);
     uint32_t lane = threadIdx.x & 31, quarters = num_tiles(job) * (TILE / SIZE);
-    bool marks = has_marks(shared.entries);
     for (uint32_t i = block * BLOCK + threadIdx.x; i < quarters; i += num_blocks * BLOCK) {
         uint64_t begin = static_cast<uint64_t>(i) * SIZE;
         Chunk chunk = {0, 0, true};
@@ -76,7 +74,6 @@ DEVICE void pretokenize_quarters(const Job& job, const PretokenizeShared& shared
         starts |= __shfl_xor_sync(0xFFFFFFFF, starts, 2);
         if (begin % CHUNK == 0 && begin < job.num_bytes) job.starts[begin / CHUNK] = starts;
         bool unresolved = __any_sync(0xFFFFFFFF, !chunk.resolved);
-        bool empty = __all_sync(0xFFFFFFFF, !chunk.starts) && begin + SIZE <= job.num_bytes;
-        if (lane == 31 && (unresolved || (empty && marks))) atomicAdd(job.bad_tiles, 1);
+        if (lane == 31 && unresolved) atomicAdd(job.bad_tiles, 1);
     }
 }

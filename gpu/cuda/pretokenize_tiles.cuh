@@ -1,9 +1,9 @@
 // The slow way of pretokenizing: tiles of text whose starts depend on far-away characters.
 //
 // A tile is *bad* when a chunk of it was not resolved, when nothing begins in it, or when the state
-// behind it is not known. Three steps, each linear in the text, with a *map* for each certain state
-// that may stand before a stretch of text: the state behind it, and what becomes of a place that was
-// pending before it.
+// behind it is not known; that matters where any chunk was not resolved. Three steps, each linear in
+// the text, with a *map* for each certain state that may stand before a stretch of text: the state
+// behind it, and what becomes of a place that was pending before it.
 //
 //     map      chunks of bad tiles, and of the tile behind each: from every state, all side by side;
 //              chained, they give the tile's own map, what stands before each chunk, and what becomes
