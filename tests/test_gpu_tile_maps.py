@@ -199,6 +199,21 @@ def test_a_place_that_is_pending_over_hundreds_of_tiles(
             assert_alike(name, texts, Batch(name, texts).run(num_blocks=3))
 
 
+@pytest.mark.parametrize("name", ["cl100k", "llama3", "o200k", "deepseek_v3"])
+def test_places_that_are_pending_at_the_end_of_the_data(name: str) -> None:
+    for length in (64, 128, 640, TILE, 2 * TILE, 2 * TILE + 1):
+        for blanks in (1, 30, 63, 64, 100, TILE + 3):
+            if blanks < length:
+                check(name, [b"a" * (length - blanks - 1) + b"\n" + b" " * blanks])
+
+
+def test_one_place_of_a_half_tile_is_dropped_and_another_is_committed() -> None:
+    dropped = b"ab\n" + b" " * 100 + b"\n"
+    for before, after in itertools.product((TILE - 500, TILE - 300), (b"x", b"\nx")):
+        filler = (b"cd " * TILE)[: before - len(dropped) - 90]
+        check("llama3", [filler + dropped + b"ef" * 45 + b"\n" + b" " * 700 + after])
+
+
 def test_what_an_earlier_batch_left_is_not_followed() -> None:
     for after in ("x", "\n"):
         texts = [b"\n" + b" " * 3 * TILE + after.encode() + b" ab" * 50 * TILE]
