@@ -295,7 +295,9 @@ def main() -> None:
     for name, row in results["summary"].items():
         spread = f"({row['least']:.2f} to {row['most']:.2f})"
         print(f"{name}: {next(iter(row.values())):,.3f}, x {row['ratio']:.2f} {spread}")
-    command = "python -m benchmarks.frontends " + " ".join(sys.argv[1:])
+    places = {str(args.data): "FOLDER", str(args.out): "FILE.json"}
+    given = [places.get(word, word) for word in sys.argv[1:]]
+    command = " ".join(["python -m benchmarks.frontends", *given])
     args.out.write_text(
         json.dumps({"command": command, "machine": about} | results, indent=1) + "\n"
     )
