@@ -1,4 +1,5 @@
-// The last resort of cutting long pieces, where windows do not meet however they begin: one block encodes a whole piece in rounds.
+// The last resort of cutting long pieces, where windows do not meet however they begin: one block
+// encodes a whole piece in rounds.
 //
 // A round is that of cut_window.cuh: every pair of the lowest rank at once, leftmost first where two
 // overlap ("aaa"); of a late rank the leftmost pair alone. Only text that repeats itself comes here,

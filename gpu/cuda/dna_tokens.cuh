@@ -8,8 +8,8 @@
 //
 // The first k letters index `longest`, which names the token or, where longer ones than k begin with
 // all k of them, a number. Of that one the next four letters index `longer`, which names the token or
-// says that there are longer ones yet. All tokens of a number are a range: sorted, so that the last one not behind the text has among
-// those that it begins with the longest that the text goes on with.
+// says that there are longer ones yet. All tokens of a number are a range: sorted, so that the last one
+// not behind the text has among those that it begins with the longest that the text goes on with.
 #pragma once
 #include "dna_text.cuh"
 

@@ -1,6 +1,7 @@
 // Finds the id of a piece's bytes, compared in full.
 //
-// Three tables: tokens of 1..12 bytes (16-byte entries, read by one load), of 13..28 (32-byte entries), and longer ones (ids; their bytes are compared in place).
+// Three tables: tokens of 1..12 bytes (16-byte entries, read by one load), of 13..28 (32-byte entries),
+// and longer ones (ids; their bytes are compared in place).
 // What a table holds is what encoding the token's bytes gives: with `ignore_merges` every token,
 // without it only those that merges reach.
 #pragma once
