@@ -130,9 +130,9 @@ def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard
     ("hard", "goes_on_from"),
     [
         ("ab" * 200, "windows"),
-        ("x" * 9000, "pretokenize"),
+        ("x" * 9000, "windows"),
         ("1234567890" * 2000, "pretokenize"),
-        (" " * 3000 + "x" * 500, "pretokenize"),
+        (" " * 3000 + "x" * 500, "windows"),
     ],
     ids=["letters", "one piece", "digits", "both"],
 )
