@@ -20,7 +20,6 @@ made of a few words. All ids are compared with Hugging Face tokenizers before an
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import statistics
@@ -39,13 +38,11 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 
-from benchmarks.corpora import FILES, real_text
-from benchmarks.door_clients import arrow_body, exchange, http_head
+from benchmarks.door_clients import exchange
 from benchmarks.frontend_clients import Clients, ids_digest, small_requests, streams
+from benchmarks.frontend_streams import Stream, make_stream
 from benchmarks.http import call, cpu_seconds, free_port, make_texts, prove_ids, server
 from benchmarks.machine import machine
-from benchmarks.texts import Text, cut_rows
-from service.arrow_wire import MEDIA_TYPE
 from service.auth import add_key
 from vocabularies import builtin
 from vocabularies.formats import tokenizer_json
@@ -53,11 +50,7 @@ from vocabularies.formats import tokenizer_json
 PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens", "cupy-cuda13x")
 KINDS = {"small": "requests_per_s", "arrow": "gb_per_s"}
 CONNECTIONS, STREAMS = 64, 4  # A front end.
-ROW_BYTES, MESSAGE_ROWS = 1 << 16, 64
-PROVED_BYTES = 1 << 22  # What all messages of a stream repeat.
 WARMUP_S = 1.0
-PATH = "/v1/encode/batch"
-QUERY = {"vocabulary": "gpt2", "add_special_tokens": "false", "dtype": "uint16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,49 +61,6 @@ class Served:
     port: int
     pid: int
     key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """The Arrow stream that is sent.
-
-    Attributes:
-        text: of one part, which is repeated.
-        repeats: how often.
-        digest: of all ids.
-    """
-
-    text: Text
-    repeats: int
-    digest: str
-
-    @property
-    def num_bytes(self) -> int:
-        """Of text."""
-        return len(self.text.data) * self.repeats
-
-    def request(self, key: str) -> bytes:
-        """As it goes over the wire."""
-        rows = np.split(self.text.data, self.text.offsets[1:-1].tolist()) * self.repeats
-        body = arrow_body(rows, MESSAGE_ROWS)
-        named = {"content_type": MEDIA_TYPE, "authorization": f"Bearer {key}"}
-        return http_head(PATH, QUERY, len(body), **named) + body
-
-
-def make_stream(folder: Path | None, megabytes: int, tokenizer: Tokenizer) -> Stream:
-    """English, and the ids that tokenizers gives it."""
-    size = min(PROVED_BYTES, megabytes << 20)
-    if folder is None:
-        words = "\n".join(make_texts()).encode()
-        data = np.frombuffer((words * (size // len(words) + 1))[:size], np.uint8)
-    else:
-        data = real_text(folder, FILES["english"], size)
-    text = cut_rows("english", data, -(-size // ROW_BYTES), ROW_BYTES)
-    rows = np.split(text.data, text.offsets[1:-1].tolist())
-    encodings = tokenizer.encode_batch([row.tobytes().decode() for row in rows])
-    ids = np.concatenate([np.array(encoding.ids, np.uint16) for encoding in encodings])
-    repeats = max(1, (megabytes << 20) // size)
-    return Stream(text, repeats, hashlib.sha256(np.tile(ids, repeats).tobytes()).hexdigest())
 
 
 def process_seconds(pid: int) -> Counter[str]:
