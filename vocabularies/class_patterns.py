@@ -20,10 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.unicode_classes import CLASSES, NUM_CODE_POINTS, Engine, Mask, class_mask, folded
+from vocabularies.unicode_classes import CLASSES, NUM_CODE_POINTS, Engine, class_mask, folded
 
 __all__ = ["ClassPatterns", "compile_patterns", "fingerprint", "to_code_points"]
 
+PackedMask = NDArray[np.uint8]
+"""A bit for each code point, the first in a byte's highest: an eighth of what a Mask takes."""
 MAX_CELLS, MAX_SETS = 256, 63
 CONTROL_ESCAPES = {"r": "\r", "n": "\n", "t": "\t"}
 # `\\.` takes any escape; letters that are no class and no control character are refused later.
@@ -90,11 +92,11 @@ def fingerprint(pattern: str, engine: Engine) -> str:
     return " ".join(s if isinstance(s, str) else _digest(s) for s in _symbols(pattern, engine))
 
 
-def _digest(mask: Mask) -> str:
-    return hashlib.blake2b(np.packbits(mask).tobytes(), digest_size=16).hexdigest()
+def _digest(mask: PackedMask) -> str:
+    return hashlib.blake2b(mask.tobytes(), digest_size=16).hexdigest()
 
 
-def _symbols(pattern: str, engine: Engine) -> Iterator[str | Mask]:
+def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
     """The pattern's parts in order: syntax as `re` writes it, or the mask of a character set."""
     position, ignore_case, last = 0, [False], ""
     while position < len(pattern):
@@ -140,31 +142,31 @@ def _is_certain(quantifier: str, last: str, engine: Engine) -> bool:
     return last in ("one", "set", "close") and not (engine == "onig" and possessive)
 
 
-@functools.lru_cache(maxsize=32)  # A megabyte each, and uploaded patterns have any sets.
-def _set_mask(members: str, negated: bool, ignore_case: bool, engine: Engine) -> Mask:
+@functools.lru_cache(maxsize=32)  # Uploaded patterns have any sets.
+def _set_mask(members: str, negated: bool, ignore_case: bool, engine: Engine) -> PackedMask:
     if re.search(r"&&|\[:|^-|-$|--", members):
         raise ValueError(f"[{members}]: not a plain set of characters")
     found = _MEMBER.findall(members)
     masks = [_member_mask(first, last or None, ignore_case, engine) for first, last in found]
-    mask: Mask = np.logical_or.reduce(masks)
+    mask: PackedMask = np.bitwise_or.reduce(masks)
     return ~mask if negated else mask
 
 
 @functools.lru_cache(maxsize=32)
-def _member_mask(first: str, last: str | None, ignore_case: bool, engine: Engine) -> Mask:
+def _member_mask(first: str, last: str | None, ignore_case: bool, engine: Engine) -> PackedMask:
     name = first[3:-1] if first.startswith(r"\p") else first[1:].lower()
     if first.startswith(r"\p") or first in (r"\s", r"\S", r"\w", r"\W"):
         if name not in CLASSES or last:
             raise ValueError(f"{first!r}: no class that was probed")
-        mask = class_mask(name, engine)
-        return ~mask if first in (r"\S", r"\W") else mask
+        packed = np.packbits(class_mask(name, engine))
+        return ~packed if first in (r"\S", r"\W") else packed
     mask = np.zeros(NUM_CODE_POINTS, np.bool_)
     first, last = _character(first), _character(last) if last else None
     if ignore_case and first.isalpha():
         mask[[ord(letter) for letter in _folded(first, last, engine)]] = True
     else:
         mask[ord(first) : ord(last or first) + 1] = True
-    return mask
+    return np.packbits(mask)
 
 
 def _folded(first: str, last: str | None, engine: Engine) -> frozenset[str]:
@@ -187,7 +189,7 @@ def _character(text: str) -> str:
     return text[1]
 
 
-def _partition(masks: list[Mask]) -> tuple[NDArray[np.uint8], dict[int, list[int]]]:
+def _partition(masks: list[PackedMask]) -> tuple[NDArray[np.uint8], dict[int, list[int]]]:
     """Cells of the code points, and for each mask, by its id(), the cells it is made of."""
     distinct = {id(mask): mask for mask in masks}
     if len(distinct) > MAX_SETS:
@@ -197,12 +199,13 @@ def _partition(masks: list[Mask]) -> tuple[NDArray[np.uint8], dict[int, list[int
     # Neighbours that no mask tells apart are one run: a few thousand instead of a million.
     differs = np.zeros(NUM_CODE_POINTS, np.bool_)
     differs[0] = True
-    for mask in distinct.values():
+    for packed in distinct.values():
+        mask = np.unpackbits(packed)
         differs[1:] |= mask[1:] != mask[:-1]
     begins = np.flatnonzero(differs)
     signature = np.zeros(len(begins), np.int64)
-    for bit, mask in enumerate(distinct.values()):
-        signature |= mask[begins].astype(np.int64) << bit
+    for bit, packed in enumerate(distinct.values()):
+        signature |= np.unpackbits(packed)[begins].astype(np.int64) << bit
     kinds, cells = np.unique(signature, return_inverse=True)
     if len(kinds) > MAX_CELLS:
         raise ValueError(f"more than {MAX_CELLS} cells; they would not fit in a byte")

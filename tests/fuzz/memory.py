@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
 from dataclasses import dataclass
+from types import ModuleType
 
 from service import allocator
 from service.state import Service
@@ -54,7 +56,9 @@ def measured(service: Service) -> Size:
 def _empty_bounded_caches() -> None:
     """Those of functions; masks of Unicode classes, a megabyte each, have one by their names."""
     class_mask.cache_clear()
-    for each in gc.get_objects():
+    # Not by gc.get_objects(), which has nothing of what the service froze when it was ready.
+    modules = [each for each in sys.modules.values() if isinstance(each, ModuleType)]
+    for each in [value for module in modules for value in vars(module).values()]:
         if type(each) is functools._lru_cache_wrapper and each.cache_parameters()["maxsize"]:
             each.cache_clear()
 
