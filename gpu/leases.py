@@ -35,7 +35,7 @@ class Leases:
     def __init__(self, device: Device, cap_bytes: int) -> None:
         self.device, self.cap_bytes = device, cap_bytes
         self.used_bytes = self.num_allocations = 0
-        self._free: dict[int, list[Bytes]] = {}
+        self._free: dict[int, list[Bytes]] = {}  # By size, that asked for last at the end.
         self._returned: deque[Bytes] = deque()
         self._changing = Lock()
 
@@ -47,7 +47,7 @@ class Leases:
         size = max(SMALLEST, 1 << max(0, num_bytes - 1).bit_length())
         with self._changing:
             self._collect()
-            blocks = self._free.get(size)
+            blocks = self._free[size] = self._free.pop(size, [])
             block = blocks.pop() if blocks else self._make(size)
         return None if block is None else np.asarray(_Lease(block, self._returned))
 
@@ -70,7 +70,7 @@ class Leases:
         return block
 
     def _drop(self, size: int) -> None:
-        """Give blocks back that nobody holds, until there is room for so many bytes."""
+        """Give blocks back that nobody holds until so many bytes fit, of forgotten sizes first."""
         for blocks in self._free.values():
             while blocks and self.used_bytes + size > self.cap_bytes:
                 block = blocks.pop()

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Condition, Lock
+from threading import Condition, Lock, RLock
 
 from gpu.device import Device, OutOfMemory
 from gpu.families import Family
@@ -90,7 +90,8 @@ class Residents:
         self._residents: OrderedDict[str, Resident] = OrderedDict()  # Least recently used first.
         self._making: set[str] = set()
         self._num_leaving = 0
-        self._changed, self._uploading = Condition(), Lock()
+        self._lock, self._uploading = RLock(), Lock()
+        self._changed = Condition(self._lock)
 
     def __contains__(self, digest: str) -> bool:
         return digest in self._residents
@@ -119,7 +120,7 @@ class Residents:
         return Loan(self._take(vocabulary.digest) or self._make(vocabulary), self._give)
 
     def _give(self, resident: Resident) -> None:
-        with self._changed:
+        with self._lock:
             resident.users -= 1
             if not resident.wanted and not resident.users:
                 self._num_leaving -= 1
@@ -127,7 +128,7 @@ class Residents:
 
     def unload(self, digest: str) -> None:
         """Forget a vocabulary, pinned or not; calls that use it finish on it."""
-        with self._changed:
+        with self._lock:
             resident = self._residents.pop(digest, None)
             if resident is not None:
                 self._leave(resident)
@@ -138,7 +139,7 @@ class Residents:
             self.unload(digest)
 
     def _take(self, digest: str) -> Resident | None:
-        with self._changed:
+        with self._lock:
             resident = self._residents.get(digest)
             if resident is not None:
                 self._residents.move_to_end(digest)
@@ -147,7 +148,7 @@ class Residents:
 
     def _make(self, vocabulary: Vocabulary) -> Resident:
         digest = vocabulary.digest
-        with self._changed:
+        with self._lock:
             while digest in self._making:
                 self._changed.wait()
             if (resident := self._take(digest)) is not None:
@@ -157,11 +158,11 @@ class Residents:
             prepared = self._prepare(vocabulary, self._seed)
             with self._uploading:
                 resident = self._upload(prepared)
-                with self._changed:
+                with self._lock:
                     self._residents[digest] = resident
             return resident
         finally:
-            with self._changed:
+            with self._lock:
                 self._making.discard(digest)
                 self._changed.notify_all()
 
@@ -182,7 +183,7 @@ class Residents:
                 stream.copy_in(fields[name], array.ctypes.data, array.nbytes)
             stream.synchronize()
         except BaseException:
-            with self._changed:
+            with self._lock:
                 self._free(resident)
             raise
         return resident
@@ -193,7 +194,7 @@ class Residents:
         Raises:
             OutOfMemory: it does not fit beside the pinned ones.
         """
-        with self._changed:
+        with self._lock:
             pinned = sum(r.num_bytes for r in self._residents.values() if r.is_pinned)
             message = (
                 f"a vocabulary of {num_bytes} bytes beside {pinned} of pinned ones; all together "

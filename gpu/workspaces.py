@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+from bisect import bisect_left
 from contextlib import suppress
-from threading import Condition
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Condition, Lock
 
 from gpu.device import Device, OutOfMemory
 from gpu.layout import BYTES_A_ROW, SMALL_BYTES, Capacity, device_bytes
@@ -15,6 +17,23 @@ __all__ = ["Workspaces"]
 
 LARGE_BYTES = 1 << 24
 MAX_BYTES = 1 << 29  # Records count misses, of 2 bytes or more, in 28 bits.
+
+
+@dataclass(slots=True, eq=False)
+class _Shelf:
+    """The workspaces of one size and layout.
+
+    Attributes:
+        capacity: of each.
+        num_made: lent and free ones.
+        free: those that nobody uses.
+        given: when one was given back last, by a clock that counts.
+    """
+
+    capacity: Capacity
+    num_made: int = 0
+    free: list[Workspace] = field(default_factory=list)
+    given: int = 0
 
 
 class Workspaces:
@@ -33,9 +52,10 @@ class Workspaces:
     def __init__(self, device: Device, cap_bytes: int, each: int = 4) -> None:
         self.device, self.cap_bytes, self.each = device, cap_bytes, each
         self.used_bytes = self.num_allocations = 0
-        self._free: dict[Capacity, list[Workspace]] = {}  # The last used at the end.
-        self._made: dict[Capacity, int] = {}
-        self._changed = Condition()
+        self._shelves: dict[tuple[int, str], _Shelf] = {}  # By bytes and layout.
+        self._clock = count(1)
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
 
     def chunk_sizes(self, chunk_bytes: int, layout: str = "text") -> list[int]:
         """Bytes of chunks to try in turn: the largest of which two fit first, the smallest last.
@@ -43,25 +63,28 @@ class Workspaces:
         Two large ones leave half of the cap, so that calls in turn do not drop each other's.
         """
         sizes = [size for size in self.SIZES if size < chunk_bytes]
-        fitting = [
-            size
-            for size in (*sizes, chunk_bytes)
-            if (4 if size > LARGE_BYTES else 2) * device_bytes(self._capacity(size, 0, layout))
-            <= self.cap_bytes
-        ]
+        fitting = [size for size in (*sizes, chunk_bytes) if self._fit(size, layout)]
         return fitting[::-1] or [self.SIZES[0]]
+
+    def _fit(self, chunk_bytes: int, layout: str) -> bool:
+        num_bytes = device_bytes(self._shelf(chunk_bytes, 0, layout).capacity)
+        return (4 if chunk_bytes > LARGE_BYTES else 2) * num_bytes <= self.cap_bytes
 
     def is_small(self, num_bytes: int, num_rows: int) -> bool:
         """Whether a batch gets a workspace with room for its answer in pinned memory."""
         return max(num_bytes, num_rows * BYTES_A_ROW) <= SMALL_BYTES
 
-    def _capacity(self, num_bytes: int, num_rows: int, layout: str = "text") -> Capacity:
-        """The smallest size for a batch; rows beyond the usual number count as bytes."""
+    def _shelf(self, num_bytes: int, num_rows: int, layout: str) -> _Shelf:
+        """Of the smallest size for a batch; rows beyond the usual number count as bytes."""
         wanted = max(num_bytes, num_rows * BYTES_A_ROW)
-        size = next((size for size in self.SIZES if size >= wanted), wanted)
+        size = wanted if wanted > self.SIZES[-1] else self.SIZES[bisect_left(self.SIZES, wanted)]
+        shelf = self._shelves.get((size, layout))
+        if shelf is not None:
+            return shelf
         if size > MAX_BYTES:
             raise OutOfMemory(f"{num_bytes} bytes in one batch; at most {MAX_BYTES} are possible")
-        return _capacity_of(size, size // BYTES_A_ROW, layout)
+        new = _Shelf(Capacity(size, size // BYTES_A_ROW, layout))
+        return self._shelves.setdefault((size, layout), new)
 
     def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Loan[Workspace]:
         """A workspace for a batch and a `with` block; waits while all of its size are in use.
@@ -73,70 +96,66 @@ class Workspaces:
 
     def take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace:
         """As `lend`, until it is given back."""
-        workspace = self._take(self._capacity(num_bytes, num_rows, layout), wait=True)
+        workspace = self._take(self._shelf(num_bytes, num_rows, layout), wait=True)
         assert workspace is not None
         return workspace
 
     def try_take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace | None:
         """As `take`, but None where all of the size are in use."""
-        return self._take(self._capacity(num_bytes, num_rows, layout), wait=False)
+        return self._take(self._shelf(num_bytes, num_rows, layout), wait=False)
 
     def give(self, workspace: Workspace) -> None:
         """Give a workspace back; nothing of it may still be at work."""
-        with self._changed:
-            free = self._free.pop(workspace.capacity, [])
-            self._free[workspace.capacity] = [*free, workspace]
+        capacity = workspace.capacity
+        with self._lock:
+            shelf = self._shelves[capacity.num_bytes, capacity.layout]
+            shelf.free.append(workspace)
+            shelf.given = next(self._clock)
             self._changed.notify_all()
 
-    def _take(self, capacity: Capacity, *, wait: bool) -> Workspace | None:
-        with self._changed:
+    def _take(self, shelf: _Shelf, *, wait: bool) -> Workspace | None:
+        with self._lock:
             while True:
-                free = self._free.setdefault(capacity, [])
-                if free:
-                    return free.pop()
-                if self._made.get(capacity, 0) < self.each:
-                    made = self._make(capacity)
+                if shelf.free:
+                    return shelf.free.pop()
+                if shelf.num_made < self.each:
+                    made = self._make(shelf)
                     if made is not None:
                         return made
-                if not self._made.get(capacity, 0):
-                    message = f"no room for a batch of {capacity.num_bytes} bytes under the cap"
-                    raise OutOfMemory(message)
+                if not shelf.num_made:
+                    size = shelf.capacity.num_bytes
+                    raise OutOfMemory(f"no room for a batch of {size} bytes under the cap")
                 if not wait:
                     return None
                 self._changed.wait()
 
-    def _make(self, capacity: Capacity) -> Workspace | None:
+    def _make(self, shelf: _Shelf) -> Workspace | None:
         """A new one, or None where there is no room even without those that nobody uses."""
-        size = device_bytes(capacity)
+        size = device_bytes(shelf.capacity)
         while True:
             if self.used_bytes + size <= self.cap_bytes:
                 with suppress(OutOfMemory):
-                    workspace = Workspace(self.device, capacity)
+                    workspace = Workspace(self.device, shelf.capacity)
                     self.used_bytes += size
                     self.num_allocations += 1
-                    self._made[capacity] = self._made.get(capacity, 0) + 1
+                    shelf.num_made += 1
                     return workspace
             if size > self.cap_bytes or not self._drop_one():
                 return None
 
     def _drop_one(self) -> bool:
-        """Give up a workspace that nobody uses; False where there is none."""
-        for capacity, workspaces in self._free.items():
-            if workspaces:
-                workspaces.pop(0).close()
-                self.used_bytes -= device_bytes(capacity)
-                self._made[capacity] -= 1
-                return True
-        return False
+        """Give up a workspace that nobody uses, of the size that was longest ago; False: none."""
+        shelves = [shelf for shelf in list(self._shelves.values()) if shelf.free]
+        if not shelves:
+            return False
+        shelf = min(shelves, key=lambda shelf: shelf.given)
+        shelf.free.pop(0).close()
+        self.used_bytes -= device_bytes(shelf.capacity)
+        shelf.num_made -= 1
+        return True
 
     def close(self) -> None:
         """Give all free workspaces back."""
-        with self._changed:
+        with self._lock:
             while self._drop_one():
                 pass
-
-
-@functools.lru_cache
-def _capacity_of(num_bytes: int, num_rows: int, layout: str) -> Capacity:
-    """One of the few that there are, made once."""
-    return Capacity(num_bytes, num_rows, layout)

@@ -56,6 +56,16 @@ def test_over_the_cap_nothing_is_lent_until_something_comes_back(leases):
     assert leases.used_bytes == 7 * SMALLEST
 
 
+def test_room_is_made_by_the_size_that_was_asked_for_longest_ago(leases):
+    for size in (4 * SMALLEST, 2 * SMALLEST, 4 * SMALLEST):
+        assert leases.take(size) is not None
+    lent = [leases.take(1) for _ in range(3)]  # The third needs room.
+    before = leases.num_allocations
+    lent.append(leases.take(4 * SMALLEST))
+    assert leases.num_allocations == before
+    assert all(block is not None for block in lent)
+
+
 def test_the_steady_state_allocates_nothing(leases):
     for _ in range(100):
         kept = [leases.take(size) for size in (100, SMALLEST + 1)]

@@ -81,7 +81,7 @@ def test_a_batch_that_fails_while_it_is_timed_leaves_no_clock_behind(monkeypatch
         made.stage_times.every = 1 << 40
         assert ids_of(made, TEXT) == expected(TEXT)
         made.stage_times.every = 1
-        free = [each for each_size in made.workspaces._free.values() for each in each_size]
+        free = [each for shelf in made.workspaces._shelves.values() for each in shelf.free]
         assert free and all(workspace.clock is None for workspace in free)
     assert made.stage_times.take() == []
 
