@@ -31,6 +31,7 @@ __all__ = [
 
 LOST = 0  # In place of a status: the connection ended before the answer did.
 LIMIT = 1 << 20
+PIECE = 1 << 16  # In one call 100 MB kept this client's loop from its core for up to 50 ms.
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +223,14 @@ class Repeated:
         self._thread.join()
 
     def _run(self) -> None:
-        buffer = bytearray(LIMIT)
+        buffer = bytearray(PIECE)
         while not self._stopped.is_set():
             with socket.create_connection(("127.0.0.1", self._port)) as connection:
                 connection.sendall(self._request.head)
                 self.num_sent += 1
-                connection.sendall(self._request.body)
+                body = memoryview(self._request.body)
+                for begin in range(0, len(body), PIECE):
+                    connection.sendall(body[begin : begin + PIECE])
                 self.num_done += self._is_answered(connection, buffer)
 
     def _is_answered(self, connection: socket.socket, buffer: bytearray) -> bool:

@@ -20,7 +20,7 @@ __all__ = ["Answer", "Lines", "fault_of", "logged"]
 
 NO_REQUEST = b"Invalid HTTP request received."  # The parser's own words for what is no HTTP.
 OURS = (code_pb2.INTERNAL, code_pb2.UNKNOWN, code_pb2.DATA_LOSS, code_pb2.UNIMPLEMENTED)
-LOUD = re.compile(r"bug|^\S+ \S+ (ERROR|CRITICAL)")
+LOUD = re.compile(r"\bbug\b|^\S+ \S+ (ERROR|CRITICAL)")
 KEYS = {"type", "title", "status", "detail", "code", "where"}
 
 
