@@ -10,6 +10,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from service.long_turns import take_long_turns
 from service.work import Work
 
 __all__ = ["PREPARED", "Key", "Lane", "make_lanes"]
@@ -41,5 +42,5 @@ def make_lanes(max_batch_bytes: int, is_gpu: bool) -> dict[bool, Lane]:
     num_long = LONG_ON_GPU if is_gpu else 1
     return {
         False: Lane(ThreadPoolExecutor(1, "engine-short"), 1, max_batch_bytes),
-        True: Lane(ThreadPoolExecutor(num_long, "engine-long"), num_long, ALONE),
+        True: Lane(ThreadPoolExecutor(num_long, "engine-long", take_long_turns), num_long, ALONE),
     }
