@@ -32,6 +32,7 @@ from gpu.device import Device, OutOfMemory
 from gpu.flights import Work
 from gpu.launches import DeviceFault
 from gpu.leases import Leases
+from gpu.page_locked import PageLocked, Take
 from gpu.pipeline import Answer, Pipeline
 from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
@@ -64,6 +65,7 @@ class GpuEngine:
         vocabulary_bytes: device memory for vocabularies.
         answer_bytes: pinned host memory for answers that are still held; beyond it, and where
             `workspace_bytes` are fewer, answers lie in ordinary memory and take longer.
+        take: gives the memory of answers, which is page-locked; None: the device does.
 
     Attributes:
         fused_bytes: text of the largest batch whose stages are one launch.
@@ -76,12 +78,14 @@ class GpuEngine:
         workspace_bytes: int,
         vocabulary_bytes: int | None = None,
         answer_bytes: int = ANSWER_BYTES,
+        take: Take | None = None,
     ) -> None:
         self.device, info = device, device.info
         self.processors = info.processors
         self.fused_bytes = GRID_BYTES if info.has_clusters else ONE_BLOCK_BYTES
         self.workspaces, self.staging = Workspaces(device, workspace_bytes), Staging()
-        self.leases = Leases(device, min(answer_bytes, workspace_bytes))
+        source = device if take is None else PageLocked(device, take)
+        self.leases = Leases(source, min(answer_bytes, workspace_bytes))
         self.stage_times = StageTimes()
         self.pipeline = Pipeline(self.workspaces, self.staging, self.processors, self.stage_times)
         self.residents = Residents(device, vocabulary_bytes or workspace_bytes, prepare)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import Device, OutOfMemory
+from gpu.device import OutOfMemory
 
 __all__ = ["Leases"]
 
@@ -21,19 +22,29 @@ Bytes = NDArray[np.uint8]
 SMALLEST = 1 << 16
 
 
+class Pinned(Protocol):
+    """A device, or what gives pinned memory as one does; see gpu.device.Device."""
+
+    def allocate_pinned(self, num_bytes: int) -> Bytes:
+        """Host memory that the device reaches; raises OutOfMemory."""
+
+    def free_pinned(self, memory: Bytes) -> None:
+        """Give it back."""
+
+
 class Leases:
     """Pinned blocks of one device, in powers of two, together within a cap.
 
     Args:
-        device: whose pinned memory.
+        source: of the blocks.
         cap_bytes: of all blocks, lent or not.
 
     Attributes:
         used_bytes, num_allocations: of blocks that are there now; ever made.
     """
 
-    def __init__(self, device: Device, cap_bytes: int) -> None:
-        self.device, self.cap_bytes = device, cap_bytes
+    def __init__(self, source: Pinned, cap_bytes: int) -> None:
+        self.source, self.cap_bytes = source, cap_bytes
         self.used_bytes = self.num_allocations = 0
         self._free: dict[int, list[Bytes]] = {}  # By size, that asked for last at the end.
         self._returned: deque[Bytes] = deque()
@@ -62,7 +73,7 @@ class Leases:
         if self.used_bytes + size > self.cap_bytes:
             return None
         try:
-            block = self.device.allocate_pinned(size)
+            block = self.source.allocate_pinned(size)
         except OutOfMemory:
             return None
         self.used_bytes += size
@@ -75,7 +86,7 @@ class Leases:
             while blocks and self.used_bytes + size > self.cap_bytes:
                 block = blocks.pop()
                 self.used_bytes -= len(block)
-                self.device.free_pinned(block)
+                self.source.free_pinned(block)
 
     def close(self) -> None:
         """Give all blocks back that nobody holds; the others stay their holders'."""

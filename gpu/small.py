@@ -120,10 +120,14 @@ def grid_text(workspace: Workspace, batch: Batch) -> int:
     """Where a grid finds the text: its address in pinned memory; 0: it is copied to the device."""
     data = batch.data
     place = int(data.ctypes.data)
-    if place % ALIGNMENT == 0 and workspace.device.is_pinned(data):
+    is_pinned = workspace.device.is_pinned(data)
+    if is_pinned and place % ALIGNMENT == 0:
         return place
     if len(data) > TAKE_IN_BYTES:
-        stage_text(workspace, data)
+        if is_pinned:
+            workspace.stream.copy_in(workspace.fields["text"], place, len(data))
+        else:
+            stage_text(workspace, data)
         return 0
     workspace.text[: len(data)] = data
     return workspace.text_place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +66,11 @@ class SmallCall:
         """All stages in one launch of a kernel, or in a recording; the answer in pinned memory."""
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
-        ids = self.room_for_ids()
-        status = self.run(fused)
+        ids, is_leased = self.room_for_ids()
+        status = self.run(fused, 8 * ids.itemsize)
         offsets = workspace.offsets[: rows + 1].copy()
         own = ids[: offsets[-1]]
-        encoded = Encoded(own.copy() if ids is workspace.ids else own, offsets, engine="gpu")
+        encoded = Encoded(own if is_leased else own.copy(), offsets, engine="gpu")
         if status[STATUS["CUT"]]:
             self.add_cuts(encoded)
         if status[STATUS["NOT_UTF8"]] or self.options.may_refuse:
@@ -141,18 +141,19 @@ class SmallCall:
             self.launch((*others, *frames, "put_out"))
             workspace.stream.synchronize()
 
-    def room_for_ids(self) -> NDArray[np.int32]:
+    def room_for_ids(self) -> tuple[NDArray[np.integer[Any]], bool]:
         """Pinned memory for the ids: the workspace's, or, where a copy would take long, leased."""
-        workspace, ids, block = self.workspace, self.workspace.ids, None
+        workspace, block = self.workspace, None
+        ids = workspace.ids.view(self.batch.id_dtype)
         if workspace.capacity.num_bytes <= COPIED_BYTES:
-            return ids
+            return ids, False
         if len(self.batch.data) > COPIED_BYTES:
             most_ids = self.resident.most_ids(len(self.batch.data), len(self.batch))
             block = self.engine.leases.take(ids.itemsize * most_ids)
         if block is not None:
-            ids = block.view(np.int32)
+            ids = block.view(self.batch.id_dtype)
         workspace.job[0]["host_ids"] = ids.ctypes.data
-        return ids
+        return ids, block is not None
 
     def add_cuts(self, encoded: Encoded) -> None:
         """What truncation left of each row."""

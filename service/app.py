@@ -37,6 +37,7 @@ from service.errors import ServiceError
 from service.finishing import CLIENT_CLOSED
 from service.health_routes import readiness
 from service.hot_routes import HotRoutes
+from service.large_memory import Take
 from service.metrics import Gauges, Metrics
 from service.oip_first import InferFirst
 from service.oip_memory import Regions
@@ -90,10 +91,14 @@ Every refusal is `application/problem+json` with a `code` for programs, a `detai
 """
 
 
-def make_engine(settings: Settings) -> Engine:
+def make_engine(settings: Settings, take: Take | None = None) -> Engine:
     """The best engine of this machine that the settings allow.
 
     A GPU is opened in the background: until it is there, the CPU answers.
+
+    Args:
+        settings: of the service.
+        take: gives memory for a GPU's ids; None: any pinned memory will do.
 
     Raises:
         ValueError: the settings ask for a GPU and there is none that can be used.
@@ -108,7 +113,7 @@ def make_engine(settings: Settings) -> Engine:
     from gpu.device import DeviceUnavailable
     from service.gpu_engine import RoutedEngine, open_cuda
 
-    open_gpu = functools.partial(open_cuda, settings.gpu_memory_share)
+    open_gpu = functools.partial(open_cuda, settings.gpu_memory_share, take)
     engine = RoutedEngine(CpuEngine(), open_gpu, settings.crossover_bytes)
     if settings.engine == "gpu":
         try:

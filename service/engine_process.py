@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from service.app import create_app, running
+from service.app import create_app, make_engine, running
 from service.engine_room import EngineRoom
 from service.errors import UnknownVocabulary
+from service.link_memory import LinkMemory
 from service.metrics_server import start_metrics, stop_metrics
 from service.serving import start_grpc
 from service.settings import PREFIX, Settings
@@ -34,19 +35,20 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
     Raises:
         ValueError: a setting is wrong.
     """
-    app = create_app(settings)
+    memory = LinkMemory()
+    app = create_app(settings, make_engine(settings, memory.take))
     try:
         app.service.registry.names_to_preload()
     except UnknownVocabulary as error:
         raise ValueError(f"{PREFIX}PRELOAD: {error}") from error
-    uvloop.run(_serve(app, listening))
+    uvloop.run(_serve(app, listening, memory))
 
 
-async def _serve(app: HotRoutes, listening: socket.socket) -> None:
+async def _serve(app: HotRoutes, listening: socket.socket, memory: LinkMemory) -> None:
     loop, stop, service = asyncio.get_running_loop(), asyncio.Event(), app.service
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     when_alone(stop.set)
-    room = EngineRoom(app, service.settings.frontends)
+    room = EngineRoom(app, service.settings.frontends, memory)
     service.processes = room
     async with running(service):
         telling = asyncio.create_task(room.keep_told())
@@ -59,7 +61,7 @@ async def _serve(app: HotRoutes, listening: socket.socket) -> None:
             stop_metrics(metrics)
         server.close()
         telling.cancel()
-        room.memory.close()
+        memory.close()
 
 
 async def _start_others(app: HotRoutes) -> tuple[GrpcServer | None, WSGIServer | None]:

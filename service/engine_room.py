@@ -46,12 +46,13 @@ class EngineRoom:
     Args:
         app: the application of this process.
         num_front_ends: how many there should be.
+        memory: of this process, which they read.
     """
 
-    def __init__(self, app: HotRoutes, num_front_ends: int) -> None:
+    def __init__(self, app: HotRoutes, num_front_ends: int, memory: LinkMemory) -> None:
         self.app, self.service = app.app, app.service
         self.num_front_ends = num_front_ends
-        self.memory = LinkMemory()
+        self.memory = memory
         self.service.batcher.placed = self.memory.placed
         self.links: dict[Link, str] = {}
         self.is_empty = asyncio.Event()
@@ -228,6 +229,16 @@ class EngineRoom:
             self._charge(self.service.guard.limits.take_spent(), None)
             if self.catalogue() != self._last:
                 await self.spread()
+            await self._page_lock()
+
+    async def _page_lock(self) -> None:
+        """Have a device read what front ends send from where it lies, once they send it."""
+        if not self.service.preloaded:  # The device is not open yet.
+            return
+        for link in list(self.links):
+            memory = link.other
+            if memory is not None and memory.is_used and not memory.is_page_locked:
+                await asyncio.to_thread(memory.page_lock, self.service.engine.share_host)
 
     async def families(self) -> dict[str, Families]:
         """What every process counts."""

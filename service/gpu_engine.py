@@ -41,6 +41,7 @@ from service.gpu_shared import encode_shared, share_host
 from service.gpu_sight import GpuSight
 from service.gpu_vocabularies import GpuVocabularies, Held, OpenedGpu
 from service.joining import join_counted, join_decoded, join_encoded
+from service.large_memory import Take
 from vocabularies.batch import Batch, Encoded
 from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.vocabulary import Vocabulary
@@ -56,8 +57,12 @@ Answer = TypeVar("Answer")
 Int64s = NDArray[np.int64]
 
 
-def open_cuda(memory_share: float) -> OpenedGpu:
+def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
     """The first CUDA device with so much of its free memory; compiles kernels if need be.
+
+    Args:
+        memory_share: of its free memory.
+        take: gives memory for ids, which is page-locked; None: the device does.
 
     Raises:
         DeviceUnavailable: there is none, or CuPy is not installed.
@@ -73,7 +78,8 @@ def open_cuda(memory_share: float) -> OpenedGpu:
         "budget_bytes": budget,
         "vocabulary_budget_bytes": vocabulary_bytes,
     }
-    return OpenedGpu(GpuEngine(device, budget - vocabulary_bytes, vocabulary_bytes), described)
+    gpu = GpuEngine(device, budget - vocabulary_bytes, vocabulary_bytes, take=take)
+    return OpenedGpu(gpu, described)
 
 
 class RoutedEngine:

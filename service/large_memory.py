@@ -35,20 +35,20 @@ _libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 
 class LargeMemory:
-    """Blocks in powers of two.
+    """Blocks of four sizes between a power of two and the next.
 
     Args:
         kept_bytes: of blocks that nobody holds; what is more is given back to the system.
         smallest: smaller arrays are malloc's.
 
     Attributes:
-        free_bytes: of blocks that nobody holds.
+        free_bytes, mapped_bytes: of blocks that nobody holds; of all that there are.
         num_mapped: blocks that were ever asked of the system.
     """
 
     def __init__(self, kept_bytes: int = KEPT_BYTES, smallest: int = SMALLEST) -> None:
         self.kept_bytes, self._smallest = kept_bytes, smallest
-        self.free_bytes = self.num_mapped = 0
+        self.free_bytes = self.mapped_bytes = self.num_mapped = 0
         self._free: dict[int, list[Bytes]] = {}
         self._returned: deque[Bytes] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()
@@ -59,7 +59,8 @@ class LargeMemory:
         """uint8[num_bytes] or more, not cleared; it belongs to whoever holds it or a view of it."""
         if num_bytes < self._smallest:
             return np.empty(num_bytes, np.uint8)
-        size = 1 << (num_bytes - 1).bit_length()
+        step = 1 << (num_bytes - 1).bit_length() - 3  # Pages: a block has sixteen at least.
+        size = -(-num_bytes // step) * step
         with self._changing:
             self._collect()
             if self._thread is None:
@@ -71,7 +72,14 @@ class LargeMemory:
             else:
                 block = self._map(size)
                 self.num_mapped += 1
-        return np.asarray(_Lent(block, self._returned, self._calls))
+                self.mapped_bytes += size
+        return np.asarray(_Lent(block, self._take_back))
+
+    def _take_back(self, block: Bytes) -> None:
+        # A finalizer may run while this very thread holds a lock: nothing here needs one.
+        self._returned.append(block)
+        if self.mapped_bytes > self.kept_bytes:
+            self._calls.put(True)
 
     def _collect(self) -> None:
         """Blocks that came back since the last time; they come at any moment, so without a lock."""
@@ -81,7 +89,7 @@ class LargeMemory:
             self.free_bytes += len(block)
 
     def _run(self) -> None:
-        """Whenever a block has come back: give away what is too much."""
+        """Whenever a block has come back and more is there than is kept: give away what is."""
         while self._calls.get():
             self._give_back()
         self._give_back()
@@ -112,6 +120,7 @@ class LargeMemory:
                 return None
             block = self._free[max(size for size, blocks in self._free.items() if blocks)].pop()
             self.free_bytes -= len(block)
+            self.mapped_bytes -= len(block)
             return block
 
     def close(self) -> None:
@@ -126,16 +135,14 @@ class LargeMemory:
 class _Lent:
     """What lent arrays have as their base; its end gives the block back."""
 
-    __slots__ = ("__array_interface__", "_block", "_calls", "_returned")
+    __slots__ = ("__array_interface__", "_block", "_take_back")
 
-    def __init__(self, block: Bytes, returned: deque[Bytes], calls: SimpleQueue[bool]) -> None:
+    def __init__(self, block: Bytes, take_back: Callable[[Bytes], None]) -> None:
         self.__array_interface__ = block.__array_interface__
-        self._block, self._returned, self._calls = block, returned, calls
+        self._block, self._take_back = block, take_back
 
     def __del__(self) -> None:
-        # A finalizer may run while this very thread holds a lock: both of these need none.
-        self._returned.append(self._block)
-        self._calls.put(True)
+        self._take_back(self._block)
 
 
 class Growing:

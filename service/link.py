@@ -82,7 +82,7 @@ class Link(asyncio.BufferedProtocol):
         self._large: bytearray | None = None  # The frame that does not fit the small buffer.
         self._have = 0  # Bytes in the buffer that is being filled.
         self.memory, self._is_mapped = memory, False
-        self._other: OtherMemory | None = None
+        self.other: OtherMemory | None = None  # The other side's.
         self._loans: dict[int, list[NDArray[Any]]] = {}  # Arrays that the other side reads.
         self._loan_numbers = count(NO_LOAN + 1)
         self._ended: deque[int] = deque()  # Loans from the other side, which is not told yet.
@@ -177,11 +177,11 @@ class Link(asyncio.BufferedProtocol):
     def _map(self, path: str) -> asyncio.Future[Message]:
         """Map the memory of the other side."""
         try:
-            self._other = OtherMemory(path)
+            self.other = OtherMemory(path)
         except OSError as error:
             logger.warning("large arrays go over the socket; no memory is shared: %s", error)
         done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        done.set_result(Message(ANSWER, {"is_mapped": self._other is not None}))
+        done.set_result(Message(ANSWER, {"is_mapped": self.other is not None}))
         return done
 
     def _loan(self, number: int) -> Loan:
@@ -255,9 +255,9 @@ class Link(asyncio.BufferedProtocol):
         arrays = []
         for dtype, shape, where in shapes:
             if where is not None:
-                assert self._other is not None
+                assert self.other is not None
                 assert loan is not None
-                arrays.append(self._other.array(where, dtype, shape, loan))
+                arrays.append(self.other.array(where, dtype, shape, loan))
                 continue
             size = int(np.prod(shape))
             array = np.frombuffer(frame, dtype, size, place if size else 0).reshape(shape)

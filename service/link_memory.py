@@ -10,32 +10,41 @@
 
 The file has no name, so that nothing is left of a process that was killed; the other one opens it
 by way of /proc. It cannot be cut short. Pages of it exist once they are written, and are given back
-when more is free than is kept.
+when more is free than is kept; but not those of its front part, which a device may read itself.
+
+    0 ─────── FRONT_BYTES ──────────────────────── file_bytes
+      blocks up to LARGE_BYTES │ larger ones, and what finds no room in front
+      (a device reads these)   │
 """
 
 from __future__ import annotations
 
 import fcntl
+import math
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.large_memory import KEPT_BYTES, LargeMemory
+from vocabularies.shared_rows import SharedMemory
 
-__all__ = ["LinkMemory", "OtherMemory"]
+__all__ = ["FRONT_BYTES", "LinkMemory", "Loan", "OtherMemory"]
 
 Bytes = NDArray[np.uint8]
 FILE_BYTES = 1 << 34  # Addresses and not memory; many times `max_queue_bytes`.
+FRONT_BYTES = 1 << 27  # Page-locked by the other process where it has a device.
+LARGE_BYTES = FRONT_BYTES >> 3
 WORTH_BYTES = 1 << 16  # What is smaller goes over the socket with the rest of its message.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class LinkMemory(LargeMemory):
-    """Blocks in powers of two, in a file of memory.
+    """Blocks of few sizes, in a file of memory.
 
     Args:
         kept_bytes: as `LargeMemory`.
@@ -48,7 +57,8 @@ class LinkMemory(LargeMemory):
         os.ftruncate(self._number, file_bytes)
         fcntl.fcntl(self._number, fcntl.F_ADD_SEALS, SEALS)
         self._all = np.frombuffer(mmap.mmap(self._number, file_bytes), np.uint8)
-        self._address, self._used = self._all.ctypes.data, 0
+        self._address = self._all.ctypes.data
+        self._used, self._used_behind = 0, min(FRONT_BYTES, file_bytes)
         self._ranges: dict[int, list[int]] = {}
 
     @property
@@ -58,12 +68,14 @@ class LinkMemory(LargeMemory):
 
     def _map(self, size: int) -> Bytes:
         """A range that was given back, or the next one."""
-        ranges = self._ranges.get(size)
-        begin = ranges.pop() if ranges else self._used
-        if begin == self._used:
-            if begin + size > len(self._all):
-                return super()._map(size)
-            self._used += size
+        if ranges := self._ranges.get(size):
+            begin = ranges.pop()
+        elif size <= LARGE_BYTES and self._used + size <= min(FRONT_BYTES, len(self._all)):
+            begin, self._used = self._used, self._used + size
+        elif self._used_behind + size <= len(self._all):
+            begin, self._used_behind = self._used_behind, self._used_behind + size
+        else:
+            return super()._map(size)
         return self._all[begin : begin + size]
 
     def _unmap(self, block: Bytes) -> None:
@@ -71,7 +83,8 @@ class LinkMemory(LargeMemory):
         if begin is None:
             super()._unmap(block)
             return
-        self.advise(block, mmap.MADV_REMOVE)
+        if begin >= FRONT_BYTES:  # A device would go on reading the pages that were there.
+            self.advise(block, mmap.MADV_REMOVE)
         with self._changing:
             self._ranges.setdefault(len(block), []).append(begin)
 
@@ -98,27 +111,74 @@ class LinkMemory(LargeMemory):
             self._number = -1
 
 
+Share = Callable[[int, int, int], SharedMemory | None]
+
+
 class OtherMemory:
     """The memory of the process at the other end, mapped.
+
+    Attributes:
+        is_used: an array of it was asked for.
+        is_page_locked: `page_lock` was called, whatever came of it.
 
     Raises:
         OSError: the file cannot be opened here.
     """
 
     def __init__(self, path: str) -> None:
-        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            mapped = mmap.mmap(number, 0, prot=mmap.PROT_READ)
-        finally:
-            os.close(number)
-        self._all = np.frombuffer(mapped, np.uint8)
+        self._path, self._front = path, None
+        with _opened(path, os.O_RDONLY) as number:
+            self._all = _Mapped(number)
+        self.is_used = self.is_page_locked = False
+
+    _front: _PageLocked | None
+
+    def page_lock(self, share: Share) -> None:
+        """Have a device read arrays of the front part itself, from now on.
+
+        Args:
+            share: page-locks bytes from an offset on of a file; None where it cannot.
+        """
+        self.is_page_locked = True
+        with suppress(OSError), _opened(self._path, os.O_RDWR) as number:  # The process may end.
+            memory = share(number, 0, min(FRONT_BYTES, self._all.num_bytes))
+            self._front = None if memory is None else _PageLocked(memory)
 
     def array(self, begin: int, dtype: str, shape: tuple[int, ...], loan: Loan) -> NDArray[Any]:
         """An array of the other process, read only; the loan ends when no view of it is left."""
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        return np.asarray(_Borrowed(self._all[begin : begin + size].view(dtype), loan)).reshape(
-            shape
-        )
+        self.is_used, end = True, begin + math.prod(shape) * np.dtype(dtype).itemsize
+        front = self._front
+        mapped = self._all if front is None or end > front.num_bytes else front
+        assert end <= mapped.num_bytes
+        return np.asarray(_Borrowed(mapped, begin, dtype, shape, loan))
+
+
+@contextmanager
+def _opened(path: str, mode: int) -> Iterator[int]:
+    """A file's descriptor."""
+    number = os.open(path, mode | os.O_CLOEXEC)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+class _Mapped:
+    """A file, mapped as long as anybody holds this."""
+
+    def __init__(self, number: int) -> None:
+        self._array = np.frombuffer(mmap.mmap(number, 0, prot=mmap.PROT_READ), np.uint8)
+        self.address, self.num_bytes = int(self._array.ctypes.data), len(self._array)
+
+
+class _PageLocked:
+    """Memory that a device reads where it lies, let go of when nobody holds this any more."""
+
+    def __init__(self, memory: SharedMemory) -> None:
+        self._memory, self.address, self.num_bytes = memory, memory.address, memory.num_bytes
+
+    def __del__(self) -> None:
+        self._memory.close()
 
 
 class Loan:
@@ -136,8 +196,21 @@ class Loan:
 class _Borrowed:
     """What a borrowed array has as its base."""
 
-    __slots__ = ("__array_interface__", "_array", "_loan")
+    __slots__ = ("__array_interface__", "_loan", "_mapped")
 
-    def __init__(self, array: NDArray[Any], loan: Loan) -> None:
-        self.__array_interface__ = array.__array_interface__
-        self._array, self._loan = array, loan
+    def __init__(
+        self,
+        mapped: _Mapped | _PageLocked,
+        begin: int,
+        dtype: str,
+        shape: tuple[int, ...],
+        loan: Loan,
+    ) -> None:
+        place = mapped.address + begin, True  # It is read only.
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": dtype,
+            "shape": tuple(shape),
+            "data": place,
+        }
+        self._mapped, self._loan = mapped, loan

@@ -63,9 +63,15 @@ def right(name: str, text: str, options: EncodeOptions) -> reference.ReferenceRo
         return refused.error
 
 
-def check(encoded: Encoded, name: str, texts: list[str], options: list[EncodeOptions]) -> None:
+def check(
+    encoded: Encoded,
+    name: str,
+    texts: list[str],
+    options: list[EncodeOptions],
+    id_dtype: type[np.integer] = np.int32,
+) -> None:
     """Every row is what the reference says, and every array has its shape and type."""
-    assert encoded.ids.dtype == np.int32
+    assert encoded.ids.dtype == id_dtype
     assert encoded.offsets.dtype == np.int64
     assert len(encoded.offsets) == len(texts) + 1
     assert encoded.offsets[0] == 0

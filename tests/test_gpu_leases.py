@@ -10,12 +10,28 @@ import numpy as np
 import pytest
 
 from gpu.leases import SMALLEST, Leases
+from gpu.page_locked import PageLocked
+from service.large_memory import LargeMemory
 from tests.emulated_device import EmulatedDevice
 
 
-@pytest.fixture
-def leases():
-    return Leases(EmulatedDevice(), 8 * SMALLEST)
+@pytest.fixture(params=["the device's memory", "memory of the caller's"])
+def leases(request):
+    device = EmulatedDevice()
+    if request.param == "the device's memory":
+        yield Leases(device, 8 * SMALLEST)
+        return
+    memory = LargeMemory(kept_bytes=0, smallest=SMALLEST)
+    leases = Leases(PageLocked(device, memory.take), 8 * SMALLEST)
+    yield leases
+    leases.close()
+    gc.collect()
+    memory.close()
+    assert memory.mapped_bytes == sum(device.pinned.values())  # Of blocks that the test holds.
+
+
+def device_of(leases: Leases) -> EmulatedDevice:
+    return getattr(leases.source, "device", leases.source)
 
 
 def address(array: np.ndarray) -> int:
@@ -40,7 +56,7 @@ def test_memory_is_lent_again_only_when_the_last_view_is_gone(leases):
 def test_lent_blocks_never_overlap_and_are_pinned(leases):
     blocks = [leases.take(SMALLEST) for _ in range(8)]
     for i, block in enumerate(blocks):
-        assert leases.device.is_pinned(block)
+        assert device_of(leases).is_pinned(block)
         block[:] = i
     assert [set(block.tolist()) for block in blocks] == [{i} for i in range(8)]
 
@@ -115,6 +131,9 @@ def test_a_device_without_memory_lends_nothing(leases, monkeypatch):
 
         raise OutOfMemory(f"{num_bytes} bytes")
 
-    monkeypatch.setattr(leases.device, "allocate_pinned", full)
+    if isinstance(leases.source, PageLocked):
+        monkeypatch.setattr(leases.source.device, "pin", lambda address, num_bytes: full(num_bytes))
+    else:
+        monkeypatch.setattr(leases.source, "allocate_pinned", full)
     assert leases.take(1) is None
     assert leases.used_bytes == 0

@@ -8,10 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import gpu.small
 from gpu.device import CudaDevice, DeviceInfo
 from gpu.engine import GpuEngine
 from gpu.launches import TAKE_IN_BYTES
+from gpu.memory import Workspace
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
+from gpu.small_call import COPIED_BYTES
 from gpu.streams import encode_stream
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_engines import OPTIONS, check
@@ -75,11 +78,13 @@ def test_random_batches_have_the_ids_and_refusals_of_the_reference(engine, kerne
     options = [TEXT_OPTIONS[i] for i in chance.integers(0, len(TEXT_OPTIONS), rows)]
     if seed % 2:
         options = [TEXT_OPTIONS[seed // 2 % len(TEXT_OPTIONS)]] * rows
+    id_dtype = np.uint16 if name == "gpt2" and seed % 4 < 2 else np.int32
     for batch in (
         Batch(texts, options=options),
         Batch.from_bytes([text.encode() for text in texts], options),
     ):
-        check(engine.encode(load(name), batch), name, texts, options)
+        batch.id_dtype = id_dtype
+        check(engine.encode(load(name), batch), name, texts, options, id_dtype)
 
 
 def test_rows_that_are_not_utf8_are_refused_alone(engine, kernel):
@@ -153,10 +158,31 @@ def test_other_kernels_go_on_from_where_a_grid_stops(
     assert launches[1] == ("windows" if name == "gpt2" else goes_on_from)  # It marks nothing.
 
 
+@pytest.mark.parametrize("name", ["gpt2", "dnabert2", "hyenadna"])
+def test_ids_are_as_narrow_as_is_asked_in_the_workspace_and_leased(engine, name):
+    vocabulary = load(name)
+    text = "ACGTTGCANA" if name != "gpt2" else "größe and 12 more, "
+    widths = [np.int32, np.uint16] + [np.uint8] * (len(vocabulary) <= 256)
+    for size in (300, COPIED_BYTES + 1):
+        texts = [(text * (size // len(text) + 1))[:size], "", text]
+        for id_dtype in widths:
+            encoded = engine.encode(vocabulary, Batch(texts, id_dtype=id_dtype))
+            check(encoded, name, texts, [EncodeOptions()] * 3, id_dtype)
+            assert engine.device.is_pinned(encoded.ids) == (size > COPIED_BYTES)
+
+
 @pytest.mark.parametrize("start", [0, 1, 16])
 @pytest.mark.parametrize("size", [CLUSTER_BYTES + 1, TAKE_IN_BYTES + 1])
 def test_a_grid_reads_pinned_text_from_where_it_lies(engine, monkeypatch, size, start):
-    """Unless it is not aligned: then it is staged, as ordinary text is."""
+    """Unless it is not aligned: then it is staged, or, where it is long, the device copies it."""
+    staged: list[int] = []
+    staging = gpu.small.stage_text
+
+    def noted(workspace: Workspace, data: np.ndarray) -> None:
+        staged.append(len(data))
+        staging(workspace, data)
+
+    monkeypatch.setattr("gpu.small.stage_text", noted)
     text = "some words, größe and 12 more, ".encode() * (size // 33 + 1)
     text = text[: size - 1].decode(errors="ignore").encode().ljust(size, b".")
     pinned = engine.host_memory(start + size)
@@ -167,6 +193,7 @@ def test_a_grid_reads_pinned_text_from_where_it_lies(engine, monkeypatch, size, 
             encoded = engine.encode(load("gpt2"), Batch(data=data, offsets=offsets))
             texts = [text[:1000].decode(), "", text[1000:].decode()]
             check(encoded, "gpt2", texts, [EncodeOptions()] * 3)
+        assert not staged or not engine.device.is_pinned(data)
 
 
 def test_a_device_without_clusters_encodes_little_in_one_launch_and_the_rest_in_several(launches):

@@ -19,6 +19,7 @@ from service.engine_room import EngineRoom
 from service.errors import EngineLost, QueueFull, ServiceError
 from service.front_end import FrontEnd
 from service.link import Link, Message
+from service.link_memory import LinkMemory
 from service.rates import Limits, Rates
 from service.settings import Settings
 from service.work import Work
@@ -90,7 +91,7 @@ async def house(
     """An engine room and two front ends, ready, in one loop."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
     app = create_app(made, engine)
-    room = EngineRoom(app, made.frontends)
+    room = EngineRoom(app, made.frontends, LinkMemory())
     app.service.processes = room
     path = folder / "engine.sock"
     fronts = [FrontEnd(made, path, f"front-{i}") for i in range(2)]

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from gpu.shared_memory import SharedHostMemory
 from service.link import Link, Message
-from service.link_memory import WORTH_BYTES, LinkMemory, Loan, OtherMemory
+from service.link_memory import LARGE_BYTES, WORTH_BYTES, LinkMemory, Loan, OtherMemory
+from tests.emulated_device import EmulatedDevice
 from tests.waiting import run, until
 
 
@@ -164,7 +167,64 @@ def test_what_a_lost_link_had_lent_is_free_again(tmp_path):
     run(scenario)
 
 
-def test_pages_that_nobody_holds_are_given_back_and_their_range_is_lent_again():
+def test_a_device_reads_the_front_part_where_it_lies_until_the_last_view_is_gone():
+    device, ended = EmulatedDevice(), []
+    memory = LinkMemory(kept_bytes=0)
+    other = OtherMemory(memory.path)
+    blocks = [memory.take(size) for size in (WORTH_BYTES, LARGE_BYTES + 1, WORTH_BYTES)]
+    for number, block in enumerate(blocks):
+        block[-10:] = number + 1
+
+    def seen(other: OtherMemory, number: int) -> np.ndarray:
+        place = memory.place_of(blocks[number]) + len(blocks[number]) - 10
+        return other.array(place, "<u2", (5,), Loan(lambda: ended.append(number)))
+
+    assert not other.is_used
+    before = seen(other, 0)
+    assert other.is_used
+    other.page_lock(partial(SharedHostMemory, device))
+    arrays = [seen(other, number) for number in range(3)]
+    assert [array.tolist() for array in arrays] == [[257 * n] * 5 for n in (1, 2, 3)]
+    assert [device.is_pinned(array) for array in (before, *arrays)] == [False, True, False, True]
+    blocks[2][-1] = 9
+    assert arrays[2][-1] == 3 + 9 * 256
+    view = arrays[0][2:]
+    del other, arrays
+    gc.collect()
+    assert sorted(ended) == [1, 2]
+    assert device.is_pinned(view)
+    assert view.tolist() == [257] * 3
+    del view
+    assert ended.count(0) == 1
+    assert not device.pinned
+    memory.close()
+
+
+def test_pages_that_a_device_may_read_stay_and_others_are_given_back():
+    memory = LinkMemory(kept_bytes=0)
+    for size, is_kept in ((WORTH_BYTES, True), (LARGE_BYTES + 1, False)):
+        block = memory.take(size)
+        block[:10], place = 7, memory.place_of(block)
+        del block
+        memory._give_back()
+        assert memory._all[place : place + 10].tolist() == [7 * is_kept] * 10
+    memory.close()
+
+
+def test_without_a_device_nothing_is_page_locked_and_a_process_may_end_meanwhile():
+    memory = LinkMemory()
+    block = memory.take(WORTH_BYTES)
+    block[:] = 3
+    other = OtherMemory(memory.path)
+    other.page_lock(lambda number, offset, num_bytes: None)
+    assert other.is_page_locked
+    memory.close()
+    other.page_lock(lambda number, offset, num_bytes: pytest.fail("the file is closed"))
+    seen = other.array(memory.place_of(block), "|u1", block.shape, Loan(lambda: None))
+    assert np.array_equal(seen, block)
+
+
+def test_a_range_that_nobody_holds_is_lent_again():
     memory = LinkMemory(kept_bytes=0, file_bytes=1 << 20)
     other = OtherMemory(memory.path)
     ended: list[bool] = []
