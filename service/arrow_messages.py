@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from service.arrow_pieces import PieceWriter
 from service.arrow_wire import CONTINUATION
 from service.errors import TooLarge
 from service.fasta_batches import Named
@@ -19,6 +20,7 @@ __all__ = ["IdMessages", "RecordMessages", "WindowMessages"]
 
 NULL_TEXT = "the text is null"
 END = CONTINUATION + bytes(4)
+QUICK_ROWS = 256
 
 
 def _error_texts(result: Result, begin: int = 0) -> list[str | None]:
@@ -50,58 +52,72 @@ def _lists(
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids), mask=nulls)
 
 
-class IdMessages:
+class _Messages:
+    """An Arrow stream with these columns, and ids of a dtype."""
+
+    END = END
+
+    def __init__(
+        self, dtype: type[np.integer[Any]], *columns: tuple[str, pa.DataType | None]
+    ) -> None:
+        """A column without a type is the ids."""
+        ids = pa.list_(pa.from_numpy_dtype(dtype))
+        self._dtype = dtype
+        self._schema = pa.schema([(name, kind or ids) for name, kind in columns])
+        self._writer = PieceWriter(self._schema)
+
+    def head(self) -> memoryview:
+        """What the stream begins with."""
+        return self._writer.head
+
+    def is_quick(self, result: Result) -> bool:
+        """Whether the message of a result takes less than handing it to a thread would."""
+        return False
+
+    def _pieces(self, *columns: pa.Array) -> list[memoryview]:
+        return self._writer.pieces(pa.RecordBatch.from_arrays([*columns], schema=self._schema))
+
+
+class IdMessages(_Messages):
     """A stream of the columns `ids` and `error`; a refused text has null ids and says why.
 
     Args:
         dtype: of an id.
     """
 
-    END = END
-
     def __init__(self, dtype: type[np.integer[Any]]) -> None:
-        ids = pa.list_(pa.from_numpy_dtype(dtype))
-        self._dtype = dtype
-        self._schema = pa.schema([("ids", ids), ("error", pa.string())])
+        super().__init__(dtype, ("ids", None), ("error", pa.string()))
 
-    def head(self) -> memoryview:
-        """What the stream begins with."""
-        return memoryview(self._schema.serialize())
+    def is_quick(self, result: Result) -> bool:
+        """Where rows are few and their ids need not become wider or narrower."""
+        ids = None if result.encoded is None else result.encoded.ids
+        is_as_wanted = ids is not None and ids.dtype == self._dtype
+        return is_as_wanted and result.end - result.begin <= QUICK_ROWS
 
-    def message(self, result: Result, nulls: NDArray[np.bool_]) -> memoryview:
+    def message(self, result: Result, nulls: NDArray[np.bool_]) -> list[memoryview]:
         """One record batch: the rows of a request, in order; bool[B] says which were null."""
         errors = _error_texts(result)
         for row in np.flatnonzero(nulls).tolist():
             errors[row] = NULL_TEXT
         error_column = pa.array(errors, pa.string())
-        columns = [_lists(*_rows(result, self._dtype), error_column.is_valid()), error_column]
-        return memoryview(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
+        ids = _lists(*_rows(result, self._dtype), error_column.is_valid())
+        return self._pieces(ids, error_column)
 
 
-class RecordMessages:
+class RecordMessages(_Messages):
     """A stream of the columns `name`, `ids` and `error`."""
 
-    END = END
-
     def __init__(self, dtype: type[np.integer[Any]]) -> None:
-        ids = pa.list_(pa.from_numpy_dtype(dtype))
-        self._dtype = dtype
-        fields = [("name", pa.string()), ("ids", ids), ("error", pa.string())]
-        self._schema = pa.schema(fields)
+        super().__init__(dtype, ("name", pa.string()), ("ids", None), ("error", pa.string()))
 
-    def head(self) -> memoryview:
-        """What the stream begins with."""
-        return memoryview(self._schema.serialize())
-
-    def message(self, result: Result, named: Named) -> memoryview:
+    def message(self, result: Result, named: Named) -> list[memoryview]:
         """One record batch: records of a file, in order."""
         errors = pa.array(_error_texts(result), pa.string())
         ids = _lists(*_rows(result, self._dtype), errors.is_valid())
-        columns = [pa.array(named.names, pa.string()), ids, errors]
-        return memoryview(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
+        return self._pieces(pa.array(named.names, pa.string()), ids, errors)
 
 
-class WindowMessages:
+class WindowMessages(_Messages):
     """A stream of the columns `name`, `start`, `input_ids` and `error`: a row for each window.
 
     Args:
@@ -111,25 +127,17 @@ class WindowMessages:
     A refused record is one row without ids that says why.
     """
 
-    END = END
-
     def __init__(
         self, dtype: type[np.integer[Any]], window: int, stride: int, max_ids: int
     ) -> None:
-        ids = pa.list_(pa.from_numpy_dtype(dtype))
-        self._dtype, self._window, self._stride = dtype, window, stride
-        self._max_ids = max_ids
+        names = ("name", pa.string()), ("start", pa.int64())
+        super().__init__(dtype, *names, ("input_ids", None), ("error", pa.string()))
+        self._window, self._stride, self._max_ids = window, stride, max_ids
         self._kept: NDArray[Any] = np.zeros(0, dtype)
         self._skipped = self._first = 0
         self._is_refused = False
-        fields = [("name", pa.string()), ("start", pa.int64()), ("input_ids", ids)]
-        self._schema = pa.schema([*fields, ("error", pa.string())])
 
-    def head(self) -> memoryview:
-        """What the stream begins with."""
-        return memoryview(self._schema.serialize())
-
-    def message(self, result: Result, named: Named) -> memoryview:
+    def message(self, result: Result, named: Named) -> list[memoryview]:
         """One record batch: the windows of records, in order.
 
         Of a record that goes on, those that are whole; what the others need is kept.
@@ -173,7 +181,7 @@ class WindowMessages:
         firsts: NDArray[np.int64],
         names: list[str],
         errors: list[str | None],
-    ) -> memoryview:
+    ) -> list[memoryview]:
         """So many windows of each row, of whose record the first id has the number `firsts`."""
         if int(counts.sum()) > self._max_ids:
             raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
@@ -185,10 +193,9 @@ class WindowMessages:
             raise TooLarge(f"the windows of some records hold {num_ids} ids; {limit}", "/stride")
         values = ids[ragged(offsets[:-1][rows] + starts, lengths)]
         window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
-        columns = [
+        return self._pieces(
             pa.array(names, pa.string()).take(pa.array(rows)),
             pa.array(starts + firsts[rows]),
             _lists(values, offsets_of(lengths), window_errors.is_valid()),
             window_errors,
-        ]
-        return memoryview(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
+        )

@@ -62,7 +62,10 @@ class Messages(Protocol):
     def head(self) -> memoryview:
         """What the stream begins with."""
 
-    def message(self, result: Result, beside: Any) -> memoryview:
+    def is_quick(self, result: Result) -> bool:
+        """Whether the message of a result takes less than handing it to a thread would."""
+
+    def message(self, result: Result, beside: Any) -> list[memoryview]:
         """One record batch."""
 
 
@@ -225,11 +228,12 @@ class ArrowStream(Streamed):
         while (task := await encoded.get()) is not None:
             answered = await task
             begin = perf_counter()
-            message = await asyncio.to_thread(messages.message, *answered)
+            if messages.is_quick(answered[0]):
+                message = messages.message(*answered)
+            else:
+                message = await asyncio.to_thread(messages.message, *answered)
             serialized(self.service, self.call, perf_counter() - begin)
-            await outgoing.put(head)
-            await outgoing.put(message)
+            await outgoing.put(head, *message)
             head = b""
-        await outgoing.put(head)
-        await outgoing.put(messages.END)
+        await outgoing.put(head, messages.END)
         await outgoing.close()

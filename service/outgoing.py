@@ -55,13 +55,14 @@ class Outgoing:
         self._num_bytes = 0
         self._is_closed = False
 
-    async def put(self, data: bytes | memoryview) -> None:
+    async def put(self, *pieces: bytes | memoryview) -> None:
         """Hand bytes on; waits while too many have not been sent."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._unsent.has_room(self._num_bytes))
-            for begin in range(0, len(data), SEND_BYTES):
-                self._waiting.append(memoryview(data)[begin : begin + SEND_BYTES])
-            self._count(len(data))
+            for data in pieces:
+                for begin in range(0, len(data), SEND_BYTES):
+                    self._waiting.append(memoryview(data)[begin : begin + SEND_BYTES])
+                self._count(len(data))
             self._changed.notify_all()
 
     def _count(self, num_bytes: int) -> None:

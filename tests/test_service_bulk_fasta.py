@@ -161,7 +161,9 @@ def test_windows_are_those_of_a_loop(sizes, window, stride):
     result = Result(0, len(sizes), "cpu", len(ids), errors, offsets.tolist(), encoded)
     names = [str(row) for row in range(len(sizes))]
     messages = WindowMessages(np.int32, window, stride, 1 << 20)
-    content = bytes(messages.head()) + bytes(messages.message(result, Named(names))) + messages.END
+    content = (
+        bytes(messages.head()) + b"".join(messages.message(result, Named(names))) + messages.END
+    )
     got = pa.ipc.open_stream(content).read_all().to_pylist()
     expected = []
     for row, size in enumerate(sizes):

@@ -110,7 +110,7 @@ def windows_in_parts(vocabulary, content: bytes, window: int, stride: int, part:
             encoded = ENGINE.encode(vocabulary, batch.with_options(OWN))
             rows, errors = len(batch), encoded.errors
             result = Result(0, rows, "cpu", 0, errors, encoded.offsets.tolist(), encoded)
-            made += bytes(messages.message(result, named))
+            made += b"".join(messages.message(result, named))
             num_batches += 1
     table = pa.ipc.open_stream(made + messages.END).read_all()
     return [tuple(row.values()) for row in table.to_pylist()], num_batches
@@ -167,7 +167,7 @@ def test_a_refusal_in_a_later_part_names_the_place_and_ends_the_record():
         ):
             encoded = ENGINE.encode(vocabulary, batch.with_options(options))
             result = Result(0, len(batch), "cpu", 0, encoded.errors, [], encoded)
-            made += bytes(messages.message(result, named))
+            made += b"".join(messages.message(result, named))
     rows = pa.ipc.open_stream(made + messages.END).read_all().to_pylist()
     refused = [row for row in rows if row["error"]]
     assert [row["name"] for row in refused] == ["a"]
