@@ -107,6 +107,10 @@ class Device(Protocol):
     def info(self) -> DeviceInfo:
         """What the device is."""
 
+    @property
+    def page_locked_bytes(self) -> int:
+        """Memory of the host that is page-locked here now."""
+
     def allocate(self, num_bytes: int) -> int:
         """Device memory; its address.
 
@@ -180,6 +184,7 @@ class CudaDevice:
             self._functions = functions_of(cupy, number)
         for module in modules:
             self._functions.prepare(module)
+        self._page_locked: dict[int, int] = {}  # Bytes from each address on.
 
     @contextmanager
     def _current(self) -> Iterator[None]:
@@ -197,6 +202,11 @@ class CudaDevice:
         name = properties["name"].decode()
         processors, has_clusters = properties["multiProcessorCount"], self._functions.has_clusters
         return DeviceInfo(name, driver, processors, total, free, has_clusters)
+
+    @property
+    def page_locked_bytes(self) -> int:
+        """Memory of the host that is page-locked here now."""
+        return sum(list(self._page_locked.values()))
 
     def allocate(self, num_bytes: int) -> int:
         """Device memory; its address.
@@ -222,10 +232,14 @@ class CudaDevice:
                 memory = self._cupy.cuda.PinnedMemory(num_bytes)
             except self._runtime.CUDARuntimeError as error:
                 raise OutOfMemory(f"{num_bytes} bytes of pinned memory: {error}") from error
-        return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, num_bytes)
+        pointer = self._cupy.cuda.PinnedMemoryPointer(memory, 0)
+        array: Bytes = np.frombuffer(pointer, np.uint8, num_bytes)
+        self._page_locked[array.ctypes.data] = num_bytes
+        return array
 
     def free_pinned(self, memory: Bytes) -> None:
         """Give pinned host memory back: CuPy does, when no array has it as its base any more."""
+        del self._page_locked[memory.ctypes.data]
 
     def is_pinned(self, memory: Bytes) -> bool:
         """Whether an array lies in pinned memory, known by its address, whoever pinned it."""
@@ -244,11 +258,13 @@ class CudaDevice:
                 self._runtime.hostRegister(address, num_bytes, 0)
             except self._runtime.CUDARuntimeError as error:
                 raise OutOfMemory(f"{num_bytes} bytes cannot be page-locked: {error}") from error
+        self._page_locked[address] = num_bytes
 
     def unpin(self, address: int) -> None:
         """Let it be ordinary memory again."""
         with self._current():
             self._runtime.hostUnregister(address)
+        del self._page_locked[address]
 
     def wait_for(self, stream: int) -> None:
         """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""

@@ -125,6 +125,11 @@ class GpuEngine:
             "vocabularies": self.residents.used_bytes,
         }
 
+    @property
+    def page_locked_bytes(self) -> int:
+        """Memory of the host that is page-locked for the device now, our own and others'."""
+        return self.device.page_locked_bytes
+
     def open_shared(self, handle: bytes, num_bytes: int) -> SharedDeviceMemory:
         """Memory of the device that another process made; raises BadHandle."""
         return SharedDeviceMemory(self.device, handle, num_bytes)

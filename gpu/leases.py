@@ -7,6 +7,7 @@ an allocation. Knows neither batches nor kernels.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from threading import Lock
 from typing import Protocol
@@ -18,6 +19,7 @@ from gpu.device import OutOfMemory
 
 __all__ = ["Leases"]
 
+_log = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 SMALLEST = 1 << 16
 
@@ -49,6 +51,7 @@ class Leases:
         self._free: dict[int, list[Bytes]] = {}  # By size, that asked for last at the end.
         self._returned: deque[Bytes] = deque()
         self._changing = Lock()
+        self._has_failed = False
 
     def take(self, num_bytes: int) -> Bytes | None:
         """uint8[num_bytes] or somewhat more of pinned memory; None where the cap leaves no room.
@@ -74,7 +77,10 @@ class Leases:
             return None
         try:
             block = self.source.allocate_pinned(size)
-        except OutOfMemory:
+        except OutOfMemory as error:
+            if not self._has_failed:
+                _log.warning("some answers lie in ordinary memory and take longer: %s", error)
+            self._has_failed = True
             return None
         self.used_bytes += size
         self.num_allocations += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import mmap
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,7 +21,7 @@ from service.health_routes import readiness
 from service.hot_routes import HotRoutes
 from service.link import Link, Message
 from service.link_batches import result_message, rows_of
-from service.link_memory import LinkMemory
+from service.link_memory import FRONT_BYTES, LinkMemory
 from service.linked_engine import UNKNOWN_DIGEST, residency_values
 from service.processes import Families, families_of
 from service.rates import Spent
@@ -36,6 +37,7 @@ NAME = "engine"
 STATUS_PERIOD_S = 0.25
 FOLLOW_TIMEOUT_S = 10.0
 GATHER_TIMEOUT_S = 1.0
+PAGE_LOCKED_BYTES = 1 << 30  # Of all front ends' memory.
 COPIED_BYTES = 1 << 18  # Larger arrays are copied by a thread, the loop kept free.
 MAX_SENT = 16  # Vocabularies without a name here that front ends have sent.
 
@@ -235,10 +237,16 @@ class EngineRoom:
         """Have a device read what front ends send from where it lies, once they send it."""
         if not self.service.preloaded:  # The device is not open yet.
             return
-        for link in list(self.links):
-            memory = link.other
-            if memory is not None and memory.is_used and not memory.is_page_locked:
-                await asyncio.to_thread(memory.page_lock, self.service.engine.share_host)
+        share, num_bytes = self.service.engine.share_host, PAGE_LOCKED_BYTES // self.num_front_ends
+        num_bytes = min(FRONT_BYTES, num_bytes // mmap.PAGESIZE * mmap.PAGESIZE)
+        others = [link.other for link in self.links]
+        await asyncio.gather(
+            *(
+                asyncio.to_thread(memory.page_lock, share, num_bytes)
+                for memory in others
+                if memory is not None and memory.is_used and not memory.is_page_locked
+            )
+        )
 
     async def families(self) -> dict[str, Families]:
         """What every process counts."""

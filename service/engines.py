@@ -123,6 +123,7 @@ class EngineStatus:
         fallbacks: how often something slower took over, by reason.
         stages: seconds of the batches that were timed on a device, by stage.
         memory: bytes on each device by what they are for; by the device's name.
+        page_locked: bytes of the host's memory that each device reads and writes itself.
     """
 
     engines: tuple[str, ...]
@@ -131,6 +132,7 @@ class EngineStatus:
     fallbacks: dict[str, int] = field(default_factory=dict)
     stages: dict[str, Histogram] = field(default_factory=dict)
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
+    page_locked: dict[str, int] = field(default_factory=dict)
 
 
 class DeviceMemory(SharedMemory, Protocol):

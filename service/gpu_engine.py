@@ -159,13 +159,15 @@ class RoutedEngine:
         opened, fallbacks = self.vocabularies.opened, self.fallbacks.counts()
         if opened is None:
             return EngineStatus((self.cpu.name,), fallbacks=fallbacks)
+        name = str(opened.device["name"])
         return EngineStatus(
             (self.name, self.cpu.name),
             (opened.device,),
             self.crossover_bytes,
             fallbacks,
             self._sight.stages(opened.gpu),
-            {str(opened.device["name"]): self._sight.memory(opened.gpu)},
+            {name: self._sight.memory(opened.gpu)},
+            {name: opened.gpu.page_locked_bytes},
         )
 
     def close(self) -> None:

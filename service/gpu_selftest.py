@@ -86,6 +86,10 @@ class Gpu(Protocol):
         """Bytes of the device by what they are for."""
 
     @property
+    def page_locked_bytes(self) -> int:
+        """Memory of the host that is page-locked for the device."""
+
+    @property
     def stage_times(self) -> StageTimes:
         """How long the stages of some batches took."""
 

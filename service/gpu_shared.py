@@ -25,7 +25,7 @@ def share_host(
     """
     try:
         return gpu.share_host(file, offset, num_bytes)
-    except OutOfMemory as error:
+    except (OutOfMemory, OSError) as error:
         fallbacks.add("out_of_memory", str(error))
         return None
 

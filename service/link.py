@@ -207,7 +207,7 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Nobody will answer, and nobody waits for answers any more."""
-        self._transport = None
+        self._transport = self.other = None  # Its memory stays where an array of it is held.
         self._loans.clear()
         calls, self._calls = self._calls, {}
         for future in calls.values():

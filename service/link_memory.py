@@ -20,11 +20,12 @@ when more is free than is kept; but not those of its front part, which a device 
 from __future__ import annotations
 
 import fcntl
+import logging
 import math
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from vocabularies.shared_rows import SharedMemory
 
 __all__ = ["FRONT_BYTES", "LinkMemory", "Loan", "OtherMemory"]
 
+logger = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 FILE_BYTES = 1 << 34  # Addresses and not memory; many times `max_queue_bytes`.
 FRONT_BYTES = 1 << 27  # Page-locked by the other process where it has a device.
@@ -133,16 +135,22 @@ class OtherMemory:
 
     _front: _PageLocked | None
 
-    def page_lock(self, share: Share) -> None:
-        """Have a device read arrays of the front part itself, from now on.
+    def page_lock(self, share: Share, num_bytes: int = FRONT_BYTES) -> None:
+        """Have a device read arrays at the file's begin itself, from now on.
 
         Args:
-            share: page-locks bytes from an offset on of a file; None where it cannot.
+            share: page-locks bytes from an offset on of a file; None where it cannot, which it
+                tells. Arrays are then read as before.
+            num_bytes: so many of them; at most the front part.
         """
         self.is_page_locked = True
-        with suppress(OSError), _opened(self._path, os.O_RDWR) as number:  # The process may end.
-            memory = share(number, 0, min(FRONT_BYTES, self._all.num_bytes))
-            self._front = None if memory is None else _PageLocked(memory)
+        try:
+            with _opened(self._path, os.O_RDWR) as number:
+                memory = share(number, 0, min(num_bytes, self._all.num_bytes))
+        except OSError as error:  # Its process may have ended.
+            logger.warning("memory of a front end is not page-locked: %s", error)
+            return
+        self._front = None if memory is None else _PageLocked(memory)
 
     def array(self, begin: int, dtype: str, shape: tuple[int, ...], loan: Loan) -> NDArray[Any]:
         """An array of the other process, read only; the loan ends when no view of it is left."""

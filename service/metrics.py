@@ -94,6 +94,9 @@ READ: dict[str, Family] = {
     "warptok_device_memory_bytes": Family(
         "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
     ),
+    "warptok_page_locked_bytes": Family(
+        "Memory of this machine that the GPU reads and writes where it lies.", ("device",)
+    ),
     "warptok_vocabulary_info": Family("A known vocabulary.", VOCABULARY),
     "warptok_vocabulary_device_bytes": Family("Bytes of a vocabulary on the GPU.", ("name",)),
     "warptok_self_test_texts": Family(
@@ -245,6 +248,9 @@ class Metrics(Collector):
         for device, parts in status.memory.items():
             rows = [((device, part), num_bytes) for part, num_bytes in parts.items()]
             values.setdefault("warptok_device_memory_bytes", []).extend(rows)
+        values["warptok_page_locked_bytes"] = [
+            ((device,), num_bytes) for device, num_bytes in status.page_locked.items()
+        ]
         jobs = gauges.training_jobs()
         values["warptok_training_jobs"] = [
             ((state,), jobs.get(state, 0)) for state in ("queued", "running", "interrupted")

@@ -126,6 +126,10 @@ class EmulatedDevice:
         free = self.total_bytes - self.used_bytes
         return DeviceInfo("emulation", "none", 2, self.total_bytes, free, has_clusters=True)
 
+    @property
+    def page_locked_bytes(self) -> int:
+        return sum(self.pinned.values())
+
     def _memory(self, num_bytes: int) -> Bytes:
         memory = np.full(num_bytes + 256, FRESH, np.uint8)
         begin = -memory.ctypes.data % 256

@@ -115,6 +115,11 @@ class FakeGpu:
         """Memory of an emulated device."""
         return SharedDeviceMemory(self.device, handle, num_bytes)
 
+    @property
+    def page_locked_bytes(self) -> int:
+        """What is of the emulated device."""
+        return self.device.page_locked_bytes
+
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedHostMemory:
         """A part of a file."""
         return SharedHostMemory(self.device, file, offset, num_bytes)

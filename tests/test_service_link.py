@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -13,17 +14,21 @@ import httpx
 import numpy as np
 import pytest
 
+from gpu.device import OutOfMemory
+from service import engine_room
 from service.app import create_app, running
 from service.auth import add_key
 from service.engine_room import EngineRoom
 from service.errors import EngineLost, QueueFull, ServiceError
 from service.front_end import FrontEnd
+from service.gpu_engine import RoutedEngine
 from service.link import Link, Message
-from service.link_memory import LinkMemory
+from service.link_memory import WORTH_BYTES, LinkMemory
 from service.rates import Limits, Rates
 from service.settings import Settings
 from service.work import Work
 from tests.fake_engine import FakeEngine, byte_vocabulary
+from tests.fake_gpu import FakeGpu
 from tests.waiting import run, until
 from vocabularies.batch import Batch, EncodeOptions
 
@@ -86,7 +91,7 @@ def test_messages_arrive_whole_whatever_the_pieces(seed):
 
 @contextlib.asynccontextmanager
 async def house(
-    folder: Path, engine: FakeEngine, **settings: Any
+    folder: Path, engine: FakeEngine | RoutedEngine, **settings: Any
 ) -> AsyncIterator[tuple[EngineRoom, list[FrontEnd]]]:
     """An engine room and two front ends, ready, in one loop."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
@@ -103,7 +108,7 @@ async def house(
             await stack.enter_async_context(front._running())
         await until(lambda: all(front.service.preloaded for front in fronts))
         yield room, fronts
-        engine.gate.set()
+        (engine.cpu if isinstance(engine, RoutedEngine) else engine).gate.set()
         telling.cancel()
         server.close()
 
@@ -179,6 +184,89 @@ def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):
             await until(lambda: not any(link._loans for link in links))
 
     run(scenario)
+
+
+def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_is_gone(
+    tmp_path, monkeypatch
+):
+    most = 4 * WORTH_BYTES
+    monkeypatch.setattr(engine_room, "PAGE_LOCKED_BYTES", 2 * most)
+
+    async def scenario():
+        gpu = FakeGpu(FakeEngine())
+        engine = RoutedEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
+        async with house(tmp_path, engine) as (room, fronts):
+            sent, vocabulary = [], fronts[0].service.registry.entries[V].vocabulary
+            encode, seen = gpu.encode, []
+
+            def look(vocabulary, batch):
+                seen.append(gpu.device.is_pinned(batch.data))
+                return encode(vocabulary, batch)
+
+            monkeypatch.setattr(gpu, "encode", look)
+
+            async def page_locked(num: int) -> None:
+                def fronts_there() -> int:
+                    others = [link.other for link in room.links]
+                    return sum(each is not None and each._front is not None for each in others)
+
+                await until(lambda: fronts_there() == num)
+                assert engine.status().page_locked == {"fake": num * most}
+
+            async def is_read_where_it_lies(front: FrontEnd) -> bool:
+                await until(lambda: front.engine.link is not None and front.engine.link._is_mapped)
+                data = front.engine.memory.take(WORTH_BYTES)[:WORTH_BYTES]
+                data[:] = len(sent)
+                sent.append(data)  # Each lies behind the last.
+                batch = Batch(data=data, offsets=np.array([0, WORTH_BYTES]))
+                encoded = await asyncio.to_thread(front.engine.encode, vocabulary, batch)
+                assert encoded.ids.tolist() == data.tolist()
+                return seen[-1]
+
+            front, other = fronts
+            gc.disable()  # What is page-locked waits for nobody.
+            try:
+                assert not gpu.page_locked_bytes
+                assert not await is_read_where_it_lies(front)
+                await page_locked(1)
+                for is_in_front in (True, True, True, False, False):
+                    assert await is_read_where_it_lies(front) == is_in_front
+                assert not await is_read_where_it_lies(other)
+                await page_locked(2)
+                for each in fronts:
+                    each.engine.link.close()
+                await until(lambda: not gpu.page_locked_bytes)
+                sent.clear()
+                await is_read_where_it_lies(front)
+                await page_locked(1)
+                assert await is_read_where_it_lies(front)
+            finally:
+                gc.enable()
+
+    run(scenario)
+
+
+def test_where_memory_cannot_be_page_locked_texts_are_staged_and_that_is_counted(
+    tmp_path, monkeypatch, caplog
+):
+    def refuse(address: int, num_bytes: int) -> None:
+        raise OutOfMemory(f"{num_bytes} bytes cannot be page-locked")
+
+    async def scenario():
+        gpu = FakeGpu(FakeEngine())
+        monkeypatch.setattr(gpu.device, "pin", refuse)
+        engine = RoutedEngine(gpu.cpu, gpu.opened, WORTH_BYTES)
+        async with house(tmp_path, engine) as (_, (front, _)):
+            text = "x" * WORTH_BYTES
+            for _ in range(2):  # Before it was tried, and then.
+                async with client_of(front) as client:
+                    answer = await client.post("/v1/encode", json={"vocabulary": V, "text": text})
+                assert (answer.json()["ids"], answer.json()["engine"]) == ([120] * len(text), "gpu")
+                await until(lambda: engine.fallbacks.counts().get("out_of_memory") == 1)
+        assert not gpu.page_locked_bytes
+
+    run(scenario)
+    assert "cannot be page-locked" in caplog.text
 
 
 def test_an_engine_process_that_does_not_answer_is_waited_for_until_the_deadline(tmp_path):
