@@ -79,7 +79,7 @@ class Leases:
             block = self.source.allocate_pinned(size)
         except OutOfMemory as error:
             if not self._has_failed:
-                _log.warning("some answers lie in ordinary memory and take longer: %s", error)
+                _log.warning("some answers lie in ordinary memory and take longer: %s", str(error))
             self._has_failed = True
             return None
         self.used_bytes += size

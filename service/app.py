@@ -94,11 +94,8 @@ Every refusal is `application/problem+json` with a `code` for programs, a `detai
 def make_engine(settings: Settings, take: Take | None = None) -> Engine:
     """The best engine of this machine that the settings allow.
 
-    A GPU is opened in the background: until it is there, the CPU answers.
-
-    Args:
-        settings: of the service.
-        take: gives memory for a GPU's ids; None: any pinned memory will do.
+    A GPU is opened in the background: until it is there, the CPU answers. Its ids lie in memory
+    that `take` gives, or in any pinned memory.
 
     Raises:
         ValueError: the settings ask for a GPU and there is none that can be used.

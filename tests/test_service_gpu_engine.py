@@ -740,7 +740,7 @@ def test_a_gpu_that_is_asked_for_and_not_there_stops_the_start(monkeypatch):
 def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch):
     gpu, shares = FakeGpu(CpuEngine()), []
 
-    def open_cuda(memory_share: float):
+    def open_cuda(memory_share: float, take: None):
         shares.append(memory_share)
         return gpu.opened()
 
