@@ -12,7 +12,7 @@ struct DnaIdsShared {
     uint32_t scratch[BLOCK / 32 + 1];
     uint32_t before_sixteen[BLOCK];
     uint32_t tile;
-    uint64_t before;
+    uint64_t before, row;                  // Ids before the tile; the first row that begins in it or behind.
 };
 
 // A piece of the text as it is answered.
@@ -91,8 +91,7 @@ DEVICE uint64_t ids_before_place(const Job& job, const DnaIdsShared& shared, uin
 DEVICE void write_row_offsets(const Job& job, const DnaIdsShared& shared, uint64_t tile_begin, uint32_t count) {
     bool is_last = tile_begin + TILE >= job.num_bytes;
     uint64_t rows = job.num_rows + 1;
-    uint64_t row = first_not_before(job.row_begins, rows, tile_begin) + threadIdx.x;
-    for (; row < rows; row += BLOCK) {
+    for (uint64_t row = shared.row + threadIdx.x; row < rows; row += BLOCK) {
         uint64_t place = job.row_begins[row];
         if (place >= tile_begin + TILE && !is_last) break;
         if (row < job.num_rows && (is_circle(job, row) || is_no_sequence(job, row)))
@@ -125,6 +124,9 @@ DEVICE void write_letter_ids_stage(const Job& job, DnaIdsShared& shared) {
         if (threadIdx.x < 32) {
             uint64_t before = publish_tile(job.dna_states + 1, tile, count);
             if (threadIdx.x == 0) shared.before = before;
+        } else if (threadIdx.x < 64) {     // While the first warp waits for other blocks.
+            uint64_t row = first_not_before_by_warp(job.row_begins, job.num_rows + 1, tile_begin);
+            if (threadIdx.x == 32) shared.row = row;
         }
         __syncthreads();
         write_row_offsets(job, shared, tile_begin, count);
