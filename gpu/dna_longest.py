@@ -31,7 +31,7 @@ class Longest:
     Attributes:
         first: uint16[4**k], the longest token that the k letters begin with; LONG_TOKENS | number
             where longer ones begin with all of them.
-        longer: uint16[numbers, 256], by the next four letters: the longest token of up to k + 4
+        longer: uint16[numbers, 4**n], by the next n letters: the longest token of up to k + n
             letters; LONG_TOKENS where longer ones begin with all of them.
         ranges: uint32[numbers, 4], begin and end among the tokens of more than k letters, the
             longest token of up to k.
@@ -46,8 +46,13 @@ class Longest:
     ids: UInt32s
 
 
-def longest_tokens(codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int) -> Longest:
-    """The tables of tokens with their letters and ids; `first` is indexed by k letters."""
+def longest_tokens(
+    codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int, next_letters: int = NEXT_LETTERS
+) -> Longest:
+    """The tables of tokens with their letters and ids.
+
+    `first` is indexed by k letters, `longer` by the next ones.
+    """
     first = np.full(BASES**k, NO_TOKEN, np.uint16)
     for token in sorted(codes, key=len):
         if len(token) <= k:
@@ -64,7 +69,8 @@ def longest_tokens(codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int)
             numbers[code] = len(ranges)
             ranges.append([place, place, int(first[code]), 0])
         ranges[-1][1] = place + 1
-    longer = _longer(codes, ids, k, numbers, [shorter for _, _, shorter, _ in ranges])
+    shorter = [each for _, _, each, _ in ranges]
+    longer = _longer(codes, ids, (k, next_letters), numbers, shorter)
     for code, number in numbers.items():
         first[code] = LONG_TOKENS | number
     return Longest(
@@ -79,18 +85,19 @@ def longest_tokens(codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int)
 def _longer(
     codes: dict[bytes, list[int]],
     ids: dict[bytes, int],
-    k: int,
+    letters: tuple[int, int],
     numbers: dict[int, int],
     shorter: list[int],
 ) -> UInt16s:
-    """`longer`, from the number of each k letters and the longest token that these begin with."""
-    longer = np.repeat(np.array(shorter, np.uint16)[:, None], BASES**NEXT_LETTERS, axis=1)
+    """`longer` of k and the next letters, by number; `shorter` are the longest tokens of k."""
+    k, next_letters = letters
+    longer = np.repeat(np.array(shorter, np.uint16)[:, None], BASES**next_letters, axis=1)
     for token in sorted(codes, key=len):
-        rest = codes[token][k : k + NEXT_LETTERS]
+        rest = codes[token][k : k + next_letters]
         if not rest:
             continue
         row = longer[numbers[_code(codes[token][:k])]].reshape(-1, BASES ** len(rest))
-        row[:, _code(rest)] = LONG_TOKENS if len(token) > k + NEXT_LETTERS else ids[token]
+        row[:, _code(rest)] = LONG_TOKENS if len(token) > k + next_letters else ids[token]
     return longer
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.dna_forward import Endings, endings_of
 from gpu.dna_letters import Letters, letters_of
 from gpu.dna_longest import Longest, longest_tokens, spelled_tokens
-from gpu.dna_pairs import Run, compatible_pairs, run_of
+from gpu.dna_pairs import Pairs, Run, compatible_pairs, run_of
 from gpu.dna_whole import whole_tokens
 from gpu.families import Family, dna_family
 from gpu.job import constant
@@ -51,6 +52,7 @@ class DnaTables:
         mixed_ids: uint32[mixed tokens], length << 16 | id.
         reach: bases at most before the first such letter in a token.
         whole: tokens that merges do not reach, which a stretch between two borders may be.
+        endings: the tables of the tokens that end at a place; None where these do not serve.
     """
 
     letters: Letters
@@ -64,6 +66,7 @@ class DnaTables:
     mixed_ids: UInt32s
     reach: int
     whole: dict[bytes, int]
+    endings: Endings | None
 
 
 MAX_TEMPLATE = 6  # Workspaces have room for so many a row.
@@ -116,7 +119,14 @@ def prepare_dna(
         "dna_small_bytes": SMALL_TEXT,
         **dict.fromkeys(("piece_ids", "wraps", "can_wrap"), 0),
     }
-    family = dna_family(has_whole=bool(tables.whole), maps=letters.steps.maps)
+    if tables.endings:
+        arrays |= tables.endings.arrays()
+        numbers |= tables.endings.numbers()
+    family = dna_family(
+        has_whole=bool(tables.whole),
+        maps=letters.steps.maps,
+        forward=tables.endings is not None,
+    )
     return family, arrays, numbers, tables.whole
 
 
@@ -140,7 +150,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
     if k is None:
         most = SMALL_K if len(kept) <= SMALL_VOCABULARY else LARGE_K
         k = min(most, 2 + len(kept).bit_length() // 2)
-    records, bits = _records(vocabulary, kept, runs, letter_ids, letters)
+    records, pairs = _records(vocabulary, kept, runs, letter_ids, letters)
     codes = {
         token: [letters.bases.index(letter) for letter in token]
         for token in kept
@@ -153,14 +163,15 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         longest=longest_tokens(codes, kept, k),
         spelled=spelled_tokens(codes, kept, k),
         tokens=records,
-        pairs=bits.reshape(-1),
-        pair_words=bits.shape[1],
+        pairs=pairs.bits.reshape(-1),
+        pair_words=pairs.bits.shape[1],
         mixed_bytes=np.frombuffer(
             b"".join(token.ljust(MAX_LETTERS, b"\0") for token in mixed), np.uint8
         ),
         mixed_ids=np.array([len(token) << 16 | kept[token] for token in mixed], np.uint32),
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
         whole=whole_tokens(vocabulary, tokens, letters.steps),
+        endings=None if mixed else endings_of(codes, kept, pairs, len(records)),
     )
 
 
@@ -199,11 +210,12 @@ def _records(
     runs: dict[bytes, Run],
     letter_ids: dict[bytes, int],
     letters: Letters,
-) -> tuple[UInt64s, UInt32s]:
-    """The record of each id and the bits of compatible classes."""
+) -> tuple[UInt64s, Pairs]:
+    """The record of each id, and which of `kept` are compatible."""
     records = np.zeros(max(1, len(vocabulary)), np.uint64)
     if not kept:
-        return records, np.zeros((1, 1), np.uint32)
+        none = np.zeros(0, np.uint16)
+        return records, Pairs(none, none, np.zeros((1, 1), np.uint32))
     in_letters = [[letter_ids[bytes([letter])] for letter in token] for token in kept]
     try:
         pairs = compatible_pairs(in_letters, [runs[t] for t in kept], bpe_rules(vocabulary))
@@ -219,4 +231,4 @@ def _records(
         )
         record = len(token) | shorter << PREFIX_SHIFT | left << LEFT_SHIFT | right << RIGHT_SHIFT
         records[token_id] = record | (not _pure(token, letters)) << MIXED_SHIFT
-    return records, pairs.bits
+    return records, pairs

@@ -126,16 +126,22 @@ DNA = Family(
 FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA)}
 
 
-def dna_family(*, has_whole: bool, maps: bool) -> Family:
-    """DNA where a stretch may be a token that merges do not reach, or where letters become others.
+def dna_family(*, has_whole: bool, maps: bool, forward: bool) -> Family:
+    """DNA with what a vocabulary needs; the workspaces are the same.
 
-    The workspaces are the same.
+    Args:
+        has_whole: a stretch may be a token that merges do not reach.
+        maps: letters become others.
+        forward: the last token of every place can be found.
     """
+    content = DNA.content
+    if forward:
+        content = tuple("forward_windows" if name == "walk_windows" else name for name in content)
     return replace(
         DNA,
         fused=() if has_whole or maps else DNA.fused,
         between=("map_letters",) if maps else (),
-        content=(("accept_whole", *DNA.content) if has_whole else DNA.content),
+        content=(("accept_whole", *content) if has_whole else content),
     )
 
 

@@ -119,7 +119,13 @@ def _dna_kernels() -> dict[str, Kernel]:
             f"align_windows{again}": (walkers, chunk * walkers, 8),
             f"meet_again{again}": (_BLOCK, chunk * _BLOCK, 8),
         }
-    return {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
+    forward = constant("FORWARD_THREADS")
+    kernels = {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
+    return kernels | {
+        "forward_windows": Kernel(
+            *(forward, chunk * forward, 1, constant("FORWARD_SHARED")), module="dna"
+        )
+    }
 
 
 def _training_kernels() -> dict[str, Kernel]:

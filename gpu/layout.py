@@ -171,6 +171,7 @@ def _dna_cleared(n: int, rows: int) -> dict[str, int]:
     windows = n // SMALL_CHUNK
     return {
         "unmet_counts": 16,
+        "windows_taken": 4,
         "window_states": 16 * (windows // SCAN_TILE + 3),
         "dna_states": 8 * (n // TILE + 3),
     }

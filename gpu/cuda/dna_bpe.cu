@@ -1,5 +1,6 @@
 // The kernels of byte-pair encoding of letters, in the order in which they run; see gpu/DNA.md.
 // Launch: any number of blocks of BLOCK threads, of WALKERS where they walk; finish_windows one block.
+#include "dna_forward.cuh"
 #include "dna_ids.cuh"
 #include "dna_map.cuh"
 #include "dna_strip.cuh"
@@ -22,6 +23,14 @@ KERNEL __launch_bounds__(WALKERS, 8) walk_windows(const Job* job) {
     SHARED WindowColumns columns;
     if (has_large_chunks(*job)) walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
     else walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
+}
+
+DYNAMIC_SHARED(memory);
+
+KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows(const Job* job) {
+    ForwardShared& shared = *reinterpret_cast<ForwardShared*>(memory);
+    if (has_large_chunks(*job)) forward_windows_stage<LARGE_CHUNK>(*job, shared);
+    else forward_windows_stage<SMALL_CHUNK>(*job, shared);
 }
 
 KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {

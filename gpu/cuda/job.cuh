@@ -23,6 +23,7 @@ struct LongPiece {  // A pretoken that is cut before it is looked up.
     uint32_t begin, end, first_window, failed;
 };
 
+struct Ending;                             // See dna_forward.cuh.
 struct BaseWord {  // Sixteen letters, see dna_text.cuh.
     uint32_t codes, flags;
 };
@@ -193,12 +194,23 @@ struct Job {
     const uint32_t* mixed_ids;     // uint32[num_mixed] length << 16 | id.
     uint64_t num_mixed;
     uint64_t mixed_reach;          // Bases at most before the first other letter of a token.
+    // The tokens that end at a place, see dna_forward.cuh; nothing where it does not serve.
+    const Ending* endings;         // Ending[num_endings] by id.
+    uint64_t num_endings;
+    uint64_t ending_k;             // Letters that the next two are indexed by, the last one lowest.
+    const uint16_t* ending_likely;   // uint16[4^k] tokens that are tried first.
+    const uint16_t* ending_longest;  // uint16[4^k], and the others, as of tokens spelled backwards.
+    const uint16_t* ending_longer;   // uint16[...][16].
+    const uint4* ending_ranges;
+    const ulonglong2* ending_keys;
+    const uint32_t* ending_ids;
     uint64_t dna_small_bytes;      // Text up to which chunks are small, see dna_stitch.cuh.
     BaseWord* base_words;          // BaseWord[num_bytes / 16 + 16].
     uint64_t* certain;             // Bits of places: no token crosses this border. To the end and 64 on.
     uint32_t* window_bits;         // uint32[WINDOW_WORDS][num_windows] borders, see dna_path.cuh.
     uint8_t* meetings;             // uint8[num_windows], see dna_stitch.cuh.
     uint32_t* unmet_counts;        // uint32[3] windows that do not meet those before, by round. Zeros before.
+    uint32_t* windows_taken;       // uint32[1], see dna_forward.cuh. Zero before.
     uint32_t* window_ranks;        // uint32[4][num_windows], see dna_repair.cuh.
     uint64_t* window_states;       // uint64[2][scan_states(num_windows)]. Zeros before.
     uint64_t* dna_states;          // uint64[num_tiles + 2]. Zeros before.
