@@ -19,7 +19,8 @@ def asked_for() -> tuple[int, int, int]:
     """Policy, nice value and slice in ns of this thread."""
     answer = ctypes.create_string_buffer(ATTRIBUTES.size)
     number = SCHED_GETATTR[platform.machine()]
-    assert ctypes.CDLL(None).syscall(number, 0, answer, ATTRIBUTES.size, 0) == 0
+    if ctypes.CDLL(None).syscall(number, 0, answer, ATTRIBUTES.size, 0):
+        pytest.skip("the kernel, or what filters its calls, does not tell")
     _, policy, _, nice, _, slice_ns, _, _ = ATTRIBUTES.unpack(answer)
     return policy, nice, slice_ns
 
