@@ -83,7 +83,8 @@ class GpuEngine:
         self.device, info = device, device.info
         self.processors = info.processors
         self.fused_bytes = GRID_BYTES if info.has_clusters else ONE_BLOCK_BYTES
-        self.workspaces, self.staging = Workspaces(device, workspace_bytes), Staging()
+        self.workspaces = Workspaces(device, workspace_bytes)
+        self.staging, self.helper = Staging(), Staging(1)  # For large batches and for small ones.
         source = device if take is None else PageLocked(device, take)
         self.leases = Leases(source, min(answer_bytes, workspace_bytes))
         self.stage_times = StageTimes()
@@ -144,6 +145,7 @@ class GpuEngine:
         self.workspaces.close()
         self.leases.close()
         self.staging.close()
+        self.helper.close()
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.

@@ -36,7 +36,6 @@ __all__ = [
     "read_letters",
     "send_job",
     "set_fields",
-    "stage_text",
     "status_of",
     "turn",
 ]
@@ -100,14 +99,14 @@ def pack(
         _send(workspace, resident, data, len(data), offsets, processors)
     elif len(data) > TAKE_IN_BYTES:
         _send(workspace, resident, None, len(data), offsets, processors)
-        stage_text(workspace, data)
+        _stage_text(workspace, data)
     else:
         workspace.text[: len(data)] = data
         source = workspace.text[: len(data)] if options.turned else workspace.text
         _send(workspace, resident, source, len(data), offsets, processors)
 
 
-def stage_text(workspace: Workspace, data: Bytes) -> None:
+def _stage_text(workspace: Workspace, data: Bytes) -> None:
     """Text in ordinary memory to the device: a piece is copied in while the next one is staged."""
     place, at = workspace.fields["text"], workspace.text_place
     for begin in range(0, len(data), TAKE_IN_BYTES):

@@ -12,11 +12,12 @@ from gpu.batches import RowOptions
 from gpu.families import Family
 from gpu.job import WORD, constant
 from gpu.kernels import num_blocks
-from gpu.launches import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields, stage_text, turn
+from gpu.launches import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields, turn
 from gpu.layout import SMALL_BYTES
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.stages import stage_of
+from gpu.staging import Staging
 from vocabularies.batch import Batch
 
 __all__ = [
@@ -62,6 +63,7 @@ def launch_fused(
     batch: Batch,
     options: RowOptions,
     processors: int,
+    helper: Staging,
     *,
     validates: bool,
 ) -> int:
@@ -71,7 +73,8 @@ def launch_fused(
         0. Where a long run or a long piece needs other kernels: why; a grid's is a key of
         GOES_ON_FROM.
     """
-    pack(workspace, resident, batch, options, reads_pinned=kernel not in FEW)
+    text = few_text(workspace, batch) if kernel in FEW else grid_text(workspace, batch, helper)
+    pack(workspace, resident, batch, options, text)
     workspace.words[_VALIDATES] = validates
     clock = workspace.clock
     if clock is not None:
@@ -85,26 +88,16 @@ def launch_fused(
 
 
 def pack(
-    workspace: Workspace,
-    resident: Resident,
-    batch: Batch,
-    options: RowOptions,
-    *,
-    reads_pinned: bool,
+    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, text: int
 ) -> None:
-    """A batch and its options into pinned memory, or, where that is asked, left in such."""
+    """A batch and its options into pinned memory; its text is at an address there, or 0."""
     if workspace.resident is not resident:
         set_fields(workspace, resident)
-    words, fields, data, rows = workspace.words, workspace.fields, batch.data, len(batch)
+    words, fields, rows = workspace.words, workspace.fields, len(batch)
     if resident.family.turns_rows:
         turn(workspace, False)
-    if reads_pinned:
-        words[_TEXT] = grid_text(workspace, batch)
-    else:
-        workspace.text[: len(data)] = data
-        words[_TEXT] = workspace.text_place
     workspace.row_begins[: rows + 1] = batch.offsets
-    words[_NUM_BYTES], words[_NUM_ROWS] = len(data), rows
+    words[_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = text, len(batch.data), rows
     words[_REFUSED] = fields["row_refused"]
     words[_FLAGS] = words[_LIMITS] = 0
     if not options.is_default:
@@ -116,18 +109,23 @@ def pack(
     workspace.status[_NOT_UTF8] = 0
 
 
-def grid_text(workspace: Workspace, batch: Batch) -> int:
+def few_text(workspace: Workspace, batch: Batch) -> int:
+    """Where a block or a cluster finds the text: its address in pinned memory."""
+    workspace.text[: len(batch.data)] = batch.data
+    return workspace.text_place
+
+
+def grid_text(workspace: Workspace, batch: Batch, helper: Staging) -> int:
     """Where a grid finds the text: its address in pinned memory; 0: it is copied to the device."""
     data = batch.data
     place = int(data.ctypes.data)
     is_pinned = workspace.device.is_pinned(data)
     if is_pinned and place % ALIGNMENT == 0:
         return place
-    if len(data) > TAKE_IN_BYTES:
-        if is_pinned:
-            workspace.stream.copy_in(workspace.fields["text"], place, len(data))
-        else:
-            stage_text(workspace, data)
+    if len(data) <= TAKE_IN_BYTES:
+        return few_text(workspace, batch)
+    if is_pinned:
+        workspace.stream.copy_in(workspace.fields["text"], place, len(data))
         return 0
-    workspace.text[: len(data)] = data
+    helper.share(workspace.text, data)
     return workspace.text_place

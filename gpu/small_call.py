@@ -27,7 +27,7 @@ __all__ = ["SmallCall"]
 
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
-COPIED_BYTES = 1 << 18  # Text whose ids are copied sooner than pinned memory is leased for them.
+COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
 class SmallCall:
@@ -111,7 +111,8 @@ class SmallCall:
     def launch_fused(self, kernel: str) -> int:
         """All stages in one launch; why it was not enough, or 0."""
         small = self.workspace, self.resident, self.batch, self.options
-        return launch_fused(kernel, *small, self.processors, validates=self.validate)
+        by = self.processors, self.engine.helper
+        return launch_fused(kernel, *small, *by, validates=self.validate)
 
     def go_on(self, rare: int) -> None:
         """What a grid has left to others."""
@@ -152,7 +153,7 @@ class SmallCall:
             block = self.engine.leases.take(ids.itemsize * most_ids)
         if block is not None:
             ids = block.view(self.batch.id_dtype)
-        workspace.job[0]["host_ids"] = ids.ctypes.data
+        workspace.words[_HOST_IDS] = ids.ctypes.data
         return ids, block is not None
 
     def add_cuts(self, encoded: Encoded) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType, TracebackType
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from gpu.chunks import chunks_of
 from gpu.device import CudaDevice, Device, OutOfMemory
 from gpu.engine import GpuEngine
 from gpu.layout import BYTES_A_ROW, Capacity, device_bytes
+from gpu.pipeline import Pipeline
 from gpu.streams import encode_packed, encode_stream
 from gpu.workspaces import Workspaces
 from tests.emulated_device import EmulatedDevice
@@ -170,8 +173,22 @@ def test_answers_belong_to_the_caller_and_their_memory_is_used_again(name):
         encoded = engine.encode(FRAMED, Batch(texts[0]))
         encoded.ids[:] = -1  # It may be written to.
         numbers.append((engine.leases.num_allocations, engine.workspaces.num_allocations))
-    assert numbers[2:] == numbers[1:2] * 4  # From the second on the one before is held, too.
+    leased, workspaces = zip(*numbers[1:], strict=True)  # In the first none is held before.
+    assert leased[-1] - leased[0] <= num_answers_kept_by_a_tool()
+    assert len(set(workspaces)) == 1
     assert kept.tolist() == wanted
+
+
+def num_answers_kept_by_a_tool() -> int:
+    """How many finished calls have left a frame behind, which holds the call's answer.
+
+    Under compute-sanitizer all do; else none does but by an exception, which does not count.
+    """
+    gc.collect()
+    frames = [each for each in gc.get_objects() if isinstance(each, FrameType)]
+    frames = [each for each in frames if each.f_code is Pipeline.answer.__code__]
+    holders = [{type(holder) for holder in gc.get_referrers(frame)} for frame in frames]
+    return sum(TracebackType not in types for types in holders)
 
 
 class DeviceArray:

@@ -8,11 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import gpu.small
 from gpu.device import CudaDevice, DeviceInfo
 from gpu.engine import GpuEngine
 from gpu.launches import TAKE_IN_BYTES
-from gpu.memory import Workspace
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.small_call import COPIED_BYTES
 from gpu.streams import encode_stream
@@ -176,13 +174,13 @@ def test_ids_are_as_narrow_as_is_asked_in_the_workspace_and_leased(engine, name)
 def test_a_grid_reads_pinned_text_from_where_it_lies(engine, monkeypatch, size, start):
     """Unless it is not aligned: then it is staged, or, where it is long, the device copies it."""
     staged: list[int] = []
-    staging = gpu.small.stage_text
+    share = engine.helper.share
 
-    def noted(workspace: Workspace, data: np.ndarray) -> None:
-        staged.append(len(data))
-        staging(workspace, data)
+    def noted(target: np.ndarray, source: np.ndarray) -> None:
+        staged.append(len(source))
+        share(target, source)
 
-    monkeypatch.setattr("gpu.small.stage_text", noted)
+    monkeypatch.setattr(engine.helper, "share", noted)
     text = "some words, größe and 12 more, ".encode() * (size // 33 + 1)
     text = text[: size - 1].decode(errors="ignore").encode().ljust(size, b".")
     pinned = engine.host_memory(start + size)
@@ -194,6 +192,7 @@ def test_a_grid_reads_pinned_text_from_where_it_lies(engine, monkeypatch, size, 
             texts = [text[:1000].decode(), "", text[1000:].decode()]
             check(encoded, "gpt2", texts, [EncodeOptions()] * 3)
         assert not staged or not engine.device.is_pinned(data)
+    assert staged == 2 * [size] * (size > TAKE_IN_BYTES)
 
 
 def test_a_device_without_clusters_encodes_little_in_one_launch_and_the_rest_in_several(launches):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections import deque
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
 
-from gpu.staging import PIECE_BYTES, Staging
+from gpu.staging import PIECE_BYTES, SHARED_BYTES, Staging
 
 SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 9 * PIECE_BYTES + 5]
 
@@ -37,6 +40,44 @@ def test_copies_under_way_do_not_wait_for_each_other(staging):
     for i in reversed(range(6)):
         copies[i].wait()
         assert (targets[i] == sources[i]).all()
+
+
+@pytest.mark.parametrize("size", [0, 1, SHARED_BYTES, SHARED_BYTES + 1, 9 * SHARED_BYTES + 5])
+def test_a_shared_copy_is_complete_when_it_returns(staging, size):
+    source = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
+    target = np.full(size + 100, 7, np.uint8)
+    staging.share(target, source)
+    assert (target[:size] == source).all()
+    assert (target[size:] == 7).all()
+
+
+def test_a_shared_copy_does_not_wait_for_threads_that_are_busy():
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def __setitem__(self, place: object, source: object) -> None:
+            begun.set()
+            go_on.wait()
+
+    staging = Staging(1)
+    staging._send(deque([(Slow(), None, SimpleQueue())]), 1)
+    begun.wait()
+    target, source = np.zeros(9 * SHARED_BYTES, np.uint8), np.ones(9 * SHARED_BYTES, np.uint8)
+    staging.share(target, source)
+    assert target.all()
+    go_on.set()
+    staging.close()
+
+
+def test_a_copy_that_is_complete_holds_no_memory(staging):
+    source = np.ones(9 * PIECE_BYTES, np.uint8)
+    target = np.zeros(len(source), np.uint8)
+    held = sys.getrefcount(source), sys.getrefcount(target)
+    for _ in range(20):
+        staging.start(target, source).wait()
+        assert (sys.getrefcount(source), sys.getrefcount(target)) == held
+        staging.share(target, source)
+        assert (sys.getrefcount(source), sys.getrefcount(target)) == held
 
 
 def copy(staging: Staging, size: int) -> None:
