@@ -207,6 +207,16 @@ def test_runs_of_letters_have_the_ids_of_the_reference(engine, name, reverse_com
     check(engine, load(name), [*NASTY, ""], options)
 
 
+SIXES = [("A", "A"), ("AA", "AA"), ("A", "AA"), ("AA", "AAA"), ("AAAA", "AA"), ("AAAA", "A")]
+"""AAAA and AAAAAA have more letters than `longest` is indexed by, and up to four more at most."""
+
+
+def test_a_token_that_repeats_the_one_before_is_tried_behind_a_longer_one(engine):
+    """The longer one is taken first and leads nowhere, so that the walk goes back to its begin."""
+    check(engine, vocabulary_of("A", SIXES), ["A" * n for n in range(1, 50)], EncodeOptions())
+    check(engine, load("gena_lm_t2t_32k"), ["AAATATTTATTAAATATTTATTGGCCGC"], EncodeOptions())
+
+
 def unmet(engine: GpuEngine, vocabulary: Vocabulary, text: str) -> list[int]:
     """Windows that did not meet those before, at first and after each round; the ids are right."""
     data, offsets = np.frombuffer(text.encode(), np.uint8), np.array([0, len(text)], np.int64)

@@ -64,7 +64,8 @@ DEVICE Step go_back(const Job& job, const Columns& columns, uint64_t begin, Path
         PathToken last = pop_token(job, columns, begin, path);
         step = {last.id(), MAX_LETTERS, NO_TOKEN};
         uint64_t place = begin + path.place;
-        if (last.length() > job.dna_k) step.repeated = repeated_token(job, path, place);
+        // Another than the last one may have been tried out of turn or not: its turn comes (again).
+        if (last.length() > job.dna_k && repeated_token(job, path, place) == last.id()) step.repeated = last.id();
         try_next(job, step, last.shorter(), place);
     }
     return step;
