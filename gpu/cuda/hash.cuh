@@ -24,8 +24,8 @@ DEVICE uint32_t hash_pair(uint32_t left, uint32_t right, uint32_t seed) {
     return left * 0x9E3779B1u + (right * 0x85EBCA77u + seed * 0x85EBCA77u);
 }
 
-// Of any bytes, one more.
-DEVICE uint32_t hash_next(uint32_t hash, uint32_t byte) {
-    hash = (hash ^ byte) * 0x9E3779B1u;
+// Of any bytes, four more; zeros behind the last ones.
+DEVICE uint32_t hash_next(uint32_t hash, uint32_t word) {
+    hash = (hash ^ word) * 0x9E3779B1u;
     return hash ^ hash >> 15;
 }

@@ -60,19 +60,27 @@ DEVICE uint32_t find_long(const Job& job, const uint32_t* words, uint32_t length
     }
 }
 
+// The first four bytes of a text of `length` bytes, zeros behind them.
+DEVICE uint32_t first_word(const uint8_t* text, uint32_t length) {
+    uint32_t word;
+    read_words<1>(text, length, &word);
+    return word;
+}
+
 // Any length from 29 on.
 DEVICE uint32_t find_any(const Job& job, const uint8_t* text, uint32_t length) {
     if (length > job.max_token) return NO_ID;
     uint32_t hash = job.seed ^ length;
-    for (uint32_t i = 0; i < length; i++) hash = hash_next(hash, text[i]);
+    for (uint32_t i = 0; i < length; i += 4) hash = hash_next(hash, first_word(text + i, length - i));
     uint32_t mask = 0xFFFFFFFFu >> job.token_shift;
     for (uint32_t place = bucket_of(hash, job.token_shift);; place = (place + 1) & mask) {
         uint32_t id = job.token_places[place];
         if (id == NO_ID) return NO_ID;
         uint32_t own = id & ((1u << 26) - 1), begin = job.token_begins[own], i = 0;
         if (job.token_begins[own + 1] - begin != length) continue;
-        while (i < length && job.token_bytes[begin + i] == text[i]) i++;
-        if (i == length) return id;
+        const uint8_t* token = job.token_bytes + begin;
+        while (i < length && first_word(token + i, length - i) == first_word(text + i, length - i)) i += 4;
+        if (i >= length) return id;
     }
 }
 
