@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from gpu.borders import border_filters
 from gpu.buckets import NotCovered, fill, num_buckets
+from gpu.characters import listed_characters
 from gpu.hashes import hash_bytes, hash_pairs, hash_words, mixed
-from gpu.reachable import NO_MERGE, reachable_symbols
+from gpu.reachable import NO_MERGE, RankOf, reachable_symbols
 from gpu.runs import run_tables
 from vocabularies.reference_bpe import bpe_rules
 from vocabularies.vocabulary import Bpe, Vocabulary
@@ -30,7 +31,7 @@ MAX_SHORT, MAX_LONG = 12, 28
 NO_RANK = NO_ID = 0xFFFFFFFF
 MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 26, 1 << 21, 1 << 22
 ONLY_WHOLE = 1 << 26
-TOKEN_LOAD, PAIR_LOAD = 1 / 8, 1 / 8
+TOKEN_LOAD, PAIR_LOAD = 1 / 6, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
 FILTER_BITS, NUM_ASCII = 19, 128
 ASK_AGAIN, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
@@ -44,7 +45,7 @@ class BpeTables:
 
     Attributes:
         short_tokens: uint32[entries, 4], tokens of 1..12 bytes: three words of bytes and
-            length << 28 | id; a zero meta word is empty.
+            length << 28 | id, or what says that ids are listed; a zero meta word is empty.
         long_tokens: uint32[entries, 8], tokens of 13..28 bytes: seven words and length << 27 | id.
         token_places: uint32[entries], ids of tokens of more than 28 bytes; NO_ID is empty.
         pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
@@ -55,6 +56,7 @@ class BpeTables:
         pair_filter: uint32[2**14], for each pair the bit of its hash's lower 5 bits in the word of
             the upper 14.
         run_numbers, run_rows: see gpu.runs.
+        listed_ids: uint32[characters, 4], see gpu.characters.
         symbol_ids: uint32[256 + M], the id of each symbol.
         borders, byte_borders: see gpu.borders.
         token_bytes, token_begins: uint8[N] and uint32[V + 1], the bytes of every id.
@@ -76,6 +78,7 @@ class BpeTables:
     pair_filter: UInt32s
     run_numbers: UInt32s
     run_rows: UInt32s
+    listed_ids: UInt32s
     symbol_ids: UInt32s
     late_ranks: UInt32s
     borders: UInt32s
@@ -118,7 +121,11 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     wide = np.uint64
     entries: UInt64s = left.astype(wide) << wide(43)
     entries |= right.astype(wide) << wide(22) | ranks.astype(wide)
-    tokens, ids = _tokens_to_find(vocabulary, rules.token_ids, entries, symbol_ids)
+    rank_of = _rank_of(entries)
+    tokens, ids = _tokens_to_find(vocabulary, rules.token_ids, rank_of, symbol_ids)
+    pieces, found, listed_ids = listed_characters(tokens, rank_of, symbol_ids)
+    num_tokens = len(tokens)
+    tokens, ids = [*tokens, *pieces], np.concatenate([ids, found])
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     all_tokens = [token or b"" for token in vocabulary.tokens]
     begins = np.zeros(len(all_tokens) + 1, np.uint32)
@@ -145,14 +152,15 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         pair_filter=_pair_filter(left, right, seed),
         run_numbers=runs.run_numbers,
         run_rows=runs.run_rows,
+        listed_ids=listed_ids,
         symbol_ids=symbol_ids,
         late_ranks=_late_ranks(left, right, ranks, len(model.merges)),
         borders=filters.borders,
         byte_borders=filters.byte_borders,
         token_bytes=token_bytes,
         token_begins=begins,
-        max_token=int(lengths.max(initial=1)),
-        has_whole_only=bool((ids & ONLY_WHOLE).any()),
+        max_token=int(lengths[:num_tokens].max(initial=1)),
+        has_whole_only=bool((ids[:num_tokens] & ONLY_WHOLE).any()),
         ignore_merges=model.ignore_merges,
         seed=seed,
     )
@@ -189,13 +197,8 @@ def _late_ranks(left: UInt32s, right: UInt32s, ranks: UInt32s, num_merges: int) 
     return np.packbits(bits, bitorder="little").view(np.uint32)
 
 
-def _tokens_to_find(
-    vocabulary: Vocabulary, token_ids: Mapping[bytes, int], entries: UInt64s, symbol_ids: UInt32s
-) -> tuple[list[bytes], UInt32s]:
-    """The tokens that a look-up may answer with, and the ids it answers."""
-    model = vocabulary.model
-    assert isinstance(model, Bpe)
-    tokens = [token for token in token_ids if token]
+def _rank_of(entries: UInt64s) -> RankOf:
+    """The ranks of pairs of symbols, from the entries of the table of pairs."""
     order = np.sort(np.append(entries, EMPTY_PAIR))
     keys = (order >> np.uint64(22)).astype(np.int64)
 
@@ -206,6 +209,16 @@ def _tokens_to_find(
         ranks[keys[place] != wanted] = NO_MERGE
         return ranks
 
+    return rank_of
+
+
+def _tokens_to_find(
+    vocabulary: Vocabulary, token_ids: Mapping[bytes, int], rank_of: RankOf, symbol_ids: UInt32s
+) -> tuple[list[bytes], UInt32s]:
+    """The tokens that a look-up may answer with, and the ids it answers."""
+    model = vocabulary.model
+    assert isinstance(model, Bpe)
+    tokens = [token for token in token_ids if token]
     symbols = reachable_symbols(tokens, rank_of)
     ids = symbol_ids[symbols]
     found = symbols >= 0

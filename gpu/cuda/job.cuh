@@ -11,7 +11,7 @@ constexpr uint32_t BLOCK = 256;            // Threads of a block, where a kernel
 constexpr uint32_t NUM_BINS = 8;           // Lists of pieces that are no token, by length.
 constexpr uint32_t MAX_PIECE = 128;        // Bytes of the longest piece that is merged.
 
-struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id.
+struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id; see tokens.cuh.
     uint32_t bytes[3], meta;
 };
 
@@ -73,6 +73,7 @@ struct Job {
     const uint32_t* pair_filter;   // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* run_numbers;   // uint32[128] 1 + the number of an ASCII byte, 0: see runs.cuh.
     const uint32_t* run_rows;      // uint32[numbers][RUN_LENGTHS][RUN_WORDS] what runs become.
+    const uint32_t* listed_ids;    // uint32[...][4] ids of characters that are no tokens.
     const uint32_t* symbol_ids;    // uint32[256 + num_merges] ids of symbols, see merge.cuh.
     const uint32_t* late_ranks;    // A bit for each rank, see cut_window.cuh.
     const uint32_t* borders;       // See certain.cuh.

@@ -5,7 +5,7 @@
 //
 //     id                           the piece is a token
 //     MISS | bin << 27 | number    it is this one in the list of misses of a bin
-//     MISS | SMALL | kind | bytes  it has two or three bytes, see small_piece.cuh
+//     MISS | SMALL | kind | ...    its ids follow from this, see small_piece.cuh
 //
 // Pieces of more than MAX_PIECE bytes were cut before and are tokens.
 #pragma once
@@ -90,12 +90,16 @@ DEVICE void list_miss(LookUpShared& shared, uint32_t number, uint32_t length) {
 
 DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t number,
                           uint32_t begin, uint32_t length) {
+    const uint8_t* text = reinterpret_cast<const uint8_t*>(shared.text) + begin;
     uint32_t words[3];
-    read_words<3>(reinterpret_cast<const uint8_t*>(shared.text) + begin, length, words);
+    read_words<3>(text, length, words);
     uint64_t place = tile_begin + begin;
-    uint32_t id = checked_id(job, find_short(job, words, length), place, place + length);
-    if (id == NO_ID && length > MAX_SMALL) list_miss(shared, number, length);
-    else job.records[tile_begin + number] = id == NO_ID ? small_record(job, words[0], length) : id;
+    uint32_t record = checked_id(job, find_short(job, words, length), place, place + length);
+    if (are_listed(record)) record = listed_record(record);
+    else if (record == NO_ID && length <= MAX_SMALL) record = small_record(job, words[0], length);
+    else if (record == NO_ID) record = repeated_record(job, text, words[0], length);
+    if (record == NO_ID) list_miss(shared, number, length);
+    else job.records[tile_begin + number] = record;
 }
 
 // The cut leaves no piece of more than MAX_PIECE bytes that is no token; where it did not run, the
@@ -109,10 +113,10 @@ DEVICE void no_such_piece(const Job& job, uint64_t record) {
 DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t number,
                            uint32_t begin, uint32_t length) {
     const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
-    uint64_t place = tile_begin + begin;
-    uint32_t id = length <= MAX_LONG ? find_token(job, staged, length)
-                                     : find_any(job, job.text + place, length);
-    id = checked_id(job, id, place, place + length);
+    const uint8_t* text = job.text + tile_begin + begin;
+    uint32_t id = length <= MAX_LONG ? find_token(job, staged, length) : find_any(job, text, length);
+    id = checked_id(job, id, tile_begin + begin, tile_begin + begin + length);
+    if (id == NO_ID && length <= MAX_PIECE) id = repeated_record(job, text, first_word(text, 4), length);
     if (id != NO_ID) job.records[tile_begin + number] = id;
     else if (length <= MAX_PIECE) list_miss(shared, number, length);
     else no_such_piece(job, tile_begin + number);

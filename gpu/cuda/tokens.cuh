@@ -10,6 +10,7 @@
 
 constexpr uint32_t MAX_SHORT = 12;
 constexpr uint32_t MAX_LONG = 28;
+constexpr uint32_t LISTED_IDS = 1u << 27;  // What is found is no id: job.listed_ids has several.
 
 // The words of `length` bytes at text, zeros behind them; words 4-byte aligned around it are read.
 template <int WORDS>
@@ -36,7 +37,10 @@ DEVICE bool same_words(const uint32_t* entry, const uint32_t* words, int count) 
     return difference == 0;
 }
 
-// length 1..12.
+// Whether find_short found ids and not an id.
+DEVICE bool are_listed(uint32_t found) { return found >> 27 == LISTED_IDS >> 27; }
+
+// length 1..12. Characters that are no tokens are found, too: where their ids are listed.
 DEVICE uint32_t find_short(const Job& job, const uint32_t* words, uint32_t length) {
     uint32_t place = bucket_of(hash_short(words, length, job.seed), job.short_shift);
     for (;;) {
@@ -89,7 +93,8 @@ DEVICE uint32_t find_token(const Job& job, const uint8_t* text, uint32_t length)
     uint32_t words[7];
     if (length <= MAX_SHORT) {
         read_words<3>(text, length, words);
-        return find_short(job, words, length);
+        uint32_t found = find_short(job, words, length);
+        return are_listed(found) ? NO_ID : found;
     }
     if (length > MAX_LONG) return find_any(job, text, length);
     read_words<7>(text, length, words);
