@@ -12,7 +12,6 @@ from gpu.hashes import hash_pairs, mixed
 __all__ = ["BorderFilters", "border_filters"]
 
 BORDER_BITS = 19
-ANY_CHARACTER = 0xFFFFFFFF
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 
@@ -22,8 +21,10 @@ class BorderFilters:
     """Where a token may lie across; a bit too many is harmless.
 
     Attributes:
-        borders: uint32[2**19 / 32], a bit for the hash of two characters (or ANY_CHARACTER).
-        byte_borders: uint32[65536 / 32], a bit for two bytes, left << 8 | right.
+        borders: uint32[2**19 / 32], a bit for the hash of two characters, or of one and the byte
+            of an incomplete one that is next to it.
+        byte_borders: uint32[65536 / 32], a bit for two bytes, left << 8 | right, of two incomplete
+            characters or of ASCII.
     """
 
     borders: NDArray[np.uint32]
@@ -40,24 +41,26 @@ def border_filters(data: Bytes, begins: NDArray[np.integer], seed: int) -> Borde
     owner = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     begin, end = begins[:-1][owner].astype(np.int64), begins[1:][owner].astype(np.int64)
     inside = (places > begin) & (data & 0xC0 != 0x80)
-    inside &= (data >= 0x80) | (np.roll(data, 1) >= 0x80)
+    pairs = np.roll(data, 1).astype(np.int64) << 8 | data
+    ascii_pairs = pairs[inside & (pairs & 0x8080 == 0)]
+    inside &= pairs & 0x8080 != 0
     place, begin, end = places[inside], begin[inside], end[inside]
     left, left_whole = _characters_before(data, place, begin)
     right, right_whole = _characters_at(data, place, end)
-    anything = np.full(len(place), ANY_CHARACTER, np.uint32)
+    last, first = data[place - 1].astype(np.uint32) << np.uint32(24), data[place].astype(np.uint32)
     keys = [
-        hash_pairs(first[chosen], second[chosen], seed)
-        for first, second, chosen in (
+        hash_pairs(before[chosen], behind[chosen], seed)
+        for before, behind, chosen in (
             (left, right, left_whole & right_whole),
-            (left, anything, left_whole & ~right_whole),
-            (anything, right, ~left_whole & right_whole),
+            (left, first, left_whole & ~right_whole),
+            (last, right, ~left_whole & right_whole),
         )
     ]
     bits = np.zeros(1 << BORDER_BITS, np.uint8)
     bits[mixed(np.concatenate(keys)) >> np.uint32(32 - BORDER_BITS)] = 1
     byte_bits = np.zeros(1 << 16, np.uint8)
-    torn = place[~left_whole & ~right_whole]
-    byte_bits[data[torn - 1].astype(np.int64) << 8 | data[torn]] = 1
+    byte_bits[pairs[place[~left_whole & ~right_whole]]] = 1
+    byte_bits[ascii_pairs] = 1
     return BorderFilters(_packed(bits), _packed(byte_bits))
 
 

@@ -60,6 +60,7 @@ class Kernel:
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
+_CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
 _WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3)) + 256  # WalkShared.
@@ -161,7 +162,7 @@ KERNELS = {
     "map_tiles": Kernel(_BLOCK, _TILE, 4),
     "enter_runs": Kernel(constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1),
     "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6),
-    "cut_certain": Kernel(1024, 64 * 1024, 2, 4 * (1 << 14) + 65536 // 8),
+    "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8),
     "windows": Kernel(1024, 32 * 256, 1, _MERGE),
     "check_windows": Kernel(_BLOCK, 32 * _BLOCK, 8),

@@ -695,7 +695,7 @@ def test_verifying_compares_both_ways():
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
 def test_the_real_engine_in_hardly_any_memory_gives_the_same_ids():
     device = EmulatedDevice()
-    gpu = GpuEngine(device, 12 << 20, 34 << 20)
+    gpu = GpuEngine(device, 12 << 20, 52 << 20)
     engine = RoutedEngine(SHARED, lambda: OpenedGpu(gpu, {"name": "small"}), 1)
     engine.settle()
     assert engine.load(load("gpt2"), pinned=True).engine == "gpu"
@@ -706,7 +706,7 @@ def test_the_real_engine_in_hardly_any_memory_gives_the_same_ids():
     fallbacks = engine.status().fallbacks
     assert fallbacks.keys() == {"out_of_memory"}
     assert 4 < fallbacks["out_of_memory"] < 100
-    assert device.used_bytes <= 46 << 20
+    assert device.used_bytes <= 64 << 20
     # The second vocabulary has no room beside the pinned one.
     assert "beside" in engine.load(load("cl100k_base")).fallback_reason
     assert engine.residency(load("gpt2").digest).engine == "gpu"

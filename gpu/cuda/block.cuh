@@ -2,6 +2,17 @@
 #pragma once
 #include "job.cuh"
 
+DEVICE uint32_t lane_of_thread() { return threadIdx.x & 31; }
+
+// The sum of the values of this lane and all before it.
+DEVICE uint32_t sum_of_lanes(uint32_t value) {
+    for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        uint32_t other = __shfl_up_sync(0xFFFFFFFF, value, distance);
+        if (lane_of_thread() >= distance) value += other;
+    }
+    return value;
+}
+
 // The sum of the values of all threads before this one; `total` is the sum of all. Every thread of
 // the block must call it. `scratch` is uint32[BLOCK / 32 + 1] of shared memory.
 DEVICE uint32_t sum_before(uint32_t value, uint32_t* scratch, uint32_t& total) {

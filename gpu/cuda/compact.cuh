@@ -10,17 +10,6 @@ constexpr uint32_t SCAN_BLOCK = 1024;
 constexpr uint32_t WARPS = BLOCK / 32;
 constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches.
 
-DEVICE uint32_t lane_of_thread() { return threadIdx.x & 31; }
-
-// The sum of the values of this lane and all before it.
-DEVICE uint32_t sum_of_lanes(uint32_t value) {
-    for (uint32_t distance = 1; distance < 32; distance *= 2) {
-        uint32_t other = __shfl_up_sync(0xFFFFFFFF, value, distance);
-        if (lane_of_thread() >= distance) value += other;
-    }
-    return value;
-}
-
 DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     if (!(record & MISS)) return 1;
     if (is_small(record)) return small_count(record);

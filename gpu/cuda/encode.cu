@@ -1,6 +1,6 @@
 // The kernels of byte-level BPE, in the order in which they run; see gpu/README.md.
-#include "certain.cuh"
 #include "compact.cuh"
+#include "cut_certain.cuh"
 #include "cut_detour.cuh"
 #include "cut_find.cuh"
 #include "cut_walk.cuh"
@@ -20,7 +20,7 @@ KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
     mark_rows_stage(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(CERTAIN_BLOCK) cut_certain(const Job* job) {
+KERNEL __launch_bounds__(CERTAIN_BLOCK, 1) cut_certain(const Job* job) {
     cut_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
 }
 

@@ -11,8 +11,8 @@
 //
 // Vocabularies of two rounds of special tokens are left to single launches, too.
 #pragma once
-#include "certain.cuh"
 #include "compact.cuh"
+#include "cut_certain.cuh"
 #include "cut_find.cuh"
 #include "one_launch.cuh"
 #include "pretokenize_stage.cuh"
@@ -28,6 +28,7 @@ struct SmallShared {
     union {                                // One stage at a time uses these.
         SpecialShared special;
         OrbitShared orbits;
+        CertainWarp certain[BLOCK / 32];
         LookUpShared look_up;
         Columns columns[BLOCK / 32];
         uint32_t sums[32];
@@ -62,7 +63,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
 
     DEVICE_METHOD void cut() const {
         Filter filter = {job.borders, job.byte_borders, static_cast<uint32_t>(job.seed)};
-        cut_words<4>(job, filter, block, num_blocks);
+        cut_text(job, filter, shared.certain, block, num_blocks);
         wait();
         find_long_stage(job, shared.find, block, num_blocks);
         if (Size::STOPS) wait();
