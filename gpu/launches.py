@@ -274,5 +274,7 @@ def checked(workspace: Workspace) -> NDArray[np.uint64]:
     if workspace.status[STATUS["NOT_COVERED"]]:
         raise NotCovered("a character that has no id, or more letters than bytes in upper case")
     if workspace.status[STATUS["FAULT"]]:
-        raise DeviceFault("a piece was neither short nor a token; please report the text")
+        raise DeviceFault(
+            "a piece was neither short nor a token, or letters had no path; please report the text"
+        )
     return workspace.status

@@ -15,7 +15,7 @@ from gpu import dna_pairs, dna_tables
 from gpu.contents import launch_content
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
-from gpu.launches import fetch, pack_rows, status_of
+from gpu.launches import DeviceFault, fetch, pack_rows, status_of
 from gpu.streams import encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.emulated_device import EmulatedDevice
@@ -319,6 +319,24 @@ def test_letters_that_are_left_out_are_not_covered():
     assert engine.encode(vocabulary, Batch(["ACA"])).ids.tolist() == [1, 4, 2, 0]
     with pytest.raises(NotCovered, match="no id"):
         engine.encode(vocabulary, Batch(["AxC"]))
+
+
+def test_letters_without_a_path_are_a_fault_and_no_endless_search(monkeypatch):
+    """Tables of which no token may follow another."""
+    real = dna_tables.compatible_pairs
+
+    def none_follows(*args):
+        pairs = real(*args)
+        pairs.bits[1:] = 0
+        return pairs
+
+    monkeypatch.setattr(dna_tables, "compatible_pairs", none_follows)
+    engine, vocabulary = (
+        engine_of("emulated", "one launch"),
+        vocabulary_of("ACG", [("C", "A"), ("C", "G")]),
+    )
+    with pytest.raises(DeviceFault, match="no path"):
+        engine.encode(vocabulary, Batch(["ACGGCA" * 60]))
 
 
 @pytest.mark.parametrize("source", ["dna_bpe.cu", "dna_grid.cu"])

@@ -306,6 +306,9 @@ DEVICE uint32_t finish_from(const Job& job, uint32_t unmet) {
             if (made.first == 0 || job.meetings[made.first] != NO_MEETING) return window;
             break;
         }
+        if (made.first) continue;
+        job.status[STATUS_FAULT] = 1;      // No path at all: the tables are wrong.
+        return windows;
     }
 }
 
