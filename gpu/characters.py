@@ -18,6 +18,8 @@ __all__ = ["LISTED_IDS", "listed_characters"]
 RANGES = ((0x0800, 0x2800), (0x3000, 0x3400), (0x4E00, 0xA000), (0xAC00, 0xD7A4), (0xFF00, 0xFFF0))
 """Scripts of three bytes a character, signs; rare and private characters are not listed."""
 
+MIN_TOKENS = 1 << 13
+"""Smaller vocabularies list none: 10 MB of characters would be most of their tables."""
 LISTED_IDS = 1 << 27
 LISTED_SHIFT = 22
 MAX_IDS = 4
@@ -40,6 +42,8 @@ def listed_characters(
         ids; and uint32[n, 4], the ids, zeros behind them.
     """
     known = frozenset(tokens)
+    if len(known) < MIN_TOKENS:
+        return [], np.zeros(0, np.uint32), np.zeros((0, MAX_IDS), np.uint32)
     characters = [chr(c).encode() for begin, end in RANGES for c in range(begin, end)]
     pieces = [c for c in characters if c not in known]
     pieces += [piece for piece in (b" " + c for c in characters) if piece not in known]

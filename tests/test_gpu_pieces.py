@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu import characters
 from gpu.characters import LISTED_IDS, LISTED_SHIFT, RANGES
 from gpu.families import encode_kernels
 from gpu.launches import fetch, launch, pack_rows
@@ -19,11 +21,19 @@ from gpu.tables import bpe_tables
 from tests.test_gpu_merge import SEEDS, check, engine, text_of, vocabularies
 from vocabularies.builtin import load
 from vocabularies.reference import encode
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.vocabulary import Bpe, Vocabulary
 
 WHITE = [" ", "\n", "\t", "\r"]
 LANE, WORD, WARP = 16, 64, 512
 SIZES = [size + i for size in (LANE, WORD, WARP, 2 * WARP) for i in (-1, 0, 1)]
+
+
+@contextmanager
+def listed_by_all() -> Iterator[None]:
+    """Vocabularies of any size list characters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(characters, "MIN_TOKENS", 0)
+        yield
 
 
 def merged(vocabulary: Vocabulary, piece: bytes) -> list[int]:
@@ -37,7 +47,8 @@ def test_listed_characters_have_the_ids_of_the_definition(data, seed):
     chance = random.Random(seed)
     letters = [chr(chance.randrange(*chance.choice(RANGES))) for _ in range(20)]
     vocabulary = data.draw(vocabularies([" ", *letters]))
-    tables = bpe_tables(vocabulary, chance.getrandbits(32))
+    with listed_by_all():
+        tables = bpe_tables(vocabulary, chance.getrandbits(32))
     meta = tables.short_tokens[:, 3]
     rows = tables.short_tokens[(meta >> 27 & 1).astype(bool) & (meta >> 28 > 0)]
     found = {row[:3].tobytes()[: row[3] >> 28]: int(row[3]) & LISTED_IDS - 1 for row in rows}
@@ -51,6 +62,12 @@ def test_listed_characters_have_the_ids_of_the_definition(data, seed):
                 assert (found[piece] >> LISTED_SHIFT) + 2 == len(ids)
 
 
+def test_small_vocabularies_list_none():
+    assert len(bpe_tables(load("gpt2"), 1).listed_ids) > 10_000
+    bytes_only = Vocabulary(tuple(bytes([i]) for i in range(256)), Bpe(()))
+    assert bpe_tables(bytes_only, 1).listed_ids.shape == (0, 4)
+
+
 @settings(max_examples=12)
 @given(data=st.data(), seed=SEEDS)
 def test_listed_characters_are_written(data, seed):
@@ -58,7 +75,7 @@ def test_listed_characters_are_written(data, seed):
     letters = [chr(chance.randrange(*chance.choice(RANGES))) for _ in range(3)] + ["\ue000", "é"]
     vocabulary = data.draw(vocabularies([" ", *letters]))
     texts = [chance.choice(["", " ", "a"]) + chance.choice(letters) for _ in range(300)]
-    with engine() as made:
+    with listed_by_all(), engine() as made:
         check(made, vocabulary, texts)
 
 
