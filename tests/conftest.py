@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import subprocess
 from collections.abc import Generator, Iterator
 
@@ -18,6 +19,10 @@ timeless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", timeless, derandomize=True)
 settings.register_profile("search", timeless, derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+# A shell has what it starts in the background ignore Ctrl-C, and all that this starts does so, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @functools.cache
