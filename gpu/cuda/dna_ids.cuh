@@ -3,7 +3,7 @@
 // A tile's pieces are listed, so that neighbouring threads write neighbouring ids; how many ids are
 // before the tile, the blocks before it say (scan.cuh).
 #pragma once
-#include "dna_repair.cuh"
+#include "dna_finish.cuh"
 #include "letters.cuh"
 #include "special.cuh"
 
