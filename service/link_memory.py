@@ -153,11 +153,16 @@ class OtherMemory:
         self._front = None if memory is None else _PageLocked(memory)
 
     def array(self, begin: int, dtype: str, shape: tuple[int, ...], loan: Loan) -> NDArray[Any]:
-        """An array of the other process, read only; the loan ends when no view of it is left."""
+        """An array of the other process, read only; the loan ends when no view of it is left.
+
+        Raises:
+            ValueError: it would end behind the file.
+        """
         self.is_used, end = True, begin + math.prod(shape) * np.dtype(dtype).itemsize
         front = self._front
         mapped = self._all if front is None or end > front.num_bytes else front
-        assert end <= mapped.num_bytes
+        if end > mapped.num_bytes:
+            raise ValueError(f"an array ends at {end} of {mapped.num_bytes} bytes of shared memory")
         return np.asarray(_Borrowed(mapped, begin, dtype, shape, loan))
 
 

@@ -224,6 +224,14 @@ def test_without_a_device_nothing_is_page_locked_and_a_process_may_end_meanwhile
     assert np.array_equal(seen, block)
 
 
+def test_no_array_ends_behind_the_file():
+    memory = LinkMemory(file_bytes=1 << 21)
+    other = OtherMemory(memory.path)
+    with pytest.raises(ValueError, match="ends at 2097156 of 2097152"):
+        other.array(1 << 20, "<i4", ((1 << 18) + 1,), Loan(lambda: None))
+    memory.close()
+
+
 def test_a_range_that_nobody_holds_is_lent_again():
     memory = LinkMemory(kept_bytes=0, file_bytes=1 << 20)
     other = OtherMemory(memory.path)
