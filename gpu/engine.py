@@ -167,20 +167,26 @@ class GpuEngine:
                     return self._encode_small(vocabulary, resident, batch, options)
                 except OutOfMemory:
                     pass  # Smaller chunks may fit.
+            return self._encode_large(vocabulary, resident, batch, options)
 
-            def new_answer() -> BatchAnswer:
-                return BatchAnswer(vocabulary, batch, options, self.leases)
+    def _encode_large(
+        self, vocabulary: Vocabulary, resident: Resident, batch: Batch, options: RowOptions
+    ) -> Encoded:
+        def new_answer() -> BatchAnswer:
+            return BatchAnswer(vocabulary, batch, options, self.leases)
 
-            work = self._work(resident, batch, options)
-            return self._in_chunks(vocabulary, batch, work, new_answer).finish()
+        work = self._work(resident, batch, options)
+        return self._in_chunks(vocabulary, batch, work, new_answer).finish()
 
     def _encode_small(
         self, vocabulary: Vocabulary, resident: Resident, batch: Batch, options: RowOptions
     ) -> Encoded:
-        size, layout = (len(batch.data), len(batch)), resident.family.layout
-        with self.workspaces.lend(*size, layout) as workspace:
+        workspace = self.workspaces.take(len(batch.data), len(batch), resident.family.layout)
+        try:
             call = SmallCall(self, vocabulary, workspace, resident, batch, options)
             return call.encode(self.fused_kernel(resident, batch, options))
+        finally:
+            self.workspaces.give(workspace)
 
     def fused_kernel(self, resident: Resident, batch: Batch, options: RowOptions) -> str:
         """The kernel that does all of a batch; "" where there is none."""

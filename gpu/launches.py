@@ -47,6 +47,7 @@ STATUS = {
     name: constant(f"STATUS_{name}")
     for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED")
 }
+_NOT_COVERED, _FAULT = STATUS["NOT_COVERED"], STATUS["FAULT"]
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
 RANDOM = ("random_seed", "first_row", "substitution_rate")
@@ -271,9 +272,9 @@ def checked(workspace: Workspace) -> NDArray[np.uint64]:
         DeviceFault: a kernel found itself wrong.
         NotCovered: a kernel met a character that it does not know.
     """
-    if workspace.status[STATUS["NOT_COVERED"]]:
+    if workspace.reported[_NOT_COVERED]:
         raise NotCovered("a character that has no id, or more letters than bytes in upper case")
-    if workspace.status[STATUS["FAULT"]]:
+    if workspace.reported[_FAULT]:
         raise DeviceFault(
             "a piece was neither short nor a token, or letters had no path; please report the text"
         )

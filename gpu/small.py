@@ -39,6 +39,7 @@ _NUM_BYTES, _NUM_ROWS, _VALIDATES = WORD["num_bytes"], WORD["num_rows"], WORD["v
 _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
 _RARE, _NOT_UTF8, _TEXT = STATUS["RARE"], STATUS["NOT_UTF8"], WORD["host_text"]
 FEW = frozenset(("encode_block", "encode_cluster"))  # Of few threads; they stage the text.
+_FEW_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in FEW}  # Whatever the batch.
 LEAVES_RARE = frozenset((*FEW, "encode_grid"))  # Kernels after which others may have to run.
 ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
 
@@ -79,12 +80,12 @@ def launch_fused(
     clock = workspace.clock
     if clock is not None:
         clock.enter(stage_of(kernel))
-    blocks = num_blocks(kernel, size_of(batch), processors)
+    blocks = _FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
     workspace.stream.launch(kernel, blocks, workspace.host_job)
     if clock is not None:
         clock.leave()
     workspace.stream.synchronize()
-    return int(workspace.status[_RARE]) if kernel in LEAVES_RARE else 0
+    return workspace.reported[_RARE] if kernel in LEAVES_RARE else 0
 
 
 def pack(
@@ -106,12 +107,13 @@ def pack(
     if options.max_length is not None:
         workspace.row_max_length[:rows] = options.max_length
         words[_LIMITS] = fields["row_max_length"]
-    workspace.status[_NOT_UTF8] = 0
+    workspace.reported[_NOT_UTF8] = 0
 
 
 def few_text(workspace: Workspace, batch: Batch) -> int:
     """Where a block or a cluster finds the text: its address in pinned memory."""
-    workspace.text[: len(batch.data)] = batch.data
+    data = batch.data
+    workspace.text[: len(data)] = data
     return workspace.text_place
 
 

@@ -27,6 +27,7 @@ __all__ = ["SmallCall"]
 
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
+_CUT, _NOT_UTF8 = STATUS["CUT"], STATUS["NOT_UTF8"]
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
@@ -67,13 +68,14 @@ class SmallCall:
         workspace, rows = self.workspace, len(self.batch)
         workspace.answer_in(self.framed)
         ids, is_leased = self.room_for_ids()
-        status = self.run(fused, 8 * ids.itemsize)
+        self.run(fused, 8 * ids.itemsize)
         offsets = workspace.offsets[: rows + 1].copy()
         own = ids[: offsets[-1]]
         encoded = Encoded(own if is_leased else own.copy(), offsets, engine="gpu")
-        if status[STATUS["CUT"]]:
+        reported = workspace.reported
+        if reported[_CUT]:
             self.add_cuts(encoded)
-        if status[STATUS["NOT_UTF8"]] or self.options.may_refuse:
+        if reported[_NOT_UTF8] or self.options.may_refuse:
             encoded.errors = self.errors()
             if encoded.errors and not self.framed:
                 drop_rows(encoded)
@@ -90,8 +92,8 @@ class SmallCall:
             workspace.words[_HOST_IDS] = own
         return workspace.offsets[: len(self.batch) + 1].copy()
 
-    def run(self, fused: str, id_bits: int = 32) -> NDArray[np.uint64]:
-        """All stages; the status. The answer is where the job says."""
+    def run(self, fused: str, id_bits: int = 32) -> None:
+        """All stages. The answer is where the job says."""
         workspace = self.workspace
         workspace.words[_ID_BITS] = id_bits
         workspace.clock = self.engine.stage_times.clock(workspace.stream)
@@ -106,13 +108,20 @@ class SmallCall:
                 self.engine.stage_times.add(workspace.clock)
         finally:
             workspace.clock = None
-        return checked(workspace)
+        checked(workspace)
 
     def launch_fused(self, kernel: str) -> int:
         """All stages in one launch; why it was not enough, or 0."""
-        small = self.workspace, self.resident, self.batch, self.options
-        by = self.processors, self.engine.helper
-        return launch_fused(kernel, *small, *by, validates=self.validate)
+        return launch_fused(
+            kernel,
+            self.workspace,
+            self.resident,
+            self.batch,
+            self.options,
+            self.processors,
+            self.engine.helper,
+            validates=self.validate,
+        )
 
     def go_on(self, rare: int) -> None:
         """What a grid has left to others."""
@@ -145,14 +154,16 @@ class SmallCall:
     def room_for_ids(self) -> tuple[NDArray[np.integer[Any]], bool]:
         """Pinned memory for the ids: the workspace's, or, where a copy would take long, leased."""
         workspace, block = self.workspace, None
-        ids = workspace.ids.view(self.batch.id_dtype)
+        id_dtype, ids = self.batch.id_dtype, workspace.ids
+        if id_dtype is not np.int32:
+            ids = ids.view(id_dtype)
         if workspace.capacity.num_bytes <= COPIED_BYTES:
             return ids, False
         if len(self.batch.data) > COPIED_BYTES:
             most_ids = self.resident.most_ids(len(self.batch.data), len(self.batch))
             block = self.engine.leases.take(ids.itemsize * most_ids)
         if block is not None:
-            ids = block.view(self.batch.id_dtype)
+            ids = block.view(id_dtype)
         workspace.words[_HOST_IDS] = ids.ctypes.data
         return ids, block is not None
 

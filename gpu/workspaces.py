@@ -54,6 +54,7 @@ class Workspaces:
         self.used_bytes = self.num_allocations = 0
         self._shelves: dict[tuple[int, str], _Shelf] = {}  # By bytes and layout.
         self._clock = count(1)
+        self._num_waiting = 0  # Waking nobody takes as long as the rest of giving back.
         self._lock = Lock()
         self._changed = Condition(self._lock)
 
@@ -72,7 +73,7 @@ class Workspaces:
 
     def is_small(self, num_bytes: int, num_rows: int) -> bool:
         """Whether a batch gets a workspace with room for its answer in pinned memory."""
-        return max(num_bytes, num_rows * BYTES_A_ROW) <= SMALL_BYTES
+        return num_bytes <= SMALL_BYTES and num_rows * BYTES_A_ROW <= SMALL_BYTES
 
     def _shelf(self, num_bytes: int, num_rows: int, layout: str) -> _Shelf:
         """Of the smallest size for a batch; rows beyond the usual number count as bytes."""
@@ -111,7 +112,8 @@ class Workspaces:
             shelf = self._shelves[capacity.num_bytes, capacity.layout]
             shelf.free.append(workspace)
             shelf.given = next(self._clock)
-            self._changed.notify_all()
+            if self._num_waiting:
+                self._changed.notify_all()
 
     def _take(self, shelf: _Shelf, *, wait: bool) -> Workspace | None:
         with self._lock:
@@ -127,7 +129,11 @@ class Workspaces:
                     raise OutOfMemory(f"no room for a batch of {size} bytes under the cap")
                 if not wait:
                     return None
-                self._changed.wait()
+                self._num_waiting += 1
+                try:
+                    self._changed.wait()
+                finally:
+                    self._num_waiting -= 1
 
     def _make(self, shelf: _Shelf) -> Workspace | None:
         """A new one, or None where there is no room even without those that nobody uses."""
