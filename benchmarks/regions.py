@@ -5,23 +5,21 @@
 One service process beside this one. The text is English in rows of 64 KiB; a call names where it
 lies, where its rows begin, which is in a region of the host, and where its ids are wanted. Beside
 them, in the same run: a copy of the text to the device, the kernels by themselves, and the engine
-from device to device. All kinds' ids are proved equal, and those of the first megabytes to the CPU
-engine's, before they are timed. Without a GPU only the host's regions are tried.
+from device to device. Calls are timed alone, and while two clients call at once, so that what the
+service does around one call hides behind the other's kernels. All kinds' ids are proved equal, and
+those of the first megabytes to the CPU engine's, before they are timed and once more behind the
+calls at once. Without a GPU only the host's regions are tried.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import http.client
 import json
 import tempfile
-import uuid
-from base64 import b64encode
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,15 @@ from numpy.typing import NDArray
 
 from benchmarks.corpora import make_corpus
 from benchmarks.machine import device_facts, machine
+from benchmarks.region_calls import (
+    OFFSETS,
+    Client,
+    Pair,
+    cuda_pair,
+    host_memory,
+    infer,
+    system_pair,
+)
 from benchmarks.service_process import Running, service_process
 from benchmarks.texts import Bytes, Int64s, Text, cut_rows
 from benchmarks.timing import clocked, per_second, summary, take_turns
@@ -40,129 +47,7 @@ from vocabularies.builtin import load
 ROW_BYTES = 1 << 16
 PROVED_BYTES = 16 << 20
 KERNEL_BYTES = 1 << 28  # The kernels alone take what one workspace holds.
-SHM = Path("/dev/shm")
-OFFSETS = "offsets"
-TIMEOUT_S = 600
-
-
-class Client:
-    """One connection: the standard library's, which costs a tenth of what httpx does."""
-
-    def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
-
-    def post(self, path: str, document: object) -> Any:
-        """The answer's JSON.
-
-        Raises:
-            SystemExit: it is a refusal.
-        """
-        self.connection.request("POST", path, json.dumps(document))
-        answer = self.connection.getresponse()
-        body = answer.read()
-        if answer.status != HTTPStatus.OK:
-            raise SystemExit(f"{path}: {answer.status}: {body[:500].decode()}")
-        return json.loads(body)
-
-    def register(self, kind: str, name: str, size: int, place: dict[str, Any]) -> None:
-        """Tell the service of a region."""
-        self.post(f"/v2/{kind}sharedmemory/region/{name}/register", place | {"byte_size": size})
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two registered regions of one kind.
-
-    Attributes:
-        kind: "system" or "cuda".
-        ids: gives uint8[...], the front of the memory for ids.
-        clear: fills it with ones.
-    """
-
-    kind: str
-    ids: Callable[[int], Bytes]
-    clear: Callable[[], object]
-
-
-@contextlib.contextmanager
-def host_memory(client: Client, sizes: dict[str, int]) -> Iterator[dict[str, Bytes]]:
-    """Regions of the host by name, and their memory."""
-    key = f"warptok-regions-{uuid.uuid4().hex}"
-    paths = {name: SHM / f"{key}-{name}" for name in sizes}
-    try:
-        maps: dict[str, Bytes] = {
-            name: np.memmap(paths[name], np.uint8, "w+", shape=sizes[name]) for name in sizes
-        }
-        for name, size in sizes.items():
-            client.register("system", name, size, {"key": paths[name].name})
-        yield maps
-    finally:
-        for path in paths.values():
-            path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def system_pair(client: Client, text: Bytes) -> Iterator[Pair]:
-    """Regions of the host."""
-    sizes = {"system-text": len(text), "system-ids": 4 * len(text)}
-    with host_memory(client, sizes) as maps:
-        maps["system-text"][:] = text
-        ids = maps["system-ids"]
-        yield Pair("system", lambda size: ids[:size], lambda: ids.fill(0xFF))
-
-
-@contextlib.contextmanager
-def cuda_pair(client: Client, text: Bytes) -> Iterator[Pair]:
-    """Regions of the device."""
-    import cupy
-
-    runtime = cupy.cuda.runtime
-    sizes = {"text": len(text), "ids": 4 * len(text)}
-    places = {name: runtime.malloc(size) for name, size in sizes.items()}
-
-    def ids(size: int) -> Bytes:
-        out = np.empty(size, np.uint8)
-        runtime.memcpy(out.ctypes.data, places["ids"], size, runtime.memcpyDeviceToHost)
-        return out
-
-    def clear() -> None:
-        runtime.memset(places["ids"], 0xFF, sizes["ids"])
-        runtime.deviceSynchronize()
-
-    def handle(name: str) -> dict[str, Any]:
-        raw = b64encode(runtime.ipcGetMemHandle(places[name])).decode()
-        return {"raw_handle": {"b64": raw}, "device_id": 0}
-
-    try:
-        source = np.ascontiguousarray(text)
-        runtime.memcpy(places["text"], source.ctypes.data, len(text), runtime.memcpyHostToDevice)
-        for name, size in sizes.items():
-            client.register("cuda", f"cuda-{name}", size, handle(name))
-        yield Pair("cuda", ids, clear)
-    finally:
-        client.post("/v2/cudasharedmemory/unregister", {})
-        for place in places.values():
-            runtime.free(place)
-
-
-def infer(client: Client, pair: Pair, vocabulary: str, rows: Text, dtype: str) -> int:
-    """Bytes of ids of one call."""
-    size, count, kind = len(rows.data), len(rows.offsets), pair.kind
-    text = {"name": "text", "datatype": "UINT8", "shape": [size]}
-    begins = {"name": "offsets", "datatype": "INT64", "shape": [count]}
-    inputs = [
-        text | {"parameters": place(f"{kind}-text", size)},
-        begins | {"parameters": place(OFFSETS, rows.offsets.nbytes)},
-    ]
-    outputs = [{"name": "input_ids", "parameters": place(f"{kind}-ids", 4 * size)}]
-    body = {"inputs": inputs, "outputs": outputs, "parameters": {"dtype": dtype}}
-    answer = client.post(f"/v2/models/{vocabulary}/infer", body)
-    return int(answer["outputs"][0]["parameters"]["shared_memory_byte_size"])
-
-
-def place(region: str, size: int) -> dict[str, Any]:
-    """The front of a region, as a tensor's parameters say it."""
-    return {"shared_memory_region": region, "shared_memory_byte_size": size}
+CALLERS, VOLLEY = 2, 4  # That call at once, and how many calls each makes then.
 
 
 def proved(pair: Pair, num_bytes: int, dtype: str, rows: Text, vocabulary: str) -> Bytes:
@@ -233,13 +118,24 @@ def settings(rows: Text, has_device: bool) -> dict[str, object]:
     return named | dict.fromkeys(limits, most) | {"engine": "auto" if has_device else "cpu"}
 
 
+def seconds_a_call(pool: ThreadPoolExecutor, calls: list[Callable[[], object]]) -> float:
+    """What a call takes while others wait for their turn; all write the same ids."""
+
+    def volley(call: Callable[[], object]) -> None:
+        for _ in range(VOLLEY):
+            call()
+
+    return clocked(lambda: list(pool.map(volley, calls)))() / (VOLLEY * len(calls))
+
+
 def measure(running: Running, rows: Text, asked: argparse.Namespace, has_device: bool) -> list[Any]:
     """Every kind of region with every width of ids, in turns."""
     found: list[dict[str, Any]] = []
     vocabulary = asked.vocabulary
     dtypes = ("int32", "uint16") if len(load(vocabulary)) <= 1 << 16 else ("int32",)
-    client = Client(running.port)
-    with contextlib.ExitStack() as stack:
+    clients = [Client(running.port) for _ in range(CALLERS)]
+    client = clients[0]
+    with ThreadPoolExecutor(CALLERS) as pool, contextlib.ExitStack() as stack:
         maps = stack.enter_context(host_memory(client, {OFFSETS: rows.offsets.nbytes}))
         maps[OFFSETS][:] = rows.offsets.view(np.uint8)
         pairs = [stack.enter_context(system_pair(client, rows.data))]
@@ -253,13 +149,20 @@ def measure(running: Running, rows: Text, asked: argparse.Namespace, has_device:
                 same.append(proved(pair, num_bytes, dtype, rows, vocabulary))
             if any(not np.array_equal(same[0], other) for other in same):
                 raise SystemExit("regions of two kinds have other ids")
-            runs = {
-                p.kind: clocked(partial(infer, client, p, vocabulary, rows, dtype)) for p in pairs
-            }
-            for kind, seconds in take_turns(runs, asked.rounds).items():
-                row = {"kind": kind, "dtype": dtype, "num_ids": len(same[0])}
-                found.append(row | timed(seconds, len(rows.data)))
-                print(json.dumps(found[-1]))
+            alone, at_once = {}, {}
+            for p in pairs:
+                calls = [partial(infer, each, p, vocabulary, rows, dtype) for each in clients]
+                alone[p.kind] = clocked(calls[0])
+                at_once[p.kind] = partial(seconds_a_call, pool, calls)
+            for callers, runs in ((1, alone), (CALLERS, at_once)):
+                for kind, seconds in take_turns(runs, asked.rounds).items():
+                    row = {"kind": kind, "dtype": dtype, "callers": callers}
+                    row |= {"num_ids": len(same[0])} | timed(seconds, len(rows.data))
+                    found.append(row)
+                    print(json.dumps(row))
+            for pair in pairs:
+                if not np.array_equal(pair.ids(same[0].nbytes).view(dtype), same[0]):
+                    raise SystemExit(f"{pair.kind}: other ids where two clients call at once")
         fallbacks = {n: c for n, c in running.counters().items() if "fallbacks_total" in n[0]}
         found.append({"fallbacks": {"/".join(n[1]): c for n, c in fallbacks.items()}})
     return found

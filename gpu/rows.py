@@ -94,7 +94,7 @@ def _of_values(values: Any, offsets: Any) -> Batch:
     if offsets.dtype.kind not in "iu" or not len(offsets):
         raise TypeError(f"offsets are {offsets.dtype}[{len(offsets)}]; they must be int64[B + 1]")
     offsets = offsets.astype(np.int64, copy=False)
-    shrinking = np.flatnonzero(np.diff(offsets) < 0)
+    shrinking = np.flatnonzero(offsets[1:] < offsets[:-1])  # A difference may not fit 64 bits.
     if len(shrinking):
         raise ValueError(f"row {shrinking[0]} ends before it begins")
     if offsets[0] < 0 or offsets[-1] > len(data):

@@ -103,8 +103,9 @@ def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]
         return np.array([0, num_values], np.int64)
     if offsets.datatype not in ("INT32", "INT64"):
         raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
-    # A copy: behind JSON of any length they lie at any address.
-    return checked_offsets(np.array(offsets.data, np.int64), num_values, "inputs/offsets")
+    # Behind JSON of any length they may lie at any address.
+    aligned = np.require(offsets.data, np.int64, ["ALIGNED"])
+    return checked_offsets(aligned, num_values, "inputs/offsets")
 
 
 def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:

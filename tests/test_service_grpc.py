@@ -290,6 +290,14 @@ BAD = [
         "invalid_request",
         "offsets[2]",
     ),
+    (
+        pb.EncodeBatchRequest(
+            vocabulary="gpt2", data=b"ab", offsets=struct.pack("<5q", 0, 2**63 - 1, -(2**63), -1, 2)
+        ),
+        "INVALID_ARGUMENT",
+        "invalid_request",
+        "offsets[2]",
+    ),
     (pb.EncodeBatchRequest(vocabulary="gpt2"), "INVALID_ARGUMENT", "invalid_request", "offsets"),
 ]
 
