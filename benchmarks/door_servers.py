@@ -46,37 +46,38 @@ def free_ports(count: int) -> list[int]:
     return [*ports]
 
 
-def start(stack: ExitStack, folder: Path, with_plain: bool) -> Servers:
-    """All servers on the first core, this process on the last."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[-1]})
+def start(stack: ExitStack, folder: Path, with_plain: bool, num_cores: int) -> Servers:
+    """All servers on the first cores, this process on as many last ones."""
+    all_cores = sorted(os.sched_getaffinity(0))
+    cores = all_cores[:num_cores]
+    os.sched_setaffinity(0, all_cores[-num_cores:])
     http, grpc, plain, echo, echo_grpc = free_ports(5)
     settings = {"PRELOAD": VOCABULARY, "DEFAULT_VOCABULARY": VOCABULARY, "GRPC_PORT": str(grpc)}
     environment = {f"WARPTOK_{name}": value for name, value in settings.items()}
     serve = [sys.executable, "-m", "service", "serve", "--engine", "cpu", "--port", str(http)]
-    pid = stack.enter_context(server(serve, http, environment, cores[0]))
+    pid = stack.enter_context(server(serve, http, environment, *cores))
     command = [sys.executable, "-m", "benchmarks.echo_server", str(echo), str(echo_grpc)]
-    echo_pid = stack.enter_context(process(command, echo, cores[0]))
+    echo_pid = stack.enter_context(process(command, echo, cores))
     servers = {"http": (http, pid), "grpc": (grpc, pid)}
     if with_plain:
-        servers["plain"] = plain, start_plain(stack, folder, plain, cores[0])
+        servers["plain"] = plain, start_plain(stack, folder, plain, cores)
     return servers | {"echo": (echo, echo_pid), "echo_grpc": (echo_grpc, echo_pid)}
 
 
-def start_plain(stack: ExitStack, folder: Path, port: int, core: int) -> int:
+def start_plain(stack: ExitStack, folder: Path, port: int, cores: list[int]) -> int:
     """The server that a user would write; its process id."""
     file = folder / "tokenizer.json"
     plain_tokenizer().save(str(file))
     command = [sys.executable, "-m", "uvicorn", "benchmarks.plain_server:app", "--no-access-log"]
     command += ["--loop", "uvloop", "--http", "httptools", "--port", str(port)]
     told = {"PLAIN_TOKENIZER_JSON": str(file), "PLAIN_VOCABULARY": VOCABULARY}
-    return stack.enter_context(server(command, port, told, core))
+    return stack.enter_context(server(command, port, told, *cores))
 
 
 @contextmanager
-def process(command: list[str], port: int, core: int) -> Iterator[int]:
-    """A process on one core that listens on a port; its process id."""
-    pinned = partial(os.sched_setaffinity, 0, {core})
+def process(command: list[str], port: int, cores: list[int]) -> Iterator[int]:
+    """A process on these cores that listens on a port; its process id."""
+    pinned = partial(os.sched_setaffinity, 0, cores)
     with subprocess.Popen(command, preexec_fn=pinned) as running:
         try:
             for _ in range(100):

@@ -3,11 +3,11 @@
     python -m benchmarks.doors                     # about two minutes, loopback only
     python -m benchmarks.doors --megabytes 8 --rounds 1 --out /tmp/doors.json
 
-One service with the CPU engine on one core, one client on another. Through each door go the same
-bases, and their ids must be the same before anything is timed: those of the reference for a part,
-those of the engine for all. Beside them what moving the bytes costs alone: the same number of bytes
-there and back over a TCP connection and over a gRPC stream, with nothing done to them. The doors
-take turns. GB are 10**9 bytes of text; ids are as wide as the row says.
+One service with the CPU engine on one core, or on `--cores`, one client on as many others. Through
+each door go the same bases, and their ids must be the same before anything is timed: those of the
+reference for a part, those of the engine for all. Beside them what moving the bytes costs alone:
+the same number of bytes there and back over a TCP connection and over a gRPC stream, with nothing
+done to them. The doors take turns. GB are 10**9 bytes of text; ids are as wide as the row says.
 
 `cpu_s_per_gb` is what the server's process used and hardly feels a busy machine, unlike rates.
 """
@@ -192,6 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=63, help="MiB of text through each door")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cores", type=int, default=1, help="of the server; the client's as many")
     parser.add_argument("--only", nargs="+", help="doors whose names begin so")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/doors.json")
     args = parser.parse_args()
@@ -199,7 +200,7 @@ def main() -> None:
     about, rows = machine(PACKAGES), make_rows(args.megabytes << 20)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        found = dict(doors(start(stack, folder, with_plain), rows))
+        found = dict(doors(start(stack, folder, with_plain, args.cores), rows))
         if args.only:
             found = {n: door for n, door in found.items() if n.startswith(tuple(args.only))}
         digest = prove(found, rows)

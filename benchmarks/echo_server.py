@@ -52,7 +52,9 @@ class Echo(asyncio.BufferedProtocol):
             return
         self.has_head, self.size = True, 0
         num_expected = int.from_bytes(self.buffer, "little")
-        self.buffer = buffers.setdefault(num_expected, bytearray(num_expected))
+        if num_expected not in buffers:
+            buffers[num_expected] = bytearray(num_expected)
+        self.buffer = buffers[num_expected]
 
 
 async def stream(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:

@@ -21,9 +21,9 @@ import uvloop
 from benchmarks.door_clients import Answer, arrow_ids, exchange, http_payload
 from benchmarks.load_client import Load, measure
 
-__all__ = ["Clients", "ids_digest", "small_requests", "streams"]
+__all__ = ["START_S", "Clients", "counted", "ids_digest", "small_requests", "streams"]
 
-START_S = 0.3  # Until every process has read what it is told.
+START_S = 0.5  # Until every process has read what it is told.
 OK, LAST_CHUNK = b"HTTP/1.1 200", b"0\r\n\r\n"
 
 
@@ -32,7 +32,12 @@ class Clients:
 
     Args:
         cores: one process on each.
+
+    Attributes:
+        pids: of the processes.
     """
+
+    pids: list[int]
 
     def __init__(self, cores: Sequence[int]) -> None:
         context = get_context("spawn")
@@ -41,8 +46,8 @@ class Clients:
         ]
 
     def __enter__(self) -> Self:
-        for one in [each.submit(perf_counter) for each in self._processes]:
-            one.result()  # They import all of this, which takes a second.
+        # They import all of this, which takes a second.
+        self.pids = [one.result() for one in [each.submit(os.getpid) for each in self._processes]]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -77,7 +82,7 @@ def small_requests(
 
 def streams(
     port: int, sent: Path, room: int, digest: str, seconds: float, count: int, begin: float
-) -> tuple[int, float]:
+) -> float:
     """Arrow streams, `count` at once and one after the other.
 
     Args:
@@ -85,38 +90,42 @@ def streams(
         sent: a file with a request.
         room: bytes that an answer takes at most.
         digest: of the ids that each answer has.
-        seconds: after which none is begun any more.
+        seconds: of which they are counted; none is begun behind them.
         count: how many at once.
         begin: when to begin, on the clock of perf_counter.
 
     Returns:
-        How many were answered, and seconds until the last of them was.
+        How many were answered in these seconds, one that went on behind them in part.
 
     Raises:
         SystemExit: an answer was cut short or refused, or a last one has other ids.
     """
     with ThreadPoolExecutor(count) as threads:
         one = partial(_stream, port, _content(sent), room, digest, seconds, begin)
-        done = list(threads.map(lambda _: one(), range(count)))
-    return sum(num for num, _ in done), max(end for _, end in done)
+        return sum(threads.map(lambda _: one(), range(count)))
 
 
-def _stream(
-    port: int, sent: bytes, room: int, digest: str, seconds: float, begin: float
-) -> tuple[int, float]:
-    memory = np.zeros(room, np.uint8)  # Touched before the clock starts.
+def _stream(port: int, sent: bytes, room: int, digest: str, seconds: float, begin: float) -> float:
+    memory = np.ones(room, np.uint8)  # Touched before the clock starts; zeros would not be.
     sleep(max(0.0, begin - perf_counter()))
-    num = 0
-    while True:
+    times = [begin]
+    while times[-1] < begin + seconds:
         answer = exchange(port, (sent,), memory)
-        num, end = num + 1, perf_counter()
+        times.append(perf_counter())
         if answer[: len(OK)].tobytes() != OK or answer[-len(LAST_CHUNK) :].tobytes() != LAST_CHUNK:
             raise SystemExit(f"refused or cut short: {answer[:1000].tobytes()!r}")
-        if end >= begin + seconds:
-            break
     if ids_digest(answer) != digest:
         raise SystemExit("other ids under load")
-    return num, end - begin
+    return counted(times, seconds)
+
+
+def counted(times: Sequence[float], seconds: float) -> float:
+    """How many of the streams that begin and end at these times fall into the first seconds.
+
+    Example: 3 seconds of 10, 11, 12, 14 have two and a half.
+    """
+    before, end = times[-2:]
+    return len(times) - 1 - (end - times[0] - seconds) / (end - before)
 
 
 def ids_digest(answer: Answer) -> str:

@@ -13,8 +13,8 @@ services take turns (A B A B).
 English of the folder's `text`, in rows of 64 KiB and record batches of 4 MiB, ids of gpt2 as
 uint16, four streams at once a front end; GB are 10**9 bytes of text; without a folder the text is
 made of a few words. All ids are compared with Hugging Face tokenizers before anything is timed.
-`engine` and `fronts` are the cores that these processes kept busy, which tells what was full;
-`gpu_share` is the part of the text that the GPU encoded, by the service's own metrics.
+`engine`, `fronts` and `clients` are the cores that these processes kept busy, which tells what was
+full; `gpu_share` is the part of the text that the GPU encoded, by the service's own metrics.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 
 from benchmarks.door_clients import exchange
-from benchmarks.frontend_clients import Clients, ids_digest, small_requests, streams
+from benchmarks.frontend_clients import START_S, Clients, ids_digest, small_requests, streams
 from benchmarks.frontend_streams import Stream, make_stream
 from benchmarks.http import call, cpu_seconds, free_port, make_texts, prove_ids, server
 from benchmarks.machine import machine
@@ -51,6 +51,7 @@ PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens", "
 KINDS = {"small": "requests_per_s", "arrow": "gb_per_s"}
 CONNECTIONS, STREAMS = 64, 4  # A front end.
 WARMUP_S = 1.0
+ROOM_BYTES = 1 << 20  # Answers differ in how they are cut into chunks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ def start(stack: ExitStack, count: int, cores: set[int], engine: str, folder: Pa
     return Served(count, port, stack.enter_context(server(command, port, environment, *cores)), key)
 
 
-def prove(served: Served, stream: Stream, tokenizer: Tokenizer, room: int) -> None:
-    """All ids of both kinds are those of tokenizers.
+def prove(served: Served, stream: Stream, tokenizer: Tokenizer, room: int) -> int:
+    """All ids of both kinds are those of tokenizers; the bytes of a stream's answer.
 
     Raises:
         SystemExit: they are not.
@@ -95,6 +96,7 @@ def prove(served: Served, stream: Stream, tokenizer: Tokenizer, room: int) -> No
     if ids_digest(answer) != stream.digest:
         raise SystemExit(f"{served.count} front ends: differing ids of the Arrow stream")
     print(f"{served.count} front ends: ids equal", flush=True)
+    return len(answer)
 
 
 def get(served: Served, path: str) -> str:
@@ -119,8 +121,10 @@ def encoded_bytes(served: Served) -> Counter[str]:
 def timed(served: Served, clients: Clients, work: Any, total: int) -> tuple[list[Any], Any]:
     """What the clients give, and how many cores the processes kept busy meanwhile."""
     before, begin = process_seconds(served.pid), perf_counter()
+    before["clients"] = sum(map(cpu_seconds, clients.pids))
     answers = clients.run(work, total)
-    after, seconds = process_seconds(served.pid), perf_counter() - begin
+    after, seconds = process_seconds(served.pid), perf_counter() - begin - START_S
+    after["clients"] = sum(map(cpu_seconds, clients.pids))
     return answers, {name: round((after[name] - before[name]) / seconds, 2) for name in after}
 
 
@@ -150,9 +154,9 @@ def arrow_row(
     answers, busy = timed(served, clients, work, STREAMS * served.count)
     encoded = encoded_bytes(served) - before
     gpu_share = round(encoded["gpu"] / encoded.total(), 3)
-    num, last_s = sum(num for num, _ in answers), max(end for _, end in answers)
-    speed = num * stream.num_bytes / last_s / 1e9
-    return {"gb_per_s": speed, "streams": num, "gpu_share": gpu_share} | busy
+    num = sum(answers)
+    speed = num * stream.num_bytes / seconds / 1e9
+    return {"gb_per_s": speed, "streams": round(num, 1), "gpu_share": gpu_share} | busy
 
 
 def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -170,11 +174,13 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         services = [
             start(stack, count, {*cores[: count + 1]}, args.engine, folder) for count in args.counts
         ]
+        sizes = []
         for served in services:
-            prove(served, stream, tokenizer, room)
+            sizes.append(prove(served, stream, tokenizer, room))
             info = json.loads(get(served, "/v1/info"))
             crossovers[served.count] = info["crossover_bytes"]
             print(f"  engines {info['engines']}, crossover {info['crossover_bytes']}", flush=True)
+        room = max(sizes) + ROOM_BYTES
         clients = stack.enter_context(Clients(left))
         for number in range(args.rounds):
             for served in services:
@@ -202,7 +208,8 @@ def line(row: dict[str, Any]) -> str:
 
 
 def _cores(row: dict[str, Any]) -> str:
-    return f"cores: fronts {row['fronts']:.2f} engine {row['engine']:.2f}"
+    busy = (f"{name} {row[name]:.2f}" for name in ("fronts", "engine", "clients"))
+    return "cores: " + " ".join(busy)
 
 
 def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:

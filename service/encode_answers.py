@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -191,7 +192,7 @@ def _encoded_batch(
     assert encoded is not None
     rows = range(result.begin, result.end)
     offsets = result.offsets
-    lengths = [offsets[row + 1] - offsets[row] for row in rows]
+    lengths = [end - begin for begin, end in pairwise(offsets[rows.start : rows.stop + 1])]
     yield head(entry, b"ids")
     if request.padding is None:
         yield from ragged_json(encoded.ids, offsets, rows)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.frontend_clients import LAST_CHUNK, OK, ids_digest, streams
+from benchmarks.frontend_clients import LAST_CHUNK, OK, counted, ids_digest, streams
 from benchmarks.frontends import line, summary
 from tests.data_files import ROOT
 
@@ -31,7 +31,7 @@ def test_two_front_ends_are_proved_and_timed(tmp_path):
     assert row["small"]["requests_per_s"] > 0
     assert row["arrow"]["gb_per_s"] > 0
     assert row["arrow"]["gpu_share"] == 0
-    assert row["small"].keys() >= {"engine", "fronts", "p99_ms"}
+    assert row["small"].keys() >= {"engine", "fronts", "clients", "p99_ms"}
 
 
 def test_ratios_are_taken_within_each_round():
@@ -57,7 +57,7 @@ def test_ratios_are_taken_within_each_round():
     for each in rows:
         del each["small"]
     assert summary(rows, [1, 8]).keys() == {"arrow 1", "arrow 8"}
-    arrow = {"gb_per_s": 1.5, "gpu_share": 0.5, "fronts": 2, "engine": 1}
+    arrow = {"gb_per_s": 1.5, "gpu_share": 0.5, "fronts": 2, "engine": 1, "clients": 3}
     assert "50% by the GPU" in line({"frontends": 8, "arrow": arrow})
 
 
@@ -94,9 +94,15 @@ def test_a_stream_with_another_answer_ends_it(tmp_path, said, digest, words):
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         port = listening.getsockname()[1]
         threading.Thread(target=serve, args=(listening,), daemon=True).start()
-        asked = (port, sent, 1 << 16, digest, 0.0, 1, perf_counter())
+        asked = (port, sent, 1 << 16, digest, 1e-6, 1, perf_counter())
         if words:
             with pytest.raises(SystemExit, match=words):
                 streams(*asked)
         else:
-            assert streams(*asked)[0] == 1
+            assert 0 < streams(*asked) <= 1
+
+
+def test_a_stream_that_goes_on_behind_the_seconds_is_counted_in_part():
+    assert counted([10, 11, 12, 14], 3) == 2.5
+    assert counted([10, 11, 12, 13], 3) == 3
+    assert counted([10, 14], 1) == 0.25

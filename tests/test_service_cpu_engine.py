@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import string
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import cpu_encoders
+from service import cpu_characters, cpu_encoders
+from service.byte_pairs import BytePairs
 from service.cpu_bpe import TokenizersEncoder
 from service.cpu_characters import CharacterEncoder
 from service.cpu_engine import CpuEngine
@@ -142,11 +144,16 @@ PIECES = {bytes(p, "ascii") for a in "ACGTN " for p in (a, *(a + b for b in "ACG
 }
 
 
-def check(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) -> None:
+def check(
+    vocabulary: Vocabulary,
+    texts: list[str],
+    options: EncodeOptions,
+    dtype: type[np.integer] = np.int32,
+) -> None:
     engine = CpuEngine()
     residency = engine.load(vocabulary)
     assert residency.engine == "cpu", residency
-    encoded = engine.encode(vocabulary, Batch(texts, options=options))
+    encoded = engine.encode(vocabulary, Batch(texts, options=options, id_dtype=dtype))
     counted = engine.count(vocabulary, Batch(texts, options=options))
     assert counted.errors == encoded.errors
     assert counted.counts.tolist() == np.diff(encoded.offsets).tolist()
@@ -181,6 +188,30 @@ def test_any_kmers_have_the_ids_of_the_reference(vocabulary, texts, options):
 @given(character_vocabularies(), st.lists(SEQUENCES | st.text(max_size=8), max_size=5), OPTIONS)
 def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options):
     check(vocabulary, texts, options)
+
+
+@settings(max_examples=40)
+@given(
+    character_vocabularies(),
+    st.lists(SEQUENCES | st.text(max_size=8), max_size=5),
+    OPTIONS,
+    st.sampled_from([np.uint8, np.int32]),
+)
+def test_characters_that_are_looked_up_in_pairs_have_the_same_ids(
+    vocabulary, texts, options, dtype
+):
+    with mock.patch.multiple(cpu_characters, PAIRED_BYTES=1, PART_BYTES=3):
+        check(vocabulary, texts, options, dtype)
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+@pytest.mark.parametrize("size", [0, 1, 2, 6, 7, 70_001])
+def test_every_byte_becomes_what_the_table_says(begin, size):
+    generator = np.random.default_rng(size)
+    table = generator.permutation(256).astype(np.uint8)
+    data = generator.integers(0, 256, begin + size, np.uint8)[begin:]
+    data.flags.writeable = False
+    assert BytePairs(table).look_up(data).tolist() == table[data].tolist()
 
 
 @settings(max_examples=80)

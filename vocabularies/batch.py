@@ -17,6 +17,7 @@ from vocabularies.text_joining import Memory, join_texts, offsets_of_lengths
 
 __all__ = [
     "DEFAULT_OPTIONS",
+    "MAX_UTF8",
     "Batch",
     "EncodeOptions",
     "Encoded",
