@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from service.json_rows import rows_json
 from service.registry import Entry
 from vocabularies.vocabulary import Vocabulary
 
@@ -148,9 +149,7 @@ def _pieces(array: NDArray[Any], rows: int) -> Iterator[bytes]:
 def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
     """Rows of ids as a list of lists, about PIECE_IDS ids, or as many rows, a piece."""
     for begin, end in _groups(offsets, rows, PIECE_IDS):
-        # As arrays, which need no Python number for each id: a third of what lists take.
-        parts = [ids[b:e] for b, e in pairwise(offsets[begin : end + 1])]
-        piece = orjson.dumps(parts, option=orjson.OPT_SERIALIZE_NUMPY)
+        piece = rows_json(ids, offsets, begin, end)
         is_first, is_last = begin == rows.start, end == rows.stop
         if is_first and is_last:
             yield piece

@@ -22,6 +22,7 @@ from service.app import create_app
 from service.errors import UnknownVocabulary
 from service.hot_protocol import hot_protocol
 from service.hot_routes import HotRoutes
+from service.json_rows import WRITTEN_BY
 from service.metrics_server import start_metrics, stop_metrics
 from service.settings import PREFIX, Settings
 from service.starting import BACKLOG, say_where
@@ -52,7 +53,7 @@ def serve(settings: Settings) -> int:
     """
     end_normally_on_signals()
     keep_large_blocks()
-    logger.info("lists of strings are joined by %s", JOINED_BY)
+    logger.info("strings are joined by %s, rows of ids written by %s", JOINED_BY, WRITTEN_BY)
     sys.setswitchinterval(SWITCH_S)
     app = create_app(settings)
     try:

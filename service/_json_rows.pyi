@@ -1,0 +1,3 @@
+from typing import Any
+
+def rows(ids: Any, offsets: list[int], begin: int, end: int, /) -> bytes: ...
