@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import struct
 import threading
 from collections import deque
@@ -259,7 +260,7 @@ class Link(asyncio.BufferedProtocol):
                 assert loan is not None
                 arrays.append(self.other.array(where, dtype, shape, loan))
                 continue
-            size = int(np.prod(shape))
+            size = math.prod(shape)
             array = np.frombuffer(frame, dtype, size, place if size else 0).reshape(shape)
             arrays.append(array)
             place += array.nbytes + -array.nbytes % ALIGNMENT

@@ -7,6 +7,7 @@ strings and decodes once; joined bytes and rows of ids cross as they are. See li
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import Any
@@ -85,7 +86,7 @@ def rows_of(
         ids, offsets = message.arrays
         return IdRows(ids, offsets), EncodeOptions()
     data, sizes, *chosen = message.arrays
-    kinds = [EncodeOptions(*values) for values in message.values["options"]]
+    kinds = [_options_of(*values) for values in message.values["options"]]
     options = [kinds[i] for i in chosen[0].tolist()] if chosen else kinds[0]
     if not message.values["are_texts"]:
         id_dtype = ID_DTYPES[message.values["id_dtype"]]
@@ -93,6 +94,12 @@ def rows_of(
     joined = data.tobytes().decode("utf-8", SURROGATES)
     places = pairwise(accumulate(sizes.tolist(), initial=0))
     return [joined[begin:end] for begin, end in places], options
+
+
+@lru_cache(256)
+def _options_of(*values: Any) -> EncodeOptions:
+    """The same object for the same values, so that batches of several front ends share one."""
+    return EncodeOptions(*values)
 
 
 def result_message(result: Result) -> Message:
