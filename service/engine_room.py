@@ -13,14 +13,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from service.batch_call import BatchCall
 from service.errors import NotReady, ServiceError
 from service.forwarding import answer_forwarded
 from service.health_routes import readiness
 from service.hot_routes import HotRoutes
 from service.link import Link, Message
-from service.link_batches import result_message, rows_of
+from service.link_batches import rows_of
 from service.link_memory import FRONT_BYTES, LinkMemory
 from service.linked_engine import UNKNOWN_DIGEST, residency_values
 from service.processes import Families, families_of
@@ -64,7 +64,6 @@ class EngineRoom:
         self._stamps: dict[str, tuple[object, int]] = {}
         self._last: dict[str, Any] = {}
         self._answers: dict[str, Callable[[Link, Message], Coroutine[Any, Any, Message]]] = {
-            "batch": self._batch,
             "request": lambda _, message: answer_forwarded(self.app, message),
             "load_name": self._load_name,
             "load_vocabulary": self._load_vocabulary,
@@ -87,6 +86,8 @@ class EngineRoom:
             self._waiting[link] = message.values["waiting"]
             self._charge(message.values["spent"], link)
             return None
+        if message.kind == "batch":
+            return self._batch(message)
         return asyncio.ensure_future(self._answers[message.kind](link, message))
 
     def _lost(self, link: Link) -> None:
@@ -98,8 +99,19 @@ class EngineRoom:
             logger.warning("%s is gone; %d are left", name, len(self.links))
             self._tell_status()
 
-    async def _batch(self, link: Link, message: Message) -> Message:
+    def _batch(self, message: Message) -> asyncio.Future[Message]:
         """The results of a batch that a front end has joined."""
+        call = BatchCall(self._placing)
+        try:
+            work = self._work(message)
+            work.future = call
+            self.service.batcher.submit(work)
+        except Exception as error:
+            call.set_exception(error)
+        return call.answer
+
+    def _work(self, message: Message) -> Work:
+        """Raises ServiceError where a batch is of a vocabulary that is not known here."""
         values = message.values
         vocabulary = self._known(values["digest"])
         rows, options = rows_of(message)
@@ -108,14 +120,19 @@ class EngineRoom:
         work.num_bytes = values.get("bytes", 0)
         work.is_long = values.get("is_long")
         work.deadline = values.get("deadline") or float("inf")
-        answer = result_message(await self.service.batcher.run(work))
-        if any(self._is_to_be_copied(array) for array in answer.arrays):
-            arrays = [np.ascontiguousarray(array) for array in answer.arrays]
-            answer.arrays = await asyncio.to_thread(lambda: [*map(self.memory.placed, arrays)])
-        return answer
+        return work
 
-    def _is_to_be_copied(self, array: NDArray[Any]) -> bool:
-        return array.nbytes > COPIED_BYTES and self.memory.place_of(array) is None
+    def _placing(self, message: Message) -> Coroutine[Any, Any, Message] | None:
+        """Copies large arrays that the other side cannot read; None where there are none."""
+        large = [array for array in message.arrays if array.nbytes > COPIED_BYTES]
+        if all(self.memory.place_of(array) is not None for array in large):
+            return None
+        return self._placed(message)
+
+    async def _placed(self, message: Message) -> Message:
+        arrays = [np.ascontiguousarray(array) for array in message.arrays]
+        message.arrays = await asyncio.to_thread(lambda: [*map(self.memory.placed, arrays)])
+        return message
 
     def _known(self, digest: str) -> Vocabulary:
         """Raises ServiceError with the code UNKNOWN_DIGEST where the front end has to send it."""
