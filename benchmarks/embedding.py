@@ -113,6 +113,15 @@ def cases(shape: tuple[int, int], device: str) -> Iterator[Case]:
         layer = EmbeddingLayer(embedder, found, device=device, **settings)
         prove(layer, sequences, path, expected, embedding.weight)
         yield name, work_of(layer, sequences, path), num_ids
+    settings = {"ids_dtype": torch.int32}
+    for name, sequences in (
+        ("pinned bytes", pinned.numpy()),
+        ("bytes", matrix),
+        ("list[str]", texts),
+    ):
+        layer = EmbeddingLayer(embedding, found, device=device, **settings)
+        prove_ids(layer, sequences, expected)
+        yield f"int32 ids alone, {name}", ids_work_of(layer, sequences), num_ids
 
 
 def prove(layer: EmbeddingLayer, sequences: Any, path: Any, expected: Any, weight: Any) -> None:
@@ -130,6 +139,25 @@ def prove(layer: EmbeddingLayer, sequences: Any, path: Any, expected: Any, weigh
         end = part.end
     if end != len(expected):
         sys.exit(f"{end} of {len(expected)} rows came out")
+
+
+def prove_ids(layer: EmbeddingLayer, sequences: Any, expected: Any) -> None:
+    """Every id of a call that embeds nothing.
+
+    Raises:
+        SystemExit: one differs.
+    """
+    if not torch.equal(layer.ids_from_strings(sequences).long().cpu(), expected):
+        sys.exit("the ids alone are wrong")
+
+
+def ids_work_of(layer: EmbeddingLayer, sequences: Any) -> Callable[[], None]:
+    """One call whose ids stay on the device."""
+
+    def work() -> None:
+        layer.ids_from_strings(sequences)
+
+    return work
 
 
 def work_of(layer: EmbeddingLayer, sequences: Any, path: Any) -> Callable[[], None]:

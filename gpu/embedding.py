@@ -152,7 +152,7 @@ class EmbeddingLayer:
                 would be the next.
             RuntimeError: of the embedder, when no path and no size is left to try.
         """
-        batch = as_batch(sequences)
+        batch = as_batch(sequences, self._ids.text_memory)
         run = _Run(batch, self._ids.counts(batch), self.max_rows)
         return self._parts(run, self._paths(path))
 
@@ -162,8 +162,9 @@ class EmbeddingLayer:
         The tensor goes to other libraries through DLPack without a copy. Arguments and errors as
         for `embed_from_strings`.
         """
+        batch = as_batch(sequences, self._ids.text_memory)
         way, _, _ = self._paths(path)[0].partition(",")
-        return self._receive(self._ids.look_up(as_batch(sequences), cast("Way", way)), 0)[0]
+        return self._receive(self._ids.look_up(batch, cast("Way", way)), 0)[0]
 
     def _paths(self, path: Path) -> list[str]:
         """What is tried, one after the other."""

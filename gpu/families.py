@@ -92,7 +92,7 @@ CHARACTERS = Family(
     content=(*REWRITE, *PLACES),
     write=("write_places",),
     spans=("frame_own_spans",),
-    plain=("place_rows", "write_letters"),
+    plain=("write_letters",),
     rewrite=REWRITE,
     turns_rows=True,
 )

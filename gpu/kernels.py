@@ -70,6 +70,7 @@ _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
 
 _LETTERS = _BLOCK // 32 * constant("LETTER_TILE")
 _SCAN_THREADS = constant("SCAN_THREADS")
+_KMERS = _BLOCK // 32 * constant("KMER_TILE")
 
 
 def _symbol_kernels() -> dict[str, Kernel]:
@@ -93,9 +94,9 @@ def _symbol_kernels() -> dict[str, Kernel]:
         "cut_windows": (_BLOCK, 4 * _BLOCK, 8),
     }
     for bits in ("", "16", "8"):
-        shapes[f"write_letters{bits}"] = (_BLOCK, _TILE, 8)
         # As many blocks as their registers let run at a time.
-        shapes |= {f"write_{name}{bits}": (_BLOCK, _TILE, 4) for name in ("kmers", "strided")}
+        shapes[f"write_letters{bits}"] = (_BLOCK, _TILE, {"8": 4, "16": 5, "": 8}[bits])
+        shapes |= {f"write_{name}{bits}": (_BLOCK, _KMERS, 4) for name in ("kmers", "strided")}
     return {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
 
 

@@ -16,8 +16,10 @@ from torch import Tensor
 from gpu.discovery import Discovery
 from gpu.letters import ELSEWHERE
 from gpu.look_up import LookUp, to_device
+from gpu.text_memory import TextMemory
 from gpu.upstream import Ragged, SequenceRefused
 from vocabularies.batch import DEFAULT_OPTIONS, Batch
+from vocabularies.text_joining import Memory
 
 __all__ = ["LookedUp", "RowIds", "Way", "patched"]
 
@@ -73,6 +75,7 @@ class RowIds:
                 raise ValueError(f"ids are int32 or int64, not {dtype}")
         self.discovery, self.device = discovery, device
         self._dtype, self._num_ids = ids_dtype, num_ids
+        self._texts = TextMemory() if device.type == "cuda" else None
         rule, pad_id = discovery.rule, discovery.pad_id
         self._check(max(pad_id, 0 if rule is None else rule.largest_id))
         self._look_up: dict[str, LookUp] = {}
@@ -80,6 +83,11 @@ class RowIds:
             self._look_up["bytes"] = LookUp(rule, pad_id, device, ids_dtype)
             staged = staging_dtype if device.type == "cuda" else ids_dtype
             self._look_up["ids"] = LookUp(rule, pad_id, torch.device("cpu"), staged)
+
+    @property
+    def text_memory(self) -> Memory | None:
+        """Where strings are best joined before `look_up`."""
+        return None if self._texts is None else self._texts.take
 
     def _check(self, largest: int) -> None:
         if self._num_ids is not None and largest >= self._num_ids:
@@ -102,9 +110,10 @@ class RowIds:
         if least is not None:
             least = least.to("cpu", non_blocking=True)
         ids = ids.to(self._dtype)
-        if self.device.type != "cuda":
+        if self._texts is None:
             return LookedUp(batch, counts, ids, least, None)
         done = torch.cuda.current_stream(self.device).record_event()
+        self._texts.keep(batch.data, done)
         return LookedUp(batch, counts, ids, least, done)
 
     def finish(self, looked_up: LookedUp) -> tuple[Tensor, NDArray[np.int64]]:

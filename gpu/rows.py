@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch import DEFAULT_OPTIONS, Batch
+from vocabularies.text_joining import Memory
 
 __all__ = ["as_batch", "next_rows"]
 
@@ -24,7 +25,7 @@ _ARROW_OFFSETS = {
 }
 
 
-def as_batch(sequences: Any) -> Batch:
+def as_batch(sequences: Any, memory: Memory | None = None) -> Batch:
     """The rows of anything that holds sequences, joined.
 
     Args:
@@ -32,6 +33,7 @@ def as_batch(sequences: Any) -> Batch:
             (`buffers()`), chunked or not; a matrix uint8[B, T] with one row for each sequence,
             such as a NumPy memmap; or a pair of values and offsets, of which the values are
             uint8[N] or any buffer, such as a mapped file, and the offsets int64[B + 1].
+        memory: where strings are joined, if they are many; None: any will do.
 
     Raises:
         TypeError: it is nothing of this.
@@ -43,7 +45,7 @@ def as_batch(sequences: Any) -> Batch:
     if isinstance(sequences, Batch):
         if sequences.options != DEFAULT_OPTIONS:
             raise ValueError("the batch has options; only engines know what they mean")
-        return _joined(sequences)
+        return _joined(sequences, memory)
     if isinstance(sequences, str | bytes):
         raise TypeError("one sequence was given; give a list of them")
     if hasattr(sequences, "combine_chunks"):
@@ -55,21 +57,23 @@ def as_batch(sequences: Any) -> Batch:
     if isinstance(sequences, tuple) and len(sequences) == 2 and not isinstance(sequences[0], str):
         return _of_values(*sequences)
     if isinstance(sequences, Sequence):
-        return _of_list(sequences)
+        return _of_list(sequences, memory)
     if isinstance(sequences, np.ndarray):
-        return _of_list(sequences.tolist())
+        return _of_list(sequences.tolist(), memory)
     raise TypeError(f"a {type(sequences).__name__} holds no sequences that are known here")
 
 
-def _joined(batch: Batch) -> Batch:
+def _joined(batch: Batch, memory: Memory | None) -> Batch:
     """A batch that remembers no strings, so that parts of it are not joined again."""
+    if memory is not None:
+        batch.join_in(memory)
     return Batch(data=batch.data, offsets=batch.offsets)
 
 
-def _of_list(rows: Sequence[Any]) -> Batch:
+def _of_list(rows: Sequence[Any], memory: Memory | None) -> Batch:
     kinds = set(map(type, rows))
     if all(issubclass(kind, str) for kind in kinds):
-        return _joined(Batch(rows))
+        return _joined(Batch(rows), memory)
     if all(issubclass(kind, bytes | bytearray | memoryview) for kind in kinds):
         return Batch.from_bytes(rows)
     first = type(rows[0])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.families import CHARACTERS, KMERS, STRIDED_KMERS, Family
+from gpu.four_letters import four_characters, four_letters
 from gpu.job import constant
 from gpu.tables import NotCovered
 from vocabularies.normalizers import normalize
@@ -113,7 +114,7 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
         "can_wrap": int(model.stride == 1 and not is_run),
         "wraps": int(model.circular),
         "piece_ids": model.max_piece_tokens or 0,
-        **_four_letters(model, entries),
+        **four_letters(model, entries),
     }
     wide = _wide_letters(change, lambda character: character.isspace())
     family = KMERS if model.stride == 1 else STRIDED_KMERS
@@ -147,6 +148,7 @@ def _characters(vocabulary: Vocabulary, table: CharacterTable) -> tuple[Family, 
         "kmer_base": MAX_IDS,
         "num_wide": len(wide),
         "letters_are_bytes": int(table.by_byte),
+        **four_characters(entries),
     }
     return CHARACTERS, _arrays(entries, np.zeros(NUM_LETTERS, np.uint32), wide), numbers
 
@@ -203,29 +205,6 @@ def _add_flags(entries: UInt32s, marks: NDArray[np.bool_], *, is_wide: bool) -> 
     of_bytes[marks] |= np.uint32(MARK)
     if is_wide:
         of_bytes[ASCII:] |= np.uint32(WIDE)
-
-
-def _four_letters(model: Kmers, entries: UInt32s) -> Numbers:
-    """How the kernels read four letters at a time; nothing where that is not possible.
-
-    Example: A, C, T and G differ in bits 1 and 2, which are 0, 1, 2 and 3.
-    """
-    letters, is_upper = model.letters.encode(), model.case == "upper"
-    slots = {letter >> 1 & 3: letter for letter in letters}
-    any_case = letters + letters.lower() if is_upper else letters
-    flagged = entries[list(any_case)] & np.uint32(BREAK | WIDE | MARK)
-    if (
-        len(letters) != 4
-        or len(slots) != 4
-        or flagged.any()
-        or (is_upper and not letters.isupper())
-    ):
-        return {"four_letters": 0}
-    return {
-        "four_letters": sum(letter << 8 * slot for slot, letter in slots.items()),
-        "four_codes": sum(letters.index(letter) << 8 * slot for slot, letter in slots.items()),
-        "four_fold": 0xDFDFDFDF if is_upper else 0xFFFFFFFF,
-    }
 
 
 def _arrays(entries: UInt32s, letter_ids: UInt32s, wide: UInt32s) -> Arrays:

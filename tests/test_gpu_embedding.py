@@ -406,7 +406,7 @@ def test_the_benchmark_proves_and_times_every_path(tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
     benchmark.main(["--quick", "--device", "cpu", "--rounds", "1", "--out", str(out)])
     rows = json.loads(out.read_text())["rows"]
-    assert len(rows) == 2 * 8
+    assert len(rows) == 2 * 11
     assert all(row["alone"]["median_s"] > 0 for row in rows)
 
 

@@ -104,6 +104,24 @@ DEVICE uint32_t shift_right(uint32_t low, uint32_t high, uint32_t shift) {
 #endif
 }
 
+// The upper 32 bits of (high:low) << shift, shift < 32.
+DEVICE uint32_t shift_left(uint32_t low, uint32_t high, uint32_t shift) {
+#ifdef __CUDACC__
+    return __funnelshift_l(low, high, shift);
+#else
+    return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) << shift >> 32);
+#endif
+}
+
+// The lower halves of two words, that of `low` lowest.
+DEVICE uint32_t low_halves(uint32_t low, uint32_t high) {
+#ifdef __CUDACC__
+    return __byte_perm(low, high, 0x5410);
+#else
+    return (low & 0xFFFF) | high << 16;
+#endif
+}
+
 // Four bytes of a word, each chosen by a nibble 0 .. 3 of the selector.
 DEVICE uint32_t permute_bytes(uint32_t bytes, uint32_t selector) {
 #ifdef __CUDACC__

@@ -1,7 +1,8 @@
 // The kernels of characters and k-mers, in the order in which they run; see gpu/README.md. Launch:
 // BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
 #include "cut_windows.cuh"
-#include "plain.cuh"
+#include "kmers.cuh"
+#include "letter_ids.cuh"
 #include "spell.cuh"
 #include "turn.cuh"
 #include "write_starts.cuh"
@@ -13,8 +14,7 @@ KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
     SHARED ScanShared shared;
-    SHARED uint32_t table[NUM_LETTERS];
-    place_rows_stage(*job, shared, table);
+    place_rows_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_letters(const Job* job) {
@@ -34,32 +34,38 @@ KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) write_kmers(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
-    write_kmers_stage<uint32_t, false>(*job, table, blockIdx.x, gridDim.x);
+    SHARED KmerTile tiles[BLOCK / 32];
+    write_kmers_stage<uint32_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_kmers16(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
-    write_kmers_stage<uint16_t, false>(*job, table, blockIdx.x, gridDim.x);
+    SHARED KmerTile tiles[BLOCK / 32];
+    write_kmers_stage<uint16_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_kmers8(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
-    write_kmers_stage<uint8_t, false>(*job, table, blockIdx.x, gridDim.x);
+    SHARED KmerTile tiles[BLOCK / 32];
+    write_kmers_stage<uint8_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_strided(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
-    write_kmers_stage<uint32_t, true>(*job, table, blockIdx.x, gridDim.x);
+    SHARED KmerTile tiles[BLOCK / 32];
+    write_kmers_stage<uint32_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_strided16(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
-    write_kmers_stage<uint16_t, true>(*job, table, blockIdx.x, gridDim.x);
+    SHARED KmerTile tiles[BLOCK / 32];
+    write_kmers_stage<uint16_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_strided8(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
-    write_kmers_stage<uint8_t, true>(*job, table, blockIdx.x, gridDim.x);
+    SHARED KmerTile tiles[BLOCK / 32];
+    write_kmers_stage<uint8_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) begin_letters(const Job* job) {

@@ -1,0 +1,81 @@
+// Characters in plain batches: id i is that of byte i, and a row has as many ids as letters.
+//
+// Launch: BLOCK threads, any number of blocks. A thread writes 16 bytes of ids at a time. Four letters of
+// which most texts are made have their ids looked up by one permutation of bytes, all others in the table.
+//
+// Example: A, C, T and G with the ids 7, 8, 10 and 9 stand in the slots 0, 1, 2 and 3 of their bits 1 and 2.
+#pragma once
+#include "plain.cuh"
+
+DEVICE void place_letter_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
+    refuse_rows(job, block, num_blocks);
+    uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
+    for (uint64_t row = first; row <= job.num_rows; row += num_blocks * BLOCK)
+        job.id_offsets[row] = job.row_begins[row];
+    if (first == 0) job.status[STATUS_NUM_IDS] = job.num_bytes;
+}
+
+// COUNT letters as they lie in memory.
+template <uint32_t COUNT>
+DEVICE void load_text(const uint8_t* text, uint32_t* words) {
+    if constexpr (COUNT == 4) words[0] = __ldg(reinterpret_cast<const uint32_t*>(text));
+    if constexpr (COUNT == 8) {
+        uint2 two = __ldg(reinterpret_cast<const uint2*>(text));
+        words[0] = two.x, words[1] = two.y;
+    }
+    if constexpr (COUNT == 16) {
+        uint4 four = __ldg(reinterpret_cast<const uint4*>(text));
+        words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
+    }
+}
+
+// The ids of four letters; of those from `end` on nothing is said.
+DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t word, uint32_t end, uint32_t* ids,
+                        uint32_t& seen) {
+    uint32_t selector = four_selector(word), packed = permute_bytes(four.codes, selector);
+    if (permute_bytes(four.letters, selector) == (word & four.fold)) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) ids[i] = byte_of(packed, i);
+        return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t entry = table[byte_of(word, i)];
+        if (i < end) seen |= entry;
+        ids[i] = entry & VALUE_BITS;
+    }
+}
+
+template <class Id>
+DEVICE void write_letters_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id), WORDS = ITEMS / 4, ROUNDS = 4;
+    load_letters(job, table);
+    place_letter_rows(job, block, num_blocks);
+    FourLetters four(job);
+    const uint8_t* text = job.text;
+    Id* out = ids_out<Id>(job);
+    uint32_t num_bytes = four.num_bytes, seen = 0;
+    uint64_t stride = num_blocks * BLOCK * ITEMS, own = (block * BLOCK + threadIdx.x) * ITEMS;
+    for (uint64_t first = own; first < num_bytes; first += ROUNDS * stride) {
+        uint32_t words[ROUNDS][WORDS];
+#pragma unroll
+        for (uint32_t round = 0; round < ROUNDS; round++) {
+            uint64_t begin = first + round * stride;
+            if (begin < num_bytes) load_text<ITEMS>(text + begin, words[round]);
+        }
+#pragma unroll
+        for (uint32_t round = 0; round < ROUNDS; round++) {
+            uint64_t begin = first + round * stride;
+            if (begin >= num_bytes) break;
+            uint32_t ids[ITEMS], left = num_bytes - begin;
+#pragma unroll
+            for (uint32_t i = 0; i < ITEMS; i += 4)
+                ids_of_word(four, table, words[round][i / 4], left > i ? left - i : 0, ids + i, seen);
+            if (left >= ITEMS) store_ids<Id, ITEMS>(out + begin, ids);
+#pragma unroll
+            for (uint32_t i = 0; i < ITEMS; i++)
+                if (left < ITEMS && i < left) out[begin + i] = static_cast<Id>(ids[i]);
+        }
+    }
+    note_rare(job, seen);
+}

@@ -1,0 +1,54 @@
+"""Page-locked memory for joined strings: what the device still reads is not used for others.
+
+torch gives such memory out again when nothing holds it. It waits for copies that began at its first
+byte, not for those of a part: whoever copies says when the device is done.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+__all__ = ["TextMemory"]
+
+Bytes = NDArray[np.uint8]
+
+
+def page_locked(num_bytes: int) -> Bytes:
+    """uint8[N]."""
+    memory: Bytes = torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True).numpy()
+    return memory
+
+
+class TextMemory:
+    """Gives memory and keeps it until the device has read it."""
+
+    def __init__(self, allocate: Callable[[int], Bytes] = page_locked) -> None:
+        self._allocate = allocate
+        self._given: weakref.WeakValueDictionary[int, Bytes] = weakref.WeakValueDictionary()
+        self._kept: deque[tuple[Any, Bytes]] = deque()
+
+    def take(self, num_bytes: int) -> Bytes:
+        """uint8[N] for the strings of a call."""
+        self._forget()
+        memory = self._allocate(num_bytes)
+        self._given[id(memory)] = memory
+        return memory
+
+    def keep(self, data: Bytes, done: Any) -> None:
+        """Keep the memory that rows lie in, if it was given here, until an event has passed."""
+        self._forget()
+        while isinstance(data.base, np.ndarray):
+            data = data.base
+        if self._given.get(id(data)) is data:
+            self._kept.append((done, data))
+
+    def _forget(self) -> None:
+        while self._kept and self._kept[0][0].query():
+            self._kept.popleft()
