@@ -77,6 +77,19 @@ def test_mixed_options_in_one_batch_give_what_each_gives_alone(engine):
     check(engine.encode(load("gpt2"), Batch(texts, options=options)), "gpt2", texts, options)
 
 
+@pytest.mark.parametrize("longest", [2, 40])
+def test_many_more_rows_than_warps_have_their_offsets(engine, longest):
+    chance = np.random.default_rng(longest)
+    words = "a b-- \n\n  xqzt 京都 12345 'll" * 3
+    texts = [
+        words[begin : begin + size]
+        for begin, size in zip(
+            chance.integers(0, 20, 20_000), chance.integers(0, longest, 20_000), strict=True
+        )
+    ]
+    check(engine.encode(load("gpt2"), Batch(texts)), "gpt2", texts, [EncodeOptions()] * len(texts))
+
+
 def test_rows_that_are_not_utf8_are_refused_alone(engine):
     rows = [b"one", b"t\xffwo", b"\xe4", b"three " * 200_000]
     encoded = engine.encode(load("gpt2"), Batch.from_bytes(rows))

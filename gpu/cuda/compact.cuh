@@ -152,28 +152,35 @@ DEVICE void compact_stage(const Job& job, BinBegins& begins, uint32_t block, uin
     write_tiles(job, begins, block, num_blocks);
 }
 
-// The number of ids before each row: one warp a row adds up the records before it in its unit.
+// The number of ids before each row. A warp takes neighbouring rows, as many as there are more rows than
+// warps, and adds up the records before the first one in its unit; then those between two rows.
 template <uint32_t PARTS = 1>
 DEVICE void row_offsets_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint32_t lane = lane_of_thread(), warps = num_blocks * WARPS;
-    for (uint64_t row = block * WARPS + threadIdx.x / 32; row <= job.num_rows; row += warps) {
+    uint32_t lane = lane_of_thread(), warps = num_blocks * WARPS, part = 0, pieces = 0, ids = 0;
+    uint64_t rows = job.num_rows + 1, of_warp = (rows + warps - 1) / warps;
+    uint64_t first = (block * WARPS + threadIdx.x / 32) * of_warp, counted = 0;  // Up to which byte.
+    for (uint64_t row = first; row < first + of_warp && row < rows; row++) {
         uint64_t begin = job.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
         if (tile >= num_tiles(job)) {
             if (lane == 0) job.id_offsets[row] = job.status[STATUS_NUM_IDS];
             continue;
         }
-        uint32_t pieces = 0, ids = 0;
-        for (uint64_t i = tile_begin / 64 + lane; i * 64 < begin; i += 32) {
+        if (row == first || counted < tile_begin) counted = tile_begin, part = pieces = ids = 0;
+        uint32_t more_pieces = 0, more_ids = 0, before = pieces;
+        for (uint64_t i = counted / 64 + lane; i * 64 < begin; i += 32) {
             uint64_t bits = job.starts[i];
+            if (i == counted / 64) bits &= ~0ull << counted % 64;
             if (i == begin / 64) bits &= (1ull << begin % 64) - 1;
-            pieces += count_bits(bits);
+            more_pieces += count_bits(bits);
         }
-        pieces = __reduce_add_sync(0xFFFFFFFF, pieces);
-        uint32_t size = size_of_part<PARTS>(job.tile_pieces[tile]), part = min_of(pieces / size, PARTS - 1);
-        for (uint32_t i = part * size + lane; i < pieces; i += 32)
-            ids += count_of(job, job.records[tile_begin + i]);
-        ids = __reduce_add_sync(0xFFFFFFFF, ids);
-        uint64_t before = ids_before(job, static_cast<uint32_t>(tile) * PARTS + part);
-        if (lane == 0) job.id_offsets[row] = before + ids;
+        counted = begin;
+        pieces += __reduce_add_sync(0xFFFFFFFF, more_pieces);
+        uint32_t size = size_of_part<PARTS>(job.tile_pieces[tile]), own = min_of(pieces / size, PARTS - 1);
+        if (own != part) part = own, before = part * size, ids = 0;
+        for (uint32_t i = before + lane; i < pieces; i += 32)
+            more_ids += count_of(job, job.records[tile_begin + i]);
+        ids += __reduce_add_sync(0xFFFFFFFF, more_ids);
+        uint64_t before_unit = ids_before(job, static_cast<uint32_t>(tile) * PARTS + part);
+        if (lane == 0) job.id_offsets[row] = before_unit + ids;
     }
 }
