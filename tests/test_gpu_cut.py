@@ -232,6 +232,40 @@ def test_a_bridge_leads_past_a_patch_that_begins_wrong(seed, number, size):
     assert cut.walked == 0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_whose_text_repeats_up_to_32_bytes_are_in_runs(seed):
+    chance = random.Random(seed)
+    units = ["".join(chance.choices("abcxyz", k=chance.randint(1, 40))) for _ in range(40)]
+    parts = [(unit * 300)[: chance.randint(20, 300)] for unit in units]
+    data = np.frombuffer(" ".join("".join(parts[i::3]) for i in range(3)).encode(), np.uint8)
+    made = GpuEngine(EmulatedDevice(), 1 << 27)
+    with made.residents.using(load("gpt2")) as resident, made.workspaces.lend(len(data), 1) as lent:
+        pack_rows(lent, resident, data, np.array([0, len(data)], np.int64), made.processors)
+        kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
+        launch(lent, kernels[: kernels.index("patches")], made.processors)
+        pieces, windows = divmod(int(fetch(lent, "window_counts", np.uint64, 1)[0]), 1 << 40)
+        found = fetch(lent, "long_pieces", np.uint32, 4 * pieces).reshape(-1, 4).tolist()
+        bits = fetch(lent, "seam_bits", np.uint32, 4 * (windows // 32 + 1)).reshape(-1, 4)[:, 1]
+    made.close()
+    for begin, end, first, _ in found:
+        for number, place in enumerate(range(begin, max(begin + 1, end - 32), 32), first):
+            text = data[place : min(place + 96, end)]
+            repeats = any(
+                (text[period:] == text[:-period]).all() for period in range(1, len(text) // 3 + 1)
+            )
+            assert bits[number // 32] >> number % 32 & 1 == repeats, (begin, place)
+
+
+@pytest.mark.parametrize("seed", [45, 48, 83, 118])
+def test_a_bridge_leads_past_a_patch_that_is_entered_behind_its_exit(seed):
+    """Of white space bridges enter some patches in the first half, and others leave them before."""
+    chance = random.Random(seed)
+    runs = (chance.choice(" \n\t") * chance.randint(60, 140) for _ in range(60))
+    cut = check(load("cl100k_base"), ["".join(runs)])
+    assert cut.seams > 10
+    assert cut.walked == 0
+
+
 @pytest.mark.parametrize("unit", ["a", "abc", "abcdefg"])
 def test_long_runs_are_repeated_by_all(unit):
     """Runs of several times SLIDE_BYTES, at odd places, and bridges that a detour builds again."""

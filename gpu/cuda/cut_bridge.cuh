@@ -17,7 +17,7 @@ constexpr uint64_t ONE_LOST = 1ull << 40;  // window_counts[1]: bridges that lea
 constexpr uint32_t FAR = 1024;  // Windows of level 0 in a run that only a slide may pass.
 
 struct BridgeShared {  // Of a warp.
-    WarpColumns columns;
+    WarpColumns<32> columns;
     Borders borders[2];
 };
 
@@ -31,6 +31,7 @@ struct Bridge {
     bool is_patch;
     uint32_t current;        // Number of `borders`.
     bool is_trial;           // Nothing is written: to see where it leads.
+    bool is_detour;          // All other bridges are there (cut_detour.cuh).
     uint32_t may_pass;       // Patches that it may leave behind without entering them.
 
     DEVICE_METHOD uint32_t end() const { return begin + length; }
@@ -45,13 +46,33 @@ DEVICE void load_patch(Borders& borders, const Patch& patch) {
     __syncwarp();
 }
 
+// Notes where a patch is entered or left, by two warps: the second of them sees whether both fit.
+DEVICE void note_end(const Job& job, Patch& patch, uint32_t end) {
+    uint32_t ends = atomicAdd(&patch.ends, end) + end;
+    if (ends >> 16 == 0 || (ends & 0xFFFF) < ends >> 16) return;
+    patch.is_late = 1;
+    atomic_add(job.window_counts + 1, ONE_LOST);
+}
+
 // Ends the window at a place: the chain goes on in another one.
 DEVICE void leave(const Job& job, const Bridge& bridge, const Borders& borders, uint32_t place) {
     if (bridge.is_trial) return;
     Patch& patch = patch_of(job, bridge.patched);
     if (!bridge.is_patch) write_walk(job, borders, bridge.begin, bridge.from - bridge.begin, place - bridge.begin);
-    else if ((threadIdx.x & 31) == 0) patch.exit = place;
-    if ((threadIdx.x & 31) == 0) patch.written = place;
+    if (threadIdx.x & 31) return;
+    patch.written = place;
+    if (!bridge.is_patch) return;
+    patch.exit = place;
+    if (!bridge.is_detour) note_end(job, patch, (place - patch.begin + 1) << 16);
+}
+
+// Where the chain leaves the window, of the places where it meets another one, which begins at `begin`: a
+// patch behind its middle if possible, since bridges enter it in front.
+DEVICE uint32_t place_to_leave(const Bridge& bridge, uint32_t met, uint32_t begin) {
+    if (!bridge.is_patch) return begin + first_of(met);
+    uint32_t middle = bridge.begin + bridge.length / 8 * 5;
+    uint32_t place = first_of(met & ~bits_below(middle > begin ? middle - begin : 0));
+    return begin + (place == NO_PLACE ? last_of(met) : place);
 }
 
 // Where the bridge meets a window of level 0 in front of that window's own end of the chain.
@@ -87,7 +108,14 @@ DEVICE bool land(const Job& job, const LongPiece& piece, const Bridge& bridge, c
     return true;
 }
 
-// Ends the bridge on the next patch: in its first half, since that one is left in its second if possible.
+// Up to where the next patch may be entered: in its first half, since it is left in its second if possible;
+// a detour knows where.
+DEVICE uint32_t latest_entry(const Bridge& bridge, const Patch& next) {
+    bool is_left = bridge.is_detour && !next.is_lost;
+    return is_left ? min_of(next.exit, middle_of(next)) : middle_of(next);
+}
+
+// Ends the bridge on the next patch.
 DEVICE bool enter_next(const Job& job, const Bridge& bridge, BridgeShared& shared) {
     const Borders& borders = shared.borders[bridge.current];
     Borders& others = shared.borders[!bridge.current];
@@ -95,12 +123,18 @@ DEVICE bool enter_next(const Job& job, const Bridge& bridge, BridgeShared& share
     load_patch(others, next);
     uint32_t from = bridge.from > next.begin ? bridge.from - next.begin : 0;
     uint32_t met = meetings(borders, others, next.begin - bridge.begin) & ~bits_below(from);
-    met &= bits_below(next.length / 2 + 1);
+    met &= bits_below(latest_entry(bridge, next) - next.begin + 1);
     if (!__any_sync(ALL_LANES, met != 0)) return false;
-    uint32_t place = bridge.is_patch ? last_of(met) : first_of(met);
-    leave(job, bridge, borders, next.begin + place);
+    uint32_t place = place_to_leave(bridge, met, next.begin);
+    leave(job, bridge, borders, place);
     if (bridge.is_trial) return true;
-    if ((threadIdx.x & 31) == 0) next.entry = next.begin + place;
+    if ((threadIdx.x & 31) == 0) {
+        next.entry = place;
+        if (!bridge.is_detour) {
+            patch_of(job, bridge.patched).entered = bridge.ahead.next;
+            note_end(job, next, place - next.begin);
+        }
+    }
     pass_windows(job, bridge.patched + 1, bridge.ahead.next + 1);
     return true;
 }
@@ -144,12 +178,6 @@ DEVICE uint32_t begin_of_run(const Job& job, const LongPiece& piece, uint32_t wi
     return window - min_of(before, window - piece.first_window);
 }
 
-// How many bytes a run repeats; `length` of it are at hand.
-DEVICE uint32_t period_of_run(const uint8_t* text, uint32_t length) {
-    uint32_t period = (threadIdx.x & 31) + 1;
-    return lowest_bit(__ballot_sync(ALL_LANES, 3 * period <= length && repeats(text, length, period))) + 1;
-}
-
 // Moves the window along the run that it ends in; false where there is none or its borders do not repeat.
 DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const Borders& borders) {
     if (bridge.length < 2 * WINDOW_0 || (bridge.has_next() && patch_of(job, bridge.ahead.next).begin < bridge.end()))
@@ -167,7 +195,7 @@ DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const 
     if (!period) return false;
     period *= (63 + period) / period;
     uint32_t in_run = begin_of_window(piece, window);
-    uint32_t text_period = period_of_run(job.text + in_run, run_bytes(in_run, piece.end));
+    uint32_t text_period = lowest_bit(periods_of(job.text + in_run, run_bytes(in_run, piece.end))) + 1;
     if (period % text_period || run_end < bridge.end() + period) return false;
     uint32_t from = bridge.from - bridge.begin;
     if (bridge.is_patch && from < bridge.length / 2) from = bridge.length / 2;  // Behind its entry.
@@ -218,7 +246,7 @@ DEVICE bool prolong(const Job& job, const LongPiece& piece, Bridge& bridge, Brid
     uint32_t met = meetings(borders, others, place);
     if (from > place) met &= ~bits_below(from - place);
     if (!__any_sync(ALL_LANES, met != 0)) return false;
-    uint32_t meeting = begin + (bridge.is_patch ? last_of(met) : first_of(met));
+    uint32_t meeting = place_to_leave(bridge, met, begin);
     leave(job, bridge, borders, meeting);
     bridge.begin = begin;
     bridge.length = length;
@@ -234,7 +262,17 @@ DEVICE Bridge begin_bridge(const Job& job, const LongPiece& piece, BridgeShared&
     uint32_t last = last_window(piece), from = patch.joint == NO_PLACE ? patch.begin : patch.joint;
     load_patch(shared.borders[0], patch);
     Ahead ahead = look_ahead(job, window, last + 1);
-    return {window, last, ahead, patch.begin, patch.length, from, patch.begin, true, 0, false, 0};
+    return {window, last, ahead, patch.begin, patch.length, from, patch.begin, true, 0, false, false, 0};
+}
+
+// Leaves the next patch behind without entering it; false where that is one too many.
+DEVICE bool pass_next(const Job& job, Bridge& bridge) {
+    if (bridge.may_pass == 0) return false;
+    uint32_t passed = bridge.ahead.next;
+    bridge.may_pass--;
+    bridge.ahead = look_ahead(job, passed, bridge.last + 1);
+    if (bridge.ahead.fine == passed) bridge.ahead.fine++;
+    return true;
 }
 
 // Builds a bridge to its end; false where it leads nowhere.
@@ -242,6 +280,10 @@ DEVICE bool build(const Job& job, const LongPiece& piece, BridgeShared& shared, 
     for (;;) {
         const Borders& borders = shared.borders[bridge.current];
         bool passes = false;
+        if (bridge.is_detour && bridge.has_next() && patch_of(job, bridge.ahead.next).is_late) {
+            if (!pass_next(job, bridge)) return false;
+            continue;
+        }
         if (!bridge.has_next() && bridge.end() == piece.end) {
             leave(job, bridge, borders, piece.end);
             if (!bridge.is_trial) pass_windows(job, bridge.patched + 1, bridge.last + 1);
@@ -254,9 +296,7 @@ DEVICE bool build(const Job& job, const LongPiece& piece, BridgeShared& shared, 
         }
         if (land(job, piece, bridge, borders)) return true;
         if (passes) {
-            if (bridge.may_pass == 0) return false;
-            bridge.may_pass--;
-            bridge.ahead = look_ahead(job, bridge.ahead.next, bridge.last + 1);
+            if (!pass_next(job, bridge)) return false;
             continue;
         }
         slide(job, piece, bridge, borders);

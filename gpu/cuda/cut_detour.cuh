@@ -2,15 +2,20 @@
 //
 // In "...aaaabbbb..." a patch where the run of b begins starts amid the a's, at a place that the run of
 // a may not be cut at. Mostly what follows is right all the same; where it depends on how many a's are
-// left over, the bridge before finds no place to enter the patch. It is *lost* then, and built again
-// here, past the patches that it cannot enter and what these wrote. Lost bridges that are near each
-// other are built one after the other by one warp, others side by side.
+// left over, the bridge before finds no place to enter the patch. It is *lost* then, and so is one that
+// enters a patch behind the place where its own bridge, built at the same time, has left it: the patch is
+// *late*. Lost bridges are built again here, past the patches that they cannot enter and what these wrote;
+// those that are near each other one after the other by one warp, others side by side.
 #pragma once
 #include "cut_bridge.cuh"
 
 constexpr uint32_t MAX_PASSED = 4, NEAR = MAX_PASSED + 2;  // In patches.
 
-DEVICE bool is_lost(const Job& job, uint32_t window) { return patch_of(job, window).is_lost; }
+// Whether a window's bridge leads nowhere, or into a patch that others have left by then.
+DEVICE bool is_lost(const Job& job, uint32_t window) {
+    const Patch& patch = patch_of(job, window);
+    return patch.is_lost || (patch.entered != NO_PLACE && patch_of(job, patch.entered).is_late);
+}
 
 // Whether one of the NEAR patches of the piece in front of a window's is lost.
 DEVICE bool is_lost_before(const Job& job, const LongPiece& piece, uint32_t window) {
@@ -37,12 +42,6 @@ DEVICE uint32_t next_lost(const Job& job, uint32_t window, uint32_t end) {
     return end;
 }
 
-// Up to where bridges may have written that end in a patch or in front of it.
-DEVICE uint32_t latest_entry(const Patch& patch) {
-    uint32_t middle = patch.begin + patch.length / 2;
-    return patch.is_lost ? middle : min_of(patch.exit, middle);
-}
-
 // Takes back what a bridge has noted.
 DEVICE void forget_run_starts(const Job& job, Patch& patch) {
     if (!patch.run_starts || (threadIdx.x & 31)) return;
@@ -54,7 +53,7 @@ DEVICE void forget_run_starts(const Job& job, Patch& patch) {
 // chain; false where one of them wrote behind the exit of the next patch.
 DEVICE bool take_back(const Job& job, const LongPiece& piece, const Bridge& bridge, uint32_t from) {
     uint32_t end = bridge.last + 1, next = bridge.ahead.next, window = bridge.patched;
-    uint32_t clear_end = bridge.has_next() ? latest_entry(patch_of(job, next)) : piece.end;
+    uint32_t clear_end = bridge.has_next() ? latest_entry(bridge, patch_of(job, next)) : piece.end;
     bool is_right = true;
     for (; window < next; window = look_ahead(job, window, end).next)
         is_right &= patch_of(job, window).written <= clear_end;
@@ -72,20 +71,28 @@ DEVICE bool take_back(const Job& job, const LongPiece& piece, const Bridge& brid
     return true;
 }
 
+DEVICE Bridge begin_detour(const Job& job, const LongPiece& piece, BridgeShared& shared, uint32_t window,
+                           uint32_t from) {
+    Bridge bridge = begin_bridge(job, piece, shared, window);
+    bridge.from = from;
+    bridge.is_detour = true;
+    bridge.may_pass = MAX_PASSED;
+    return bridge;
+}
+
 // Builds a lost bridge again; `reached` is the patch in or in front of which it ends. False where it
 // leads nowhere.
 DEVICE bool detour(const Job& job, const LongPiece& piece, BridgeShared& shared, uint32_t window, uint32_t& reached) {
     __syncwarp();
     const Patch& patch = patch_of(job, window);
     uint32_t from = is_live(job, window) ? patch.joint : patch.entry;
-    Bridge bridge = begin_bridge(job, piece, shared, window);
+    if (from == NO_PLACE) return false;
+    Bridge bridge = begin_detour(job, piece, shared, window, from);
     bridge.is_trial = true;
-    bridge.may_pass = MAX_PASSED;
-    if (from == NO_PLACE || !build(job, piece, shared, bridge)) return false;
+    if (!build(job, piece, shared, bridge)) return false;
     reached = bridge.ahead.next;
     if (!take_back(job, piece, bridge, from)) return false;
-    bridge = begin_bridge(job, piece, shared, window);
-    bridge.may_pass = MAX_PASSED;
+    bridge = begin_detour(job, piece, shared, window, from);
     return build(job, piece, shared, bridge);
 }
 

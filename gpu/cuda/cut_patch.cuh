@@ -1,5 +1,9 @@
 // Level 1 of cutting long pieces: windows of 256 bytes over the seams of level 0; and the chain at the end.
 //
+// Patches that repeat themselves are encoded in rounds (cut_window.cuh), a warp each: "----..." takes
+// seven rounds and 252 merges. In others nearly every merge would be a round of its own, and two patches
+// are merged side by side by a warp.
+//
 // A patch begins at a border of the window that fails. It is entered from that window, where both meet
 // (`joint`), or by a bridge from the patch before; it is left where its bridge begins (cut_bridge.cuh),
 // which may be at once the place where it meets window or patch that follows:
@@ -10,6 +14,7 @@
 //     chain      000111111111112222222222222220000000000
 #pragma once
 #include "cut_seams.cuh"
+#include "walk_window.cuh"
 
 constexpr uint32_t PATCH_LANES = 16, PATCH = 16 * PATCH_LANES, PATCH_WORDS = PATCH / 32 + 1;
 
@@ -21,9 +26,15 @@ struct Patch {  // Of the window of level 0 that has the same number; places in 
     uint32_t landing;      // Where a bridge enters the window.
     uint32_t written;      // Up to where its bridge set start bits.
     uint32_t is_lost;      // Its bridge leads nowhere, see cut_detour.cuh.
+    uint32_t entered;      // The window whose patch its bridge enters; NO_PLACE.
+    uint32_t ends;         // Its exit + 1 and entry, in bytes from its beginning: exit << 16 | entry.
+    uint32_t is_late;      // Bridges enter it behind its exit.
     uint32_t run_starts;   // One more than the number of its bridge's; 0 where it has none.
     uint32_t borders[PATCH_WORDS];  // Bits of places, the patch's end among them.
 };
+
+// Up to here bridges may enter a patch, and behind it its own leaves it if possible.
+DEVICE uint32_t middle_of(const Patch& patch) { return patch.begin + patch.length / 8 * 5; }
 
 // The patches lie where merged ids will.
 DEVICE Patch& patch_of(const Job& job, uint32_t window) {
@@ -38,19 +49,23 @@ DEVICE uint32_t patch_place(const Job& job, const LongPiece& piece, uint32_t win
     return borders ? lowest_bit(borders) : 0;
 }
 
-// Writes a merged patch down; `place` is where it begins in its window. That of a piece's first window
-// is entered where the piece begins.
-DEVICE void write_patch(const Job& job, Group<PATCH_LANES>& group, uint32_t window, uint32_t place,
-                        uint32_t begin, uint32_t length, bool is_first) {
-    Patch& patch = patch_of(job, window);
-    uint64_t borders = job.window_borders[window], first = 0;
+// The borders of a merged patch, by one lane of its group.
+DEVICE void write_patch_borders(Patch& patch, Group<PATCH_LANES>& group, uint32_t length) {
     for (uint32_t i = 0, at = 0; i < PATCH_WORDS; i++) {
         uint32_t bits = 0;
         for (; at < 32 * i + 32 && at < length; at += length_of(group.word(at))) bits |= 1u << (at - 32 * i);
         if (length / 32 == i) bits |= 1u << length % 32;
         patch.borders[i] = bits;
-        if (i < 2) first |= static_cast<uint64_t>(bits) << (32 * i);
     }
+}
+
+// Writes down what follows from a patch's borders; `place` is where it begins in its window. That of a
+// piece's first window is entered where the piece begins.
+DEVICE void write_patch(const Job& job, uint32_t window, uint32_t place, uint32_t begin, uint32_t length,
+                        bool is_first) {
+    Patch& patch = patch_of(job, window);
+    uint64_t borders = job.window_borders[window];
+    uint64_t first = patch.borders[0] | static_cast<uint64_t>(patch.borders[1]) << 32;
     uint64_t left = place ? borders >> place | 1ull << (WINDOW_0 - place) : borders;
     first &= place ? (2ull << (WINDOW_0 - place)) - 1 : ~0ull;
     uint32_t joint = is_first ? 0 : meeting_place(left, first, WINDOW_0);
@@ -58,7 +73,8 @@ DEVICE void write_patch(const Job& job, Group<PATCH_LANES>& group, uint32_t wind
     patch.length = length;
     patch.joint = joint == NO_PLACE ? NO_PLACE : begin + joint;
     patch.entry = begin;
-    patch.written = patch.is_lost = patch.run_starts = 0;
+    patch.entered = NO_PLACE;
+    patch.written = patch.is_lost = patch.run_starts = patch.ends = patch.is_late = 0;
 }
 
 // The windows of a byte of patched_windows: what a warp takes in one step.
@@ -67,27 +83,72 @@ DEVICE uint32_t patched_of_warp(const Job& job, uint32_t first) {
     return patched_windows(job, first / 32) >> first % 32 & ((1u << WINDOWS_A_WARP) - 1);
 }
 
-// Encodes the patches, two by a warp at a time.
+// A patch to encode.
+struct PatchPlace {
+    uint32_t window, place, begin, length;  // Its place in the window; of no patch: length 0.
+    bool is_first;
+};
+
+DEVICE PatchPlace patch_to_encode(const Job& job, uint32_t window) {
+    LongPiece piece = piece_of_window(job, window);
+    uint32_t place = patch_place(job, piece, window), begin = begin_of_window(piece, window) + place;
+    return {window, place, begin, min_of(PATCH, piece.end - begin), begin == piece.begin};
+}
+
+// Whether rounds are better for a patch: a quarter of its bytes are those one to four places ahead, or
+// two of its windows are in runs. All lanes of the warp call it.
+DEVICE bool has_runs(const Job& job, const PatchPlace& patch) {
+    uint32_t lane = threadIdx.x & 31, window = patch.window + lane, most = 0;
+    bool runs = lane < PATCH / STRIDE_0 && window < static_cast<uint32_t>(job.window_counts[0]) &&
+                (job.seam_bits[window / 32].runs >> window % 32 & 1);
+    for (uint32_t distance = 1; distance <= 4; distance++) {
+        uint32_t first = lane * (PATCH / 32), equal = 0;
+        for (uint32_t i = first; i < first + PATCH / 32 && i + 4 < patch.length; i += 4) {
+            const uint8_t* text = job.text + patch.begin + i;
+            equal += count_bits(equal_bytes(word_at(text), word_at(text + distance)));
+        }
+        equal = __reduce_add_sync(ALL_LANES, equal);
+        if (equal > most) most = equal;
+    }
+    return most >= PATCH / 4 || count_bits(__ballot_sync(ALL_LANES, runs)) > 1;
+}
+
+// Encodes a patch in rounds, by the whole warp.
+DEVICE void encode_in_rounds(const Job& job, const PairCache& cache, Columns& columns, const PatchPlace& patch) {
+    WarpColumns<PATCH / 32>& own = reinterpret_cast<WarpColumns<PATCH / 32>&>(columns);
+    uint32_t bits = merge_window(merging(job, cache), own, job.text + patch.begin, patch.length);
+    uint32_t word = words_of_places<PATCH / 32>(bits), lane = threadIdx.x & 31;
+    if (lane == patch.length / 32) word |= 1u << patch.length % 32;
+    if (lane < PATCH_WORDS) patch_of(job, patch.window).borders[lane] = word;
+    __syncwarp();
+    if (lane == 0) write_patch(job, patch.window, patch.place, patch.begin, patch.length, patch.is_first);
+    __syncwarp();
+}
+
+// Encodes the patches: those with runs by a warp, others two by a warp at a time.
 DEVICE void patches_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]);
+    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), warp = threadIdx.x / 32;
     if (!job.window_counts[1] || block * WINDOWS_A_WARP >= windows) return;
-    Group<PATCH_LANES> group(shared.columns[threadIdx.x / 32]);
+    Columns& columns = shared.columns[warp];
+    Group<PATCH_LANES> group(columns);
     PairCache cache = load_cache(job, shared.cache);
     uint32_t step = num_blocks * MERGE_WARPS * WINDOWS_A_WARP;
-    for (uint32_t first = (threadIdx.x / 32 * num_blocks + block) * WINDOWS_A_WARP; first < windows; first += step) {
-        for (uint32_t bits = patched_of_warp(job, first); bits; bits &= bits - 1, bits &= bits - 1) {
-            uint32_t mine = group.number ? bits & (bits - 1) : bits, window = 0, place = 0, begin = 0, length = 0;
-            bool is_first = false;
-            if (mine) {
-                window = first + lowest_bit(mine);
-                LongPiece piece = piece_of_window(job, window);
-                place = patch_place(job, piece, window);
-                begin = begin_of_window(piece, window) + place;
-                length = min_of(PATCH, piece.end - begin);
-                is_first = begin == piece.begin;
+    for (uint32_t first = (warp * num_blocks + block) * WINDOWS_A_WARP; first < windows; first += step) {
+        uint32_t bits = patched_of_warp(job, first), left = 0;  // Those that rounds leave.
+        for (; bits; bits &= bits - 1) {
+            PatchPlace patch = patch_to_encode(job, first + lowest_bit(bits));
+            if (has_runs(job, patch)) encode_in_rounds(job, cache, columns, patch);
+            else left |= bits & (0 - bits);
+        }
+        for (; left; left &= left - 1, left &= left - 1) {
+            uint32_t mine = group.number ? left & (left - 1) : left;
+            PatchPlace patch = {0, 0, 0, 0, false};
+            if (mine) patch = patch_to_encode(job, first + lowest_bit(mine));
+            merge_piece<PATCH_LANES, 4>(merging(job, cache), group, job.text + patch.begin, patch.length);
+            if (patch.length && group.member == 0) {
+                write_patch_borders(patch_of(job, patch.window), group, patch.length);
+                write_patch(job, patch.window, patch.place, patch.begin, patch.length, patch.is_first);
             }
-            merge_piece<PATCH_LANES, 4>(merging(job, cache), group, job.text + begin, length);
-            if (length && group.member == 0) write_patch(job, group, window, place, begin, length, is_first);
             __syncwarp();
         }
     }

@@ -8,7 +8,7 @@
 //     text      . . . x a a a a a a a a a a a b . . . .       one character for 32 bytes
 //     runs      0 0 0 0 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 0
 //     fails     0 0 0 1 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0
-//     patched   0 0 0 1 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0
+//     patched   0 0 1 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0
 #pragma once
 #include "cut.cuh"
 #include "cut_window.cuh"
@@ -44,11 +44,50 @@ DEVICE bool repeats(const uint8_t* text, uint32_t length, uint32_t period) {
 // How many bytes of text at a place make it a run; fewer at the end of a piece.
 DEVICE uint32_t run_bytes(uint32_t begin, uint32_t end) { return min_of(RUN_BYTES, end - begin); }
 
-DEVICE bool is_in_run(const Job& job, uint32_t begin, uint32_t end) {
-    uint32_t length = run_bytes(begin, end);
-    for (uint32_t period = 1; 3 * period <= length; period++)
-        if (repeats(job.text + begin, length, period)) return true;
-    return false;
+// Which periods a text has, bit i that of i + 1 bytes; each lane asks for one.
+DEVICE uint32_t periods_of(const uint8_t* text, uint32_t length) {
+    uint32_t period = (threadIdx.x & 31) + 1;
+    return __ballot_sync(ALL_LANES, 3 * period <= length && repeats(text, length, period));
+}
+
+// Whether RUN_BYTES bytes of text repeat a few; they lie in registers, and loops are unrolled.
+DEVICE bool repeats_some(const uint8_t* text) {
+    constexpr uint32_t WORDS = RUN_BYTES / 4;
+    uint64_t address = reinterpret_cast<uint64_t>(text);
+    const uint32_t* aligned = reinterpret_cast<const uint32_t*>(address & ~3ull);
+    uint32_t words[WORDS + 1], shift = (address & 3) * 8;
+#pragma unroll
+    for (uint32_t i = 0; i <= WORDS; i++) words[i] = __ldg(aligned + i);
+#pragma unroll
+    for (uint32_t i = 0; i < WORDS; i++) words[i] = shift_right(words[i], words[i + 1], shift);
+    bool found = false;
+#pragma unroll
+    for (uint32_t period = 1; period <= MAX_PERIOD; period++) {
+        constexpr uint32_t FIRST = (RUN_BYTES - MAX_PERIOD) / 4 / 2;  // Words that are looked at first.
+        uint32_t further = period / 4, bits = period % 4 * 8, different = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < FIRST; i++)
+            different |= words[i] ^ shift_right(words[i + further], words[i + further + 1], bits);
+        if (!__any_sync(ALL_LANES, different == 0)) continue;
+#pragma unroll
+        for (uint32_t i = FIRST; i + further + 1 < WORDS; i++)
+            different |= words[i] ^ shift_right(words[i + further], words[i + further + 1], bits);
+        different |= (words[WORDS - 1 - further] ^ words[WORDS - 1] >> bits) << bits;
+        found |= different == 0;
+    }
+    return found;
+}
+
+// The lanes whose window is in a run. All call it; windows near the end of a piece are looked at one by one.
+DEVICE uint32_t windows_in_runs(const Job& job, const LongPiece& piece, uint32_t begin, bool is_window) {
+    uint32_t length = is_window ? run_bytes(begin, piece.end) : 0;
+    bool is_whole = length == RUN_BYTES;
+    uint32_t found = __ballot_sync(ALL_LANES, repeats_some(job.text + (is_whole ? begin : piece.begin)) && is_whole);
+    for (uint32_t others = __ballot_sync(ALL_LANES, is_window && !is_whole); others; others &= others - 1) {
+        uint32_t lane = lowest_bit(others), place = __shfl_sync(ALL_LANES, begin, lane);
+        if (periods_of(job.text + place, __shfl_sync(ALL_LANES, length, lane))) found |= 1u << lane;
+    }
+    return found;
 }
 
 // Fills the bits; a warp a word. All windows count as right until a bridge leads past them.
@@ -56,14 +95,14 @@ DEVICE void check_windows_stage(const Job& job, uint32_t block, uint32_t num_blo
     uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), lane = threadIdx.x & 31;
     for (uint32_t first = block * BLOCK + threadIdx.x - lane; first < windows; first += num_blocks * BLOCK) {
         uint32_t window = first + lane;
-        bool fails = false, runs = false, is_first = false;
-        if (window < windows) {
-            const LongPiece& piece = piece_of_window(job, window);
+        bool fails = false, is_first = false, is_window = window < windows;
+        const LongPiece& piece = piece_of_window(job, is_window ? window : first);
+        if (is_window) {
             fails = window < last_window(piece) && meeting_of_windows(job, window) == NO_PLACE;
-            runs = is_in_run(job, begin_of_window(piece, window), piece.end);
             is_first = window == piece.first_window;
         }
-        uint32_t all_fails = __ballot_sync(ALL_LANES, fails), all_runs = __ballot_sync(ALL_LANES, runs);
+        uint32_t all_runs = windows_in_runs(job, piece, begin_of_window(piece, window), is_window);
+        uint32_t all_fails = __ballot_sync(ALL_LANES, fails);
         uint32_t firsts = __ballot_sync(ALL_LANES, is_first);
         if (lane) continue;
         job.seam_bits[first / 32] = {all_fails, all_runs, firsts, 0xFFFFFFFF};
@@ -79,8 +118,9 @@ DEVICE bool is_live(const Job& job, uint32_t window) {
     return job.seam_bits[window / 32].live >> window % 32 & 1;
 }
 
-// Which windows of a word get a patch, none of them inside a run: where a stretch of failing ones or a
-// run begins, where a run has ended, and every fourth one that fails.
+// Which windows of a word get a patch, none of them inside a run: the one in front of a stretch of failing
+// ones, so that the patch meets what is right; the one in front of a run; where a run has ended; and every
+// fourth one that fails.
 DEVICE uint32_t patched_windows(const Job& job, uint32_t word) {
     constexpr uint32_t FOURTH = 0x11111111;
     if (!job.window_counts[1]) return 0;
@@ -92,6 +132,9 @@ DEVICE uint32_t patched_windows(const Job& job, uint32_t word) {
     uint32_t fails_before = bits.fails << 1 | before.fails >> 31;
     uint32_t runs_before = bits.runs << 1 | before.runs >> 31;
     uint32_t is_new = (bits.fails | run_begins) & (~fails_before | runs_before);
+    uint32_t first_fails = bits.fails & ~(fails_before | runs_before | bits.firsts);
+    uint32_t next_fails = behind.fails & ~((bits.fails | bits.runs) >> 31 | behind.firsts);
+    is_new = (is_new & ~first_fails) | first_fails >> 1 | next_fails << 31;
     return (~bits.runs & (is_new | (bits.fails & FOURTH & ~run_begins))) | (bits.runs & bits.firsts);
 }
 

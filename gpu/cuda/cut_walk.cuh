@@ -16,7 +16,7 @@ constexpr uint32_t WALK_THREADS = 32 * WALK_WARPS;
 constexpr uint32_t STRIDE_1 = 768;
 
 struct WalkShared {
-    WarpColumns columns[WALK_WARPS];
+    WarpColumns<32> columns[WALK_WARPS];
     Borders borders[WALK_WARPS + 1];  // The last one: of the window that led here.
     uint32_t meetings[WALK_WARPS];    // Where a window meets the one before, from its beginning on.
 };

@@ -1,4 +1,4 @@
-// Byte-pair encoding of a window of up to WINDOW_1 bytes by a warp, in rounds.
+// Byte-pair encoding of a window of up to 32 * PLACES bytes by a warp, in rounds.
 //
 // A round merges all pairs of the lowest rank, of overlapping ones ("aaa") the leftmost first. Where
 // the merges make no pair of lower rank that is what merging one after the other gives. Some ranks
@@ -7,17 +7,18 @@
 //
 //     ranks aa 0, aaaa 1      a a a a a b   ->   aa . aa . a b   ->   aa.aa. . . a b
 //
-// Each lane owns 32 places. What lies at the places of the others it learns by votes and shuffles,
-// except the symbols, which all may read.
+// Each lane owns PLACES places: 8, 16 or 32. What lies at the places of the others it learns by votes and
+// shuffles, except the symbols, which all may read.
 #pragma once
-#include "columns.cuh"
+#include "merge.cuh"
 
 constexpr uint32_t WINDOW_1 = 1024;
+constexpr uint32_t NO_PAIR = 0xFFFFFFFF;
 
 // A warp's window in shared memory; the places of a lane lie in different banks from all others'.
-struct WarpColumns {
-    uint32_t ranks[WINDOW_1];  // Of the pair that begins at a place; NO_RANK, also inside symbols.
-    uint32_t symbols[WINDOW_1];
+template <uint32_t PLACES> struct WarpColumns {
+    uint32_t ranks[32 * PLACES];  // Of the pair that begins at a place; NO_RANK, also inside symbols.
+    uint32_t symbols[32 * PLACES];
 
     DEVICE_METHOD uint32_t& rank(uint32_t place) { return ranks[place ^ place >> 5]; }
     DEVICE_METHOD uint32_t& symbol(uint32_t place) { return symbols[place ^ place >> 5]; }
@@ -28,7 +29,7 @@ DEVICE bool is_late(const Job& job, uint32_t rank) {
     return __ldg(job.late_ranks + rank / 32) >> rank % 32 & 1;
 }
 
-// What a lane knows of its places 32 * lane + i; bit i stands for each.
+// What a lane knows of its places PLACES * lane + i; bit i stands for each.
 struct LanePart {
     uint32_t alive;      // A symbol begins there.
     uint32_t lowest;     // The lowest rank of its pairs ...
@@ -38,12 +39,12 @@ struct LanePart {
 DEVICE uint32_t bits_above(uint32_t bit) { return 0xFFFFFFFEu << bit; }
 
 // Finds a lane's lowest pairs again.
-DEVICE void refresh(WarpColumns& columns, LanePart& part) {
-    uint32_t first = (threadIdx.x & 31) * 32;
+template <uint32_t PLACES> DEVICE void refresh(WarpColumns<PLACES>& columns, LanePart& part) {
+    uint32_t first = (threadIdx.x & 31) * PLACES;
     part.lowest = NO_RANK;
     part.lowest_at = 0;
 #pragma unroll 8
-    for (uint32_t i = 0; i < 32; i++) {
+    for (uint32_t i = 0; i < PLACES; i++) {
         uint32_t rank = columns.rank(first + i);
         if (rank < part.lowest) part.lowest_at = 0;
         if (rank <= part.lowest) part.lowest_at |= 1u << i;
@@ -51,17 +52,29 @@ DEVICE void refresh(WarpColumns& columns, LanePart& part) {
     }
 }
 
-// Fills the columns with bytes; `length` is at most WINDOW_1.
-DEVICE LanePart begin_window(const Job& job, WarpColumns& columns, const uint8_t* text, uint32_t length) {
+// Fills the columns with bytes; `length` is at most 32 * PLACES. The ranks of eight pairs are on their way
+// together.
+template <uint32_t PLACES>
+DEVICE LanePart begin_window(const Merging& merging, WarpColumns<PLACES>& columns, const uint8_t* text,
+                             uint32_t length) {
     uint32_t lane = threadIdx.x & 31;
-    for (uint32_t place = lane; place < WINDOW_1; place += 32) {
-        uint32_t rank = NO_RANK;
-        if (place < length) columns.symbol(place) = text[place];
-        if (place + 1 < length) rank = job.byte_pairs[text[place + 1] << 8 | text[place]];
-        columns.rank(place) = rank;
+    for (uint32_t place = lane * PLACES; place < (lane + 1) * PLACES; place += 8) {
+        uint32_t ranks[8] = {};
+        FiveBytes bytes[2] = {};
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i += 4)
+            if (place + i < length) {
+                bytes[i / 4] = five_bytes(text, place + i);
+                ranks_of_bytes(merging.byte_pairs, merging.cache, bytes[i / 4], ranks + i);
+            }
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) {
+            columns.symbol(place + i) = byte_of(bytes[i / 4].four, i % 4);
+            columns.rank(place + i) = place + i + 1 < length ? ranks[i] : NO_RANK;
+        }
     }
     __syncwarp();
-    uint32_t mine = length > 32 * lane ? min_of(32, length - 32 * lane) : 0;
+    uint32_t mine = length > PLACES * lane ? min_of(PLACES, length - PLACES * lane) : 0;
     LanePart part = {mine == 32 ? 0xFFFFFFFFu : (1u << mine) - 1, NO_RANK, 0};
     refresh(columns, part);
     return part;
@@ -87,8 +100,9 @@ DEVICE bool is_first_taken(uint32_t alive, uint32_t pairs) {
 }
 
 // Merges pairs of one rank that begin at these places of each lane; returns which of them it merged.
-DEVICE uint32_t merge_pairs(WarpColumns& columns, LanePart& part, uint32_t pairs, uint32_t symbol) {
-    uint32_t first = (threadIdx.x & 31) * 32, alive = part.alive, merged = 0;
+template <uint32_t PLACES>
+DEVICE uint32_t merge_pairs(WarpColumns<PLACES>& columns, LanePart& part, uint32_t pairs, uint32_t symbol) {
+    uint32_t first = (threadIdx.x & 31) * PLACES, alive = part.alive, merged = 0;
     bool first_taken = is_first_taken(alive, pairs);
     uint32_t taken = first_taken ? alive & (0 - alive) : 0;  // Second symbols of merged pairs.
     for (; pairs; pairs &= pairs - 1) {
@@ -105,38 +119,52 @@ DEVICE uint32_t merge_pairs(WarpColumns& columns, LanePart& part, uint32_t pairs
 
 // Looks up the pairs that are new, those that begin with a merged symbol or in front of one; returns
 // where they begin.
-DEVICE uint32_t rank_new_pairs(const Job& job, WarpColumns& columns, LanePart& part, uint32_t merged) {
-    uint32_t lane = threadIdx.x & 31, first = lane * 32, alive = part.alive;
+template <uint32_t PLACES>
+DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<PLACES>& columns, LanePart& part, uint32_t merged) {
+    uint32_t lane = threadIdx.x & 31, first = lane * PLACES, alive = part.alive;
     uint32_t filled = __ballot_sync(ALL_LANES, alive != 0) & bits_above(lane);
     uint32_t begins_new = __ballot_sync(ALL_LANES, (merged & alive & (0 - alive)) != 0);
     uint32_t next_lane = filled ? lowest_bit(filled) : 0;
-    uint32_t next = next_lane * 32 + __shfl_sync(ALL_LANES, alive ? lowest_bit(alive) : 0, next_lane);
+    uint32_t next = next_lane * PLACES + __shfl_sync(ALL_LANES, alive ? lowest_bit(alive) : 0, next_lane);
     uint32_t changed = merged;
     for (uint32_t bits = merged; bits; bits &= bits - 1) {
         uint32_t before = alive & ((bits & (0 - bits)) - 1);
         if (before) changed |= 1u << highest_bit(before);
     }
     if (alive && filled && begins_new >> next_lane & 1) changed |= 1u << highest_bit(alive);
-    for (uint32_t bits = changed; bits; bits &= bits - 1) {
-        uint32_t bit = lowest_bit(bits), behind = alive & bits_above(bit), rank = NO_RANK;
-        uint32_t other = behind ? first + lowest_bit(behind) : next;
-        if (behind || filled) rank = rank_of(job, columns.symbol(first + bit), columns.symbol(other));
-        columns.rank(first + bit) = rank;
+    for (uint32_t bits = changed; bits;) {  // Two at a time.
+        uint32_t places[2];
+        Pair pairs[2];
+        uint4 buckets[2];
+        bool ask[2];
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++, bits &= bits - 1) {
+            uint32_t bit = bits ? lowest_bit(bits) : 0, behind = alive & bits_above(bit);
+            places[i] = bits ? first + bit : NO_PAIR;
+            uint32_t other = behind ? first + lowest_bit(behind) : next;
+            pairs[i] = pair_of(merging.table, columns.symbol(first + bit), columns.symbol(other));
+            ask[i] = bits && (behind || filled) && may_merge(merging.cache, pairs[i]);
+            buckets[i] = load_bucket(merging.table, pairs[i], ask[i]);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++)
+            if (places[i] != NO_PAIR) columns.rank(places[i]) = rank_in(merging.table, pairs[i], buckets[i], ask[i]);
     }
     return changed;
 }
 
-// Encodes `length` bytes (at most WINDOW_1) by a warp; lane i gets the bits of places 32 i onwards.
-DEVICE uint32_t merge_window(const Job& job, WarpColumns& columns, const uint8_t* text, uint32_t length) {
-    LanePart part = begin_window(job, columns, text, length);
+// Encodes `length` bytes (at most 32 * PLACES) by a warp; lane i gets the bits of its places.
+template <uint32_t PLACES>
+DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<PLACES>& columns, const uint8_t* text, uint32_t length) {
+    LanePart part = begin_window(merging, columns, text, length);
     for (;;) {
         uint32_t rank = __reduce_min_sync(ALL_LANES, part.lowest), alive = part.alive;
         if (rank == NO_RANK) return part.alive;
         uint32_t pairs = part.lowest == rank ? part.lowest_at : 0;
-        if (is_late(job, rank)) pairs = leftmost(pairs);
+        if (is_late(merging.job, rank)) pairs = leftmost(pairs);
         uint32_t merged = merge_pairs(columns, part, pairs, FIRST_MERGED + rank);
         __syncwarp();
-        uint32_t changed = rank_new_pairs(job, columns, part, merged);
+        uint32_t changed = rank_new_pairs(merging, columns, part, merged);
         if (changed || alive != part.alive) refresh(columns, part);
         __syncwarp();
     }

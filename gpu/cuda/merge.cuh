@@ -23,6 +23,13 @@ DEVICE Merging merging(const Job& job, const PairCache& cache) {
     return {job, pair_table(job), job.byte_pairs, cache};
 }
 
+// Rank of two neighbouring symbols, NO_RANK where they do not merge.
+DEVICE uint32_t rank_of(const Merging& merging, uint32_t left, uint32_t right) {
+    Pair pair = pair_of(merging.table, left, right);
+    bool ask = may_merge(merging.cache, pair);
+    return rank_in(merging.table, pair, load_bucket(merging.table, pair, ask), ask);
+}
+
 // Pieces of so many lanes begin behind their runs; a longer one has more places than Places has bits.
 constexpr uint32_t RUN_LANES = 4, MAX_RUN_LANES = 8;
 
