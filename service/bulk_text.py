@@ -1,7 +1,7 @@
 """POST /v1/encode with the text itself as the body, and ids as they lie in memory as the answer.
 
     octet-stream or text/plain ─► array, each byte copied once ─► batcher ─► ids, 1 MiB at a time
-                               └► characters: 1 MiB, encoded while the next is read ─► ids
+                               └► characters: 2 MiB, encoded while the next are read ─► ids
 
 The options are in the query string. Without ``Accept: application/octet-stream`` the answer is the
 JSON of the same call.

@@ -25,7 +25,7 @@ __all__ = ["Cutter", "encode_while_reading", "shifted"]
 
 CONTINUES = 0x80, 0xBF  # Bytes that no character begins with.
 MAX_STEPS = 64  # Begun special tokens, one behind the other, after which no cut is looked for.
-PART_BYTES = 1 << 20  # What stays in the cache, and is not worth more than a change of threads.
+PART_BYTES = 1 << 21  # Half as many cost a sixth more, twice as many a twentieth less.
 
 
 @dataclass(frozen=True, slots=True)
