@@ -193,7 +193,7 @@ KERNELS = {
         _BLOCK, _TILE, 1, _SMALL_SHARED, "small_cluster", takes_job=True, cluster=_CLUSTER
     ),
     "encode_grid": Kernel(
-        *(_BLOCK, _TILE, constant("GRID_BLOCKS"), _SMALL_SHARED, "small_grid"),
+        *(_BLOCK, _TILE // 2, constant("GRID_BLOCKS"), _SMALL_SHARED, "small_grid"),
         takes_job=True,
         is_grid=True,
     ),

@@ -53,8 +53,9 @@ DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_block
     }
 }
 
-// group_offsets: the ids before every WARPS units, by one block of any number of warps.
-template <uint32_t PARTS = 1> DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
+// The ids before every WARPS units, by one block of any number of warps; returns how many there are.
+template <uint32_t PARTS, class Count>
+DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offsets) {
     uint32_t units = num_tiles(job) * PARTS, groups = (units + WARPS - 1) / WARPS, warp = threadIdx.x >> 5;
     uint64_t before = 0;
     for (uint32_t first = 0; first < groups; first += blockDim.x) {
@@ -70,18 +71,31 @@ template <uint32_t PARTS = 1> DEVICE void sum_tiles_stage(const Job& job, uint32
         __syncthreads();
         uint32_t warps = sum_of_lanes(lane_of_thread() < blockDim.x / 32 ? scratch[lane_of_thread()] : 0);
         uint32_t others = __shfl_sync(0xFFFFFFFF, warps, (warp + 31) % 32);
-        if (group < groups) job.group_offsets[group] = before + (warp ? others : 0) + inclusive - sum;
+        if (group < groups) group_offsets[group] = before + (warp ? others : 0) + inclusive - sum;
         before += __shfl_sync(0xFFFFFFFF, warps, 31);
         __syncthreads();
     }
-    if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = before;
+    return before;
 }
 
+DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
+    uint64_t num_ids = sum_groups<1>(job, scratch, job.group_offsets);
+    if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
+}
+
+// What sum_groups found: in memory of the device, or in shared memory, where each block has its own.
+template <class Count> struct GroupSums {
+    const Count* before;
+    uint64_t num_ids;
+};
+
+DEVICE GroupSums<uint64_t> sums_of(const Job& job) { return {job.group_offsets, job.status[STATUS_NUM_IDS]}; }
+
 // The ids before a unit; the whole warp asks.
-DEVICE uint64_t ids_before(const Job& job, uint32_t unit) {
+template <class Count> DEVICE uint64_t ids_before(const Job& job, const Count* group_offsets, uint32_t unit) {
     uint32_t group = unit / WARPS, other = group * WARPS + lane_of_thread();
     uint32_t sum = __reduce_add_sync(0xFFFFFFFF, other < unit ? job.tile_counts[other] : 0);
-    return job.group_offsets[group] + sum;
+    return group_offsets[group] + sum;
 }
 
 // The id of a missed piece's symbol of this number.
@@ -114,10 +128,9 @@ DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record
 
 // Writes the ids of one unit; a lane takes a record.
 template <uint32_t PARTS>
-DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit) {
+DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit, int32_t* ids) {
     Records own = records_of<PARTS>(job, unit);
     const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
-    int32_t* ids = job.ids + ids_before(job, unit);
     uint32_t number = own.first + lane_of_thread(), written = 0;
     uint32_t record = number < own.end ? records[number] : 0;
     uint32_t next = number + 32 < own.end ? records[number + 32] : 0, count = count_of(job, record);
@@ -140,29 +153,31 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit) {
     }
 }
 
-template <uint32_t PARTS = 1>
-DEVICE void write_tiles(const Job& job, const BinBegins& begins, uint32_t block, uint32_t num_blocks) {
+// The same of all units; `before` says how many ids are before one.
+template <uint32_t PARTS, class Before>
+DEVICE void write_tiles(const Job& job, const BinBegins& begins, Before before, uint32_t block, uint32_t num_blocks) {
     uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
     for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride)
-        write_unit<PARTS>(job, begins, unit);
+        write_unit<PARTS>(job, begins, unit, job.ids + before(unit));
 }
 
 DEVICE void compact_stage(const Job& job, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
     find_begins<false>(job, begins);
-    write_tiles(job, begins, block, num_blocks);
+    auto before = [&](uint32_t unit) { return ids_before(job, job.group_offsets, unit); };
+    write_tiles<1>(job, begins, before, block, num_blocks);
 }
 
 // The number of ids before each row. A warp takes neighbouring rows, as many as there are more rows than
 // warps, and adds up the records before the first one in its unit; then those between two rows.
-template <uint32_t PARTS = 1>
-DEVICE void row_offsets_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+template <uint32_t PARTS, class Count>
+DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, uint32_t block, uint32_t num_blocks) {
     uint32_t lane = lane_of_thread(), warps = num_blocks * WARPS, part = 0, pieces = 0, ids = 0;
     uint64_t rows = job.num_rows + 1, of_warp = (rows + warps - 1) / warps;
     uint64_t first = (block * WARPS + threadIdx.x / 32) * of_warp, counted = 0;  // Up to which byte.
     for (uint64_t row = first; row < first + of_warp && row < rows; row++) {
         uint64_t begin = job.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
         if (tile >= num_tiles(job)) {
-            if (lane == 0) job.id_offsets[row] = job.status[STATUS_NUM_IDS];
+            if (lane == 0) job.id_offsets[row] = sums.num_ids;
             continue;
         }
         if (row == first || counted < tile_begin) counted = tile_begin, part = pieces = ids = 0;
@@ -180,7 +195,7 @@ DEVICE void row_offsets_stage(const Job& job, uint32_t block, uint32_t num_block
         for (uint32_t i = before + lane; i < pieces; i += 32)
             more_ids += count_of(job, job.records[tile_begin + i]);
         ids += __reduce_add_sync(0xFFFFFFFF, more_ids);
-        uint64_t before_unit = ids_before(job, static_cast<uint32_t>(tile) * PARTS + part);
+        uint64_t before_unit = ids_before(job, sums.before, static_cast<uint32_t>(tile) * PARTS + part);
         if (lane == 0) job.id_offsets[row] = before_unit + ids;
     }
 }

@@ -77,7 +77,7 @@ template <class Threads> struct LettersLaunch : OneLaunch<Threads, LettersShared
 template <class Threads>
 DEVICE void encode_letters(const Job& job, LettersShared& shared, uint32_t block, uint32_t num_blocks) {
     LettersLaunch<Threads> launch = {{job, shared, block, num_blocks}};
-    launch.take_in();
+    launch.take_in([] {});
     if (job.num_rounds) launch.special();
     launch.letters();
     launch.walk();

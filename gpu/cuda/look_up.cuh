@@ -102,14 +102,16 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint64_t tile_be
     else job.records[tile_begin + number] = record;
 }
 
-// The cut leaves no piece of more than MAX_PIECE bytes that is no token; where it did not run, the
-// answer is thrown away.
-DEVICE void no_such_piece(const Job& job, uint64_t record) {
-    job.status[STATUS_FAULT] = 1;
+// A piece of more than MAX_PIECE bytes that is no token. The cut leaves none; where it was only begun (CUT
+// is false), others have to cut. Either way the answer is thrown away.
+template <bool CUT> DEVICE void no_such_piece(const Job& job, uint64_t record) {
+    if (CUT) job.status[STATUS_FAULT] = 1;
+    else job.window_counts[0] = 1;
     job.records[record] = 0;
 }
 
 // Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
+template <bool CUT>
 DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t number,
                            uint32_t begin, uint32_t length) {
     const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
@@ -119,7 +121,7 @@ DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint64_t tile_b
     if (id == NO_ID && length <= MAX_PIECE) id = repeated_record(job, text, first_word(text, 4), length);
     if (id != NO_ID) job.records[tile_begin + number] = id;
     else if (length <= MAX_PIECE) list_miss(shared, number, length);
-    else no_such_piece(job, tile_begin + number);
+    else no_such_piece<CUT>(job, tile_begin + number);
 }
 
 // Copies a tile's list of misses to the lists of all tiles.
@@ -134,6 +136,7 @@ DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_beg
     }
 }
 
+template <bool CUT = true>
 DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t tiles = num_tiles(job);
     for (uint32_t tile = block; tile < tiles; tile += num_blocks) {
@@ -161,7 +164,7 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         for (uint32_t i = threadIdx.x; i < shared.num_later; i += BLOCK) {
             uint32_t number = shared.later[i], begin = shared.begins[number];
             uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
-            look_up_longer(job, shared, tile_begin, number, begin, end - begin);
+            look_up_longer<CUT>(job, shared, tile_begin, number, begin, end - begin);
         }
         __syncthreads();
         if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])

@@ -34,11 +34,21 @@ template <class Threads, class Shared> struct OneLaunch {
 
     DEVICE_METHOD void wait() const { Threads::wait(job); }
 
-    DEVICE_METHOD void take_in() const {
-        take_in_batch(job, block, num_blocks);
+    // The batch to the device, rows marked; `meanwhile` is done while its first bytes are on their way.
+    template <class Work> DEVICE_METHOD void take_in(Work meanwhile) const {
+        uint64_t i = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
+        HostItem item = host_item(job, i);
+        meanwhile();
+        clear_counts(job, block, num_blocks);
         clear_faults_stage(job, block, num_blocks);
         wait();
-        mark_rows_stage(job, block, num_blocks);
+        while (i * 16 < job.num_bytes || i <= job.num_rows) {
+            HostItem next = host_item(job, i + stride);
+            put_item(job, i, item);
+            if (i < job.num_rows) mark_row(job, item.begin);
+            item = next;
+            i += stride;
+        }
         wait();
         if (job.validates) validate_stage(job, block, num_blocks);
     }

@@ -20,6 +20,7 @@
 constexpr uint32_t RARE_RUNS = 1;          // Of STATUS_RARE: a grid has stopped behind pretokenize,
 constexpr uint32_t RARE_PIECES = 2;        // or behind cut.
 
+constexpr uint32_t SMALL_TILES = 1024;     // Of a batch at most: layout.SMALL_BYTES.
 constexpr uint32_t SMALL_SHARED = 54 * 1024;
 struct SmallShared {
     BinBegins begins;
@@ -31,22 +32,22 @@ struct SmallShared {
         CertainWarp certain[BLOCK / 32];
         LookUpShared look_up;
         Columns columns[BLOCK / 32];
-        uint32_t sums[32];
+        struct {
+            uint32_t sums[32], group_offsets[SMALL_TILES * SMALL_PARTS / WARPS];
+        };
         ScanShared frame;
     };
 };
 static_assert(sizeof(SmallShared) <= SMALL_SHARED, "the launch asks for so much");
 
-// Whether there are few threads for a batch, or few pieces for the threads: FEW of merge_stage.cuh, PARTS
-// of compact.cuh; and whether they stop where others go on.
+// Whether there are few threads for a batch, or few pieces for the threads: FEW of merge_stage.cuh; and
+// whether they stop where others go on.
 struct Few {
     static constexpr bool FEW = true, STOPS = false;
-    static constexpr uint32_t PARTS = SMALL_PARTS;
 };
 
 struct Many {
     static constexpr bool FEW = false, STOPS = true;
-    static constexpr uint32_t PARTS = 2;
 };
 
 template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, SmallShared> {
@@ -65,8 +66,9 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
         Filter filter = {job.borders, job.byte_borders, static_cast<uint32_t>(job.seed)};
         cut_text(job, filter, shared.certain, block, num_blocks);
         wait();
+        if (!Size::STOPS) return;  // Looking up finds what is long.
         find_long_stage(job, shared.find, block, num_blocks);
-        if (Size::STOPS) wait();
+        wait();
     }
 
     // Whether a grid stops here, where `found` is not 0; all of its threads say the same.
@@ -77,7 +79,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
     }
 
     DEVICE_METHOD void look_up() const {
-        look_up_stage(job, shared.look_up, block, num_blocks);
+        look_up_stage<Size::STOPS>(job, shared.look_up, block, num_blocks);
         wait();
     }
 
@@ -89,12 +91,15 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
     }
 
     DEVICE_METHOD void compact() const {
-        count_tiles_stage<Size::PARTS>(job, block, num_blocks);
+        count_tiles_stage<SMALL_PARTS>(job, block, num_blocks);
         wait();
-        if (block == 0) sum_tiles_stage<Size::PARTS>(job, shared.sums);
-        wait();
-        row_offsets_stage<Size::PARTS>(job, block, num_blocks);
-        write_tiles<Size::PARTS>(job, shared.begins, block, num_blocks);
+        // Every block adds up for itself, which takes less than waiting for one.
+        uint64_t num_ids = sum_groups<SMALL_PARTS>(job, shared.sums, shared.group_offsets);
+        if (block == 0 && threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
+        GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
+        row_offsets_stage<SMALL_PARTS>(job, sums, block, num_blocks);
+        auto before = [&](uint32_t unit) { return ids_before(job, sums.before, unit); };
+        write_tiles<SMALL_PARTS>(job, shared.begins, before, block, num_blocks);
         wait();
     }
 };
@@ -103,8 +108,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
 template <class Threads, class Size>
 DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, uint32_t num_blocks) {
     SmallLaunch<Threads, Size> launch = {{job, shared, block, num_blocks}};
-    load_entries(job, shared.pretokenize);  // In time for pretokenize; here nothing else is waited for.
-    launch.take_in();
+    launch.take_in([&] { load_entries(job, shared.pretokenize); });
     if (job.num_rounds) launch.special();
     launch.pretokenize();
     if (launch.stops(job.bad_tiles[0], RARE_RUNS)) return;
