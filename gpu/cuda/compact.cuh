@@ -98,6 +98,46 @@ template <class Count> DEVICE uint64_t ids_before(const Job& job, const Count* g
     return group_offsets[group] + sum;
 }
 
+// Where ids go in memory of the device.
+struct OwnIds {
+    int32_t* first;
+
+    DEVICE_METHOD void put(uint32_t place, uint32_t id) const { first[place] = id; }
+    DEVICE_METHOD OwnIds open(uint32_t, uint32_t) const { return *this; }
+    DEVICE_METHOD void close() const {}
+};
+
+// Where ids go otherwise, in so many bits, such as pinned memory: there single words are slow, and what
+// lanes write out of turn is put in order first, in `staged` of their warp.
+constexpr uint32_t STAGED_IDS = 256;
+struct WantedIds {
+    void* first;
+    uint64_t bits;
+    uint32_t* staged;
+    uint32_t begin, count;                 // Those that are staged.
+
+    DEVICE_METHOD void put_out(uint32_t place, uint32_t id) const {
+        if (bits == 32) static_cast<int32_t*>(first)[place] = id;
+        else if (bits == 16) static_cast<uint16_t*>(first)[place] = id;
+        else static_cast<uint8_t*>(first)[place] = id;
+    }
+    DEVICE_METHOD WantedIds behind(uint64_t ids) const {
+        return {static_cast<uint8_t*>(first) + ids * (bits / 8), bits, staged, 0, 0};
+    }
+    DEVICE_METHOD WantedIds open(uint32_t place, uint32_t ids) const {
+        return {first, bits, staged, place, ids <= STAGED_IDS ? ids : 0};
+    }
+    DEVICE_METHOD void put(uint32_t place, uint32_t id) const {
+        if (count) staged[place - begin] = id;
+        else put_out(place, id);
+    }
+    DEVICE_METHOD void close() const {
+        __syncwarp();
+        for (uint32_t i = lane_of_thread(); i < count; i += 32) put_out(begin + i, staged[i]);
+        __syncwarp();
+    }
+};
+
 // The id of a missed piece's symbol of this number.
 DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t record, uint32_t number) {
     if (is_small(record)) return small_id(job, record, number);
@@ -108,8 +148,9 @@ DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t reco
 
 // Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
 // five lanes copy, and each finds its piece by the running sums 2 2 5.
-DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count,
-                        int32_t* ids, uint32_t place) {
+template <class Ids>
+DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, const Ids& ids,
+                        uint32_t place) {
     uint32_t lane = lane_of_thread(), sums = sum_of_lanes(count);
     uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
     for (uint32_t first = 0; first < total; first += 32) {
@@ -122,13 +163,13 @@ DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record
         uint32_t its_record = __shfl_sync(0xFFFFFFFF, record, owner);
         uint32_t its_place = __shfl_sync(0xFFFFFFFF, place, owner);
         if (wanted >= total) continue;
-        ids[its_place + number] = merged_id(job, begins, its_record, number);
+        ids.put(its_place + number, merged_id(job, begins, its_record, number));
     }
 }
 
 // Writes the ids of one unit; a lane takes a record.
-template <uint32_t PARTS>
-DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit, int32_t* ids) {
+template <uint32_t PARTS, class Ids>
+DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit, const Ids& ids) {
     Records own = records_of<PARTS>(job, unit);
     const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
     uint32_t number = own.first + lane_of_thread(), written = 0;
@@ -139,13 +180,16 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit, i
         uint32_t after = number + 64 < own.end ? records[number + 64] : 0, next_count = count_of(job, next);
         bool here = number < own.end, miss = record & MISS;
         if (!__any_sync(0xFFFFFFFF, miss)) {
-            if (here) ids[written + lane_of_thread()] = record;
+            if (here) ids.put(written + lane_of_thread(), record);
             written += min_of(32, left);
         } else {
             uint32_t sums = sum_of_lanes(here ? count : 0), place = written + sums - count;
-            if (here && !miss) ids[place] = record;
-            copy_merged(job, begins, record, miss ? count : 0, ids, place);
-            written += __shfl_sync(0xFFFFFFFF, sums, 31);
+            uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
+            Ids turn = ids.open(written, total);
+            if (here && !miss) turn.put(place, record);
+            copy_merged(job, begins, record, miss ? count : 0, turn, place);
+            turn.close();
+            written += total;
         }
         record = next;
         count = next_count;
@@ -153,31 +197,34 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit, i
     }
 }
 
-// The same of all units; `before` says how many ids are before one.
-template <uint32_t PARTS, class Before>
-DEVICE void write_tiles(const Job& job, const BinBegins& begins, Before before, uint32_t block, uint32_t num_blocks) {
+// The same of all units; `ids_of` says where each one's go.
+template <uint32_t PARTS, class IdsOf>
+DEVICE void write_tiles(const Job& job, const BinBegins& begins, IdsOf ids_of, uint32_t block, uint32_t num_blocks) {
     uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
     for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride)
-        write_unit<PARTS>(job, begins, unit, job.ids + before(unit));
+        write_unit<PARTS>(job, begins, unit, ids_of(unit));
 }
 
 DEVICE void compact_stage(const Job& job, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
     find_begins<false>(job, begins);
-    auto before = [&](uint32_t unit) { return ids_before(job, job.group_offsets, unit); };
-    write_tiles<1>(job, begins, before, block, num_blocks);
+    auto ids_of = [&](uint32_t unit) { return OwnIds{job.ids + ids_before(job, job.group_offsets, unit)}; };
+    write_tiles<1>(job, begins, ids_of, block, num_blocks);
 }
 
 // The number of ids before each row. A warp takes neighbouring rows, as many as there are more rows than
 // warps, and adds up the records before the first one in its unit; then those between two rows.
 template <uint32_t PARTS, class Count>
-DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, uint32_t block, uint32_t num_blocks) {
+DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int64_t* offsets, uint32_t block,
+                              uint32_t num_blocks) {
     uint32_t lane = lane_of_thread(), warps = num_blocks * WARPS, part = 0, pieces = 0, ids = 0;
     uint64_t rows = job.num_rows + 1, of_warp = (rows + warps - 1) / warps;
-    uint64_t first = (block * WARPS + threadIdx.x / 32) * of_warp, counted = 0;  // Up to which byte.
+    // The last warps come first: where there are few units, the first ones write ids meanwhile.
+    uint32_t warp = warps - 1 - (block * WARPS + threadIdx.x / 32);
+    uint64_t first = warp * of_warp, counted = 0;  // Up to which byte.
     for (uint64_t row = first; row < first + of_warp && row < rows; row++) {
         uint64_t begin = job.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
         if (tile >= num_tiles(job)) {
-            if (lane == 0) job.id_offsets[row] = sums.num_ids;
+            if (lane == 0) offsets[row] = sums.num_ids;
             continue;
         }
         if (row == first || counted < tile_begin) counted = tile_begin, part = pieces = ids = 0;
@@ -196,6 +243,6 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, uint
             more_ids += count_of(job, job.records[tile_begin + i]);
         ids += __reduce_add_sync(0xFFFFFFFF, more_ids);
         uint64_t before_unit = ids_before(job, sums.before, static_cast<uint32_t>(tile) * PARTS + part);
-        if (lane == 0) job.id_offsets[row] = before_unit + ids;
+        if (lane == 0) offsets[row] = before_unit + ids;
     }
 }

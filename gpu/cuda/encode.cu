@@ -88,7 +88,7 @@ KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
 }
 
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
-    row_offsets_stage<1>(*job, sums_of(*job), blockIdx.x, gridDim.x);
+    row_offsets_stage<1>(*job, sums_of(*job), job->id_offsets, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) pack(const Job* job) {

@@ -4,12 +4,10 @@
 #pragma once
 #include "job.cuh"
 
-// Copies where each row's ids begin, what is wrong with rows, and the status.
-DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+// Copies what is wrong with rows, and the status.
+DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    for (uint64_t i = first; i <= job.num_rows; i += stride)
-        job.host_offsets[i] = job.answer_offsets[i];
     for (uint64_t row = first; row < job.num_rows; row += stride) {
         uint32_t error = min_of(job.row_errors[row], job.row_refused[row]);
         job.host_errors[row] = error;
@@ -18,6 +16,15 @@ DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     bool rare = job.bad_tiles && (job.bad_tiles[0] || job.window_counts[0]);
     if (first < 8 && first != STATUS_NOT_UTF8)
         job.host_status[first] = job.status[first] | (first == STATUS_RARE && rare);
+}
+
+// The same, and where each row's ids begin.
+DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    for (uint64_t i = first; i <= job.num_rows; i += stride)
+        job.host_offsets[i] = job.answer_offsets[i];
+    report_faults(job, block, num_blocks);
 }
 
 template <class Id> DEVICE void put_ids(const Job& job, uint32_t block, uint32_t num_blocks) {

@@ -34,6 +34,7 @@ struct SmallShared {
         Columns columns[BLOCK / 32];
         struct {
             uint32_t sums[32], group_offsets[SMALL_TILES * SMALL_PARTS / WARPS];
+            uint32_t staged[WARPS][STAGED_IDS];
         };
         ScanShared frame;
     };
@@ -90,6 +91,9 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
         wait();
     }
 
+    // Whether the answer is written as soon as it is known: by few threads, where nothing is behind the ids.
+    DEVICE_METHOD bool answers_at_once() const { return Size::FEW && !job.framed; }
+
     DEVICE_METHOD void compact() const {
         count_tiles_stage<SMALL_PARTS>(job, block, num_blocks);
         wait();
@@ -97,10 +101,22 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
         uint64_t num_ids = sum_groups<SMALL_PARTS>(job, shared.sums, shared.group_offsets);
         if (block == 0 && threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
         GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
-        row_offsets_stage<SMALL_PARTS>(job, sums, block, num_blocks);
-        auto before = [&](uint32_t unit) { return ids_before(job, sums.before, unit); };
-        write_tiles<SMALL_PARTS>(job, shared.begins, before, block, num_blocks);
-        wait();
+        int64_t* offsets = answers_at_once() ? job.host_offsets : job.id_offsets;
+        row_offsets_stage<SMALL_PARTS>(job, sums, offsets, block, num_blocks);
+        if (answers_at_once()) {
+            WantedIds ids = {job.host_ids, job.id_bits, shared.staged[threadIdx.x / 32], 0, 0};
+            auto ids_of = [&](uint32_t unit) { return ids.behind(ids_before(job, sums.before, unit)); };
+            write_tiles<SMALL_PARTS>(job, shared.begins, ids_of, block, num_blocks);
+        } else {
+            auto ids_of = [&](uint32_t unit) { return OwnIds{job.ids + ids_before(job, sums.before, unit)}; };
+            write_tiles<SMALL_PARTS>(job, shared.begins, ids_of, block, num_blocks);
+            wait();
+        }
+    }
+
+    DEVICE_METHOD void put_out() const {
+        if (answers_at_once()) report_faults(job, block, num_blocks);
+        else put_out_stage(job, block, num_blocks);
     }
 };
 
@@ -118,5 +134,5 @@ DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, ui
     launch.merge();
     launch.compact();
     if (job.framed) launch.frame();
-    put_out_stage(job, block, num_blocks);
+    launch.put_out();
 }
