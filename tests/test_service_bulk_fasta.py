@@ -178,6 +178,7 @@ def test_windows_are_those_of_a_loop(sizes, window, stride):
 @pytest.mark.parametrize(
     ("name", "content"),
     [("gzip", gzip.compress(FASTA.encode())), ("zstd", b"\x28\xb5\x2f\xfd\x04\x00" + b"x" * 99)],
+    ids=["gzip", "zstd"],  # Packed bytes hold the time, and workers must agree on names.
 )
 def test_a_packed_body_without_its_header_is_told_which_one(name, content):
     async def scenario():
