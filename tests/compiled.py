@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.data_files import ROOT
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "extension"]
 
 BUILD = ROOT / "build" / "emulation"
 
@@ -49,3 +52,14 @@ def compiled(name: str, source: str, flags: Sequence[str], included: Iterable[Pa
             assert done.returncode == 0, done.stderr
             unfinished.rename(path)
     return path
+
+
+def extension(source: Path, name: str) -> ModuleType:
+    """A module of ours in C++, compiled for this interpreter with every warning an error."""
+    include = sysconfig.get_paths()["include"]
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", f"-I{include}"]
+    spec = importlib.util.spec_from_file_location(name, compiled(name, source.read_text(), flags))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

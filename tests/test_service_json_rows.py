@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
-import subprocess
-import sysconfig
 
 import numpy as np
 import pytest
@@ -14,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.json_rows import rows_json
+from tests.compiled import extension
 from tests.data_files import ROOT
 
 SOURCE = ROOT / "service/json_rows.cpp"
@@ -21,19 +18,8 @@ IDS = st.integers(0, 50_256) | st.integers(-(2**31), 2**31 - 1)
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """The extension, compiled for this interpreter with every warning an error."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++ for the extension")
-    target = tmp_path_factory.mktemp("rows") / "_json_rows.so"
-    include = sysconfig.get_paths()["include"]
-    command = [compiler, "-O1", "-std=c++17", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*command, f"-I{include}", str(SOURCE), "-o", str(target)], check=True)
-    spec = importlib.util.spec_from_file_location("_json_rows", target)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def built():
+    return extension(SOURCE, "_json_rows")
 
 
 @given(data=st.data(), rows=st.lists(st.lists(IDS, max_size=9), max_size=9))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-import subprocess
-import sysconfig
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compiled import extension
 from tests.data_files import ROOT
 from vocabularies import text_joining
 from vocabularies.batch import Batch
@@ -22,19 +18,8 @@ TEXTS = st.lists(st.text(max_size=200) | st.text("ACGT", max_size=200), max_size
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """The extension, compiled for this interpreter with every warning an error."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++ for the extension")
-    target = tmp_path_factory.mktemp("texts") / "_texts.so"
-    include = sysconfig.get_paths()["include"]
-    command = [compiler, "-O1", "-std=c++17", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*command, f"-I{include}", str(SOURCE), "-o", str(target)], check=True)
-    spec = importlib.util.spec_from_file_location("_texts", target)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def built():
+    return extension(SOURCE, "_texts")
 
 
 @given(texts=TEXTS, as_tuple=st.booleans())

@@ -102,7 +102,7 @@ struct Job {
     LongPiece* whole_pieces;       // Level 3: those that windows and patches did not cut.
     uint64_t* window_borders;      // uint64[num_windows] of level 0.
     SeamBits* seam_bits;           // A word for every 32 windows.
-    RunStarts* run_starts;         // num_bytes / SLIDE_BYTES + 1 of them, see cut_bridge.cuh.
+    RunStarts* run_starts;         // num_bytes / SLIDE_BYTES + 1 of them, see cut_slide.cuh.
     // Answer.
     int32_t* ids;                  // int32[num_bytes] at most.
     int64_t* id_offsets;           // int64[num_rows + 1].
