@@ -69,6 +69,10 @@ class Link(asyncio.BufferedProtocol):
         answer: begins the answer to a call; None where the message wants none.
         lost: called once, when the connection has ended.
         memory: of this process, which the other side may read; None: all goes over the socket.
+
+    Attributes:
+        mapping: done when the other side has answered for the first time, about that memory. Until
+            then nobody may be there: a connection can wait in the queue of a listening socket.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Link(asyncio.BufferedProtocol):
         self._large: bytearray | None = None  # The frame that does not fit the small buffer.
         self._have = 0  # Bytes in the buffer that is being filled.
         self.memory, self._is_mapped = memory, False
+        self.mapping: asyncio.Future[Message] | None = None
         self.other: OtherMemory | None = None  # The other side's.
         self._loans: dict[int, list[NDArray[Any]]] = {}  # Arrays that the other side reads.
         self._loan_numbers = count(NO_LOAN + 1)
@@ -167,8 +172,8 @@ class Link(asyncio.BufferedProtocol):
         """The connection is there; the other side is told of the memory here."""
         self._transport = cast(asyncio.Transport, transport)
         if self.memory is not None:
-            mapping = self.call(Message(MEMORY, {"path": self.memory.path}))
-            mapping.add_done_callback(self._note_mapped)
+            self.mapping = self.call(Message(MEMORY, {"path": self.memory.path}))
+            self.mapping.add_done_callback(self._note_mapped)
 
     def _note_mapped(self, done: asyncio.Future[Message]) -> None:
         if done.cancelled() or isinstance(done.exception(), EngineLost):

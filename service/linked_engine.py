@@ -80,20 +80,38 @@ class LinkedEngine:
         self._connecting = asyncio.ensure_future(self._connect())
 
     async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
+        while self.link is None:
             try:
-                _, link = await loop.create_unix_connection(
-                    lambda: Link(self.answer, self._lost, self.memory), str(self.path)
-                )
-            except OSError:
+                await self._connect_once()
+            except (OSError, EngineLost):
                 await asyncio.sleep(RETRY_S)
-                continue
-            self.link = link
-            link.tell(self.hello)
-            return
+
+    async def _connect_once(self) -> None:
+        """Have a link to an engine process that has answered.
+
+        The supervisor holds the listening socket: a connection is made while nobody takes it, and
+        what was asked over it would wait, not be refused.
+
+        Raises:
+            OSError: there is no such socket.
+            EngineLost: the engine process ended before it answered.
+        """
+        _, link = await asyncio.get_running_loop().create_unix_connection(
+            lambda: Link(self.answer, self._lost, self.memory), str(self.path)
+        )
+        assert link.mapping is not None
+        try:
+            await link.mapping
+            if link.is_up:
+                self.link = link
+                link.tell(self.hello)
+        finally:
+            if self.link is not link:
+                link.close()
 
     def _lost(self, link: Link) -> None:
+        if link is not self.link:
+            return  # It never was up; `_connect` tries again.
         self.link = None
         if not self._is_closed:
             logger.error("the engine process is gone; what it had not answered is refused with 503")

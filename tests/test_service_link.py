@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import select
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -24,6 +26,7 @@ from service.front_end import FrontEnd
 from service.gpu_engine import RoutedEngine
 from service.link import Link, Message
 from service.link_memory import WORTH_BYTES, LinkMemory
+from service.linked_engine import LinkedEngine
 from service.rates import Limits, Rates
 from service.settings import Settings
 from service.work import Work
@@ -34,6 +37,14 @@ from vocabularies.batch import Batch, EncodeOptions
 
 V = "evo_bytes"
 DTYPES = (np.uint8, np.int32, np.int64, np.float64)
+
+
+def answer_at_once(_: Link, message: Message) -> asyncio.Future[Message] | None:
+    if message.kind == "hello":
+        return None
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(Message("answer"))
+    return done
 
 
 class Pipe:
@@ -136,6 +147,33 @@ def test_the_linked_engine_is_an_engine(tmp_path):
             decoded = await asyncio.to_thread(engine.decode, vocabulary, ids, offsets, True)
             assert decoded.data[:2].tobytes() == b"ab"
             assert decoded.errors[1].code == "id_out_of_range"
+
+    run(scenario)
+
+
+def test_a_connection_that_nobody_has_taken_is_no_engine(tmp_path):
+    """The supervisor's listening socket lets front ends connect while the engine is started."""
+    path = tmp_path / "engine.sock"
+
+    async def scenario():
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(path))
+            listening.listen()
+            front = LinkedEngine(path, lambda *_: None, Message("hello"))
+            front.start()
+            await asyncio.to_thread(select.select, [listening], [], [], 10)
+            taken, _ = await asyncio.to_thread(listening.accept)
+            with pytest.raises(EngineLost), taken:
+                await asyncio.wait_for(front.call(Message("batch")), 10)
+            room: list[Link] = []
+            server = await asyncio.get_running_loop().create_unix_server(
+                lambda: room.append(Link(answer_at_once, lambda _: None)) or room[-1],
+                sock=listening,
+            )
+            await until(lambda: front.link is not None)
+            assert (await front.call(Message("batch"))).kind == "answer"
+            front.close()
+            server.close()
 
     run(scenario)
 
