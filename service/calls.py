@@ -21,6 +21,7 @@ from service.times import Times
 from service.work import IdRows, Result, Work
 from vocabularies.batch import MAX_UTF8, Batch, EncodeOptions, RowError
 from vocabularies.shared_rows import SharedRows
+from vocabularies.text_joining import utf8_size
 
 if TYPE_CHECKING:
     from service.auth import Scope
@@ -167,10 +168,8 @@ def _checked_bytes(texts: list[str], limit: int, pointer: str) -> int:
     Raises:
         TooLarge: a text has more than `limit`.
     """
-    num_characters = sum(map(len, texts))
-    if num_characters <= min(PART, limit) // MAX_UTF8:
-        joined = "".join(texts)
-        return num_characters if joined.isascii() else len(joined.encode())
+    if (counted := utf8_size(texts, min(PART, limit) // MAX_UTF8)) >= 0:
+        return counted
     sizes = [len(text) if text.isascii() else _num_bytes(text) for text in texts]
     if max(sizes) > limit:
         row = next(row for row, size in enumerate(sizes) if size > limit)

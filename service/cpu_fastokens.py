@@ -28,6 +28,7 @@ from vocabularies.formats import tokenizer_json
 from vocabularies.framing import Content, join_rows
 from vocabularies.pretokenizers import pretokenizer
 from vocabularies.tables import TokenTable
+from vocabularies.text_joining import wide_rows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["FastokensEncoder"]
@@ -62,7 +63,7 @@ class FastokensEncoder(TokenizersEncoder):
     def content(self, batch: Batch, plain: bool) -> Content:
         """The ids alone; `plain` leaves special tokens as text."""
         texts, errors = batch.texts()
-        rare = {row for row, text in enumerate(texts) if not text.isascii() and _is_odd(text)}
+        rare = {row for row in wide_rows(texts) if _is_odd(texts[row])}
         if self.tails is None:
             content = _flat(self.fast, texts, plain)
         else:

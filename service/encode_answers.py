@@ -13,6 +13,7 @@ from service.calls import Body, Call, Operation, Render, check_rows, make_work, 
 from service.errors import InvalidRequest, RowRefused, TooLarge
 from service.json_pieces import flat_json, head, matrix_json, ragged_json, tokens_json
 from service.padding import pad_rows
+from service.plain_answers import asks_nothing, is_plain, plain_batch, plain_text
 from service.positions import convert_spans
 from service.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
 from service.work import Result, Work
@@ -34,7 +35,6 @@ OPTION_FIELDS = (
     "circular",
     "return_offsets",
 )
-REQUIRED_FIELDS = ("vocabulary", "texts")  # A request that has only these asks for nothing else.
 ID_LIMITS = {"int32": 2**31, "uint16": 2**16, "uint8": 2**8}
 
 
@@ -50,7 +50,7 @@ def _plan_text(
     if request.dtype != "int32":
         check_dtype(entry.vocabulary, request.dtype)
     options = DEFAULT_OPTIONS
-    if len(request.model_fields_set) > len(REQUIRED_FIELDS):
+    if not asks_nothing(request):
         options = _row_options(*(getattr(request, name) for name in OPTION_FIELDS))
     work = make_work(service, call, "encode", entry, [request.text], options, "/text")
     return work, partial(_render_text, entry, request)
@@ -59,6 +59,8 @@ def _plan_text(
 def _render_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/text")
+    if is_plain(request, result):
+        return (plain_text(entry, result),)
     return _encoded_text(entry, request, result)
 
 
@@ -99,7 +101,7 @@ def _options(
     request: EncodeBatchRequest | CountRequest, num_rows: int
 ) -> EncodeOptions | list[EncodeOptions]:
     """One value for all rows, or one for each where any option is a list of that length."""
-    if len(request.model_fields_set) == len(REQUIRED_FIELDS):
+    if asks_nothing(request):
         return DEFAULT_OPTIONS
     values: list[Any] = [getattr(request, name, None) for name in OPTION_FIELDS]
     for name, value in zip(OPTION_FIELDS, values, strict=True):
@@ -136,15 +138,21 @@ def _row_options(
 def _plan_texts(
     service: Service, call: Call, entry: Entry, request: EncodeBatchRequest
 ) -> tuple[Work, Render]:
-    check_rows(service, len(request.texts), "/texts")
+    num_rows = len(request.texts)
+    check_rows(service, num_rows, "/texts")
+    if asks_nothing(request):
+        work = make_work(
+            service, call, "encode", entry, request.texts, DEFAULT_OPTIONS, "/texts/{}"
+        )
+        return work, partial(_render_texts, service, entry, request, 0)
     check_dtype(entry.vocabulary, request.dtype)
     for name in ("return_tokens", "return_offsets"):
         value = getattr(request, name)
-        if isinstance(value, list) and len(value) != len(request.texts):
-            message = f"{len(value)} values for {len(request.texts)} texts"
+        if isinstance(value, list) and len(value) != num_rows:
+            message = f"{len(value)} values for {num_rows} texts"
             raise InvalidRequest(message, f"/{name}")
     pad_id = 0 if request.padding is None else pad_id_of(request.pad_id, entry.vocabulary)
-    options = _options(request, len(request.texts))
+    options = _options(request, num_rows)
     work = make_work(service, call, "encode", entry, request.texts, options, "/texts/{}")
     return work, partial(_render_texts, service, entry, request, pad_id)
 
@@ -152,6 +160,8 @@ def _plan_texts(
 def _render_texts(
     service: Service, entry: Entry, request: EncodeBatchRequest, pad_id: int, result: Result
 ) -> Body:
+    if is_plain(request, result):
+        return (plain_batch(entry, result),)
     if request.padding is not None:
         _check_padded(service, request, result)
     return _encoded_batch(entry, request, result, pad_id)
@@ -208,7 +218,7 @@ def _encoded_batch(
     if mask is not None:
         yield b',"attention_mask":'
         yield from matrix_json(mask)
-    if encoded.num_tokens is not None or len(request.model_fields_set) > len(REQUIRED_FIELDS):
+    if encoded.num_tokens is not None or not asks_nothing(request):
         yield from _batch_extras(entry, request, result)
     if errors := result.row_errors():
         yield b',"errors":' + orjson.dumps(row_faults(errors))

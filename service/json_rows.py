@@ -1,6 +1,6 @@
 """Rows of ids as a JSON list of lists, in C++ where that was built (json_rows.cpp), else by orjson.
 
-Both write the same bytes. Of 32 rows of 53 ids orjson takes 12 µs, of which their digits are 6.
+Both write the same bytes. Of 32 rows of 53 ids C++ takes 3 µs and orjson 12.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = ["WRITTEN_BY", "rows_json"]
+__all__ = ["WRITTEN_BY", "row_and_size_json", "rows_and_sizes_json", "rows_json"]
 
 WRITTEN_BY = "orjson" if native is None else "C++"
 
@@ -42,3 +42,43 @@ def rows_json(
     # As arrays, which need no Python number for each id: a third of what lists take.
     parts = [ids[b:e] for b, e in pairwise(offsets[begin : end + 1])]
     return orjson.dumps(parts, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def rows_and_sizes_json(
+    around: tuple[bytes, bytes, bytes],
+    ids: NDArray[np.integer[Any]],
+    offsets: list[int],
+    begin: int,
+    end: int,
+    by: Any = native,
+) -> bytes:
+    """Some rows, and how many ids each has, with what stands before, between and behind them.
+
+    Example: ids 7 8 9 10 and offsets 0 2 2 4 give BEFORE[[7,8],[],[9,10]]BETWEEN[2,0,2]AFTER.
+    """
+    before, between, after = around
+    if by is not None and ids.dtype == np.int32:
+        written: bytes = by.rows_and_sizes(before, between, after, ids, offsets, begin, end)
+        return written
+    sizes = orjson.dumps([e - b for b, e in pairwise(offsets[begin : end + 1])])
+    return b"".join((before, rows_json(ids, offsets, begin, end, None), between, sizes, after))
+
+
+def row_and_size_json(
+    around: tuple[bytes, bytes, bytes],
+    ids: NDArray[np.integer[Any]],
+    offsets: list[int],
+    row: int,
+    by: Any = native,
+) -> bytes:
+    """One row, and how many ids it has, with what stands before, between and behind them.
+
+    Example: row 2 of ids 7 8 9 10 and offsets 0 2 2 4 gives BEFORE[9,10]BETWEEN2AFTER.
+    """
+    before, between, after = around
+    if by is not None and ids.dtype == np.int32:
+        written: bytes = by.row_and_size(before, between, after, ids, offsets, row)
+        return written
+    begin, end = offsets[row : row + 2]
+    written = orjson.dumps(ids[begin:end], option=orjson.OPT_SERIALIZE_NUMPY)
+    return b"".join((before, written, between, b"%d" % (end - begin), after))

@@ -17,15 +17,22 @@ from service import (
     encode_answers,
     hot_routes,
     json_pieces,
+    plain_answers,
     schemas,
     windows_answer,
 )
 from service.app import create_app, running
+from service.batches import run_works
+from service.cpu_engine import CpuEngine
 from service.hot_routes import HOT
+from service.registry import Entry
 from service.settings import Settings
+from service.work import Work
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
 from tests.waiting import run, until
+from vocabularies import builtin
+from vocabularies.batch import EncodeOptions
 
 V = "evo_bytes"
 MODELS = {
@@ -164,13 +171,22 @@ def test_a_bad_request_is_refused_with_its_code_and_the_next_one_answered(path, 
 def test_answers_to_large_bodies_are_the_same_and_written_by_other_threads(monkeypatch):
     seen: list[bool] = []
 
+    def watched(function):
+        def call(*arguments, **named):
+            seen.append(threading.current_thread() is threading.main_thread())
+            return function(*arguments, **named)
+
+        return call
+
     class Watched:
         def __getattr__(self, name):
-            seen.append(threading.current_thread() is threading.main_thread())
-            return getattr(orjson, name)
+            value = getattr(orjson, name)
+            return watched(value) if callable(value) else value
 
     for module in (json_pieces, encode_answers, decode_answers, windows_answer):
         monkeypatch.setattr(module, "orjson", Watched())
+    for name in ("row_and_size_json", "rows_and_sizes_json"):
+        monkeypatch.setattr(plain_answers, name, watched(getattr(plain_answers, name)))
 
     async def scenario():
         async with serving(FakeEngine(), **LIMITS) as (client, _):
@@ -315,6 +331,45 @@ def test_a_large_answer_comes_in_pieces_and_whole():
             assert "content-length" not in response.headers
 
     run(scenario)
+
+
+@pytest.mark.parametrize("max_ids", [0, 2, 8_192])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/encode", {"text": "h\u00e9"}),
+        ("/v1/encode", {"text": ""}),
+        ("/v1/encode/batch", {"texts": []}),
+        ("/v1/encode/batch", {"texts": ["a", "", "ccc"]}),
+        ("/v1/encode/batch", {"texts": ["a", "REFUSE", "ccc"]}),
+    ],
+)
+def test_who_asks_for_nothing_gets_what_all_get(monkeypatch, path, body, max_ids):
+    """Plain answers are written in one call where they are short, and as others where not."""
+    monkeypatch.setattr(plain_answers, "MAX_IDS", max_ids)
+
+    async def scenario():
+        async with serving(FakeEngine()) as (client, _):
+            plain = await client.post(path, json={"vocabulary": V, **body})
+            said = {"vocabulary": V, **body, "add_special_tokens": True}
+            assert plain.status_code == 200
+            assert plain.content == (await client.post(path, json=said)).content
+
+    run(scenario)
+
+
+def test_a_neighbour_that_is_cut_does_not_change_a_plain_answer():
+    engine, vocabulary = CpuEngine(), builtin.load(V)
+    entry = Entry(V, vocabulary, engine.load(vocabulary))
+    request = schemas.EncodeBatchRequest(vocabulary=V, texts=["abc", "d"])
+    plain = Work("encode", vocabulary, request.texts)
+    cut = Work("encode", vocabulary, ["abc"], EncodeOptions(max_length=2))
+    (alone,), _ = run_works(engine, [plain])
+    (beside, _), _ = run_works(engine, [plain, cut])
+    assert plain_answers.is_plain(request, alone)
+    assert not plain_answers.is_plain(request, beside)
+    answers = [encode_answers._render_texts(None, entry, request, 0, r) for r in (alone, beside)]
+    assert b"".join(answers[0]) == b"".join(answers[1])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,13 @@ from tests.compiled import extension
 from tests.data_files import ROOT
 from vocabularies import text_joining
 from vocabularies.batch import Batch
-from vocabularies.text_joining import LARGE_BYTES, join_in_python, join_texts
+from vocabularies.text_joining import (
+    LARGE_BYTES,
+    join_in_python,
+    join_texts,
+    utf8_size,
+    wide_rows,
+)
 
 SOURCE = ROOT / "vocabularies/texts.cpp"
 TEXTS = st.lists(st.text(max_size=200) | st.text("ACGT", max_size=200), max_size=40)
@@ -36,6 +42,31 @@ def test_both_refuse_what_is_no_unicode(built, texts):
     for by in (built, None):
         with pytest.raises(UnicodeEncodeError):
             join_texts(texts, by=by)
+
+
+@given(texts=TEXTS, most=st.integers(0, 300))
+def test_bytes_are_counted_where_there_are_not_too_many_characters(built, texts, most):
+    size = len("".join(texts).encode()) if sum(map(len, texts)) <= most else -1
+    assert utf8_size(texts, most, built) == utf8_size(texts, most, None) == size
+
+
+@given(texts=TEXTS | st.lists(st.text("a\xe9\xff\u0100", max_size=3)))
+def test_texts_with_wide_characters_are_found(built, texts):
+    wide = [row for row, text in enumerate(texts) if any(ord(each) > 0xFF for each in text)]
+    assert wide_rows(texts, built) == wide_rows(tuple(texts), built) == wide
+    assert set(wide) <= set(wide_rows(texts, None))
+
+
+def test_what_is_no_list_of_strings_is_neither_counted_nor_searched(built):
+    for wrong in ((("a",), 1), ([1], 1), (["a"],), (["a"], "1"), ()):
+        with pytest.raises(TypeError):
+            built.utf8_size(*wrong)
+    for wrong in ((("a",),), ([b"a"],), (["a"], 1), ()):
+        with pytest.raises(TypeError):
+            built.wide_rows(*wrong)
+    for by in (built, None):
+        with pytest.raises(UnicodeEncodeError):
+            utf8_size(["a", "\ud800"], 9, by)
 
 
 def test_many_bytes_go_where_the_caller_says(built):

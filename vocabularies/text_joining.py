@@ -16,7 +16,15 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = ["JOINED_BY", "Memory", "join_in_python", "join_texts", "offsets_of_lengths"]
+__all__ = [
+    "JOINED_BY",
+    "Memory",
+    "join_in_python",
+    "join_texts",
+    "offsets_of_lengths",
+    "utf8_size",
+    "wide_rows",
+]
 
 Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Memory = Callable[[int], NDArray[np.uint8] | None]
@@ -77,3 +85,28 @@ def offsets_of_lengths(lengths: Iterable[int], num_rows: int) -> NDArray[np.int6
     offsets = np.zeros(num_rows + 1, np.int64)
     np.cumsum(np.fromiter(lengths, np.int64, num_rows), out=offsets[1:])
     return offsets
+
+
+def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
+    """Of the UTF-8 of all; -1 where the texts have more than `most` characters together.
+
+    The extension leaves each string its UTF-8, so that who asks for it next has it at once.
+
+    Raises:
+        UnicodeEncodeError: a text has a lone surrogate.
+    """
+    if by is not None:
+        counted: int = by.utf8_size(texts, most)
+        return counted
+    if sum(map(len, texts)) > most:
+        return -1
+    joined = "".join(texts)
+    return len(joined) if joined.isascii() else len(joined.encode())
+
+
+def wide_rows(texts: Sequence[str], by: Any = native) -> list[int]:
+    """The numbers of the texts that have a character above U+00FF; without C++ perhaps of more."""
+    if by is None:
+        return [row for row, text in enumerate(texts) if not text.isascii()]
+    found: list[int] = by.wide_rows(texts if isinstance(texts, list) else list(texts))
+    return found

@@ -1,7 +1,9 @@
-// Strings joined as UTF-8 in memory of the caller's, each copied once.
+// Strings joined as UTF-8 in memory of the caller's, each copied once; what they are, seen at once.
 //
 //     measure(texts, offsets) -> bytes of all; offsets: int64[B + 1]
 //     copy(texts, offsets, out)
+//     utf8_size(texts, most) -> bytes of all; -1: they have more characters than `most`
+//     wide_rows(texts) -> the texts with characters above U+00FF, by number
 //
 // An ASCII string is its own UTF-8; CPython keeps that of others with the string, so that the second
 // call finds it. Python's way joins the strings and then encodes them: two copies and a call for
@@ -38,7 +40,7 @@ const char* utf8_of(PyObject* text, Py_ssize_t* size) {
 
 bool has_arguments(Py_ssize_t given, Py_ssize_t wanted, PyObject* texts) {
     if (given != wanted || !PyList_Check(texts)) {
-        PyErr_SetString(PyExc_TypeError, "a list of strings and buffers are expected");
+        PyErr_Format(PyExc_TypeError, "%zd arguments are expected, the first one a list of strings", wanted);
         return false;
     }
     return true;
@@ -93,11 +95,54 @@ PyObject* copy(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     Py_RETURN_NONE;
 }
 
+bool are_strings(PyObject* texts) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts); i++) {
+        if (PyUnicode_Check(PyList_GET_ITEM(texts, i))) continue;
+        PyErr_SetString(PyExc_TypeError, "a list of strings is expected");
+        return false;
+    }
+    return true;
+}
+
+PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+    if (!has_arguments(given, 2, given ? arguments[0] : Py_None) || !are_strings(arguments[0])) return nullptr;
+    Py_ssize_t most = PyLong_AsSsize_t(arguments[1]);
+    if (most == -1 && PyErr_Occurred()) return nullptr;
+    PyObject* texts = arguments[0];
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts); i++) {
+        most -= PyUnicode_GET_LENGTH(PyList_GET_ITEM(texts, i));
+        if (most < 0) return PyLong_FromLong(-1);
+    }
+    Py_ssize_t all = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts); i++) {
+        Py_ssize_t size = 0;
+        if (!utf8_of(PyList_GET_ITEM(texts, i), &size)) return nullptr;
+        all += size;
+    }
+    return PyLong_FromSsize_t(all);
+}
+
+PyObject* wide_rows(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+    if (!has_arguments(given, 1, given ? arguments[0] : Py_None) || !are_strings(arguments[0])) return nullptr;
+    PyObject* rows = PyList_New(0);
+    for (Py_ssize_t i = 0; rows && i < PyList_GET_SIZE(arguments[0]); i++) {
+        if (PyUnicode_KIND(PyList_GET_ITEM(arguments[0], i)) == PyUnicode_1BYTE_KIND) continue;
+        PyObject* row = PyLong_FromSsize_t(i);
+        if (!row || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
 PyMethodDef methods[] = {
     {"measure", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(measure)), METH_FASTCALL,
      "measure(texts, offsets, /): writes int64[B + 1], returns the bytes of all."},
     {"copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(copy)), METH_FASTCALL,
      "copy(texts, offsets, out, /): writes the UTF-8 of all."},
+    {"utf8_size", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(utf8_size)), METH_FASTCALL,
+     "utf8_size(texts, most, /): of the UTF-8 of all; -1 where there are more characters."},
+    {"wide_rows", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(wide_rows)), METH_FASTCALL,
+     "wide_rows(texts, /): the texts with characters above U+00FF."},
     {nullptr, nullptr, 0, nullptr},
 };
 
