@@ -104,6 +104,24 @@ def test_the_images_run_as_somebody_without_rights() -> None:
     assert instructions("USER") == ["warptok"] * 2
 
 
+def test_the_images_are_built_with_a_compiler_and_fail_without_the_extensions() -> None:
+    extensions = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "ext-modules"
+    ]
+    compiler, wheel = instructions("RUN")[:2]
+    assert "install --yes --no-install-recommends g++" in compiler
+    assert wheel.endswith(f"= {len(extensions)}")
+
+
+def test_compiled_kernels_outlive_the_container() -> None:
+    cache = re.search(r"CUPY_CACHE_DIR=(\S+)", DOCKERFILE)
+    assert cache is not None
+    mounted = dict(each.split(":") for each in COMPOSE["services"]["gpu"]["volumes"])
+    [volume] = [name for name, folder in mounted.items() if folder == cache[1]]
+    assert volume in COMPOSE["volumes"]
+    assert set(COMPOSE["services"]["cpu"]["volumes"]) < set(COMPOSE["services"]["gpu"]["volumes"])
+
+
 def test_what_the_image_starts_exists() -> None:
     [entry] = importlib.metadata.entry_points(group="console_scripts", name="warptok")
     assert callable(entry.load())
