@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 try:
     from service import _json_rows as native
+
+    if not hasattr(native, "row_and_size"):  # Built from older sources.
+        raise ImportError
 except ImportError:
     native = None  # type: ignore[assignment]
 

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 try:
     from vocabularies import _texts as native
+
+    if not hasattr(native, "wide_rows"):  # Built from older sources.
+        raise ImportError
 except ImportError:
     native = None  # type: ignore[assignment]
 
