@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from service.encoders import ReferenceEncoder, take_rows
 from service.selftest import compare, texts_for
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import tokenizer_json
-from vocabularies.framing import Content, join_rows
+from vocabularies.framing import Content, join_rows, offsets_of
 from vocabularies.pretokenizers import pretokenizer
 from vocabularies.tables import TokenTable
 from vocabularies.text_joining import wide_rows
@@ -37,6 +38,9 @@ logger = logging.getLogger(__name__)
 # About 80 ms of the reference. Batches on the event loop are smaller than that by default, so that
 # the library is never loaded there.
 MAX_REFERENCE_BYTES = 32 * 1024
+# Batches from here on are shared by the library's threads: half a millisecond of one.
+SHARED_CHARACTERS = 64 * 1024
+HAS_THREADS = len(os.sched_getaffinity(0)) > 1  # The library's, too, look once.
 
 
 class FastokensEncoder(TokenizersEncoder):
@@ -113,9 +117,23 @@ class FastokensEncoder(TokenizersEncoder):
 
 
 def _flat(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool) -> Content:
+    """The ids of the texts; of few characters one after the other, in this thread alone.
+
+    For two texts or more the library wakes a thread on each core and waits for all that came.
+    """
+    if len(texts) > 1 and sum(map(len, texts)) < SHARED_CHARACTERS and HAS_THREADS:
+        return _one_by_one(tokenizer, texts, plain)
     ids, offsets = tokenizer.encode_batch_flat(texts, False, plain)
     # Copied: the library's buffers are read-only, and the arrays belong to the caller.
     return Content(np.frombuffer(ids, np.int32).copy(), np.frombuffer(offsets, np.int64).copy())
+
+
+def _one_by_one(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool) -> Content:
+    encode = tokenizer.encode_batch_flat
+    parts = [encode([text], False, plain)[0] for text in texts]
+    ids = np.frombuffer(bytearray().join(parts), np.int32)
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    return Content(ids, offsets_of(sizes // ids.itemsize))
 
 
 def _is_odd(text: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -235,3 +237,46 @@ def test_begin_and_end_tokens_of_roberta_do_not_keep_it_away():
     assert engine.encode(vocabulary, Batch([text])).ids.tolist() == (
         reference.encode(vocabulary, text).ids
     )
+
+
+def library_wakes() -> int:
+    """How often the library's threads have gone to sleep again."""
+    wakes = 0
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().startswith("fastokens"):
+            fields = (task / "status").read_text().split("voluntary_ctxt_switches:")
+            wakes += int(fields[1].split()[0])
+    return wakes
+
+
+@pytest.mark.skipif(not cpu_fastokens.HAS_THREADS, reason="the library has no threads on one core")
+def test_a_small_batch_wakes_no_thread_of_the_library(monkeypatch):
+    encoder, batch = encoder_of(builtin.load("gpt2")), Batch(["some words", "and others"] * 20)
+
+    def wakes() -> int:
+        before = library_wakes()
+        for _ in range(20):
+            encoder.content(batch, False)
+            sleep(0.001)  # They look for more for a while before they sleep.
+        return library_wakes() - before
+
+    monkeypatch.setattr(cpu_fastokens, "SHARED_CHARACTERS", 0)
+    assert wakes()
+    monkeypatch.undo()
+    sleep(0.01)
+    assert not wakes()
+
+
+@given(st.lists(TEXTS | st.sampled_from(["", "<m>", "naïve ✓ \U0001f600", "a" * 900]), min_size=2))
+@settings(deadline=None, max_examples=60)
+def test_texts_one_after_the_other_and_shared_by_threads_have_the_same_ids(texts):
+    fast = encoder_of(BASE).fast
+    for plain in (False, True):
+        one, both = (
+            cpu_fastokens._one_by_one(fast, texts, plain),
+            fast.encode_batch_flat(texts, False, plain),
+        )
+        assert one.ids.tobytes() == both[0]
+        assert one.offsets.tobytes() == both[1]
+        assert one.ids.flags.writeable
+        assert (one.ids.dtype, one.offsets.dtype) == (np.int32, np.int64)
