@@ -132,13 +132,13 @@ class Batcher:
         if not (works := self._take(lane, lane.turns[0])):
             return
         lane.batches.append(works)
-        running = self._run(lane, works)
-        running.add_done_callback(lambda done: self._finish_running(lane, works, done))
+        self._run(lane, works)
 
-    def _run(self, lane: Lane, works: list[Work]) -> asyncio.Future[Outcome]:
-        """Begin a batch that the loop itself does not run."""
+    def _run(self, lane: Lane, works: list[Work]) -> None:
+        """Begin a batch that the loop itself does not run; `_finish_running` is told its end."""
         call = partial(run_works, self.engine, works, self.placed)
-        return asyncio.get_running_loop().run_in_executor(lane.thread, call)
+        running = asyncio.get_running_loop().run_in_executor(lane.thread, call)
+        running.add_done_callback(lambda done: self._finish_running(lane, works, _outcome(done)))
 
     def _take(self, lane: Lane, key: Key) -> list[Work]:
         """Whole requests of one queue up to the byte budget; an emptied queue leaves the turns."""
@@ -173,19 +173,19 @@ class Batcher:
                 future.set_exception(outcome)
         self.admission.leave(work)
 
-    def _finish_running(self, lane: Lane, works: list[Work], done: asyncio.Future[Outcome]) -> None:
+    def _finish_running(
+        self, lane: Lane, works: list[Work], outcome: Outcome | BaseException
+    ) -> None:
         if works not in lane.batches:  # It was refused when the grace time was over.
             return
         lane.batches.remove(works)
-        if done.cancelled():
-            self._fail(works, Draining("the service stopped before this request's turn"))
-        elif isinstance(error := done.exception(), ServiceError | Abandoned):
-            self._fail(works, error)
-        elif error is not None:
-            logger.error("This is a bug. A batch of %d requests failed", len(works), exc_info=error)
-            self._fail(works, error)
+        if isinstance(outcome, tuple):
+            self._finish(works, outcome)
         else:
-            self._finish(works, done.result())
+            if not isinstance(outcome, ServiceError | Abandoned):
+                text = "This is a bug. A batch of %d requests failed"
+                logger.error(text, len(works), exc_info=outcome)
+            self._fail(works, outcome)
         self._tick()
 
     def _fail(self, works: list[Work], error: BaseException) -> None:
@@ -287,3 +287,10 @@ class Batcher:
             lane.thread.shutdown(wait=False, cancel_futures=True)
             while lane.batches:
                 self._fail(lane.batches.popleft(), late)
+
+
+def _outcome(done: asyncio.Future[Outcome]) -> Outcome | BaseException:
+    """What became of a batch in a thread."""
+    if done.cancelled():
+        return Draining("the service stopped before this request's turn")
+    return done.exception() or done.result()

@@ -22,6 +22,7 @@ from service.hot_routes import HotRoutes
 from service.link import Link, Message
 from service.link_batches import rows_of
 from service.link_memory import FRONT_BYTES, LinkMemory
+from service.link_waiters import Running
 from service.linked_engine import UNKNOWN_DIGEST, residency_values
 from service.processes import Families, families_of
 from service.rates import Spent
@@ -75,7 +76,7 @@ class EngineRoom:
         """The end of a new connection."""
         return Link(self._answer, self._lost, self.memory)
 
-    def _answer(self, link: Link, message: Message) -> asyncio.Future[Message] | None:
+    def _answer(self, link: Link, message: Message) -> Running | None:
         if message.kind == "hello":
             self.links[link] = message.values["name"]
             self.is_empty.clear()
@@ -99,7 +100,7 @@ class EngineRoom:
             logger.warning("%s is gone; %d are left", name, len(self.links))
             self._tell_status()
 
-    def _batch(self, message: Message) -> asyncio.Future[Message]:
+    def _batch(self, message: Message) -> BatchCall:
         """The results of a batch that a front end has joined."""
         call = BatchCall(self._placing)
         try:
@@ -108,7 +109,7 @@ class EngineRoom:
             self.service.batcher.submit(work)
         except Exception as error:
             call.set_exception(error)
-        return call.answer
+        return call
 
     def _work(self, message: Message) -> Work:
         """Raises ServiceError where a batch is of a vocabulary that is not known here."""

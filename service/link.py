@@ -1,12 +1,10 @@
 """Messages between a front end and the engine process, over a Unix socket.
 
-    frame   head length u64 │ body length u64 │ head: JSON, padded to 8 │ body: arrays, each padded
-
 Either side calls the other and gets one answer, or tells it something and gets none. What is sent
-in one tick of the loop goes out in one write. Small arrays cross as they lie in memory; large ones
-lie in memory that the other side has mapped (link_memory.py), and only their places cross. Knows
-neither HTTP nor what the messages mean; both ends are processes of one service, and trust each
-other.
+in one tick of the loop goes out in one write. Small arrays cross in the message (link_frames.py);
+large ones lie in memory that the other side has mapped (link_memory.py), and only their places
+cross. Knows neither HTTP nor what the messages mean; both ends are processes of one service, and
+trust each other.
 """
 
 from __future__ import annotations
@@ -14,52 +12,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, cast
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from service.errors import EngineLost, as_service_error
-from service.link_memory import LinkMemory, Loan, OtherMemory
+from service.link_frames import SIZES, Frame, Message, pack
+from service.link_memory import WORTH_BYTES, LinkMemory, Loan, OtherMemory
 from service.link_refusals import refusal_of, refusal_values
+from service.link_waiters import Asking, Running
 
 __all__ = ["Link", "Message"]
 
 logger = logging.getLogger(__name__)
-SIZES = struct.Struct("<QQ")
 BUFFER_BYTES = 1 << 18  # What one read takes at most of small frames.
-JOINED_BYTES = 1 << 16  # Frames up to this size are one piece for the socket.
-ALIGNMENT = 8
 ANSWER, REFUSAL, GIVEN_UP = "answer", "refusal", "given up"
 MEMORY, LOANS_ENDED = "memory", "loans ended"
 ENDED_S = 0.002  # The longest that ended loans wait for a message that takes them along.
 NO_CALL = NO_LOAN = 0
 
-
-@dataclass(slots=True)
-class Message:
-    """What one side says to the other.
-
-    Attributes:
-        kind: what it is about.
-        values: anything that JSON can say.
-        arrays: any shapes and numeric dtypes.
-    """
-
-    kind: str
-    values: dict[str, Any] = field(default_factory=dict)
-    arrays: list[NDArray[Any]] = field(default_factory=list)
-
-
-Answer = Callable[["Link", Message], "asyncio.Future[Message] | None"]
+Answer = Callable[["Link", Message], Running | None]
 
 
 class Link(asyncio.BufferedProtocol):
@@ -79,8 +57,8 @@ class Link(asyncio.BufferedProtocol):
         self, answer: Answer, lost: Callable[[Link], None], memory: LinkMemory | None = None
     ) -> None:
         self._answer, self._lost = answer, lost
-        self._calls: dict[int, asyncio.Future[Message]] = {}
-        self._running: dict[int, asyncio.Future[Message]] = {}
+        self._calls: dict[int, Asking] = {}
+        self._running: dict[int, Running] = {}
         self._numbers = count(NO_CALL + 1)
         self._transport: asyncio.Transport | None = None
         self._small = bytearray(BUFFER_BYTES)
@@ -110,18 +88,34 @@ class Link(asyncio.BufferedProtocol):
         if self._transport is None:
             future.set_exception(EngineLost("the engine process is being started again"))
             return future
-        number = next(self._numbers)
-        self._calls[number] = future
-        self._send(number, message)
-        future.add_done_callback(lambda done: self._give_up(number, done))
+        number = self.ask(message, future)
+        future.add_done_callback(partial(self._give_up_cancelled, number))
         return future
 
-    def _give_up(self, number: int, done: asyncio.Future[Message]) -> None:
-        """Nobody wants the answer any more where its future was cancelled."""
-        if done.cancelled() and number in self._calls:
-            del self._calls[number]
-            if self._transport is not None:
-                self._send(number, Message(GIVEN_UP))
+    def _give_up_cancelled(self, number: int, done: asyncio.Future[Message]) -> None:
+        if done.cancelled():
+            self.give_up(number)
+
+    def ask(self, message: Message, asking: Asking) -> int:
+        """Say something; who asks is told the answer at once, without a turn of the loop.
+
+        Raises:
+            EngineLost: nobody is there.
+
+        Returns:
+            The call's number, for `give_up`.
+        """
+        if self._transport is None:
+            raise EngineLost("the engine process is being started again")
+        number = next(self._numbers)
+        self._calls[number] = asking
+        self._send(number, message)
+        return number
+
+    def give_up(self, number: int) -> None:
+        """Nobody wants the answer to a call any more; nothing happens where it has come."""
+        if self._calls.pop(number, None) is not None and self._transport is not None:
+            self._send(number, Message(GIVEN_UP))
 
     def tell(self, message: Message) -> None:
         """Say something that wants no answer; nothing happens where nobody is there."""
@@ -135,38 +129,27 @@ class Link(asyncio.BufferedProtocol):
 
     def _send(self, number: int, message: Message) -> None:
         assert self._transport is not None
-        arrays = [np.ascontiguousarray(array) for array in message.arrays]
-        places, loan = self._lend(arrays)
-        shapes = [
-            [array.dtype.str, array.shape, place]
-            for array, place in zip(arrays, places, strict=True)
-        ]
+        arrays, places, loan = self._lend(message.arrays)
         ended = [self._ended.popleft() for _ in range(len(self._ended))]
-        head = orjson.dumps([message.kind, number, message.values, shapes, loan, ended])
-        head += b" " * (-len(head) % ALIGNMENT)
-        body: list[bytes | memoryview] = []
-        for array, place in zip(arrays, places, strict=True):
-            if array.nbytes and place is None:
-                body.append(memoryview(array.data).cast("B"))
-                body.append(bytes(-array.nbytes % ALIGNMENT))
-        size = sum(map(len, body))
-        pieces = [SIZES.pack(len(head), size), head, *body]
-        if size <= JOINED_BYTES:
-            self._transport.write(b"".join(pieces))
+        message = Message(message.kind, message.values, arrays)
+        pieces = pack(message, number, places, loan, ended)
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
         else:
             self._transport.writelines(pieces)
 
-    def _lend(self, arrays: list[NDArray[Any]]) -> tuple[list[int | None], int]:
-        """Where the other side finds each array, None in the message; and the loan's number."""
-        if self.memory is None or not self._is_mapped:
-            return [None] * len(arrays), NO_LOAN
-        placed = [self.memory.placed(array) for array in arrays]
+    def _lend(self, arrays: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[int | None], int]:
+        """The arrays as they go; where the other side finds each, or None; the loan's number."""
+        if not self._is_mapped or all([array.nbytes < WORTH_BYTES for array in arrays]):
+            return arrays, [None] * len(arrays), NO_LOAN
+        assert self.memory is not None
+        placed = [self.memory.placed(np.ascontiguousarray(array)) for array in arrays]
         places = [self.memory.place_of(array) for array in placed]
         if all(place is None for place in places):
-            return places, NO_LOAN
+            return placed, places, NO_LOAN
         loan = next(self._loan_numbers)
         self._loans[loan] = placed
-        return places, loan
+        return placed, places, loan
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there; the other side is told of the memory here."""
@@ -216,9 +199,9 @@ class Link(asyncio.BufferedProtocol):
         self._transport = self.other = None  # Its memory stays where an array of it is held.
         self._loans.clear()
         calls, self._calls = self._calls, {}
-        for future in calls.values():
-            if not future.done():
-                future.set_exception(EngineLost("the engine process ended before the answer"))
+        for asking in calls.values():
+            if not asking.done():
+                asking.set_exception(EngineLost("the engine process ended before the answer"))
         for running in list(self._running.values()):
             running.cancel()
         self._lost(self)
@@ -248,52 +231,47 @@ class Link(asyncio.BufferedProtocol):
         self._have = len(rest)
         (self._small if self._large is None else self._large)[: len(rest)] = rest
 
-    def _receive(self, frame: bytearray) -> None:
+    def _receive(self, content: bytearray) -> None:
         """One whole frame; its arrays are views of it."""
-        head_size, _ = SIZES.unpack_from(frame)
-        place = SIZES.size + head_size
-        kind, number, values, shapes, loan_number, ended = orjson.loads(
-            memoryview(frame)[SIZES.size : place]
-        )
-        for each in ended:
+        frame = Frame.of(content)
+        for each in frame.ended:
             self._loans.pop(each, None)
-        loan = self._loan(loan_number) if loan_number else None
-        arrays = []
-        for dtype, shape, where in shapes:
-            if where is not None:
-                assert self.other is not None
-                assert loan is not None
-                arrays.append(self.other.array(where, dtype, shape, loan))
-                continue
-            size = math.prod(shape)
-            array = np.frombuffer(frame, dtype, size, place if size else 0).reshape(shape)
-            arrays.append(array)
-            place += array.nbytes + -array.nbytes % ALIGNMENT
-        message = Message(kind, values, arrays)
-        if kind in (ANSWER, REFUSAL):
+        loan = self._loan(frame.loan) if frame.loan else None
+        frame.read_arrays(partial(self._borrowed, loan))
+        number, message = frame.number, frame.message
+        if message.kind in (ANSWER, REFUSAL):
             self._take_answer(number, message)
             return
-        if kind == GIVEN_UP:
+        if message.kind == GIVEN_UP:
             if number in self._running:
                 self._running[number].cancel()
             return
-        if kind == LOANS_ENDED:
+        if message.kind == LOANS_ENDED:
             return
-        running = self._map(values["path"]) if kind == MEMORY else self._answer(self, message)
+        is_map = message.kind == MEMORY
+        running = self._map(message.values["path"]) if is_map else self._answer(self, message)
         if running is not None:
             self._running[number] = running
-            running.add_done_callback(lambda done: self._send_answer(number, done))
+            running.add_done_callback(partial(self._send_answer, number))
+
+    def _borrowed(
+        self, loan: Loan | None, place: int, dtype: str, shape: tuple[int, ...]
+    ) -> NDArray[Any]:
+        """An array in the other side's memory."""
+        assert self.other is not None
+        assert loan is not None
+        return self.other.array(place, dtype, shape, loan)
 
     def _take_answer(self, number: int, message: Message) -> None:
-        future = self._calls.pop(number, None)
-        if future is None or future.done():
+        asking = self._calls.pop(number, None)
+        if asking is None or asking.done():
             return
         if message.kind == ANSWER:
-            future.set_result(message)
+            asking.set_result(message)
         else:
-            future.set_exception(refusal_of(message.values))
+            asking.set_exception(refusal_of(message.values))
 
-    def _send_answer(self, number: int, done: asyncio.Future[Message]) -> None:
+    def _send_answer(self, number: int, done: Running) -> None:
         self._running.pop(number, None)
         if done.cancelled() or self._transport is None:
             return

@@ -10,26 +10,22 @@ Long requests are not joined: a few more of them keep the engine busy while answ
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Coroutine
 from itertools import chain
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.batcher import Batcher, Outcome
+from service.batcher import Batcher
 from service.batches import (
     joined_rows,
     joined_texts,
     num_ids_of,
-    run_works,
     split_counted,
     split_decoded,
     split_encoded,
 )
-from service.errors import DeadlinePassed
+from service.errors import DeadlinePassed, EngineLost, ServiceError
 from service.lanes import PREPARED, Lane
 from service.large_memory import Take
 from service.link import Message
@@ -40,7 +36,7 @@ from service.link_batches import (
     encoded_of,
     texts_message,
 )
-from service.linked_engine import LinkedEngine
+from service.linked_engine import UNKNOWN_DIGEST, LinkedEngine
 from service.metrics import Metrics
 from service.rates import Limits
 from service.settings import Settings
@@ -49,7 +45,7 @@ from service.work import IdRows, Result, Work
 __all__ = ["LinkedBatcher"]
 
 GRACE_S = 1.0  # After the deadline, which is the engine process's to see.
-GONE_S = 0.1  # How often it is looked whether anybody still waits for a batch.
+LOOK_S = 0.1  # How often it is looked whether anybody still waits for a batch.
 LONG_ON_THE_WAY = 4
 NEVER = -1  # Bytes up to which a batch runs on the loop itself.
 
@@ -66,30 +62,79 @@ class LinkedBatcher(Batcher):
     ) -> None:
         super().__init__(engine, settings, metrics, limits)
         self.linked, self.inline_batch_bytes = engine, NEVER
+        self._asked: set[Asked] = set()
+        self._looking: asyncio.TimerHandle | None = None
         self._lanes[True].at_once = LONG_ON_THE_WAY - PREPARED
 
-    def _run(self, lane: Lane, works: list[Work]) -> asyncio.Future[Outcome]:
-        return asyncio.ensure_future(self._ask(lane, works))
-
-    async def _ask(self, lane: Lane, works: list[Work]) -> Outcome:
-        begin, vocabulary = perf_counter(), works[0].vocabulary
-        message = _message(works, self.linked.memory.take)
+    def _run(self, lane: Lane, works: list[Work]) -> None:
+        try:
+            message = _message(works, self.linked.memory.take)
+        except Exception as error:
+            self._finish_soon(lane, works, error)
+            return
         if message is None:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(lane.thread, run_works, self.linked, works)
-        deadline = max(work.deadline for work in works)
-        patience_s = None if deadline == math.inf else max(0.0, deadline - begin) + GRACE_S
+            super()._run(lane, works)
+            return
+        deadline = max([work.deadline for work in works])
         message.values |= {
-            "bytes": sum(work.num_bytes for work in works),
+            "bytes": sum([work.num_bytes for work in works]),
             "is_long": lane is self._lanes[True],
             "deadline": deadline,
         }
+        self._ask(Asked(self, lane, works, message, deadline))
+
+    def _ask(self, asked: Asked) -> None:
+        """Send a batch to the engine process."""
         try:
-            async with asyncio.timeout(patience_s):
-                answer = await _wanted(self.linked.run(vocabulary, message), works)
-        except TimeoutError as error:
-            raise DeadlinePassed("the engine process did not answer in time") from error
-        return _results(works, answer), perf_counter() - begin
+            asked.number = self.linked.ask(asked.message, asked)
+        except EngineLost as error:
+            self._finish_soon(asked.lane, asked.works, error)
+            return
+        self._asked.add(asked)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _finish_soon(self, lane: Lane, works: list[Work], error: Exception) -> None:
+        """Refuse a batch in the loop's next turn: the one that waits behind it comes then."""
+        asyncio.get_running_loop().call_soon(self._finish_running, lane, works, error)
+
+    def answered(self, asked: Asked, answer: Message | BaseException) -> None:
+        """Take the answer to a batch, or why there is none."""
+        if isinstance(answer, ServiceError) and answer.code == UNKNOWN_DIGEST:
+            asked.teaching = asyncio.ensure_future(self._teach(asked))
+            return
+        self._asked.discard(asked)
+        lane, works = asked.lane, asked.works
+        try:
+            outcome = answer if isinstance(answer, BaseException) else _results(works, answer)
+        except Exception as error:
+            outcome = error
+        if isinstance(outcome, list):
+            self._finish_running(lane, works, (outcome, perf_counter() - works[0].started))
+        else:
+            self._finish_running(lane, works, outcome)
+
+    async def _teach(self, asked: Asked) -> None:
+        """Send a vocabulary that the engine process does not know, and the batch again."""
+        try:
+            await self.linked.teach(asked.works[0].vocabulary)
+        except Exception as error:
+            self.answered(asked, error)
+        else:
+            if asked in self._asked:
+                self._ask(asked)
+
+    def _look(self) -> None:
+        """Give up batches that nobody waits for any more, or that are not answered in time."""
+        self._looking, now = None, perf_counter()
+        for asked in list(self._asked):
+            if now > asked.deadline + GRACE_S or asked.is_unwanted():
+                self._asked.discard(asked)
+                self.linked.give_up(asked.number)
+                late = DeadlinePassed("the engine process did not answer in time")
+                self._finish_running(asked.lane, asked.works, late)
+        if self._asked:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     def _measure(
         self, works: list[Work], results: list[Result], num_bytes: int, seconds: float
@@ -98,16 +143,38 @@ class LinkedBatcher(Batcher):
         self.metrics.stage("link", seconds)
 
 
-async def _wanted(call: Coroutine[Any, Any, Message], works: list[Work]) -> Message:
-    """The answer to a call, which is given up when nobody waits for it any more."""
-    asked = asyncio.ensure_future(call)
-    try:
-        while not (await asyncio.wait({asked}, timeout=GONE_S))[0]:
-            if all(work.future is not None and work.future.done() for work in works):
-                asked.cancel()
-        return await asked
-    finally:
-        asked.cancel()
+class Asked:
+    """A batch on its way, which the link tells its answer."""
+
+    __slots__ = ("batcher", "deadline", "lane", "message", "number", "teaching", "works")
+
+    def __init__(
+        self,
+        batcher: LinkedBatcher,
+        lane: Lane,
+        works: list[Work],
+        message: Message,
+        deadline: float,
+    ) -> None:
+        self.batcher, self.lane, self.works, self.message = batcher, lane, works, message
+        self.deadline, self.number = deadline, 0
+        self.teaching: asyncio.Task[None] | None = None  # Kept from being collected.
+
+    def done(self) -> bool:
+        """Whether there is nothing to wait for any more: it is given up then."""
+        return False
+
+    def is_unwanted(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return all(work.future is not None and work.future.done() for work in self.works)
+
+    def set_result(self, message: Message) -> None:
+        """The answer is there."""
+        self.batcher.answered(self, message)
+
+    def set_exception(self, error: BaseException) -> None:
+        """There will be no answer."""
+        self.batcher.answered(self, error)
 
 
 def _message(works: list[Work], take: Take) -> Message | None:

@@ -34,6 +34,7 @@ from service.link_batches import (
     texts_message,
 )
 from service.link_memory import LinkMemory
+from service.link_waiters import Asking
 from vocabularies import canonical
 from vocabularies.batch import Batch, Encoded
 from vocabularies.shared_rows import SharedMemory, SharedRows
@@ -124,9 +125,22 @@ class LinkedEngine:
             EngineLost: it is not there, or ended meanwhile.
             ServiceError: it refused.
         """
+        return await self._there().call(message)
+
+    def _there(self) -> Link:
+        """The link; raises EngineLost where there is none."""
         if self.link is None:
             raise EngineLost("the engine process is being started again")
-        return await self.link.call(message)
+        return self.link
+
+    def ask(self, message: Message, asking: Asking) -> int:
+        """Ask the engine process, as `Link.ask`."""
+        return self._there().ask(message, asking)
+
+    def give_up(self, number: int) -> None:
+        """Nobody wants the answer any more, as `Link.give_up`."""
+        if self.link is not None:
+            self.link.give_up(number)
 
     async def run(self, vocabulary: Vocabulary, message: Message) -> Message:
         """Have a batch computed; a vocabulary that the other process does not know is sent first.
@@ -139,8 +153,12 @@ class LinkedEngine:
         except ServiceError as error:
             if error.code != UNKNOWN_DIGEST:
                 raise
-        await self._load(vocabulary, False)
+        await self.teach(vocabulary)
         return await self.call(message)
+
+    async def teach(self, vocabulary: Vocabulary) -> None:
+        """Send a vocabulary that the engine process does not know."""
+        await self._load(vocabulary, False)
 
     async def _load(self, vocabulary: Vocabulary, pinned: bool) -> Residency:
         content = await asyncio.to_thread(canonical.to_bytes, vocabulary)

@@ -348,8 +348,8 @@ def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
         engine = FakeEngine()
         async with house(tmp_path, engine) as (room, (front, _)):
             engine.gate.clear()
-            there, take_in = [], room.service.batcher.run
-            room.service.batcher.run = lambda work: (there.append(work), take_in(work))[1]
+            there, take_in = [], room.service.batcher.submit
+            room.service.batcher.submit = lambda work: (there.append(work), take_in(work))[1]
             vocabulary = front.replica.entries[V].vocabulary
             asked = [
                 asyncio.ensure_future(
@@ -362,11 +362,40 @@ def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
             for waiting in asked:
                 waiting.cancel()
             await until(lambda: not front.batcher.queue_rows)
-            await until(lambda: all(work.future.cancelled() for work in there))
+            await until(lambda: there and all(work.future.cancelled() for work in there))
             engine.gate.set()
             await until(lambda: not room.service.batcher.queue_rows)
             outcomes = finished()["warptok_work_finished_total"]
             assert set(outcomes) == {("cancelled",)}
+
+    run(scenario)
+
+
+def test_a_batch_of_a_vocabulary_that_is_not_known_there_brings_it(tmp_path):
+    async def scenario():
+        async with house(tmp_path, FakeEngine()) as (_, (front, _)):
+            unnamed = byte_vocabulary(300)
+            works = [Work("encode", unnamed, [text], num_bytes=20) for text in ("one", "two")]
+            results = await asyncio.gather(*map(front.batcher.run, works))
+            for result, text in zip(results, (b"one", b"two"), strict=True):
+                assert result.encoded.row(result.begin).tolist() == list(text)
+            assert not front.batcher._asked
+
+    run(scenario)
+
+
+def test_all_that_waits_is_refused_where_no_engine_process_is(tmp_path):
+    """Each batch in a turn of its own: one that began the next would run out of stack."""
+
+    async def scenario():
+        front = FrontEnd(Settings(preload=V, frontends=1), tmp_path / "nobody.sock", "front-0")
+        front.batcher.start()
+        vocabulary = byte_vocabulary()
+        works = [Work("encode", vocabulary, ["x"], is_long=True) for _ in range(2000)]
+        asked = [front.batcher.submit(work) for work in works]
+        await until(lambda: all(future.done() for future in asked))
+        assert {type(future.exception()) for future in asked} == {EngineLost}
+        assert not front.batcher.queue_rows
 
     run(scenario)
 
