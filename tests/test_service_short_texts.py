@@ -184,6 +184,7 @@ def special(content: str = "<s>", **how: bool) -> Vocabulary:
         (special("a\vb"), "gpt2"),
         (replace(builtin.load("gpt2"), tokens=(*builtin.load("gpt2").tokens, b" \v")), "gpt2"),
         (Vocabulary((b"a",), Bpe(())), "gpt2"),
+        (replace(builtin.load("gpt2"), model=Bpe((), ignore_merges=True)), "gpt2"),
     ],
 )
 def test_texts_of_other_vocabularies_stay_apart(built, vocabulary, rule):
