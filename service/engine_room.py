@@ -38,7 +38,7 @@ NAME = "engine"
 STATUS_PERIOD_S = 0.25
 FOLLOW_TIMEOUT_S = 10.0
 GATHER_TIMEOUT_S = 1.0
-PAGE_LOCKED_BYTES = 1 << 30  # Of all front ends' memory.
+PAGE_LOCKED_BYTES = 1 << 31  # Of all front ends' memory.
 COPIED_BYTES = 1 << 18  # Larger arrays are copied by a thread, the loop kept free.
 MAX_SENT = 16  # Vocabularies without a name here that front ends have sent.
 

@@ -16,6 +16,7 @@ import ctypes
 import mmap
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
@@ -49,7 +50,7 @@ class LargeMemory:
     def __init__(self, kept_bytes: int = KEPT_BYTES, smallest: int = SMALLEST) -> None:
         self.kept_bytes, self._smallest = kept_bytes, smallest
         self.free_bytes = self.mapped_bytes = self.num_mapped = 0
-        self._free: dict[int, list[Bytes]] = {}
+        self._free: dict[int, list[tuple[int, Bytes]]] = {}  # Heaps: the lowest address first.
         self._returned: deque[Bytes] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()
         self._changing = Lock()
@@ -67,7 +68,8 @@ class LargeMemory:
                 self._thread = Thread(target=self._run, name="large-memory", daemon=True)
                 self._thread.start()
             if blocks := self._free.get(size):
-                block = blocks.pop()
+                # The first, so that few are in use, and of a file those at its begin.
+                block = heappop(blocks)[1]
                 self.free_bytes -= size
             else:
                 block = self._map(size)
@@ -85,7 +87,8 @@ class LargeMemory:
         """Blocks that came back since the last time; they come at any moment, so without a lock."""
         while self._returned:
             block = self._returned.popleft()
-            self._free.setdefault(len(block), []).append(block)
+            address = int(block.__array_interface__["data"][0])
+            heappush(self._free.setdefault(len(block), []), (address, block))
             self.free_bytes += len(block)
 
     def _run(self) -> None:
@@ -118,7 +121,7 @@ class LargeMemory:
             self._collect()
             if self.free_bytes <= self.kept_bytes:
                 return None
-            block = self._free[max(size for size, blocks in self._free.items() if blocks)].pop()
+            _, block = self._free[max(size for size, blocks in self._free.items() if blocks)].pop()
             self.free_bytes -= len(block)
             self.mapped_bytes -= len(block)
             return block

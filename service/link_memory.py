@@ -39,8 +39,8 @@ __all__ = ["FRONT_BYTES", "LinkMemory", "Loan", "OtherMemory"]
 logger = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 FILE_BYTES = 1 << 34  # Addresses and not memory; many times `max_queue_bytes`.
-FRONT_BYTES = 1 << 27  # Page-locked by the other process where it has a device.
-LARGE_BYTES = FRONT_BYTES >> 3
+FRONT_BYTES = 1 << 28  # Page-locked by the other process where it has a device.
+LARGE_BYTES = FRONT_BYTES >> 4
 WORTH_BYTES = 1 << 16  # What is smaller goes over the socket with the rest of its message.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 

@@ -70,6 +70,17 @@ def test_the_steady_state_asks_the_system_for_nothing(memory):
     assert memory.num_mapped <= 2 * len(kept)  # Those of two rounds: the last is held meanwhile.
 
 
+def test_of_free_blocks_the_first_in_memory_is_lent(memory):
+    blocks = [memory.take(SMALLEST) for _ in range(5)]
+    places = sorted(map(address, blocks))
+    for number in (1, 3, 0, 4, 2):
+        blocks[number] = None
+    held = []
+    for place in places:
+        held.append(memory.take(SMALLEST))
+        assert address(held[-1]) == place
+
+
 def test_blocks_come_back_from_cycles_and_other_threads(memory):
     cycle: list[object] = [memory.take(SMALLEST)]
     cycle.append(cycle)
