@@ -24,7 +24,6 @@ from service.cl100k_tails import Cl100kTails
 from service.cpu_bpe import TokenizersEncoder
 from service.encoders import ReferenceEncoder, take_rows
 from service.selftest import compare, texts_for
-from service.short_texts import ShortTexts
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import tokenizer_json
 from vocabularies.framing import Content, join_rows, offsets_of
@@ -39,8 +38,11 @@ logger = logging.getLogger(__name__)
 # About 80 ms of the reference. Batches on the event loop are smaller than that by default, so that
 # the library is never loaded there.
 MAX_REFERENCE_BYTES = 32 * 1024
-# Batches from here on are shared by the library's threads: half a millisecond of one.
-SHARED_CHARACTERS = 64 * 1024
+# Larger batches are shared by the library's threads; a row weighs ROW_CHARACTERS beside its text.
+# By default the event loop runs those up to here. One after the other, texts let go of Python's
+# lock each time, and another thread than a busy loop's would wait for it as often.
+SHARED_CHARACTERS = 32 * 1024
+ROW_CHARACTERS = 16
 HAS_THREADS = len(os.sched_getaffinity(0)) > 1  # The library's, too, look once.
 
 
@@ -63,7 +65,6 @@ class FastokensEncoder(TokenizersEncoder):
         document = tokenizer_json(_readable(vocabulary))
         document = _respelled(document, vocabulary.pretokenizer, spelling)
         self.fast = fastokens.Tokenizer.from_json_str(document)
-        self.short_texts = ShortTexts.of(vocabulary, spelling)
         self.rare_lock = threading.Lock()
 
     def content(self, batch: Batch, plain: bool) -> Content:
@@ -71,13 +72,13 @@ class FastokensEncoder(TokenizersEncoder):
         texts, errors = batch.texts()
         rare = {row for row in wide_rows(texts) if _is_odd(texts[row])}
         if self.tails is None:
-            content = self._fast_content(texts, plain)
+            content = _flat(self.fast, texts, plain)
         else:
             begins, unsure = self.tails.find(texts)
             heads = list(texts)
             for row, begin in begins.items():
                 heads[row] = texts[row][:begin]
-            content = self._fast_content(heads, plain)
+            content = _flat(self.fast, heads, plain)
             rare |= unsure | self.tails.before_specials(texts, content)
             if begins:
                 tails = {row: texts[row][begin:] for row, begin in begins.items()}
@@ -86,15 +87,6 @@ class FastokensEncoder(TokenizersEncoder):
             content = self._replace(content, sorted(rare), batch, plain)
         content.errors = errors
         return content
-
-    def _fast_content(self, texts: Sequence[str], plain: bool) -> Content:
-        if self.short_texts is None or len(texts) < 2:
-            return _flat(self.fast, texts, plain)
-        joined, groups = self.short_texts.join(texts)
-        content = _flat(self.fast, joined, plain)
-        if len(joined) == len(texts):
-            return content
-        return self.short_texts.split(content, groups)
 
     def _replace(self, content: Content, rows: list[int], batch: Batch, plain: bool) -> Content:
         """The content with the ids of some rows computed anew."""
@@ -132,11 +124,15 @@ def _flat(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool) -> 
 
     For two texts or more the library wakes a thread on each core and waits for all that came.
     """
-    if len(texts) > 1 and sum(map(len, texts)) < SHARED_CHARACTERS and HAS_THREADS:
+    if HAS_THREADS and len(texts) > 1 and _weight(texts) <= SHARED_CHARACTERS:
         return _one_by_one(tokenizer, texts, plain)
     ids, offsets = tokenizer.encode_batch_flat(texts, False, plain)
     # Copied: the library's buffers are read-only, and the arrays belong to the caller.
     return Content(np.frombuffer(ids, np.int32).copy(), np.frombuffer(offsets, np.int64).copy())
+
+
+def _weight(texts: Sequence[str]) -> int:
+    return sum(map(len, texts)) + ROW_CHARACTERS * len(texts)
 
 
 def _one_by_one(tokenizer: fastokens.Tokenizer, texts: Sequence[str], plain: bool) -> Content:
