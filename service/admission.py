@@ -15,13 +15,12 @@ from service.rates import Limits
 from service.settings import Settings
 from service.work import Waiter, Work
 
-__all__ = ["ANSWERED", "Admission", "outcome_of"]
+__all__ = ["Admission"]
 
 
 # A client may have so many times the bytes that are left: one busy client gets four fifths of the
 # queue, two get four ninths each, and there is always room for another one.
 SHARE = 4
-ANSWERED = "answered"
 
 
 class Admission:
@@ -62,22 +61,23 @@ class Admission:
     def _refuse(self, reason: str) -> NoReturn:
         raise QueueFull(f"{reason}; max_queue_bytes is {self.max_bytes}; try again")
 
-    def leave(self, work: Work, outcome: str) -> None:
-        """Let go of work whose future is done, with what became of it."""
+    def leave(self, work: Work) -> None:
+        """Let go of work whose future is done."""
         self.num_bytes -= work.num_bytes
         self.num_rows -= work.num_rows
         if work.client:
             self._client_bytes[work.client] -= work.num_bytes
             if not self._client_bytes[work.client]:
                 del self._client_bytes[work.client]
-        self.metrics.finished(outcome)
+        assert work.future is not None
+        self.metrics.finished(_outcome(work.future))
 
 
-def outcome_of(future: Waiter) -> str:
+def _outcome(future: Waiter) -> str:
     """What became of accepted work, in a word."""
     if future.cancelled():
         return "cancelled"
     error = future.exception()
     if error is None:
-        return ANSWERED
+        return "answered"
     return error.code if isinstance(error, ServiceError) else "failed"

@@ -52,8 +52,10 @@ def test_ratios_are_taken_within_each_round():
     ]
     found = summary(rows, [1, 8])
     assert found["small 8"] == {"requests_per_s": 140, "ratio": 6, "least": 5, "most": 7}
-    assert found["arrow 8"] == {"gb_per_s": 2, "ratio": 2, "least": 1, "most": 3}
+    warm = {"gb_per_s": 2.5, "ratio": 2, "least": 1, "most": 3}
+    assert found["arrow 8"] == warm | {"first": 2}
     assert found["small 1"]["ratio"] == 1
+    assert summary(rows[:2], [1, 8])["arrow 8"]["gb_per_s"] == 2
     for each in rows:
         del each["small"]
     assert summary(rows, [1, 8]).keys() == {"arrow 1", "arrow 8"}
