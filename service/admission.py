@@ -15,12 +15,13 @@ from service.rates import Limits
 from service.settings import Settings
 from service.work import Waiter, Work
 
-__all__ = ["Admission"]
+__all__ = ["ANSWERED", "Admission", "outcome_of"]
 
 
 # A client may have so many times the bytes that are left: one busy client gets four fifths of the
 # queue, two get four ninths each, and there is always room for another one.
 SHARE = 4
+ANSWERED = "answered"
 
 
 class Admission:
@@ -61,23 +62,22 @@ class Admission:
     def _refuse(self, reason: str) -> NoReturn:
         raise QueueFull(f"{reason}; max_queue_bytes is {self.max_bytes}; try again")
 
-    def leave(self, work: Work) -> None:
-        """Let go of work whose future is done."""
+    def leave(self, work: Work, outcome: str) -> None:
+        """Let go of work whose future is done, with what became of it."""
         self.num_bytes -= work.num_bytes
         self.num_rows -= work.num_rows
         if work.client:
             self._client_bytes[work.client] -= work.num_bytes
             if not self._client_bytes[work.client]:
                 del self._client_bytes[work.client]
-        assert work.future is not None
-        self.metrics.finished(_outcome(work.future))
+        self.metrics.finished(outcome)
 
 
-def _outcome(future: Waiter) -> str:
+def outcome_of(future: Waiter) -> str:
     """What became of accepted work, in a word."""
     if future.cancelled():
         return "cancelled"
     error = future.exception()
     if error is None:
-        return "answered"
+        return ANSWERED
     return error.code if isinstance(error, ServiceError) else "failed"

@@ -20,7 +20,7 @@ import logging
 from functools import partial
 from time import perf_counter
 
-from service.admission import Admission
+from service.admission import ANSWERED, Admission, outcome_of
 from service.batches import Placed, run_works
 from service.engines import Abandoned, Engine
 from service.errors import DeadlinePassed, Draining, ServiceError
@@ -166,12 +166,14 @@ class Batcher:
         """Answer or refuse accepted work, unless its client is gone or was told; count it."""
         future = work.future
         assert future is not None
-        if not future.done():
-            if isinstance(outcome, Result):
-                future.set_result(outcome)
-            else:
-                future.set_exception(outcome)
-        self.admission.leave(work)
+        if future.done():
+            self.admission.leave(work, outcome_of(future))
+        elif isinstance(outcome, Result):
+            future.set_result(outcome)
+            self.admission.leave(work, ANSWERED)
+        else:
+            future.set_exception(outcome)
+            self.admission.leave(work, outcome_of(future))
 
     def _finish_running(
         self, lane: Lane, works: list[Work], outcome: Outcome | BaseException

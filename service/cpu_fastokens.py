@@ -24,6 +24,7 @@ from service.cl100k_tails import Cl100kTails
 from service.cpu_bpe import TokenizersEncoder
 from service.encoders import ReferenceEncoder, take_rows
 from service.selftest import compare, texts_for
+from service.short_texts import ShortTexts
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import tokenizer_json
 from vocabularies.framing import Content, join_rows, offsets_of
@@ -65,6 +66,7 @@ class FastokensEncoder(TokenizersEncoder):
         document = tokenizer_json(_readable(vocabulary))
         document = _respelled(document, vocabulary.pretokenizer, spelling)
         self.fast = fastokens.Tokenizer.from_json_str(document)
+        self.short_texts = ShortTexts.of(vocabulary, spelling)
         self.rare_lock = threading.Lock()
 
     def content(self, batch: Batch, plain: bool) -> Content:
@@ -72,13 +74,13 @@ class FastokensEncoder(TokenizersEncoder):
         texts, errors = batch.texts()
         rare = {row for row in wide_rows(texts) if _is_odd(texts[row])}
         if self.tails is None:
-            content = _flat(self.fast, texts, plain)
+            content = self._fast_content(texts, plain)
         else:
             begins, unsure = self.tails.find(texts)
             heads = list(texts)
             for row, begin in begins.items():
                 heads[row] = texts[row][:begin]
-            content = _flat(self.fast, heads, plain)
+            content = self._fast_content(heads, plain)
             rare |= unsure | self.tails.before_specials(texts, content)
             if begins:
                 tails = {row: texts[row][begin:] for row, begin in begins.items()}
@@ -87,6 +89,15 @@ class FastokensEncoder(TokenizersEncoder):
             content = self._replace(content, sorted(rare), batch, plain)
         content.errors = errors
         return content
+
+    def _fast_content(self, texts: Sequence[str], plain: bool) -> Content:
+        if self.short_texts is None or len(texts) < 2:
+            return _flat(self.fast, texts, plain)
+        joined, groups = self.short_texts.join(texts)
+        content = _flat(self.fast, joined, plain)
+        if len(joined) == len(texts):
+            return content
+        return self.short_texts.split(content, groups)
 
     def _replace(self, content: Content, rows: list[int], batch: Batch, plain: bool) -> Content:
         """The content with the ids of some rows computed anew."""

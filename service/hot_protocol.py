@@ -80,7 +80,6 @@ class HotProtocol(DecliningProtocol):
         body = head.body_of(data)
         if not body or len(body) > MAX_HOT_BYTES:
             return False
-        self._unset_keepalive_if_required()
         call = repeated_call(first.call, len(body))
         cycle = HotCycle(first.path, first.operation, call, first.client, self)
         before, self.cycle = self.cycle, cycle  # type: ignore[assignment]
@@ -164,8 +163,10 @@ class HotProtocol(DecliningProtocol):
             entry = service.registry.entries.get(request.vocabulary)
             if entry is None:
                 return False
-            check_digest(entry, request.if_digest)
-            read_timeout(call)
+            if request.if_digest is not None:
+                check_digest(entry, request.if_digest)
+            if call.timeout_ms is not None:
+                read_timeout(call)
             CLIENT.set(cycle.client)
             work, cycle.render = cycle.operation.plan(service, call, entry, request)
         except ServiceError:
@@ -206,15 +207,16 @@ class HotProtocol(DecliningProtocol):
         self._write(cycle, status, _head(status, (*self.server_state.default_headers, *own)), body)
 
     def _write(self, cycle: HotCycle, status: int, head: bytes, body: bytes) -> None:
-        fields = answer_headers(self.service, cycle.call)
+        own = b"".join(
+            [b"%b: %b\r\n" % field for field in answer_headers(self.service, cycle.call)]
+        )
         if not cycle.keep_alive:
-            fields.append(CLOSE)
-        own = b"".join([b"%b: %b\r\n" % field for field in fields])
+            own += b"%b: %b\r\n" % CLOSE
         self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, own, len(body), body))
         cycle.response_complete = True
         if not cycle.keep_alive:
             self.transport.close()
-        self.on_response_complete()
+        self.on_unseen_response_complete()
         finish(self.service, cycle.call, cycle.path, status)
 
 

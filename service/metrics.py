@@ -132,6 +132,9 @@ class Metrics(Collector):
         self._requests = counts["warptok_requests_total"]
         self._durations = counts["warptok_request_duration_seconds"]
         self._stages = counts["warptok_stage_duration_seconds"]
+        self._received = counts["warptok_requests_received_total"]
+        self._accepted = counts["warptok_work_accepted_total"]
+        self._finished = counts["warptok_work_finished_total"]
         self._batches = counts["warptok_batches_total"]
         self._bytes, self._tokens = counts["warptok_bytes_total"], counts["warptok_tokens_total"]
         self._batch_rows = counts["warptok_batch_rows"][()]
@@ -151,7 +154,7 @@ class Metrics(Collector):
 
     def received(self) -> None:
         """One request of which the head was read."""
-        self._counts["warptok_requests_received_total"][()] += 1
+        self._received[()] += 1
 
     def requests(self, route: str, status: int, seconds: float) -> None:
         """One answered request."""
@@ -176,11 +179,11 @@ class Metrics(Collector):
 
     def accepted(self) -> None:
         """One piece of work that the queue took."""
-        self._counts["warptok_work_accepted_total"][()] += 1
+        self._accepted[()] += 1
 
     def finished(self, outcome: str) -> None:
         """One piece of work that has left the queue or the engine."""
-        self._counts["warptok_work_finished_total"][outcome,] += 1
+        self._finished[outcome,] += 1
 
     def rows_refused(self, codes: Iterable[str]) -> None:
         """Rows that were refused alone."""

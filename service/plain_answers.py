@@ -32,7 +32,7 @@ def is_plain(request: EncodeRequest | EncodeBatchRequest, result: Result) -> boo
         return False
     if encoded is None or encoded.num_tokens is not None:
         return False
-    return max(end - begin, result.offsets[end] - result.offsets[begin]) <= MAX_IDS
+    return end - begin <= MAX_IDS and result.offsets[end] - result.offsets[begin] <= MAX_IDS
 
 
 def plain_text(entry: Entry, result: Result) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from service.keep_alive import KeepAliveProtocol
 
 if TYPE_CHECKING:
     from service.state import Service
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["StallProtocol"]
 
 
-class StallProtocol(HttpToolsProtocol):
+class StallProtocol(KeepAliveProtocol):
     """uvicorn's protocol with limits on how long it waits for its client.
 
     Bodies that a route reads have their own (`hot_routes`); here are those parts of a request for

@@ -251,7 +251,8 @@ def library_wakes() -> int:
 
 @pytest.mark.skipif(not cpu_fastokens.HAS_THREADS, reason="the library has no threads on one core")
 def test_a_small_batch_wakes_no_thread_of_the_library(monkeypatch):
-    encoder, batch = encoder_of(builtin.load("gpt2")), Batch(["some words", "and others"] * 20)
+    encoder = encoder_of(builtin.load("gpt2"))
+    batch = Batch([" some words", " and others"] * 20)  # Such texts are not joined.
 
     def wakes() -> int:
         before = library_wakes()

@@ -30,11 +30,21 @@ Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 
 
 @contextlib.asynccontextmanager
-async def listening(engine: FakeEngine, **settings: Any) -> AsyncIterator[tuple[HotRoutes, int]]:
+async def listening(
+    engine: FakeEngine, keep_alive_s: float = 5, **settings: Any
+) -> AsyncIterator[tuple[HotRoutes, int]]:
     """uvicorn with our protocol on loopback, in this loop."""
     app = create_app(Settings(**{"preload": "none", "inline_batch_bytes": 0} | settings), engine)
     protocol = hot_protocol(app.service)
-    config = uvicorn.Config(app, port=0, http=protocol, ws="none", log_config=None, lifespan="on")
+    config = uvicorn.Config(
+        app,
+        port=0,
+        http=protocol,
+        ws="none",
+        log_config=None,
+        lifespan="on",
+        timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]
+    )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     task = asyncio.ensure_future(server._serve())

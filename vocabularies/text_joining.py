@@ -93,8 +93,6 @@ def offsets_of_lengths(lengths: Iterable[int], num_rows: int) -> NDArray[np.int6
 def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
     """Of the UTF-8 of all; -1 where the texts have more than `most` characters together.
 
-    The extension leaves each string its UTF-8, so that who asks for it next has it at once.
-
     Raises:
         UnicodeEncodeError: a text has a lone surrogate.
     """

@@ -104,6 +104,18 @@ bool are_strings(PyObject* texts) {
     return true;
 }
 
+// Bytes of a string's UTF-8; -1 with an exception where it has none. Up to U+00FF they are counted,
+// and not made.
+Py_ssize_t utf8_size_of(PyObject* text) {
+    Py_ssize_t size = PyUnicode_GET_LENGTH(text);
+    if (PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND) return utf8_of(text, &size) ? size : -1;
+    if (PyUnicode_IS_ASCII(text)) return size;
+    const Py_UCS1* characters = PyUnicode_1BYTE_DATA(text);
+    Py_ssize_t num_others = 0;
+    for (Py_ssize_t i = 0; i < size; i++) num_others += characters[i] >> 7;
+    return size + num_others;
+}
+
 PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     if (!has_arguments(given, 2, given ? arguments[0] : Py_None) || !are_strings(arguments[0])) return nullptr;
     Py_ssize_t most = PyLong_AsSsize_t(arguments[1]);
@@ -115,8 +127,8 @@ PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     }
     Py_ssize_t all = 0;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts); i++) {
-        Py_ssize_t size = 0;
-        if (!utf8_of(PyList_GET_ITEM(texts, i), &size)) return nullptr;
+        Py_ssize_t size = utf8_size_of(PyList_GET_ITEM(texts, i));
+        if (size < 0) return nullptr;
         all += size;
     }
     return PyLong_FromSsize_t(all);
