@@ -197,11 +197,11 @@ class Batcher:
     def _finish(self, works: list[Work], outcome: Outcome) -> None:
         """Hand every request its part and remember what a byte of this vocabulary costs."""
         results, seconds = outcome
-        num_bytes, now, stage = 0, perf_counter(), self.metrics.stage
+        num_bytes, now, queued = 0, perf_counter(), self.metrics.queue_seconds
         for work, result in zip(works, results, strict=True):
             num_bytes += work.num_bytes
             waited_s = work.started - work.submitted
-            stage("queue", waited_s)
+            queued.add(waited_s)
             if work.times is not None:
                 work.times.finish_work(waited_s, seconds, now)
             self._settle(work, result)

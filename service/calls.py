@@ -227,7 +227,7 @@ def _of_call(service: Service, call: Call, work: Work) -> Work:
     if times.read:
         seconds, times.read = work.submitted - times.read, 0.0
         times.parse_s += seconds
-        service.metrics.stage("parse", seconds)
+        service.metrics.parse_seconds.add(seconds)
     return work
 
 

@@ -37,7 +37,7 @@ def server_timing(call: Call) -> bytes:
 def serialized(service: Service, call: Call, seconds: float) -> None:
     """So long it took to write an answer, or a part of it."""
     call.times.serialize_s += seconds
-    service.metrics.stage("serialize", seconds)
+    service.metrics.serialize_seconds.add(seconds)
 
 
 def finish(service: Service, call: Call, route: str, status: int) -> None:

@@ -123,6 +123,7 @@ class Metrics(Collector):
 
     Attributes:
         gauges: where the rest is read from.
+        parse_seconds, queue_seconds, serialize_seconds: times of requests in these stages.
     """
 
     def __init__(self, version: str, max_batch_bytes: int = 1) -> None:
@@ -132,6 +133,10 @@ class Metrics(Collector):
         self._requests = counts["warptok_requests_total"]
         self._durations = counts["warptok_request_duration_seconds"]
         self._stages = counts["warptok_stage_duration_seconds"]
+        # The stages of each request, found once.
+        self.parse_seconds, self.queue_seconds, self.serialize_seconds = (
+            self._stages[name,] for name in ("parse", "queue", "serialize")
+        )
         self._received = counts["warptok_requests_received_total"]
         self._accepted = counts["warptok_work_accepted_total"]
         self._finished = counts["warptok_work_finished_total"]
@@ -162,7 +167,7 @@ class Metrics(Collector):
         self._durations[route,].add(seconds)
 
     def stage(self, name: str, seconds: float) -> None:
-        """Time spent in a stage."""
+        """Time spent in a stage of a batch; each request's stages have names of their own here."""
         self._stages[name,].add(seconds)
 
     def batch(
