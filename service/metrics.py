@@ -133,7 +133,6 @@ class Metrics(Collector):
         self._requests = counts["warptok_requests_total"]
         self._durations = counts["warptok_request_duration_seconds"]
         self._stages = counts["warptok_stage_duration_seconds"]
-        # The stages of each request, found once.
         self.parse_seconds, self.queue_seconds, self.serialize_seconds = (
             self._stages[name,] for name in ("parse", "queue", "serialize")
         )
@@ -153,9 +152,8 @@ class Metrics(Collector):
         }
         self.registry = CollectorRegistry()
         self.registry.register(self)
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
 
     def received(self) -> None:
         """One request of which the head was read."""
@@ -263,7 +261,6 @@ class Metrics(Collector):
         values["warptok_training_jobs"] = [
             ((state,), jobs.get(state, 0)) for state in ("queued", "running", "interrupted")
         ]
-        vocabularies = gauges.vocabularies()
         values["warptok_vocabulary_info"] = [
             (tuple(str(getattr(each, label)) for label in VOCABULARY), 1) for each in vocabularies
         ]
