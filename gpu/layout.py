@@ -162,8 +162,8 @@ def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
         "row_has_words": 4 * rows,
         "row_not_ascii": 4 * rows,
         "sent_begins": 8 * (rows + 1),
-        "letter_tiles": 4 * (tiles + 2),
-        "letter_tile_ids": 4 * (tiles + 2),
+        "letter_tiles": 4 * (tiles + 8),  # Written four at a time.
+        "letter_tile_ids": 4 * (tiles + 8),
     }
 
 

@@ -128,9 +128,24 @@ def test_rows_of_every_length_around_the_borders_of_tiles(engine, name):
     mixed = ["".join(chance.choice([*"ACGTNnR "], size, p=odds)) for size in sizes[:80]]
     check(engine, load(name), plain, EncodeOptions())
     check(engine, load(name), [*plain[:50], *mixed], EncodeOptions(spans=True))
+    check(engine, load(name), mixed, EncodeOptions())
     wraps = EncodeOptions(circular=True, reverse_complement=True, spans=True)
     if isinstance(load(name).model, Kmers):
         check(engine, load(name), plain[::3], wraps)
+
+
+@pytest.mark.parametrize("name", ["nt_v1", "nt_v2"])
+def test_runs_that_end_around_the_borders_of_words_and_tiles(engine, name):
+    """One batch of all, whose rows begin anywhere in a tile and which ends with no k-mer."""
+    chance = np.random.default_rng(0)
+    bases = "".join(chance.choice([*"ACGT"], 4300))
+    places = [border + i for border in (64, 128, 2048, 4096) for i in range(-14, 15)]
+    ends = [chance.choice(["N", "NN", "r", "-", "N-aN", ""]) for _ in places]
+    texts = [
+        bases[:place] + end + bases[place : place + int(chance.integers(0, 4300))]
+        for place, end in zip(places, ends, strict=True)
+    ]
+    check(engine, load(name), [*texts, bases[:16]], EncodeOptions())
 
 
 @pytest.mark.parametrize("name", ["nt_v2", "dnabert1_6mer", "caduceus"])

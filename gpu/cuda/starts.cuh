@@ -19,125 +19,7 @@
 // A row with white space is read as words where the vocabulary `has_words`: each run of other letters
 // must be one k-mer, or a special token.
 #pragma once
-#include "expand.cuh"
-
-constexpr uint32_t LETTER_TILE = 2048;
-static_assert(LETTER_TILE == 32 * 64, "a lane a word");
-
-// Neighbouring letters of a lane, eight bytes of them a load: lanes are 64 letters apart, and a load costs
-// a warp a cycle for each of them, however little it fetches. The first one's number is a multiple of 8.
-struct LetterReader {
-    const uint64_t* words;
-    uint64_t word = 0;
-    uint32_t bits, left = 0;
-
-    DEVICE_METHOD LetterReader(const Job& job, uint64_t first) : bits(job.letters ? 16 : 8) {
-        const uint8_t* from = job.letters ? reinterpret_cast<const uint8_t*>(job.letters + first) : job.text + first;
-        words = reinterpret_cast<const uint64_t*>(from);
-    }
-
-    DEVICE_METHOD uint32_t next() {
-        if (left == 0) word = *words++, left = 64 / bits;
-        uint32_t letter = static_cast<uint32_t>(word) & ((1u << bits) - 1);
-        word >>= bits;
-        left--;
-        return letter;
-    }
-};
-
-DEVICE uint64_t letter_tiles(const Job& job) { return (num_letters(job) + LETTER_TILE - 1) / LETTER_TILE; }
-
-DEVICE uint32_t class_of(uint32_t entry) { return entry >> CLASS_SHIFT; }
-
-DEVICE bool stands_alone(uint32_t letter_class) { return letter_class == SINGLE || letter_class == SPECIAL; }
-
-DEVICE void mark_letter_rows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK, end = num_letters(job);
-    for (uint64_t row = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; row < job.num_rows; row += stride) {
-        uint64_t begin = job.letter_rows[row];
-        if (begin < end) set_bit(job.breaks, begin);
-        job.row_has_words[row] = 0;
-    }
-}
-
-// Notes what a row may not have: white space makes words of it, and keeps a circle from closing.
-DEVICE void note_space(const Job& job, uint64_t letter, uint32_t letter_class) {
-    if (letter_class == OTHER || !(job.can_wrap || job.has_words)) return;
-    uint64_t row = row_of_letter(job, letter);
-    if (is_circle(job, row)) note_fault(job.row_refused, row, static_cast<uint32_t>(job.row_begins[row]));
-    else if (job.has_words && letter_class == SPACE) job.row_has_words[row] = 1;
-}
-
-DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
-    load_letters(job, table);
-    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
-    uint64_t end = num_letters(job);
-    for (uint64_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < letter_tiles(job); tile += warps) {
-        uint64_t begin = tile * LETTER_TILE + lane * 64, bits = 0;
-        uint32_t before = begin && begin < end ? class_of(table[letter_at(job, begin - 1)]) : BASE;
-        LetterReader reader(job, begin);
-        for (uint32_t i = 0; i < 64 && begin + i < end; i++) {
-            uint32_t own = class_of(table[reader.next()]);
-            if (own != before || stands_alone(own)) bits |= 1ull << i;
-            if (own >= SPACE) note_space(job, begin + i, own);
-            before = own;
-        }
-        if (begin < end) bits |= job.breaks[begin / 64];
-        if (begin < end) job.breaks[begin / 64] = bits;
-        uint32_t last = bits ? static_cast<uint32_t>(begin) + highest_bit(bits) : 0;
-        for (uint32_t distance = 16; distance; distance /= 2) {
-            uint32_t other = __shfl_xor_sync(0xFFFFFFFF, last, distance);
-            if (other > last) last = other;
-        }
-        if (lane == 0) job.letter_tiles[tile] = last;
-    }
-}
-
-// The sum of the counts of this lane and all before it.
-DEVICE uint32_t sum_of_counts(uint32_t count) {
-    for (uint32_t distance = 1; distance < 32; distance *= 2) {
-        uint32_t other = __shfl_up_sync(0xFFFFFFFF, count, distance);
-        if ((threadIdx.x & 31) >= distance) count += other;
-    }
-    return count;
-}
-
-// What all tiles before each one come to, by one block of SCAN_THREADS: the largest value of those
-// before it, or their sum. values[tiles] is that of all.
-constexpr uint32_t SCAN_THREADS = 1024;
-
-template <class Join>
-DEVICE void scan_letter_tiles(uint32_t* values, uint64_t tiles, uint32_t* scratch, Join join) {
-    uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, all = 0;
-    for (uint64_t first = 0; first <= tiles; first += SCAN_THREADS) {
-        uint64_t tile = first + threadIdx.x;
-        uint32_t inclusive = tile < tiles ? values[tile] : 0;
-        for (uint32_t distance = 1; distance < 32; distance *= 2) {
-            uint32_t other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
-            if (lane >= distance) inclusive = join(inclusive, other);
-        }
-        uint32_t exclusive = __shfl_up_sync(0xFFFFFFFF, inclusive, 1);
-        if (lane == 0) exclusive = 0;
-        if (lane == 31) scratch[warp] = inclusive;
-        __syncthreads();
-        uint32_t others = all;
-        for (uint32_t i = 0; i < warp; i++) others = join(others, scratch[i]);
-        if (tile <= tiles) values[tile] = join(others, exclusive);
-        for (uint32_t i = 0; i < SCAN_THREADS / 32; i++) all = join(all, scratch[i]);
-        __syncthreads();
-    }
-}
-
-DEVICE void enter_tiles_stage(const Job& job, uint32_t* scratch) {
-    scan_letter_tiles(job.letter_tiles, letter_tiles(job), scratch,
-                      [](uint32_t a, uint32_t b) { return a < b ? b : a; });
-}
-
-DEVICE void sum_letter_tiles_stage(const Job& job, uint32_t* scratch) {
-    scan_letter_tiles(job.letter_tile_ids, letter_tiles(job), scratch,
-                      [](uint32_t a, uint32_t b) { return a + b; });
-    if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = job.letter_tile_ids[letter_tiles(job)];
-}
+#include "breaks.cuh"
 
 // Letters from one on to the first break behind it or the batch's end, `limit` where that is nearer.
 DEVICE uint32_t letters_to_break(const Job& job, uint64_t letter, uint32_t limit) {
@@ -226,8 +108,9 @@ DEVICE bool begins_id(const Job& job, uint64_t distance, uint32_t rest, uint32_t
     return job.keeps_remainder && distance >= covered_letters(job, distance + rest);
 }
 
-// The start bits of a lane's letters, of which the first one lies in a run that begins with `begin`.
-DEVICE uint64_t starts_of(const Job& job, const uint32_t* table, uint64_t first, uint64_t begin) {
+// The start bits of a lane's letters, of which the first one lies in a run that begins with `begin`, where
+// rows may be circles or words: letter by letter.
+DEVICE uint64_t starts_of_rows(const Job& job, const uint32_t* table, uint64_t first, uint64_t begin) {
     uint64_t end = num_letters(job), breaks = job.breaks[first / 64], starts = 0;
     uint32_t stride = job.kmer_stride, phase = (first - begin) % stride;
     BreaksBehind behind(job, first);
@@ -254,10 +137,64 @@ DEVICE uint64_t starts_of(const Job& job, const uint32_t* table, uint64_t first,
     return starts;
 }
 
+// The bits begin <= i < end of a word.
+DEVICE uint64_t bits_between(uint32_t begin, uint32_t end) {
+    if (begin >= end) return 0;
+    return (end < 64 ? 1ull << end : 0) - (1ull << begin);
+}
+
+// A run's letters begin <= i < end of a word's. The run began with letter `run` of the batch and ends behind
+// letter `behind` of the word, which is FAR where no id of these letters can depend on it.
+struct Stretch {
+    uint64_t run;
+    uint32_t begin, end, behind;
+};
+
+constexpr uint32_t FAR = 128;
+
+// The start bits of a stretch of the class BASE; every stride-th bit of `every` is set. Letter 0 of the word
+// is `first`.
+DEVICE uint64_t starts_of_bases(const Job& job, const Stretch& stretch, uint64_t first, uint64_t every) {
+    uint32_t stride = job.kmer_stride, k = job.kmer_k, phase = (first + stretch.begin - stretch.run) % stride;
+    uint32_t next = stretch.begin + (phase ? stride - phase : 0);
+    uint32_t kmers_end = stretch.behind < k ? 0 : min_of(stretch.end, stretch.behind - k + 1);
+    uint64_t starts = next < kmers_end ? every << next & bits_between(next, kmers_end) : 0;
+    if (!job.keeps_remainder || stretch.behind == FAR) return starts;
+    uint64_t rest = stretch.run + covered_letters(job, first + stretch.behind - stretch.run);
+    uint32_t rest_begin = rest > first + stretch.begin ? min_of(rest - first, 64) : stretch.begin;
+    return starts | bits_between(rest_begin, stretch.end);
+}
+
+// The start bits of a lane's letters where rows are neither circles nor words: stretch by stretch.
+DEVICE uint64_t starts_of_runs(const Job& job, const uint32_t* table, uint64_t first, uint64_t run, uint64_t every) {
+    uint64_t breaks = job.breaks[first / 64], starts = 0;
+    uint32_t end = min_of(num_letters(job) - first, 64);
+    BreaksBehind behind(job, first);
+    for (Stretch stretch = {run, 0, 0, 0}; stretch.begin < end; stretch.begin = stretch.end) {
+        if (breaks >> stretch.begin & 1) stretch.run = first + stretch.begin;
+        uint64_t later = stretch.begin < 63 ? behind.own >> (stretch.begin + 1) : 0;
+        stretch.behind = behind.next ? 64 + lowest_bit(behind.next) : FAR;
+        if (later) stretch.behind = stretch.begin + 1 + lowest_bit(later);
+        stretch.end = min_of(stretch.behind, end);
+        uint32_t letter_class = class_of(table[letter_at(job, first + stretch.begin)]);
+        if (letter_class == BASE) starts |= starts_of_bases(job, stretch, first, every);
+        else if (letter_class != SPACE && stretch.run == first + stretch.begin) starts |= 1ull << stretch.begin;
+    }
+    return starts;
+}
+
+// The bits 0, stride, 2 stride, ...
+DEVICE uint64_t every_bit(uint32_t stride) {
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < 64; i += stride) bits |= 1ull << i;
+    return bits;
+}
+
 DEVICE void find_places_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
     load_letters(job, table);
     uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
-    uint64_t end = num_letters(job);
+    uint64_t end = num_letters(job), every = every_bit(job.kmer_stride);
+    bool by_letters = job.can_wrap || job.has_words;
     for (uint64_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < letter_tiles(job); tile += warps) {
         uint64_t first = tile * LETTER_TILE + lane * 64;
         uint64_t breaks = first < end ? job.breaks[first / 64] : 0;
@@ -268,8 +205,12 @@ DEVICE void find_places_stage(const Job& job, uint32_t* table, uint32_t block, u
         }
         uint32_t begin = __shfl_up_sync(0xFFFFFFFF, last, 1), entry = job.letter_tiles[tile];
         if (lane == 0 || begin < entry) begin = entry;
-        uint64_t starts = first < end ? starts_of(job, table, first, begin) : 0;
-        if (first < end) job.starts[first / 64] = starts;
+        uint64_t starts = 0;
+        if (first < end) {
+            starts = by_letters ? starts_of_rows(job, table, first, begin)
+                                : starts_of_runs(job, table, first, begin, every);
+            job.starts[first / 64] = starts;
+        }
         uint32_t ids = __reduce_add_sync(0xFFFFFFFF, count_bits(starts));
         if (lane == 0) job.letter_tile_ids[tile] = ids;
     }

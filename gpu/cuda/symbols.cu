@@ -111,7 +111,8 @@ KERNEL __launch_bounds__(BLOCK) letter_offsets(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) write_places(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS];
-    write_places_stage(*job, table, blockIdx.x, gridDim.x);
+    SHARED StartTile tiles[BLOCK / 32];
+    write_places_stage(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) frame_own_spans(const Job* job) {

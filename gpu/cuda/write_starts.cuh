@@ -48,48 +48,97 @@ DEVICE uint2 own_span(const Job& job, const LetterRow& row, const LetterId& id) 
     return {size - to, size - from};
 }
 
-// The place of the set bit of a word that has `number` others below it.
-DEVICE uint32_t nth_bit(uint64_t word, uint32_t number) {
-    uint32_t place = 0;
+// What a warp has in shared memory of a tile of LETTER_TILE letters and the 16 behind them: their codes,
+// sixteen a word, the first one highest (kmer_tile.cuh), the breaks, and the letters that begin ids.
+struct StartTile {
+    uint32_t codes[LETTER_TILE / 16 + 2];
+    uint64_t breaks[LETTER_TILE / 64 + 1];
+    uint16_t starts[LETTER_TILE];
+};
+
+// The codes of sixteen letters. `strange` is set where k-mers of the class BASE could hold one that is none
+// of the four: no run ends there, and it has no code.
+DEVICE uint32_t codes_of_sixteen(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t place,
+                                 bool& strange) {
+    uint32_t differ = 0;
+    uint4 letters = sixteen_letters(job, four, static_cast<uint32_t>(place));
+    uint32_t codes = pack_sixteen(four, letters, differ);
+    if (!differ) return codes;
+    const uint32_t words[4] = {letters.x, letters.y, letters.z, letters.w};
 #pragma unroll
-    for (uint32_t half = 32; half; half /= 2) {
-        uint64_t mask = (1ull << half) - 1;
-        uint32_t below = count_bits(word & mask);
-        if (number < below) continue;
-        number -= below;
-        word >>= half;
-        place += half;
+    for (uint32_t i = 0; i < 16; i++) {
+        uint32_t entry = place + i < four.num_bytes ? table[byte_of(words[i / 4], i % 4)] : 0;
+        strange |= entry & NOT_A_CODE && class_of(entry) == BASE;
     }
-    return place;
+    return codes;
 }
 
-// A warp takes a tile, 32 neighbouring ids at a time: each lane finds the word that its id begins in by
-// the running sums of the words' bits, which the lanes hold, and the bit in it.
-DEVICE void write_starts_of_tile(const Job& job, const uint32_t* table, uint64_t tile) {
+// Fills a warp's tile; whether k-mers can be read from it.
+DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first, StartTile& tile) {
+    if (job.letters || !four.letters || four.k < 2 || job.can_wrap || job.has_words || job.own_spans) return false;
+    uint32_t lane = threadIdx.x & 31;
+    uint64_t end = num_letters(job);
+    bool strange = false;
+    __syncwarp();
+    for (uint32_t i = lane; i <= LETTER_TILE / 16; i += 32)
+        tile.codes[i] = codes_of_sixteen(job, four, table, first + 16 * i, strange);
+    for (uint32_t i = lane; i <= LETTER_TILE / 64; i += 32) {
+        uint64_t place = first + 64 * i;
+        uint64_t breaks = place < end ? job.breaks[place / 64] : 0;
+        tile.breaks[i] = place + 64 <= end ? breaks : breaks | 1ull << (place < end ? end - place : 0);
+    }
+    if (lane == 0) tile.codes[LETTER_TILE / 16 + 1] = 0;
+    __syncwarp();
+    return !__any_sync(0xFFFFFFFF, strange);
+}
+
+// The id of letter i of a tile, which is a start.
+DEVICE uint32_t id_in_tile(const Job& job, const FourLetters& four, const uint32_t* table, const StartTile& tile,
+                           uint64_t first, uint32_t i) {
+    uint32_t letter = job.text[first + i], place = i % 64;
+    uint64_t behind = (place < 63 ? tile.breaks[i / 64] >> (place + 1) : 0) | tile.breaks[i / 64 + 1] << (63 - place);
+    bool is_whole = !(behind & ((1ull << (four.k - 1)) - 1));
+    if (class_of(table[letter]) != BASE || !is_whole) return job.letter_ids[letter];
+    return four.first_id + (shift_left(tile.codes[i / 16 + 1], tile.codes[i / 16], i % 16 * 2) >> (32 - 2 * four.k));
+}
+
+// Numbers of the letters of a warp's tile that begin ids, in order; returns how many. Each lane has the
+// start bits of 64 letters.
+DEVICE uint32_t list_starts(uint64_t starts, uint16_t* letters) {
+    uint32_t own = (threadIdx.x & 31) * 64;
+    uint32_t sums = join_lanes(count_bits(starts), [](uint32_t a, uint32_t b) { return a + b; });
+    uint16_t* next = letters + sums - count_bits(starts);
+    for (; starts; starts &= starts - 1) *next++ = static_cast<uint16_t>(own + lowest_bit(starts));
+    __syncwarp();
+    return __shfl_sync(0xFFFFFFFF, sums, 31);
+}
+
+// A warp takes a tile, 32 neighbouring ids at a time.
+DEVICE void write_starts_of_tile(const Job& job, const FourLetters& four, const uint32_t* table, StartTile& shared,
+                                 uint64_t tile) {
+    bool is_packed = load_tile(job, four, table, tile * LETTER_TILE, shared);
     uint64_t first = tile * LETTER_TILE, own = first + (threadIdx.x & 31) * 64;
-    uint64_t starts = own < num_letters(job) ? job.starts[own / 64] : 0;
-    uint32_t sums = sum_of_counts(count_bits(starts)), total = __shfl_sync(0xFFFFFFFF, sums, 31);
-    for (uint32_t round = 0; round < total; round += 32) {
-        uint32_t wanted = round + (threadIdx.x & 31), owner = 0;
-        for (uint32_t step = 16; step; step /= 2)
-            if (__shfl_sync(0xFFFFFFFF, sums, owner + step - 1) <= wanted) owner += step;
-        uint32_t before = __shfl_sync(0xFFFFFFFF, sums, (owner + 31) & 31);
-        uint64_t word = __shfl_sync(0xFFFFFFFF, starts, owner);
-        if (wanted >= total) continue;
-        uint64_t letter = first + owner * 64 + nth_bit(word, wanted - (owner ? before : 0));
+    uint32_t total = list_starts(own < num_letters(job) ? job.starts[own / 64] : 0, shared.starts);
+    for (uint32_t i = threadIdx.x & 31; i < total; i += 32) {
+        uint64_t letter = first + shared.starts[i], place = job.letter_tile_ids[tile] + i;
+        if (is_packed) {
+            job.ids[place] = id_in_tile(job, four, table, shared, first, shared.starts[i]);
+            continue;
+        }
         LetterRow row = letter_row(job, letter);
         LetterId id = id_at(job, table, row, letter);
-        uint64_t place = job.letter_tile_ids[tile] + wanted;
         job.ids[place] = id.id;
         if (job.own_spans) job.own_spans[place] = own_span(job, row, id);
     }
+    __syncwarp();
 }
 
-DEVICE void write_places_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
+DEVICE void write_places_stage(const Job& job, uint32_t* table, StartTile* tiles, uint32_t block, uint32_t num_blocks) {
     load_letters(job, table);
+    FourLetters four(job);
     uint32_t warps = num_blocks * (BLOCK / 32);
     for (uint64_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < letter_tiles(job); tile += warps)
-        write_starts_of_tile(job, table, tile);
+        write_starts_of_tile(job, four, table, tiles[threadIdx.x / 32], tile);
 }
 
 // The spans of a framed answer: those of the ids, and (0, 0) for begin and end tokens.
