@@ -114,7 +114,7 @@ class GpuWays:
     def __init__(self, device: Device, workspace_bytes: int) -> None:
         self.device = device
         self.engine = GpuEngine(device, workspace_bytes)
-        self._clock = Clock(device)
+        self.clock = Clock(device)
 
     def encode(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> tuple[Ids, Int64s]:
         """The public call for bulk: bytes and ids in ordinary memory."""
@@ -136,7 +136,7 @@ class GpuWays:
                 pack_rows(workspace, resident, data, offsets, engine.processors)
                 workspace.stream.synchronize()
                 names = first_kernels(resident)
-                yield Kernels(self._clock, workspace, names, engine.processors)
+                yield Kernels(self.clock, workspace, names, engine.processors)
 
     def stream(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: NDArray[Any]

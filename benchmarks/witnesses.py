@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 
 from benchmarks.texts import Int64s, Text
 
-__all__ = ["Part", "Witness", "Witnesses", "counts_digest", "ids_digest", "tiktoken_encoding"]
+__all__ = [
+    "Part",
+    "Witness",
+    "Witnesses",
+    "counts_digest",
+    "ids_digest",
+    "tiktoken_encoding",
+    "witness_ids",
+]
 
 Ids = NDArray[np.int32]
 MAX_GROUP_BYTES, MIN_GROUPS = 1 << 20, 64
@@ -109,18 +117,21 @@ def _tokenizers_ids(witness: Witness, text: str) -> Ids:
     return np.array(encoded.ids, np.int32)
 
 
+def witness_ids(witness: Witness, texts: Sequence[str]) -> tuple[str, list[Ids]]:
+    """Each text's ids, and which library says so."""
+    try:
+        return "tiktoken", [_tiktoken_ids(witness, text) for text in texts]
+    except ValueError:
+        return "tokenizers", [_tokenizers_ids(witness, text) for text in texts]
+
+
 def _ask(witness: Witness, path: Path, borders: Int64s, first: int) -> Part:
     """In another process: a part's digests."""
     begin = int(borders[0])
     data = np.fromfile(path, np.uint8, int(borders[-1]) - begin, offset=begin).tobytes()
     places = (borders - begin).tolist()
     texts = [data[a:b].decode() for a, b in itertools.pairwise(places)]
-    library = "tiktoken"
-    try:
-        rows = [_tiktoken_ids(witness, text) for text in texts]
-    except ValueError:
-        library = "tokenizers"
-        rows = [_tokenizers_ids(witness, text) for text in texts]
+    library, rows = witness_ids(witness, texts)
     ids, counts = np.concatenate(rows), np.array([len(row) for row in rows], np.int64)
     named, end = f"{library} {version(library)}", first + len(texts)
     return Part(first, end, len(ids), ids_digest(ids), counts_digest(counts), named)

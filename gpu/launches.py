@@ -30,6 +30,7 @@ __all__ = [
     "checked",
     "fetch",
     "launch",
+    "launch_each",
     "pack",
     "pack_augmented",
     "pack_rows",
@@ -65,23 +66,24 @@ def launch(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> N
     Kernels read sizes from the job, so that a recording serves every batch of the workspace.
     """
     if workspace.clock is not None:
-        _launch_each(workspace, kernels, processors)
+        launch_each(workspace, kernels, processors)
         workspace.clock.leave()
         return
     recordings = workspace.recordings
     times = recordings.setdefault(kernels, 0)
     if isinstance(times, int) and times < RECORD_AFTER:
         recordings[kernels] = times + 1
-        _launch_each(workspace, kernels, processors)
+        launch_each(workspace, kernels, processors)
         return
     if isinstance(times, int):
         workspace.stream.begin_capture()
-        _launch_each(workspace, kernels, processors)
+        launch_each(workspace, kernels, processors)
         recordings[kernels] = workspace.stream.end_capture()
     workspace.stream.replay(recordings[kernels])
 
 
-def _launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
+def launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
+    """Run kernels one by one."""
     capacity = workspace.capacity
     size = max(capacity.num_bytes, ROW_BYTES * capacity.num_rows)
     for name in kernels:
