@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu.early_launch import EarlyLaunch
 from gpu.functions import Functions
 
 __all__ = ["CudaStream"]
@@ -18,6 +19,7 @@ class CudaStream:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._runtime, driver = cupy.cuda.runtime, cupy.cuda.driver
         self._launch, self._launch_grid = driver.launchKernel, driver.launchCooperativeKernel
+        self._launch_early = EarlyLaunch(self.stream.ptr) if functions.launches_early else None
         self._event, self._elapsed_ms = cupy.cuda.Event, cupy.cuda.get_elapsed_time
         self._number, self._functions, self._pointer = number, functions, self.stream.ptr
         # A kernel's one argument, and where it lies: what the driver asks for.
@@ -41,10 +43,13 @@ class CudaStream:
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
         """Run a kernel of `kernels.KERNELS` on the Job at an address; see Stream."""
-        function, threads, shared, takes_job, is_grid = self._functions[kernel]
+        function, threads, shared, takes_job, is_grid, is_early = self._functions[kernel]
         words, place = self._argument_words, self._argument_place
         words[0], words[1] = job, job if takes_job else place
         self._runtime.setDevice(self._number)  # The driver asks for a device in every thread.
+        if is_early and self._launch_early:
+            self._launch_early(function, blocks, threads, shared, place + 8)
+            return
         shape = (blocks, 1, 1, threads, 1, 1, shared, self._pointer, place + 8)
         if is_grid:
             self._launch_grid(function, *shape)

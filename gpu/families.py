@@ -166,7 +166,7 @@ def encode_kernels(
     special = (*first, *family.between, *again)
     return (
         *(("turn_rows",) if turned else ()),
-        *("mark_rows", "clear_faults"),
+        "mark_rows",
         *(("validate",) if validate else ()),
         *special,
         *(name for name in family.content if num_rounds or name != "clear_special"),

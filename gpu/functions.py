@@ -11,12 +11,14 @@ from gpu.kernels import KERNELS, joined_source
 __all__ = ["Functions", "functions_of"]
 
 WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
+WITH_EARLY = 9  # The least compute capability whose kernels may be launched early,
+EARLY_DRIVER = 12030  # and the driver that records such launches.
 MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
 LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 class Functions(dict[str, Any]):
-    """{kernel: (function, threads, shared bytes, takes_job, is_grid)}.
+    """{kernel: (function, threads, shared bytes, takes_job, is_grid, is_early)}.
 
     A module is compiled when it is first asked for; CuPy keeps the machine code on disk. A kernel
     that is recorded was launched before, so that nothing is compiled while a stream records.
@@ -26,7 +28,10 @@ class Functions(dict[str, Any]):
         super().__init__()
         self._cupy, self._number, self._lock = cupy, number, threading.Lock()
         self._modules: list[Any] = []  # A function does not keep its module.
-        self.has_clusters = int(cupy.cuda.Device(number).compute_capability[:-1]) in WITH_CLUSTERS
+        capability = int(cupy.cuda.Device(number).compute_capability[:-1])
+        self.has_clusters = capability in WITH_CLUSTERS
+        driver = cupy.cuda.runtime.driverGetVersion()
+        self.launches_early = capability >= WITH_EARLY and driver >= EARLY_DRIVER
 
     def __missing__(self, name: str) -> Any:
         with self._lock, self._cupy.cuda.Device(self._number):
@@ -55,6 +60,7 @@ class Functions(dict[str, Any]):
                 self[name] = (
                     *(place, kernel.threads, kernel.shared_bytes),
                     *(kernel.takes_job, kernel.is_grid),
+                    self.launches_early and kernel.module == "text",
                 )
         self._modules.append(compiled)
 

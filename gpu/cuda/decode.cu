@@ -3,11 +3,13 @@
 #include "spell.cuh"
 
 KERNEL __launch_bounds__(BLOCK) decode_spell(const Job* job) {
+    wait_for_kernel_before();
     SHARED SpellShared shared;
     spell_stage<false>(*job, shared);
 }
 
 KERNEL __launch_bounds__(BLOCK) decode_spell_again(const Job* job) {
+    wait_for_kernel_before();
     SHARED SpellShared shared;
     spell_stage<true>(*job, shared);
 }

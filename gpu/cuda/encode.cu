@@ -13,92 +13,114 @@
 DYNAMIC_SHARED(memory);
 
 KERNEL __launch_bounds__(BLOCK) take_in(const Job* job) {
+    wait_for_kernel_before();
     take_in_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
+    wait_for_kernel_before();
     mark_rows_stage(*job, blockIdx.x, gridDim.x);
+    clear_faults_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(CERTAIN_BLOCK, 1) cut_certain(const Job* job) {
+    wait_for_kernel_before();
     cut_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
+    wait_for_kernel_before();
     SHARED FindShared shared;
     find_long_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(MERGE_THREADS, 1) windows(const Job* job) {
+    wait_for_kernel_before();
     windows_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
+    wait_for_kernel_before();
     check_windows_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(MERGE_THREADS, 1) patches(const Job* job) {
+    wait_for_kernel_before();
     patches_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(32 * BRIDGE_WARPS) bridges(const Job* job) {
+    wait_for_kernel_before();
     SHARED BridgeShared shared[BRIDGE_WARPS];
     bridges_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(32 * BRIDGE_WARPS) detours(const Job* job) {
+    wait_for_kernel_before();
     SHARED BridgeShared shared[BRIDGE_WARPS];
     detours_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
+    wait_for_kernel_before();
     write_borders_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(WALK_THREADS, 1) walk_pieces(const Job* job) {
+    wait_for_kernel_before();
     walk_pieces_stage(*job, *reinterpret_cast<WalkShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) whole_pieces(const Job* job) {
+    wait_for_kernel_before();
     SHARED WholeShared shared;
     whole_pieces_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
+    wait_for_kernel_before();
     SHARED LookUpShared shared;
     look_up_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
+    wait_for_kernel_before();
     merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) count_tiles(const Job* job) {
+    wait_for_kernel_before();
     count_tiles_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
+    wait_for_kernel_before();
     SHARED uint32_t scratch[32];
     sum_tiles_stage(*job, scratch);
 }
 
 KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
+    wait_for_kernel_before();
     SHARED BinBegins begins;
     compact_stage(*job, begins, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
+    wait_for_kernel_before();
     row_offsets_stage<1>(*job, sums_of(*job), job->id_offsets, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) pack(const Job* job) {
+    wait_for_kernel_before();
     pack_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) report(const Job* job) {
+    wait_for_kernel_before();
     report_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) put_out(const Job* job) {
+    wait_for_kernel_before();
     put_out_stage(*job, blockIdx.x, gridDim.x);
 }

@@ -6,21 +6,25 @@
 #include "pretokenize_stage.cuh"
 
 KERNEL __launch_bounds__(BLOCK) pretokenize(const Job* job) {
+    wait_for_kernel_before();
     SHARED PretokenizeShared shared;
     pretokenize_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) map_tiles(const Job* job) {
+    wait_for_kernel_before();
     SHARED MapShared shared;
     map_tiles_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(ENTER_BLOCK) enter_runs(const Job* job) {
+    wait_for_kernel_before();
     SHARED RunsShared shared;
     enter_runs_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) redo_tiles(const Job* job) {
+    wait_for_kernel_before();
     SHARED PretokenizeShared shared;
     redo_tiles_stage(*job, shared, blockIdx.x, gridDim.x);
 }

@@ -133,6 +133,14 @@ DEVICE uint32_t permute_bytes(uint32_t bytes, uint32_t selector) {
 #endif
 }
 
+// The first thing of a kernel that is launched early (early_launch.py): waits for all that the kernel before it
+// in its stream does.
+DEVICE void wait_for_kernel_before() {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 constexpr uint32_t ALL_LANES = 0xFFFFFFFF;  // Of a warp.
 
 // Byte i of a word, the lowest first.
