@@ -158,10 +158,13 @@ class _Call:
             if workspace.capacity.holds(num_bytes, num_rows):
                 return self.landed.pop(i)
         num_held = len(self.flying) + len(self.landed)
-        if num_held == self.in_flight:
-            return None
         workspaces, layout = self.pipeline.workspaces, self.work.resident.family.layout
-        num_bytes = max(num_bytes, self.room)  # All of one size, whichever chunk is next.
+        if num_held >= self.in_flight:
+            # The last chunks are small: their copies in need not wait for the kernels before them.
+            if self.landed or num_held >= 2 * self.in_flight or 2 * num_bytes > self.room:
+                return None
+        else:
+            num_bytes = max(num_bytes, self.room)  # All of one size, whichever chunk is next.
         if not num_held:
             return workspaces.take(num_bytes, num_rows, layout)
         try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpu.batches import row_options
 from gpu.chunks import Chunk, chunks_of
 from gpu.flights import Flight, Work
-from gpu.streams import BY_BUS, ON_DEVICE, Out, StreamAnswer
+from gpu.streams import BY_BUS, ON_DEVICE, TO_DEVICE, Out, StreamAnswer
 from gpu.tables import NotCovered
 from vocabularies.batch import Batch
 from vocabularies.shared_rows import SharedRows, check_bounds
@@ -72,7 +72,8 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
         whole = np.ones(len(rows), np.bool_) if options.framed else options.whole_rows()
         out = Out(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes, True)
 
-        pace = ON_DEVICE if rows.text.memory.on_device and rows.out.on_device else BY_BUS
+        to_device = ON_DEVICE if rows.text.memory.on_device else TO_DEVICE
+        pace = to_device if rows.out.on_device else BY_BUS
 
         def new_answer() -> _SharedAnswer:
             return _SharedAnswer(out, len(rows), 1)

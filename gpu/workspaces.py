@@ -47,7 +47,7 @@ class Workspaces:
         each: how many of one size there are at most.
     """
 
-    SIZES = (1 << 13, 1 << 17, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 26, 1 << 28)
+    SIZES = (1 << 13, 1 << 17, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 28)
 
     def __init__(self, device: Device, cap_bytes: int, each: int = 4) -> None:
         self.device, self.cap_bytes, self.each = device, cap_bytes, each

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu import streams
 from gpu.chunks import chunks_of
 from gpu.device import CudaDevice, Device, OutOfMemory
 from gpu.engine import GpuEngine
 from gpu.layout import BYTES_A_ROW, Capacity, device_bytes
-from gpu.pipeline import Pipeline
-from gpu.streams import encode_packed, encode_stream
+from gpu.pipeline import Pipeline, _Call
+from gpu.streams import Pace, encode_packed, encode_stream
 from gpu.workspaces import Workspaces
 from tests.emulated_device import EmulatedDevice
 from vocabularies import reference
@@ -308,6 +309,28 @@ def test_two_large_chunks_take_half_of_the_cap_and_small_ones_all():
     assert largest(4 * large - 1) == 64 << 20
     assert largest(2 * small) == 16 << 20
     assert largest(2 * small - 1) == 8 << 20
+
+
+def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
+    """Where as many as may be are in flight, small ones get smaller workspaces."""
+    monkeypatch.setattr(streams, "BY_BUS", Pace(32 << 10, 2, 4 << 10))
+    most: list[int] = []
+    land_one = _Call.land_one
+
+    def land(call: _Call) -> None:
+        most.append(len(call.flying))
+        land_one(call)
+
+    monkeypatch.setattr(_Call, "land_one", land)
+    engine = GpuEngine(EmulatedDevice(1 << 32), 1 << 28)
+    row = "ab 11 " * 200
+    data = np.frombuffer(row.encode() * 100, np.uint8)
+    offsets, ids = np.arange(101, dtype=np.int64) * len(row), np.empty(len(data), np.int32)
+    ends = encode_stream(engine, FRAMED, data, offsets, ids, chunk_bytes=32 << 10, in_flight=2)
+    engine.close()
+    options = EncodeOptions(add_special_tokens=False)
+    assert ids[: ends[-1]].tolist() == reference.encode(FRAMED, row, options).ids * 100
+    assert max(most) > 2
 
 
 def test_a_stream_of_no_rows_or_empty_ones_has_no_ids(engine):
