@@ -29,6 +29,7 @@ UInt64s = NDArray[np.uint64]
 
 MAX_SHORT, MAX_LONG = 12, 28
 NO_RANK = NO_ID = 0xFFFFFFFF
+NO_BOUND = (1 << 10) - 1
 MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 26, 1 << 21, 1 << 22
 ONLY_WHOLE = 1 << 26
 TOKEN_LOAD, PAIR_LOAD = 1 / 6, 1 / 8
@@ -63,8 +64,8 @@ class BpeTables:
         max_token: bytes of the longest token.
         has_whole_only: whether an id in a table has the bit ONLY_WHOLE: it counts for a whole
             pretoken and not for a part of one.
-        late_ranks: uint32[M / 32 + 1], a bit for each rank whose merge gives a symbol that is part
-            of a pair of lower rank.
+        rank_bounds: uint16[M], how far above each rank the first pair lies that what its merge
+            gives is part of, rounded down, see `_rank_bounds`; 0 where a pair of lower rank has it.
         ignore_merges: whether a pretoken that is a token is that token.
         seed: key of the hash functions.
     """
@@ -80,7 +81,7 @@ class BpeTables:
     run_rows: UInt32s
     listed_ids: UInt32s
     symbol_ids: UInt32s
-    late_ranks: UInt32s
+    rank_bounds: NDArray[np.uint16]
     borders: UInt32s
     byte_borders: UInt32s
     token_bytes: NDArray[np.uint8]
@@ -154,7 +155,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         run_rows=runs.run_rows,
         listed_ids=listed_ids,
         symbol_ids=symbol_ids,
-        late_ranks=_late_ranks(left, right, ranks, len(model.merges)),
+        rank_bounds=_rank_bounds(left, right, ranks, len(model.merges)),
         borders=filters.borders,
         byte_borders=filters.byte_borders,
         token_bytes=token_bytes,
@@ -189,12 +190,22 @@ def _symbol_pairs(
     return left.astype(np.uint32), right.astype(np.uint32), np.repeat(ranks, each)
 
 
-def _late_ranks(left: UInt32s, right: UInt32s, ranks: UInt32s, num_merges: int) -> UInt32s:
-    """Bits of the ranks r whose symbol 256 + r is part of a pair of rank r or lower."""
-    bits = np.zeros((num_merges // 32 + 1) * 32, np.uint8)
+def _rank_bounds(
+    left: UInt32s, right: UInt32s, ranks: UInt32s, num_merges: int
+) -> NDArray[np.uint16]:
+    """The distance of each rank r to the lowest rank of a pair with the symbol 256 + r.
+
+    Below 32 as it is, above as 32 * p + m for (32 + m) << (p - 1), rounded down; 0 where it is not
+    above r, NO_BOUND where no pair has the symbol.
+    """
+    first = np.full(NUM_BYTES + num_merges, NO_RANK, np.uint32)
     for part in (left, right):
-        bits[part[part >= NUM_BYTES + ranks] - NUM_BYTES] = 1
-    return np.packbits(bits, bitorder="little").view(np.uint32)
+        np.minimum.at(first, part, ranks)
+    own, found = np.arange(num_merges), first[NUM_BYTES:].astype(np.int64)
+    distance = np.maximum(found - own, 0)
+    shift = np.maximum(np.frexp(distance.astype(np.float64))[1] - 6, 0)
+    codes = np.where(distance < 32, distance, 32 * shift + (distance >> shift))
+    return np.where(found == NO_RANK, NO_BOUND, codes).astype(np.uint16)
 
 
 def _rank_of(entries: UInt64s) -> RankOf:

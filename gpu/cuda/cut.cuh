@@ -7,7 +7,7 @@
 // (Pairs decide). Windows of any length may follow each other so. Where two do not meet is a seam:
 //
 //     level 0   windows of 64 bytes, four lanes each, one every 32                    cut.cuh
-//     level 1   a patch of 256 bytes over each seam, a warp or half of one            cut_patch.cuh
+//     level 1   a patch of 512 bytes over each seam, a warp                           cut_patch.cuh
 //     level 2   from a patch that leads nowhere to the next one or back to level 0:
 //               windows of up to 1,024 bytes one after the other, a warp              cut_bridge.cuh
 //     level 3   a whole piece, a block: windows, else rounds                cut_walk.cuh, cut_whole.cuh

@@ -14,6 +14,13 @@
 constexpr uint32_t BRIDGE_WARPS = 4;
 constexpr uint32_t FAR = 1024;  // Windows of level 0 in a run that only a slide may pass.
 
+// How far a window should reach into the next patch: a little, then as far as it may be entered.
+DEVICE uint32_t wanted_in_next(const Job& job, const Bridge& bridge) {
+    const Patch& next = patch_of(job, bridge.ahead.next);
+    uint32_t little = next.begin + 3 * WINDOW_0;
+    return bridge.end() < little ? little : last_of_entry(bridge, next);
+}
+
 // How far the next window should reach: to the next patch, or over two windows of level 0 behind
 // failing ones and runs.
 DEVICE uint32_t wanted_end(const Job& job, const LongPiece& piece, const Bridge& bridge, bool& is_far) {
@@ -23,8 +30,8 @@ DEVICE uint32_t wanted_end(const Job& job, const LongPiece& piece, const Bridge&
     uint32_t stop = min_of(bridge.ahead.next, bridge.last), calm = window;
     if (window < stop) calm = end_of_run(job, window, stop, true);
     is_far = calm - window > FAR && window < stop;
-    uint32_t end = calm < stop || !bridge.has_next() ? begin_of_window(piece, calm) + 2 * WINDOW_0
-                                                     : patch_of(job, bridge.ahead.next).begin + 3 * PATCH / 4;
+    bool is_there = bridge.has_next() && (calm == stop || patch_of(job, bridge.ahead.next).begin < bridge.end());
+    uint32_t end = is_there ? wanted_in_next(job, bridge) : begin_of_window(piece, calm) + 2 * WINDOW_0;
     return end > bridge.end() + 2 * WINDOW_0 ? end : bridge.end() + 2 * WINDOW_0;
 }
 
@@ -92,7 +99,7 @@ DEVICE bool build(const Job& job, const LongPiece& piece, BridgeShared& shared, 
         if (bridge.has_next()) {
             const Patch& next = patch_of(job, bridge.ahead.next);
             if (next.begin < bridge.end() && enter_next(job, bridge, shared)) return true;
-            passes = next.begin + next.length <= bridge.end();
+            passes = last_of_entry(bridge, next) <= bridge.end();
         }
         if (land(job, piece, bridge, borders)) return true;
         if (passes) {

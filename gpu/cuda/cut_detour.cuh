@@ -77,6 +77,7 @@ DEVICE Bridge begin_detour(const Job& job, const LongPiece& piece, BridgeShared&
     bridge.from = from;
     bridge.is_detour = true;
     bridge.may_pass = MAX_PASSED;
+    if (bridge.has_next() && patch_of(job, window).is_lost) pass_next(job, bridge);
     return bridge;
 }
 

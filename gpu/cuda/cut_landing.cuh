@@ -110,6 +110,11 @@ DEVICE uint32_t latest_entry(const Bridge& bridge, const Patch& next) {
     return is_left ? min_of(next.exit, middle_of(next)) : middle_of(next);
 }
 
+// What a bridge must know of the next patch to say that it cannot be entered.
+DEVICE uint32_t last_of_entry(const Bridge& bridge, const Patch& next) {
+    return min_of(latest_entry(bridge, next) + WINDOW_0, next.begin + next.length);
+}
+
 // Ends the bridge on the next patch.
 DEVICE bool enter_next(const Job& job, const Bridge& bridge, BridgeShared& shared) {
     const Borders& borders = shared.borders[bridge.current];

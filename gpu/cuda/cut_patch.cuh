@@ -1,8 +1,6 @@
-// Level 1 of cutting long pieces: windows of 256 bytes over the seams of level 0; and the chain at the end.
+// Level 1 of cutting long pieces: windows of 512 bytes over the seams of level 0; and the chain at the end.
 //
-// Patches that repeat themselves are encoded in rounds (cut_window.cuh), a warp each: "----..." takes
-// seven rounds and 252 merges. In others nearly every merge would be a round of its own, and two patches
-// are merged side by side by a warp.
+// A warp encodes a patch in rounds (cut_window.cuh), some ten of them whatever the text.
 //
 // A patch begins at a border of the window that fails. It is entered from that window, where both meet
 // (`joint`), or by a bridge from the patch before; it is left where its bridge begins (cut_bridge.cuh),
@@ -16,7 +14,7 @@
 #include "cut_seams.cuh"
 #include "walk_window.cuh"
 
-constexpr uint32_t PATCH_LANES = 16, PATCH = 16 * PATCH_LANES, PATCH_WORDS = PATCH / 32 + 1;
+constexpr uint32_t PATCH = 512, PATCH_WORDS = PATCH / 32 + 1;
 
 struct Patch {  // Of the window of level 0 that has the same number; places in the batch.
     uint32_t begin, length;
@@ -47,16 +45,6 @@ DEVICE uint32_t patch_place(const Job& job, const LongPiece& piece, uint32_t win
     if (!fails(job, window - 1)) return meeting_of_windows(job, window - 1);
     uint64_t borders = job.window_borders[window] & 0xFFFF0000;
     return borders ? lowest_bit(borders) : 0;
-}
-
-// The borders of a merged patch, by one lane of its group.
-DEVICE void write_patch_borders(Patch& patch, Group<PATCH_LANES>& group, uint32_t length) {
-    for (uint32_t i = 0, at = 0; i < PATCH_WORDS; i++) {
-        uint32_t bits = 0;
-        for (; at < 32 * i + 32 && at < length; at += length_of(group.word(at))) bits |= 1u << (at - 32 * i);
-        if (length / 32 == i) bits |= 1u << length % 32;
-        patch.borders[i] = bits;
-    }
 }
 
 // Writes down what follows from a patch's borders; `place` is where it begins in its window. That of a
@@ -95,26 +83,8 @@ DEVICE PatchPlace patch_to_encode(const Job& job, uint32_t window) {
     return {window, place, begin, min_of(PATCH, piece.end - begin), begin == piece.begin};
 }
 
-// Whether rounds are better for a patch: a quarter of its bytes are those one to four places ahead, or
-// two of its windows are in runs. All lanes of the warp call it.
-DEVICE bool has_runs(const Job& job, const PatchPlace& patch) {
-    uint32_t lane = threadIdx.x & 31, window = patch.window + lane, most = 0;
-    bool runs = lane < PATCH / STRIDE_0 && window < static_cast<uint32_t>(job.window_counts[0]) &&
-                (job.seam_bits[window / 32].runs >> window % 32 & 1);
-    for (uint32_t distance = 1; distance <= 4; distance++) {
-        uint32_t first = lane * (PATCH / 32), equal = 0;
-        for (uint32_t i = first; i < first + PATCH / 32 && i + 4 < patch.length; i += 4) {
-            const uint8_t* text = job.text + patch.begin + i;
-            equal += count_bits(equal_bytes(word_at(text), word_at(text + distance)));
-        }
-        equal = __reduce_add_sync(ALL_LANES, equal);
-        if (equal > most) most = equal;
-    }
-    return most >= PATCH / 4 || count_bits(__ballot_sync(ALL_LANES, runs)) > 1;
-}
-
-// Encodes a patch in rounds, by the whole warp.
-DEVICE void encode_in_rounds(const Job& job, const PairCache& cache, Columns& columns, const PatchPlace& patch) {
+// Encodes a patch, by the whole warp.
+DEVICE void encode_patch(const Job& job, const PairCache& cache, Columns& columns, const PatchPlace& patch) {
     WarpColumns<PATCH / 32>& own = reinterpret_cast<WarpColumns<PATCH / 32>&>(columns);
     uint32_t bits = merge_window(merging(job, cache), own, job.text + patch.begin, patch.length);
     uint32_t word = words_of_places<PATCH / 32>(bits), lane = threadIdx.x & 31;
@@ -125,33 +95,15 @@ DEVICE void encode_in_rounds(const Job& job, const PairCache& cache, Columns& co
     __syncwarp();
 }
 
-// Encodes the patches: those with runs by a warp, others two by a warp at a time.
+// Encodes the patches, a warp each.
 DEVICE void patches_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), warp = threadIdx.x / 32;
     if (!job.window_counts[1] || block * WINDOWS_A_WARP >= windows) return;
-    Columns& columns = shared.columns[warp];
-    Group<PATCH_LANES> group(columns);
     PairCache cache = load_cache(job, shared.cache);
     uint32_t step = num_blocks * MERGE_WARPS * WINDOWS_A_WARP;
-    for (uint32_t first = (warp * num_blocks + block) * WINDOWS_A_WARP; first < windows; first += step) {
-        uint32_t bits = patched_of_warp(job, first), left = 0;  // Those that rounds leave.
-        for (; bits; bits &= bits - 1) {
-            PatchPlace patch = patch_to_encode(job, first + lowest_bit(bits));
-            if (has_runs(job, patch)) encode_in_rounds(job, cache, columns, patch);
-            else left |= bits & (0 - bits);
-        }
-        for (; left; left &= left - 1, left &= left - 1) {
-            uint32_t mine = group.number ? left & (left - 1) : left;
-            PatchPlace patch = {0, 0, 0, 0, false};
-            if (mine) patch = patch_to_encode(job, first + lowest_bit(mine));
-            merge_piece<PATCH_LANES, 4>(merging(job, cache), group, job.text + patch.begin, patch.length);
-            if (patch.length && group.member == 0) {
-                write_patch_borders(patch_of(job, patch.window), group, patch.length);
-                write_patch(job, patch.window, patch.place, patch.begin, patch.length, patch.is_first);
-            }
-            __syncwarp();
-        }
-    }
+    for (uint32_t first = (warp * num_blocks + block) * WINDOWS_A_WARP; first < windows; first += step)
+        for (uint32_t bits = patched_of_warp(job, first); bits; bits &= bits - 1)
+            encode_patch(job, cache, shared.columns[warp], patch_to_encode(job, first + lowest_bit(bits)));
 }
 
 // Cuts where a window of level 0 says so; false where it is left before it is entered.

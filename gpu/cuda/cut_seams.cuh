@@ -118,9 +118,18 @@ DEVICE bool is_live(const Job& job, uint32_t window) {
     return job.seam_bits[window / 32].live >> window % 32 & 1;
 }
 
+// The lowest bit of each byte, and of what lies behind each of the `firsts` in it.
+DEVICE uint32_t lowest_of_bytes(uint32_t bits, uint32_t firsts) {
+    uint32_t goes_on = 0xFEFEFEFE & ~firsts, further = goes_on & goes_on << 1, from = bits;
+    from |= from << 1 & goes_on;
+    from |= from << 2 & further;
+    from |= from << 4 & further & further << 2;
+    return bits & ~(from << 1 & goes_on);
+}
+
 // Which windows of a word get a patch, none of them inside a run: the one in front of a stretch of failing
 // ones, so that the patch meets what is right; the one in front of a run; where a run has ended; and every
-// fourth one that fails.
+// fourth one that fails. Of eight neighbours the first of these gets one, whose patch covers the others.
 DEVICE uint32_t patched_windows(const Job& job, uint32_t word) {
     constexpr uint32_t FOURTH = 0x11111111;
     if (!job.window_counts[1]) return 0;
@@ -135,7 +144,8 @@ DEVICE uint32_t patched_windows(const Job& job, uint32_t word) {
     uint32_t first_fails = bits.fails & ~(fails_before | runs_before | bits.firsts);
     uint32_t next_fails = behind.fails & ~((bits.fails | bits.runs) >> 31 | behind.firsts);
     is_new = (is_new & ~first_fails) | first_fails >> 1 | next_fails << 31;
-    return (~bits.runs & (is_new | (bits.fails & FOURTH & ~run_begins))) | (bits.runs & bits.firsts);
+    uint32_t wanted = ~bits.runs & (is_new | (bits.fails & FOURTH & ~run_begins));
+    return lowest_of_bytes(wanted, bits.firsts) | (bits.runs & bits.firsts);
 }
 
 DEVICE bool is_patched(const Job& job, uint32_t window) {

@@ -1,7 +1,7 @@
 // The last resort of cutting long pieces, where windows do not meet however they begin: one block
 // encodes a whole piece in rounds.
 //
-// A round is that of cut_window.cuh: every pair of the lowest rank at once, leftmost first where two
+// A round merges every pair of the lowest rank at once, leftmost first where two
 // overlap ("aaa"); of a late rank the leftmost pair alone. Only text that repeats itself comes here,
 // and that has few different ranks. The symbols lie in `records` (their numbers) and `merged_ids` (places),
 // which are not in use yet, from the piece's first byte on.
@@ -102,7 +102,7 @@ DEVICE void whole_pieces_stage(const Job& job, WholeShared& shared, uint32_t blo
         for (;;) {
             uint32_t first, rank = lowest_rank(job, shared, symbols, count, first);
             if (rank == NO_RANK) break;
-            uint32_t last = is_late(job, rank) ? first : count;
+            uint32_t last = is_late(bounded(job, rank)) ? first : count;
             count = merge_round(job, shared, symbols, places, count, rank, last);
         }
         for (uint32_t i = threadIdx.x; i < count; i += BLOCK) set_starts(job, places[i], 1);

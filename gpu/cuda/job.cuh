@@ -75,7 +75,7 @@ struct Job {
     const uint32_t* run_rows;      // uint32[numbers][RUN_LENGTHS][RUN_WORDS] what runs become.
     const uint32_t* listed_ids;    // uint32[...][4] ids of characters that are no tokens.
     const uint32_t* symbol_ids;    // uint32[256 + num_merges] ids of symbols, see merge.cuh.
-    const uint32_t* late_ranks;    // A bit for each rank, see cut_window.cuh.
+    const uint16_t* rank_bounds;   // uint16[merges], see cut_window.cuh.
     const uint32_t* borders;       // See certain.cuh.
     const uint32_t* byte_borders;
     uint64_t has_whole_only;       // Some ids have the bit ONLY_WHOLE, see look_up.cuh.

@@ -57,7 +57,7 @@ DEVICE uint32_t borders_in_rounds(const Merging& merging, WarpColumns<32>& colum
 }
 
 DEVICE void encode_window(const Job& job, WarpColumns<32>& columns, Borders& borders, uint32_t begin, uint32_t length) {
-    Merging how = merging(job, {nullptr, job.pair_filter});
+    Merging how = merging(job, {nullptr, nullptr});  // Tables at once: few look-ups, all at a time.
     const uint8_t* text = job.text + begin;
     uint32_t lane = threadIdx.x & 31, bits = length <= 256 ? borders_in_rounds<8>(how, columns, text, length)
                                            : length <= 512 ? borders_in_rounds<16>(how, columns, text, length)
