@@ -216,6 +216,10 @@ def _send(
     """Rows and, where a source is given, text to the device, and what kernels count in cleared."""
     job, stream, rows = workspace.job[0], workspace.stream, len(offsets) - 1
     fields = workspace.fields
+    if isinstance(source, SharedText) and source.memory.on_device:
+        # No bus is in between: it is copied while the rest is prepared.
+        stream.copy_in(fields["text"], source.address, num_bytes)
+        source = None
     if workspace.resident is not resident:
         set_fields(workspace, resident)
     job["num_bytes"], job["num_rows"] = num_bytes, rows

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 from typing import Protocol, TypeVar
 
 from gpu.chunks import CHUNK_BYTES, Chunk
@@ -22,6 +24,8 @@ from gpu.workspaces import Workspaces
 __all__ = ["Answer", "Pipeline"]
 
 IN_FLIGHT = 4
+AT_ONCE = nullcontext()
+"""The turn of a call that goes through the device side by side with others."""
 
 
 class Answer(Protocol):
@@ -45,6 +49,7 @@ class Pipeline:
 
     Attributes:
         chunk_bytes, in_flight: bytes of a chunk, and chunks of a call in flight, at most.
+        turn: of calls for which the kernels are slowest, one of which goes after the other.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Pipeline:
         self.workspaces, self.staging, self.processors = workspaces, staging, processors
         self.stage_times = stage_times
         self.chunk_bytes, self.in_flight = CHUNK_BYTES, IN_FLIGHT
+        self.turn = Lock()
 
     def answer(
         self,
@@ -61,10 +67,11 @@ class Pipeline:
         new_answer: Callable[[], A],
         chunk_bytes: int | None = None,
         in_flight: int | None = None,
+        turn: AbstractContextManager[object] = AT_ONCE,
     ) -> A:
         """A new answer on which all chunks have landed; smaller ones where memory is short.
 
-        `chunks` gives them from their size.
+        `chunks` gives them from their size. `turn` is entered until the last one is on its way.
 
         Raises:
             OutOfMemory: there is no room for the smallest chunks, or for a row that is not cut.
@@ -75,13 +82,13 @@ class Pipeline:
         for size in larger:
             answer = new_answer()
             try:
-                self.run(work, chunks(size), answer.land, size, in_flight)
+                self.run(work, chunks(size), answer.land, size, in_flight, turn)
                 return answer
             except OutOfMemory:
                 if answer.has_landed:
                     raise
         answer = new_answer()
-        self.run(work, chunks(smallest), answer.land, smallest, in_flight)
+        self.run(work, chunks(smallest), answer.land, smallest, in_flight, turn)
         return answer
 
     def run(
@@ -91,6 +98,7 @@ class Pipeline:
         land: Callable[[Flight], None],
         chunk_bytes: int,
         in_flight: int,
+        turn: AbstractContextManager[object] = AT_ONCE,
     ) -> None:
         """Compute the ids of all chunks; `land` queues the copies out of each, in order.
 
@@ -102,8 +110,9 @@ class Pipeline:
         """
         call = _Call(self, work, land, in_flight, chunk_bytes)
         try:
-            for chunk in chunks:
-                call.add(chunk)
+            with turn:
+                for chunk in chunks:
+                    call.add(chunk)
             while call.flying:
                 call.land_one()
         finally:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gpu.batches import row_options
 from gpu.chunks import Chunk, chunks_of
 from gpu.flights import Flight, Work
+from gpu.pipeline import AT_ONCE
 from gpu.streams import BY_BUS, ON_DEVICE, TO_DEVICE, Out, StreamAnswer
 from gpu.tables import NotCovered
 from vocabularies.batch import Batch
@@ -74,6 +75,7 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
 
         to_device = ON_DEVICE if rows.text.memory.on_device else TO_DEVICE
         pace = to_device if rows.out.on_device else BY_BUS
+        turn = engine.pipeline.turn if pace is ON_DEVICE else AT_ONCE
 
         def new_answer() -> _SharedAnswer:
             return _SharedAnswer(out, len(rows), 1)
@@ -82,4 +84,4 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
             return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.least_bytes)
 
         pipeline, sizes = engine.pipeline, (pace.chunk_bytes, pace.in_flight)
-        return pipeline.answer(work, chunks, new_answer, *sizes).offsets
+        return pipeline.answer(work, chunks, new_answer, *sizes, turn).offsets

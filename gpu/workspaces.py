@@ -53,6 +53,7 @@ class Workspaces:
         self.device, self.cap_bytes, self.each = device, cap_bytes, each
         self.used_bytes = self.num_allocations = 0
         self._shelves: dict[tuple[int, str], _Shelf] = {}  # By bytes and layout.
+        self._chunk_sizes: dict[tuple[int, str], list[int]] = {}  # By bytes and layout, too.
         self._clock = count(1)
         self._num_waiting = 0  # Waking nobody takes as long as the rest of giving back.
         self._lock = Lock()
@@ -63,9 +64,12 @@ class Workspaces:
 
         Two large ones leave half of the cap, so that calls in turn do not drop each other's.
         """
-        sizes = [size for size in self.SIZES if size < chunk_bytes]
-        fitting = [size for size in (*sizes, chunk_bytes) if self._fit(size, layout)]
-        return fitting[::-1] or [self.SIZES[0]]
+        known = self._chunk_sizes.get((chunk_bytes, layout))
+        if known is None:
+            sizes = [size for size in self.SIZES if size < chunk_bytes]
+            fitting = [size for size in (*sizes, chunk_bytes) if self._fit(size, layout)]
+            known = self._chunk_sizes[chunk_bytes, layout] = fitting[::-1] or [self.SIZES[0]]
+        return known
 
     def _fit(self, chunk_bytes: int, layout: str) -> bool:
         num_bytes = device_bytes(self._shelf(chunk_bytes, 0, layout).capacity)

@@ -6,7 +6,11 @@ import contextlib
 import ctypes
 import functools
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ import pytest
 from gpu import shared_streams
 from gpu.device import CudaDevice
 from gpu.engine import GpuEngine
+from gpu.flights import Flight
 from gpu.shared_memory import SharedHostMemory
 from gpu.shared_streams import encode_shared
 from gpu.streams import Pace
@@ -141,10 +146,10 @@ def test_the_ids_are_the_references(
 def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, kinds):
     answer, asked = engine.pipeline.answer, []
 
-    def told(work, chunks, new_answer, chunk_bytes, in_flight):
+    def told(work, chunks, new_answer, chunk_bytes, in_flight, turn):
         sizes = [chunk.end - chunk.begin for chunk in chunks(chunk_bytes)]
         asked.append((chunk_bytes, in_flight, sizes[0]))
-        return answer(work, chunks, new_answer, chunk_bytes, in_flight)
+        return answer(work, chunks, new_answer, chunk_bytes, in_flight, turn)
 
     monkeypatch.setattr(engine.pipeline, "answer", told)
     monkeypatch.setattr(shared_streams, "BY_BUS", Pace(1000, 4, 500))
@@ -165,6 +170,58 @@ def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, k
     if kinds[1] == "device":
         wanted = (3000, 2, 2989) if kinds[0] == "device" else (2000, 4, 490)
     assert asked == [wanted] * 2
+
+
+@pytest.mark.parametrize("kind", ["device", "host"])
+def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kind):
+    monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, 3000))
+    monkeypatch.setattr(shared_streams, "BY_BUS", Pace(3000, 2, 3000))
+    launched, first = [], threading.Event()
+    own = Flight.launch
+
+    def noted(self, processors):
+        if not self.is_launched:
+            launched.append(threading.current_thread().name)
+            first.set()
+            time.sleep(0.01)  # Whoever does not wait for a turn gets in between.
+        own(self, processors)
+
+    with contextlib.ExitStack() as stack:
+        memories = []
+
+        def memory(size):
+            memories.append(Memory(engine, kind, size))
+            stack.callback(memories[-1].close)
+            return memories[-1]
+
+        both = [rows_of(memory, ["word" + 9 * " word"] * 300) for _ in range(2)]
+        encode_shared(engine, load("gpt2"), both[0])
+        monkeypatch.setattr(Flight, "launch", noted)
+        with ThreadPoolExecutor(2, "call") as pool:
+            calls = [pool.submit(encode_shared, engine, load("gpt2"), both[0])]
+            assert first.wait(60)
+            calls.append(pool.submit(encode_shared, engine, load("gpt2"), both[1]))
+            assert all(call.result().tolist() == [*range(0, 3001, 10)] for call in calls)
+    changes = sum(a != b for a, b in pairwise(launched))
+    assert len(launched) == 10
+    assert (changes == 1) == (kind == "device")
+
+
+def test_a_text_on_the_device_is_on_its_way_while_the_rest_is_prepared(engine, memory, monkeypatch):
+    rows = rows_of(memory, ["word" + 9 * " word"] * 20)
+    encode_shared(engine, load("gpt2"), rows)  # Which brings the vocabulary.
+    copied: list[int] = []
+    streams = type(engine.device.stream())
+    own = streams.copy_in
+
+    def noted(self, device, host, num_bytes):
+        copied.append(host)
+        own(self, device, host, num_bytes)
+
+    monkeypatch.setattr(streams, "copy_in", noted)
+    encode_shared(engine, load("gpt2"), rows)
+    assert len(copied) == 3  # The text, the job, and where rows begin.
+    assert copied.index(rows.text.address) == (0 if rows.text.memory.on_device else 2)
 
 
 def test_what_needs_the_host_is_left_to_it_with_a_reason(engine, memory):
