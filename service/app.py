@@ -137,7 +137,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
     install = functools.partial(vocabulary_management.name_vocabulary, service)
     service.training = TrainingJobs(settings, metrics, install)
     metrics.gauges.training_jobs = service.training.book.states
-    return HotRoutes(make_app(service, lambda _: running(service)), service)
+    app = make_app(service, lambda _: running(service))
+    return HotRoutes(InferFirst(app, service), service)
 
 
 def make_service(
@@ -178,7 +179,6 @@ def make_app(service: Service, lifespan: Lifespan[FastAPI]) -> FastAPI:
     app.state.service = service
     for routes in ROUTES:
         app.include_router(routes.router)
-    app.add_middleware(InferFirst, service=service)
     app.openapi = with_refusals(app.openapi)  # type: ignore[method-assign]
     for kind in (
         ServiceError,

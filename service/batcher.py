@@ -136,9 +136,16 @@ class Batcher:
 
     def _run(self, lane: Lane, works: list[Work]) -> None:
         """Begin a batch that the loop itself does not run; `_finish_running` is told its end."""
-        call = partial(run_works, self.engine, works, self.placed)
-        running = asyncio.get_running_loop().run_in_executor(lane.thread, call)
-        running.add_done_callback(lambda done: self._finish_running(lane, works, _outcome(done)))
+        call_soon, call = asyncio.get_running_loop().call_soon_threadsafe, self._run_works
+        finish = self._finish_running
+        lane.thread.submit(lambda: call_soon(finish, lane, works, call(works)))
+
+    def _run_works(self, works: list[Work]) -> Outcome | BaseException:
+        """What the engine makes of a batch, on its lane's thread."""
+        try:
+            return run_works(self.engine, works, self.placed)
+        except BaseException as error:
+            return error
 
     def _take(self, lane: Lane, key: Key) -> list[Work]:
         """Whole requests of one queue up to the byte budget; an emptied queue leaves the turns."""
@@ -289,10 +296,3 @@ class Batcher:
             lane.thread.shutdown(wait=False, cancel_futures=True)
             while lane.batches:
                 self._fail(lane.batches.popleft(), late)
-
-
-def _outcome(done: asyncio.Future[Outcome]) -> Outcome | BaseException:
-    """What became of a batch in a thread."""
-    if done.cancelled():
-        return Draining("the service stopped before this request's turn")
-    return done.exception() or done.result()

@@ -62,9 +62,10 @@ def checked_offsets(offsets: Int64s, num_values: int, where: str) -> Int64s:
     if offsets[0] != 0 or offsets[-1] != num_values:
         message = f"go from {offsets[0]} to {offsets[-1]}, not from 0 to {num_values}"
         raise InvalidRequest(message, where)
-    back = np.flatnonzero(offsets[1:] < offsets[:-1])  # A difference may not fit 64 bits.
-    if len(back):
-        raise InvalidRequest("is lower than the one before it", f"{where}[{back[0] + 1}]")
+    is_back = offsets[1:] < offsets[:-1]  # A difference may not fit 64 bits.
+    if is_back.any():
+        row = int(is_back.argmax())
+        raise InvalidRequest("is lower than the one before it", f"{where}[{row + 1}]")
     return offsets
 
 

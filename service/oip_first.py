@@ -2,7 +2,7 @@
 
     request ─► POST /v2/models/{model}[/versions/{version}]/infer ? ─no─► FastAPI
                   │yes
-               InferAnswer
+                 Infer
 
 What this saves is the search for the route and its dependencies; see README.md.
 """
@@ -13,7 +13,7 @@ import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from service.oip_http import InferAnswer
+from service.oip_http import Infer
 from service.state import Service
 
 if TYPE_CHECKING:
@@ -41,4 +41,4 @@ class InferFirst:
             return
         model, version = found.groups("")
         scope["route"] = VERSIONED if version else ROUTE  # The metrics count under its template.
-        await InferAnswer(self.service, scope, model, version)(scope, receive, send)
+        await Infer(self.service, scope, model, version)(scope, receive, send)

@@ -14,12 +14,12 @@ import orjson
 from fastapi import Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from service.bodies import Body, collect
 from service.errors import InvalidRequest, invalid_body
 from service.finishing import serialized
+from service.hot_routes import read_body
 from service.oip_infer import Inference, Wanted, infer
 from service.oip_models import check_version
 from service.oip_regions import REGION, input_from_region, output_to_region
@@ -31,10 +31,11 @@ from service.streams import check_length, octets
 from service.wordings import worded
 from service.work import ClientGone
 
-__all__ = ["InferAnswer"]
+__all__ = ["Infer", "InferAnswer"]
 
-LENGTH = "inference-header-content-length"
+LENGTH = b"inference-header-content-length"
 BINARY_SIZE = "binary_data_size"
+SMALL_BYTES = 1 << 16  # Of a body that is nothing but a JSON head, or has small tensors behind it.
 
 
 class _Part(BaseModel):
@@ -60,13 +61,25 @@ class _InferBody(BaseModel):
 
 
 class InferAnswer(Response):
-    """The answer to one inference request."""
+    """The answer to one inference request, as FastAPI's routes give it."""
 
     def __init__(self, service: Service, scope: Scope, model: str, version: str) -> None:
         super().__init__()
+        self.infer = Infer(service, scope, model, version)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read, infer, answer."""
+        await self.infer(scope, receive, send)
+
+
+class Infer:
+    """Reads one inference request and answers it."""
+
+    def __init__(self, service: Service, scope: Scope, model: str, version: str) -> None:
         self.service, self.model, self.version = service, model, version
         self.call = call_of(scope)
-        self.json_length = Headers(scope=scope).get(LENGTH)
+        lengths = [value for name, value in scope["headers"] if name == LENGTH]
+        self.json_length = lengths[0] if lengths else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read, infer, answer."""
@@ -84,12 +97,7 @@ class InferAnswer(Response):
         self, scope: Scope, receive: Receive
     ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
         check_version(self.service, self.model, self.version)
-        limit = self.service.settings.max_body_bytes
-        check_length(self.call.content_length, limit)
-        idle_s = self.service.settings.stream_idle_timeout_s
-        sent = Body(receive, self.call.encoding, limit, scope, idle_s)
-        memory = self.service.engine.host_memory
-        body = await collect(sent, self.call.content_length, memory)
+        body = await self._body(scope, receive)
         self.call.times.read = perf_counter()
         self.call.receive = receive
         read_timeout(self.call)
@@ -107,10 +115,21 @@ class InferAnswer(Response):
         serialized(self.service, self.call, perf_counter() - begin)
         return answered
 
+    async def _body(self, scope: Scope, receive: Receive) -> NDArray[np.uint8]:
+        """A small plain body as it comes; any other one in memory that the engine lends."""
+        call, settings = self.call, self.service.settings
+        limit = settings.max_body_bytes
+        check_length(call.content_length, limit)
+        if call.encoding is None and 0 < call.content_length <= SMALL_BYTES:
+            return np.frombuffer(await read_body(receive, limit), np.uint8)
+        sent = Body(receive, call.encoding, limit, scope, settings.stream_idle_timeout_s)
+        return await collect(sent, call.content_length, self.service.engine.host_memory)
+
     def _parse(self, body: NDArray[np.uint8]) -> tuple[_InferBody, NDArray[np.uint8]]:
         length = len(body) if self.json_length is None else _whole_number(self.json_length)
         if length > len(body):
-            raise InvalidRequest(f"is {length}; the body has {len(body)} bytes", LENGTH)
+            message = f"is {length}; the body has {len(body)} bytes"
+            raise InvalidRequest(message, LENGTH.decode())
         if not length and self.json_length is not None:
             return _raw_body(self.model, body), body
         try:
@@ -141,10 +160,10 @@ class InferAnswer(Response):
         return inputs
 
 
-def _whole_number(value: str) -> int:
-    number = whole_number(value.encode("latin-1"))
+def _whole_number(value: bytes) -> int:
+    number = whole_number(value)
     if number is None:
-        raise InvalidRequest("is no whole number of bytes", LENGTH)
+        raise InvalidRequest("is no whole number of bytes", LENGTH.decode())
     return number
 
 
@@ -187,7 +206,7 @@ def _answer_parts(
         return [head], [(b"content-type", b"application/json")]
     return [head, *binary], [
         (b"content-type", b"application/octet-stream"),
-        (LENGTH.encode(), b"%d" % len(head)),
+        (LENGTH, b"%d" % len(head)),
     ]
 
 

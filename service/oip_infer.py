@@ -34,7 +34,7 @@ from service.oip_requests import (
 )
 from service.oip_shared import encode_shared
 from service.oip_statistics import DECODE_SUFFIX
-from service.oip_tensors import BYTES, Tensor, bytes_tensor, rows_of, tensor_of
+from service.oip_tensors import BYTES, Outputs, Tensor, bytes_tensor, rows_of, tensor_of
 from service.padding import pad_rows
 from service.registry import Entry
 from service.state import Service
@@ -69,20 +69,20 @@ async def infer(service: Service, request: Inference) -> list[Tensor]:
     return wanted
 
 
-def _wanted(request: Inference, outputs: dict[str, Tensor]) -> list[Tensor]:
+def _wanted(request: Inference, outputs: Outputs) -> list[Tensor]:
     names = [wanted.name for wanted in request.outputs]
     if len(set(names)) < len(names):
         raise InvalidRequest("an output is asked for twice", "outputs")
     if not request.outputs:
-        return [tensor for name, tensor in outputs.items() if name not in ("num_tokens", "errors")]
+        return [make() for name, make in outputs.items() if name not in ("num_tokens", "errors")]
     for wanted in request.outputs:
         if wanted.name not in outputs:
             known = ", ".join(outputs)
             raise InvalidRequest(f"is no output here; there are {known}", f"outputs/{wanted.name}")
-    return [outputs[wanted.name] for wanted in request.outputs]
+    return [outputs[wanted.name]() for wanted in request.outputs]
 
 
-async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tensor], int, float]:
+async def _encode(service: Service, request: Inference) -> tuple[Outputs, int, float]:
     entry = await find_entry(service, request.model)
     asked = parameters_of(EncodeParameters, request)
     check_digest(entry, asked.if_digest)
@@ -102,8 +102,8 @@ async def _encode(service: Service, request: Inference) -> tuple[dict[str, Tenso
     ids = result.encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
     offsets = offsets - offsets[0]
     outputs = _padded(service, entry, asked, ids, offsets)
-    outputs["num_tokens"] = tensor_of("num_tokens", np.diff(offsets))
-    outputs["errors"] = errors_of(result)
+    outputs["num_tokens"] = lambda: tensor_of("num_tokens", np.diff(offsets))
+    outputs["errors"] = lambda: errors_of(result)
     return outputs, len(batch), work.started - work.submitted
 
 
@@ -132,10 +132,13 @@ def _padded(
     asked: EncodeParameters,
     ids: NDArray[Any],
     offsets: NDArray[np.int64],
-) -> dict[str, Tensor]:
+) -> Outputs:
     """Ids as rows of their own lengths, or as a rectangle with its mask."""
     if asked.padding is None:
-        return {"input_ids": tensor_of("input_ids", ids), "offsets": tensor_of("offsets", offsets)}
+        return {
+            "input_ids": lambda: tensor_of("input_ids", ids),
+            "offsets": lambda: tensor_of("offsets", offsets),
+        }
     pad_id = pad_id_of(asked.pad_id, entry.vocabulary)
     least = 0 if asked.padding == "longest" else int(asked.padding)
     width = max(least, int(np.diff(offsets).max(initial=0)))
@@ -146,8 +149,8 @@ def _padded(
     side = asked.padding_side or entry.vocabulary.padding_side
     padded, mask = pad_rows(ids, offsets, pad_id, least, side)
     return {
-        "input_ids": tensor_of("input_ids", padded.astype(ids.dtype, copy=False)),
-        "attention_mask": tensor_of("attention_mask", mask),
+        "input_ids": lambda: tensor_of("input_ids", padded.astype(ids.dtype, copy=False)),
+        "attention_mask": lambda: tensor_of("attention_mask", mask),
     }
 
 
@@ -159,7 +162,7 @@ def _check_refused(request: Inference, result: Result, where: str) -> None:
         raise RowRefused(errors[row], f"{where}[{row}]")
 
 
-async def _decode(service: Service, request: Inference) -> tuple[dict[str, Tensor], int, float]:
+async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, float]:
     entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX))
     asked = parameters_of(DecodeParameters, request)
     check_digest(entry, asked.if_digest)
@@ -177,7 +180,10 @@ async def _decode(service: Service, request: Inference) -> tuple[dict[str, Tenso
     assert decoded is not None
     offsets = decoded.offsets[result.begin : result.end + 1]
     text = Batch(data=decoded.data[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
-    outputs = {"text": bytes_tensor("text", text), "errors": errors_of(result)}
+    outputs: Outputs = {
+        "text": lambda: bytes_tensor("text", text),
+        "errors": lambda: errors_of(result),
+    }
     return outputs, len(rows), work.started - work.submitted
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from service.errors import InvalidRequest, TooLarge
-from service.oip_memory import Regions, check_bounds
+from service.oip_memory import Regions, check_bounds, ordinary
 from service.oip_tensors import NOTHING, Place, Tensor, bytes_of
 from service.state import Service
 
@@ -14,6 +14,7 @@ __all__ = ["REGION", "fetch", "input_from_region", "output_to_region", "place_of
 
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
 TEXT = "text", "UINT8"  # Name and datatype of what a device can read where it lies.
+OFFSETS = "offsets"  # The host reads them, and no device.
 
 
 def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
@@ -53,7 +54,8 @@ def input_from_region(
     place = place_of(service.regions, name, parameters)
     if place is not None and (name, datatype) == TEXT and math.prod(shape) == size:
         return Tensor(name, datatype, shape, NOTHING, place=place)
-    data = service.regions.find(region).read(offset, size, service.engine.host_memory)
+    memory = ordinary if name == OFFSETS else service.engine.host_memory
+    data = service.regions.find(region).read(offset, size, memory)
     return bytes_of(name, datatype, shape, data)
 
 

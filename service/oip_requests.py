@@ -103,15 +103,19 @@ def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]
         return np.array([0, num_values], np.int64)
     if offsets.datatype not in ("INT32", "INT64"):
         raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
-    # Behind JSON of any length they may lie at any address.
-    aligned = np.require(offsets.data, np.int64, ["ALIGNED"])
-    return checked_offsets(aligned, num_values, "inputs/offsets")
+    data = offsets.data
+    if not data.flags.aligned:  # Behind JSON of any length they may lie at any address.
+        data = data.copy()
+    return checked_offsets(data.astype(np.int64, copy=False), num_values, "inputs/offsets")
 
 
 def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
     """Raises TooLarge where there are too many texts, or one is too long."""
     check_rows(service, len(offsets) - 1, "text")
-    longest, limit = int(np.diff(offsets).max(initial=0)), service.settings.max_text_bytes
+    limit = service.settings.max_text_bytes
+    if offsets[-1] <= limit:
+        return  # All of them together are no longer.
+    longest = int((offsets[1:] - offsets[:-1]).max())
     if longest > limit:
         raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
 

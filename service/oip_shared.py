@@ -16,7 +16,7 @@ from service.oip_requests import (
     errors_of,
     row_offsets,
 )
-from service.oip_tensors import NAMES, NOTHING, Tensor, tensor_of
+from service.oip_tensors import NAMES, NOTHING, Outputs, Tensor, tensor_of
 from service.registry import Entry
 from service.state import Service
 from vocabularies.shared_rows import SharedRows, SharedText
@@ -26,7 +26,7 @@ __all__ = ["encode_shared"]
 
 async def encode_shared(
     service: Service, request: Inference, entry: Entry, asked: EncodeParameters
-) -> tuple[dict[str, Tensor], int, float] | None:
+) -> tuple[Outputs, int, float] | None:
     """Outputs, rows, and seconds in the queue; None where no device can, or the host is needed.
 
     Raises:
@@ -49,7 +49,10 @@ async def encode_shared(
     offsets = result.encoded.offsets
     place = replace(target, byte_size=int(offsets[-1]) * dtype.itemsize)
     ids = Tensor("input_ids", NAMES[dtype], (int(offsets[-1]),), NOTHING, place=place)
-    outputs = {"input_ids": ids, "offsets": tensor_of("offsets", offsets)}
-    outputs["num_tokens"] = tensor_of("num_tokens", np.diff(offsets))
-    outputs["errors"] = errors_of(result)
+    outputs: Outputs = {
+        "input_ids": lambda: ids,
+        "offsets": lambda: tensor_of("offsets", offsets),
+        "num_tokens": lambda: tensor_of("num_tokens", np.diff(offsets)),
+        "errors": lambda: errors_of(result),
+    }
     return outputs, len(offsets) - 1, work.started - work.submitted

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = [
     "NAMES",
     "NOTHING",
     "PREFIX",
+    "Outputs",
     "Place",
     "Tensor",
     "bytes_of",
@@ -79,6 +81,10 @@ class Tensor:
     def num_elements(self) -> int:
         """The product of the shape."""
         return math.prod(self.shape)
+
+
+Outputs = dict[str, Callable[[], Tensor]]
+"""What a model gives, by name, each made when it is asked for."""
 
 
 def tensor_of(name: str, array: NDArray[Any]) -> Tensor:

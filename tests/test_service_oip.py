@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import oip_first
+from service import oip_first, oip_infer
 from service.cpu_engine import CpuEngine
 from service.errors import InvalidRequest
 from service.oip_tensors import Tensor, bytes_of, bytes_tensor, rows_of
@@ -129,12 +129,75 @@ def test_joined_texts_with_offsets():
     run(scenario)
 
 
+LAST = 2**63 - 1
+CUT = [
+    ([0, 5, 12], 5, "a text has 7 bytes"),
+    ([0, 5, 12], 7, ""),
+    ([0, 12], 12, ""),
+    ([0, 12], 11, "a text has 12 bytes"),
+    ([0, 5, 3, 12], 12, "inputs/offsets[2]"),
+    ([0, LAST, -LAST, 12], 12, "inputs/offsets[2]"),
+    ([1, 12], 12, "not from 0 to 12"),
+    ([], 12, "one offset more"),
+]
+
+
+@pytest.mark.parametrize(("offsets", "limit", "word"), CUT)
+def test_rows_that_are_too_long_or_go_back_are_refused(offsets, limit, word):
+    async def scenario():
+        async with serving(ENGINE, max_text_bytes=limit) as (client, _):
+            text = {"name": "text", "datatype": "UINT8", "shape": [12], "data": [*b"Hello, world"]}
+            begins = {"name": "offsets", "datatype": "INT64", "shape": [len(offsets)]}
+            answer = await infer(client, {"inputs": [text, begins | {"data": offsets}]})
+            assert word in answer.json().get("error", "")
+            assert (answer.status_code == 200) == (not word)
+
+    run(scenario)
+
+
 def test_a_body_that_is_only_the_text():
     async def scenario():
         async with serving(ENGINE) as (client, _):
             headers = {LENGTH: "0"}
             answer = await client.post(INFER, content=b"Hello, world", headers=headers)
             assert outputs(answer) == {"input_ids": IDS[:3], "offsets": [0, 3]}
+
+    run(scenario)
+
+
+def test_a_body_may_be_small_or_large_of_known_length_or_not():
+    text = b"Hello, world" * 20_000
+
+    async def pieces(whole):
+        yield whole[:7]
+        yield whole[7:]
+
+    async def scenario():
+        async with serving(ENGINE, max_body_bytes=len(text)) as (client, _):
+            for size in (12, 65_532, 65_544, len(text)):
+                wanted = IDS[:3] * (size // 12)
+                for content in (text[:size], pieces(text[:size])):
+                    answer = await client.post(INFER, content=content, headers={LENGTH: "0"})
+                    assert outputs(answer)["input_ids"] == wanted
+            answer = await client.post(INFER, content=pieces(text + b"."), headers={LENGTH: "0"})
+            assert answer.status_code == 413
+
+    run(scenario)
+
+
+def test_what_is_not_asked_for_is_not_made(monkeypatch):
+    def made(result):
+        raise AssertionError("nobody wanted the errors")
+
+    monkeypatch.setattr(oip_infer, "errors_of", made)
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            assert outputs(await infer(client, body()))["input_ids"] == IDS
+            wanted = [{"name": "input_ids"}, {"name": "num_tokens"}]
+            assert outputs(await infer(client, body(outputs=wanted)))["num_tokens"] == [3, 0, 5]
+            refused = await infer(client, body(outputs=[{"name": "errors"}]))
+            assert refused.status_code == 500
 
     run(scenario)
 
