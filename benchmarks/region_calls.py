@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
+import re
+import socket
 import uuid
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -22,13 +23,17 @@ __all__ = ["OFFSETS", "Client", "Pair", "cuda_pair", "host_memory", "infer", "sy
 SHM = Path("/dev/shm")
 OFFSETS = "offsets"
 TIMEOUT_S = 600
+PIECE = 1 << 16
+HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n"
+LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 
 
 class Client:
-    """One connection: the standard library's, which costs a tenth of what httpx does."""
+    """One connection, a plain socket: http.client takes 0.3 to 0.5 ms of each call on regions."""
 
     def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+        self.connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def post(self, path: str, document: object) -> Any:
         """The answer's JSON.
@@ -36,12 +41,31 @@ class Client:
         Raises:
             SystemExit: it is a refusal.
         """
-        self.connection.request("POST", path, json.dumps(document))
-        answer = self.connection.getresponse()
-        body = answer.read()
-        if answer.status != HTTPStatus.OK:
-            raise SystemExit(f"{path}: {answer.status}: {body[:500].decode()}")
-        return json.loads(body)
+        body = json.dumps(document).encode()
+        head = HEAD.format(path=path, size=len(body)).encode()
+        self.connection.sendall(head + body)
+        status, answer = self._answer()
+        if status != HTTPStatus.OK:
+            raise SystemExit(f"{path}: {status}: {answer[:500].decode()}")
+        return json.loads(answer)
+
+    def _answer(self) -> tuple[int, bytes]:
+        """Status and body of an answer that says how long it is, as all of the service's do here.
+
+        Raises:
+            ConnectionError: it ended before that.
+        """
+        came, end = b"", None
+        while end is None or len(came) < end:
+            piece = self.connection.recv(PIECE)
+            if not piece:
+                raise ConnectionError(f"the connection ended behind {len(came)} bytes of an answer")
+            came += piece
+            head, between, _ = came.partition(b"\r\n\r\n")
+            if end is None and between:
+                length = LENGTH.search(head)
+                end = len(head) + len(between) + int(length[1] if length else 0)
+        return int(came.split(b" ", 2)[1]), came[len(head) + len(between) :]
 
     def register(self, kind: str, name: str, size: int, place: dict[str, Any]) -> None:
         """Tell the service of a region."""
