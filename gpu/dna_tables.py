@@ -117,7 +117,7 @@ def prepare_dna(
         "num_mixed": len(tables.mixed_ids),
         "mixed_reach": tables.reach,
         "dna_small_bytes": SMALL_TEXT,
-        **dict.fromkeys(("piece_ids", "wraps", "can_wrap"), 0),
+        **dict.fromkeys(("piece_ids", "wraps", "can_wrap", "ending_k"), 0),
     }
     if tables.endings:
         arrays |= tables.endings.arrays()
@@ -125,9 +125,17 @@ def prepare_dna(
     family = dna_family(
         has_whole=bool(tables.whole),
         maps=letters.steps.maps,
-        forward=tables.endings is not None,
+        walk=_walk(tables),
     )
     return family, arrays, numbers, tables.whole
+
+
+def _walk(tables: DnaTables) -> tuple[str, ...]:
+    """The kernels that find paths through windows."""
+    if tables.endings is None:
+        return ("walk_windows",)
+    forward = "forward_windows_copied" if tables.endings.is_copied else "forward_windows"
+    return (forward, "walk_windows")
 
 
 def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
@@ -171,7 +179,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         mixed_ids=np.array([len(token) << 16 | kept[token] for token in mixed], np.uint32),
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
         whole=whole_tokens(vocabulary, tokens, letters.steps),
-        endings=None if mixed else endings_of(codes, kept, pairs, len(records)),
+        endings=endings_of(codes, kept, pairs),
     )
 
 

@@ -126,17 +126,16 @@ DNA = Family(
 FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA)}
 
 
-def dna_family(*, has_whole: bool, maps: bool, forward: bool) -> Family:
+def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...]) -> Family:
     """DNA with what a vocabulary needs; the workspaces are the same.
 
     Args:
         has_whole: a stretch may be a token that merges do not reach.
         maps: letters become others.
-        forward: the last token of every place can be found.
+        walk: the kernels that find paths through windows.
     """
-    content = DNA.content
-    if forward:
-        content = tuple("forward_windows" if name == "walk_windows" else name for name in content)
+    at = DNA.content.index("walk_windows")
+    content = (*DNA.content[:at], *walk, *DNA.content[at + 1 :])
     return replace(
         DNA,
         fused=() if has_whole or maps else DNA.fused,

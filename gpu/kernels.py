@@ -124,8 +124,10 @@ def _dna_kernels() -> dict[str, Kernel]:
     forward = constant("FORWARD_THREADS")
     kernels = {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
     return kernels | {
-        "forward_windows": Kernel(
-            *(forward, chunk * forward, 1, constant("FORWARD_SHARED")), module="dna"
+        f"forward_windows{name}": Kernel(forward, chunk, 1, shared, "dna")
+        for name, shared in (
+            ("", constant("FORWARD_SHARED")),
+            ("_copied", constant("COPIED_SHARED")),
         )
     }
 

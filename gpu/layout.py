@@ -172,6 +172,7 @@ def _dna_cleared(n: int, rows: int) -> dict[str, int]:
     return {
         "unmet_counts": 16,
         "windows_taken": 4,
+        "num_walked": 4,
         "window_states": 16 * (windows // SCAN_TILE + 3),
         "dna_states": 8 * (n // TILE + 3),
     }
@@ -188,6 +189,7 @@ def _dna_scratch(n: int, rows: int) -> dict[str, int]:
         "framed_ids": 6 * n + 64,  # Room for one and a half ids a byte.
         "base_words": n // 2 + 256,
         "certain": n // 8 + 64,
+        "mixed_words": n // 64 + 1,
         "window_bits": 4 * words,
         "meetings": windows,
         "window_ranks": 16 * windows,
@@ -233,6 +235,7 @@ LAYOUTS = {
         _dna_scratch,
         {
             "special_matches": "framed_ids",
+            "walked_windows": "window_ranks",
             "packed": "framed_ids",
             "decode_ids": "framed_ids",
             "decode_offsets": "row_begins",

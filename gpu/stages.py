@@ -29,7 +29,8 @@ KEPT = 4096
 MERGE = frozenset(
     (
         *("look_up", "merge"),
-        *("walk_windows", "forward_windows", "meet_windows", "finish_windows"),
+        *("forward_windows", "forward_windows_copied"),
+        *("walk_windows", "meet_windows", "finish_windows"),
         *(
             f"{name}{again}"
             for name in ("rank_windows", "continue_windows", "align_windows", "meet_again")

@@ -27,10 +27,21 @@ KERNEL __launch_bounds__(WALKERS, 8) walk_windows(const Job* job) {
 
 DYNAMIC_SHARED(memory);
 
+template <class Ring>
+DEVICE void forward_windows_of(const Job& job, const uint2* last, Ring& ring) {
+    ForwardTables<Ring> tables(job, last, ring);
+    if (has_large_chunks(job)) forward_windows_stage<LARGE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
+    else forward_windows_stage<SMALL_CHUNK>(job, tables, blockIdx.x, gridDim.x);
+}
+
 KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows(const Job* job) {
-    ForwardShared& shared = *reinterpret_cast<ForwardShared*>(memory);
-    if (has_large_chunks(*job)) forward_windows_stage<LARGE_CHUNK>(*job, shared);
-    else forward_windows_stage<SMALL_CHUNK>(*job, shared);
+    forward_windows_of(*job, job->ending_last, *reinterpret_cast<ForwardShared*>(memory));
+}
+
+KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows_copied(const Job* job) {
+    CopiedShared& shared = *reinterpret_cast<CopiedShared*>(memory);
+    copy_last(*job, shared.last);
+    forward_windows_of(*job, shared.last, shared.ring);
 }
 
 KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {

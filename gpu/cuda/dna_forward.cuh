@@ -9,228 +9,207 @@
 //     last tokens   a aa ab        aa may stand alone; ab may follow the a of place 1
 //     path          a ab           back from place 3 by two letters, then by one
 //
-// A token of the last k letters that most texts with these end with is tried first, then all from the
-// longest on; the very last one is not asked, as one of them is right. The lanes of a warp take sixteen
-// letters each and wait for each other. Lengths lie where the ids will be: four bits for each place, 0
-// for gaps; those of LONG_LENGTH on in bytes behind all these.
+// Mostly the latest letters leave one token or two (dna_remaining.cuh). The lanes of a warp go from letter to
+// letter together. Lengths lie where the ids will be: four bits for each place, 0 for gaps; those of
+// LONG_LENGTH on in bytes behind all these.
 //
-// For vocabularies without mixed letters, of tokens of up to RING letters (dna_forward.py).
+// Windows with mixed letters are left to the walk, and those where much is listed: it tries a token that
+// the text repeats first.
 #pragma once
-#include "dna_stitch.cuh"
+#include "dna_remaining.cuh"
 
-constexpr uint32_t FORWARD_THREADS = 1024; // Of a block, one a multiprocessor.
-constexpr uint32_t FORWARD_IDS = 4096;     // At most.
-constexpr uint32_t FORWARD_K = 7;          // Letters that `ending_longest` is indexed by, at most,
-constexpr uint32_t BEFORE_LETTERS = 2;     // and those before them, `ending_longer`.
-constexpr uint32_t RING = 32;              // Letters of a token, at most.
 constexpr uint32_t LONG_LENGTH = 15;
+constexpr uint32_t MOST_LISTED = 64;       // Places of a window where tokens are listed.
+constexpr uint32_t STEP = 4;               // Places that are looked at together.
 
-// A token of those that end at a place.
-struct Ending {
-    uint32_t chain;                        // length | the longest shorter one << 8
-    uint32_t classes;                      // left | right << 16
-
-    DEVICE_METHOD uint32_t length() const { return chain & 0xFF; }
-    DEVICE_METHOD uint32_t shorter() const { return chain >> 8; }
-};
-
-// What every candidate is looked up in: copied once for each block, but for the classes.
-struct ForwardShared {
-    Ending tokens[FORWARD_IDS + 1];        // By id, and GAP_TOKEN.
-    uint16_t likely[1 << 2 * FORWARD_K];
-    uint16_t longest[1 << 2 * FORWARD_K];
-    uint16_t classes[RING * FORWARD_THREADS];  // Left classes of the latest last tokens, a column a thread.
-};
-constexpr uint32_t FORWARD_SHARED = 161 * 1024;
-static_assert(sizeof(ForwardShared) <= FORWARD_SHARED, "the launch asks for so much");
-
-constexpr uint32_t GAP_TOKEN = FORWARD_IDS;  // Has no letters and may stand anywhere.
-
-DEVICE void copy_forward_tables(const Job& job, ForwardShared& shared) {
-    for (uint32_t i = threadIdx.x; i < job.num_endings; i += blockDim.x) shared.tokens[i] = job.endings[i];
-    for (uint32_t i = threadIdx.x; i < 1u << 2 * job.ending_k; i += blockDim.x) {
-        shared.likely[i] = job.ending_likely[i];
-        shared.longest[i] = job.ending_longest[i];
-    }
-    for (uint32_t i = 0; i < RING; i++) shared.classes[i * FORWARD_THREADS + threadIdx.x] = 0;
-    if (threadIdx.x == 0) shared.tokens[GAP_TOKEN] = {NO_TOKEN << 8, 0};
-    __syncthreads();
-}
-
-// What every step reads, in registers: the compiler cannot know that no Job lies where it writes.
-struct ForwardTables {
-    const ForwardShared& shared;
-    uint16_t* classes;                     // Of this thread.
-    const uint16_t* longer;
-    const uint32_t* pairs;
-    uint32_t pair_words, k;
-
-    DEVICE_METHOD uint16_t& class_at(uint32_t place) const { return classes[place % RING * FORWARD_THREADS]; }
-};
-
-// What is known of a window's prefix.
+// What is known of a window's prefix, and its latest sixteen letters.
 struct Prefix {
     uint32_t place;                        // Its letters.
-    uint32_t most;                         // Those behind the last certain border: no token has more.
-    uint64_t letters;                      // The latest 32, the last one in the lowest bits.
-    uint32_t token;                        // To be tried at its end,
-    bool is_first;                         // before all others.
+    uint32_t slot;                         // Of its last token.
+    uint32_t border;                       // The last certain one.
+    uint32_t codes, certain;
+    uint32_t listed;                       // Places where tokens were listed.
 };
 
-// The longest token that ends where these letters do, of those that more than k + 2 of them tell.
-DEVICE uint32_t longest_ending(const Job& job, const ForwardTables& tables, uint64_t letters, uint32_t number) {
-    uint4 range = job.ending_ranges[number];
-    LongKey text = {reversed_bits(letters), 0};
-    uint32_t low = range.x, high = range.y;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (job.ending_keys[middle].x > text.high) high = middle;
-        else low = middle + 1;
+// Bits of places that are up to a number of letters behind one of which `bits` has the bit.
+template <uint32_t LETTERS>
+DEVICE uint32_t spread(uint32_t bits) {
+#pragma unroll
+    for (uint32_t done = 0; done < LETTERS;) {
+        uint32_t more = min_of(done + 1, LETTERS - done);
+        bits |= bits << more;
+        done += more;
     }
-    if (low == range.x) return range.z;
-    ulonglong2 key = job.ending_keys[low - 1];
-    uint32_t token = job.ending_ids[low - 1] & 0xFFFF;
-    for (;;) {                             // One of k letters at most ends as the text does.
-        Ending ending = tables.shared.tokens[token];
-        if (ending.length() <= tables.k || begin_alike(text, key, ending.length())) return token;
-        token = ending.shorter();
+    return bits;
+}
+
+// The next letters of a window: codes from the lowest bits on, certain borders and gaps.
+struct NextLetters {
+    uint32_t codes, certain, gaps;
+};
+
+// Whether one of two tokens has to be asked for at a place.
+DEVICE bool is_asked(Remaining remaining, bool is_near) { return remaining.is_either() && !is_near; }
+
+// The lengths of the last tokens at the next STEP places, four bits each. Their look-ups are under way at a
+// time, and so are the questions of all that follow a token which is known by then.
+template <class Ring, class NoteLong>
+DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, Prefix& prefix,
+                              NextLetters next, NoteLong note_long) {
+    uint32_t certain = prefix.certain | next.certain << 16, lengths = 0, codes[STEP];
+    uint32_t near = spread<Ring::K + MOST_BEFORE - 2>(certain) >> 16;  // Fewer letters than are looked at.
+    Remaining remaining[STEP];
+    bool may[STEP];
+#pragma unroll
+    for (uint32_t i = 0; i < STEP; i++) {
+        codes[i] = shift_right(prefix.codes, next.codes, 2 * (i + 1));
+        remaining[i] = tables.by_letters(codes[i]);
     }
-}
-
-// The longest token that ends where these letters do.
-DEVICE uint32_t longest_by_ending(const Job& job, const ForwardTables& tables, uint64_t letters) {
-    uint32_t codes = static_cast<uint32_t>(letters), entry = tables.shared.longest[codes & ((1u << 2 * tables.k) - 1)];
-    if (!(entry & LONG_TOKENS)) return entry;
-    uint32_t number = entry & (LONG_TOKENS - 1), before = codes >> 2 * tables.k & ((1u << 2 * BEFORE_LETTERS) - 1);
-    entry = __ldg(tables.longer + (number << 2 * BEFORE_LETTERS | before));
-    return entry & LONG_TOKENS ? longest_ending(job, tables, letters, number) : entry;
-}
-
-// Adds the first letter of `word` to a prefix.
-DEVICE void add_letter(const ForwardTables& tables, Prefix& prefix, BaseWord word) {
-    if (word.flags & 1) {                  // A certain border.
-        prefix.most = 0;
-        tables.class_at(prefix.place) = 0;
+#pragma unroll
+    for (uint32_t more = 1; more <= MOST_BEFORE / BEFORE_LETTERS; more++) {
+        if (more > tables.levels) break;
+#pragma unroll
+        for (uint32_t i = 0; i < STEP; i++)
+            if (remaining[i].is_open())
+                remaining[i] = tables.by_letters_before(remaining[i], codes[i], tables.shift - 2 * BEFORE_LETTERS * more);
     }
-    prefix.letters = prefix.letters << 2 | (word.codes & 3);
-    prefix.place++;
-    prefix.most++;
-    bool is_gap = word.flags >> 16 & 1;
-    prefix.token = is_gap ? GAP_TOKEN : tables.shared.likely[prefix.letters & ((1u << 2 * tables.k) - 1)];
-    prefix.is_first = !is_gap;
-}
-
-// Whether the token that is tried is the last one of a prefix.
-DEVICE bool ends_prefix(const ForwardTables& tables, const Prefix& prefix, Ending token) {
-    if (token.length() > prefix.most) return false;
-    if (!prefix.is_first && token.shorter() == NO_TOKEN) return true;
-    uint32_t left = tables.class_at(prefix.place - token.length()), right = token.classes >> 16;
-    return __ldg(tables.pairs + left * tables.pair_words + right / 32) >> right % 32 & 1;
-}
-
-// The lengths of the last tokens at the next sixteen places.
-template <class NoteLong>
-DEVICE uint64_t extend_prefix(const Job& job, const ForwardTables& tables, Prefix& prefix, BaseWord word, NoteLong note_long) {
-    uint64_t lengths = 0;
-    uint32_t end = prefix.place + 16;
-    add_letter(tables, prefix, word);
-    for (;;) {
-        Ending token = tables.shared.tokens[prefix.token];
-        if (!ends_prefix(tables, prefix, token)) {
-            prefix.token = prefix.is_first ? longest_by_ending(job, tables, prefix.letters) : token.shorter();
-            prefix.is_first = false;
-            continue;
+#pragma unroll
+    for (uint32_t i = 0; i < STEP; i++) {
+        uint32_t slot = prefix.slot + (i + 1) * Ring::ROW, first = remaining[i].first_length();
+        may[i] = !is_asked(remaining[i], near >> i & 1) || first <= i || tables.may_end(slot, first, remaining[i].x >> 16);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < STEP; i++) {
+        prefix.place++;
+        prefix.slot += Ring::ROW;
+        uint32_t x = remaining[i].x, y = remaining[i].y, first = remaining[i].first_length();
+        bool is_near = near >> i & 1;
+        if (is_asked(remaining[i], is_near) && first <= i) may[i] = tables.may_end(prefix.slot, first, x >> 16);
+        LastToken last = {may[i] ? x : y, y >> (may[i] ? 16 : 20) & 15};
+        if (is_near || remaining[i].is_open()) {
+            if (next.certain >> i & 1) {
+                tables.ring.at(prefix.slot - Ring::ROW) = 0;
+                prefix.border = prefix.place - !(next.gaps >> i & 1);
+            }
+            last = last_of_rare(job, tables, begin + prefix.place, prefix.slot, codes[i], prefix.place - prefix.border, is_near, x);
+            prefix.listed += !is_near;
+            if (last.length >= LONG_LENGTH) note_long(prefix.place, last.length);
         }
-        tables.class_at(prefix.place) = token.classes & 0xFFFF;
-        uint32_t length = token.length();
-        if (length >= LONG_LENGTH) note_long(prefix.place, length);
-        lengths = lengths >> 4 | static_cast<uint64_t>(min_of(length, LONG_LENGTH)) << 60;
-        if (prefix.place == end) return lengths;
-        word = {word.codes >> 2, word.flags >> 1};
-        add_letter(tables, prefix, word);
+        tables.ring.at(prefix.slot) = static_cast<uint16_t>(last.left);
+        lengths |= min_of(last.length, LONG_LENGTH) << 4 * i;
     }
+    prefix.codes = codes[STEP - 1];
+    prefix.certain = certain >> STEP;
+    return lengths;
 }
 
 // Where the lengths of a window's last tokens lie, in the memory of the ids.
 template <uint32_t CHUNK>
 struct Lengths {
-    static constexpr uint32_t WORDS = Window<CHUNK>::LIMIT / 16;
-    uint64_t* words;                       // Of 16 places, [WORDS][windows].
+    static constexpr uint32_t WORDS = Window<CHUNK>::LIMIT / 8;
+    uint32_t* words;                       // Of 8 places, [WORDS][windows].
     uint8_t* longs;                        // [LIMIT][windows].
     uint32_t stride;
 
     DEVICE_METHOD Lengths(const Job& job, uint32_t window) : stride(num_windows<CHUNK>(job)) {
-        words = reinterpret_cast<uint64_t*>(job.ids) + window;
+        words = reinterpret_cast<uint32_t*>(job.ids) + window;
         longs = reinterpret_cast<uint8_t*>(words - window + static_cast<uint64_t>(WORDS) * stride) + window;
     }
-    DEVICE_METHOD uint64_t& word(uint32_t number) const { return words[static_cast<uint64_t>(number) * stride]; }
+    DEVICE_METHOD uint32_t& word(uint32_t number) const { return words[static_cast<uint64_t>(number) * stride]; }
     DEVICE_METHOD uint8_t& long_at(uint32_t place) const { return longs[static_cast<uint64_t>(place - 1) * stride]; }
 };
 
-// Finds the last tokens of a window's prefixes; what is found behind `limit` means nothing.
-template <uint32_t CHUNK>
-DEVICE void find_last_tokens(const Job& job, const ForwardTables& tables, uint64_t begin, uint32_t limit,
+// Finds the last tokens of a window's prefixes; what is found behind `limit` means nothing. False where too
+// much was listed.
+template <uint32_t CHUNK, class Ring>
+DEVICE bool find_last_tokens(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, uint32_t limit,
                              const Lengths<CHUNK>& lengths) {
     const BaseWord* words = job.base_words + begin / 16;
-    Prefix prefix = {0, 0, 0, 0, false};
-    tables.class_at(0) = 0;
+    Prefix prefix = {0, 2 * threadIdx.x, 0, 0, 0, 0};
     BaseWord next = words[0];
-    for (uint32_t number = 0; 16 * number < limit; number++) {
+    next.flags |= 1;                       // Nothing before the window counts.
+    for (uint32_t number = 0; 16 * number < limit && prefix.listed <= MOST_LISTED; number++) {
         BaseWord word = next;
         if (16 * number + 16 < limit) next = words[number + 1];
-        lengths.word(number) = extend_prefix(job, tables, prefix, word, [&](uint32_t place, uint32_t length) {
-            lengths.long_at(place) = length;
-        });
+        uint64_t found = 0;
+#pragma unroll 1
+        for (uint32_t i = 0; i < 16; i += STEP) {
+            NextLetters letters = {word.codes, word.flags & ((1u << STEP) - 1), word.flags >> 16};
+            uint32_t some = extend_prefix(job, tables, begin, prefix, letters,
+                                          [&](uint32_t place, uint32_t length) { lengths.long_at(place) = length; });
+            found = found >> 4 * STEP | static_cast<uint64_t>(some) << (64 - 4 * STEP);
+            word = {word.codes >> 2 * STEP, word.flags >> STEP};
+        }
+        lengths.word(2 * number) = static_cast<uint32_t>(found);
+        lengths.word(2 * number + 1) = static_cast<uint32_t>(found >> 32);
     }
+    return prefix.listed <= MOST_LISTED;
+}
+
+// A path that is read off from its end.
+struct PathBack {
+    uint32_t place;
+    uint32_t is_border;                    // A token begins here, no gap.
+};
+
+// Goes back through eight places behind `first`; returns the borders among them, their bits by place - 1.
+template <class LongAt>
+DEVICE uint32_t borders_back(PathBack& path, uint32_t first, uint32_t lengths, LongAt long_at) {
+    uint32_t borders = 0;
+    while (path.place > first) {
+        uint32_t before = path.place - 1, length = lengths >> 4 * (before % 8) & 15;
+        borders |= path.is_border << before % 32;
+        if (length == LONG_LENGTH) length = long_at(path.place);
+        path.is_border = length != 0;
+        path.place -= length ? length : 1;
+    }
+    return borders;
 }
 
 // Writes the borders of the path that ends at place `limit` of a window.
 template <uint32_t CHUNK>
 DEVICE void write_path_back(const Job& job, uint32_t window, uint32_t limit, const Lengths<CHUNK>& lengths) {
-    constexpr uint32_t BEGUN = 0xFFFFFFFF;
-    uint32_t place = limit, is_border = 1, loaded = BEGUN;
-    uint64_t found = 0;
-    for (uint32_t word = Window<CHUNK>::WORDS; word-- > 0;) {
-        uint32_t bits = 0;
-        while (place / 32 == word) {
-            bits |= is_border << place % 32;
-            if (place == 0) {
-                place = BEGUN;
-                break;
-            }
-            if ((place - 1) / 16 != loaded) {
-                loaded = (place - 1) / 16;
-                found = lengths.word(loaded);
-            }
-            uint32_t length = found >> 4 * ((place - 1) % 16) & 15;
-            if (length == LONG_LENGTH) length = lengths.long_at(place);
-            is_border = length != 0;
-            place -= length ? length : 1;
+    constexpr uint32_t LAST = Window<CHUNK>::LIMIT / 32;
+    uint32_t windows = num_windows<CHUNK>(job), behind = 0;
+    uint32_t* bits = job.window_bits + window;
+    PathBack path = {limit, 1};
+    for (uint32_t word = LAST + 1; word < Window<CHUNK>::WORDS; word++) bits[static_cast<uint64_t>(word) * windows] = 0;
+    for (uint32_t word = LAST; word > 0; word--) {
+        uint32_t borders = 0;
+#pragma unroll
+        for (uint32_t i = 4; i-- > 0;) {
+            uint32_t number = 4 * (word - 1) + i;
+            borders |= borders_back(path, 8 * number, lengths.word(number), [&](uint32_t place) { return lengths.long_at(place); });
         }
-        job.window_bits[static_cast<uint64_t>(word) * num_windows<CHUNK>(job) + window] = bits;
+        bits[static_cast<uint64_t>(word) * windows] = behind << 1 | borders >> 31;
+        behind = borders;
     }
+    bits[0] = behind << 1 | path.is_border;
 }
 
-template <uint32_t CHUNK>
-DEVICE void forward_window(const Job& job, const ForwardTables& tables, uint32_t window) {
+// Writes a window's borders; false where it is left to the walk.
+template <uint32_t CHUNK, class Ring>
+DEVICE bool forward_window(const Job& job, const ForwardTables<Ring>& tables, uint32_t window) {
+    if (has_mixed<CHUNK>(job, window)) return false;
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.num_bytes - begin;
     uint32_t limit = left < Window<CHUNK>::LIMIT ? static_cast<uint32_t>(left) : Window<CHUNK>::LIMIT;
     Lengths<CHUNK> lengths(job, window);
-    find_last_tokens<CHUNK>(job, tables, begin, limit, lengths);
+    if (!find_last_tokens<CHUNK>(job, tables, begin, limit, lengths)) return false;
     write_path_back<CHUNK>(job, window, limit, lengths);
+    return true;
 }
 
-// A thread a window; a warp takes the next 32 when it is done.
-template <uint32_t CHUNK>
-DEVICE void forward_windows_stage(const Job& job, ForwardShared& shared) {
-    uint32_t windows = num_windows<CHUNK>(job), lane = threadIdx.x & 31;
-    copy_forward_tables(job, shared);
-    const ForwardTables tables = {shared, shared.classes + threadIdx.x, job.ending_longer, job.dna_pairs,
-                                  static_cast<uint32_t>(job.dna_pair_words), static_cast<uint32_t>(job.ending_k)};
-    for (;;) {
-        uint32_t taken = lane == 0 ? atomicAdd(job.windows_taken, 32u) : 0;
-        uint32_t first = __shfl_sync(ALL_LANES, taken, 0);
-        if (first >= windows) return;
-        if (first + lane < windows) forward_window<CHUNK>(job, tables, first + lane);
+// A thread a window; a warp takes the next ones when it is done. Where there are fewer windows than threads
+// each warp has as many as the others, so that fewer lanes wait for each other.
+template <uint32_t CHUNK, class Ring>
+DEVICE void forward_windows_stage(const Job& job, const ForwardTables<Ring>& tables, uint32_t block, uint32_t num_blocks) {
+    uint32_t windows = num_windows<CHUNK>(job), lane = threadIdx.x & 31, warps = blockDim.x / 32 * num_blocks;
+    uint32_t lanes = min_of((windows + warps - 1) / warps, 32);
+    for (uint32_t first = lanes * (threadIdx.x / 32 * num_blocks + block); first < windows;) {
+        uint32_t window = first + lane;
+        if (lane < lanes && window < windows && !forward_window<CHUNK>(job, tables, window))
+            job.walked_windows[atomicAdd(job.num_walked, 1u)] = window;
+        uint32_t taken = lane == 0 ? atomicAdd(job.windows_taken, lanes) : 0;
+        first = __shfl_sync(ALL_LANES, taken, 0) + lanes * warps;
     }
 }

@@ -2,6 +2,7 @@
 // larger batches, in the same order (gpu/DNA.md). Chunks are small. Windows that do not meet are
 // repaired here, too, so that nothing is left to other launches.
 #pragma once
+#include "dna_forward.cuh"
 #include "dna_ids.cuh"
 #include "dna_strip.cuh"
 #include "one_launch.cuh"
@@ -14,6 +15,7 @@ struct LettersShared {
         struct {
             uint32_t borders[Window<SMALL_CHUNK>::WORDS * BLOCK], dead[Window<SMALL_CHUNK>::WORDS * BLOCK];
         } columns;
+        ClassRing<BLOCK, MAX_LETTERS> ring;
         ScanShared frame;
         DnaIdsShared ids;
         uint32_t next;
@@ -40,6 +42,11 @@ template <class Threads> struct LettersLaunch : OneLaunch<Threads, LettersShared
     }
 
     DEVICE_METHOD void walk() const {
+        ForwardTables<ClassRing<BLOCK, MAX_LETTERS>> tables(job, job.ending_last, shared.ring);
+        if (job.ending_k) {
+            forward_windows_stage<SMALL_CHUNK>(job, tables, block, num_blocks);
+            wait();
+        }
         walk_windows_stage<SMALL_CHUNK>(job, columns(), block, num_blocks);
         wait();
         meet_windows_stage<SMALL_CHUNK>(job, block, num_blocks);

@@ -61,8 +61,11 @@ DEVICE bool repeats(const Job& job, uint32_t window) {
     if (begin + 32 * Window<CHUNK>::WORDS > job.num_bytes) return false;
     for (uint32_t i = 0; i < Window<CHUNK>::WORDS / 2; i++)
         if (job.base_words[begin / 16 + i].flags & (i ? 0xFFFF : 0xFFFE)) return false;
-    for (uint32_t period = 1; period <= MAX_PERIOD; period++)
-        if (repeats_in<CHUNK>(job, begin, period)) return true;
+    uint64_t first = codes_from(job, begin), second = codes_from(job, begin + 32);
+    for (uint32_t period = 1; period <= MAX_PERIOD; period++) {
+        uint64_t moved = period < 32 ? first >> 2 * period | second << (64 - 2 * period) : second;
+        if (moved == first && repeats_in<CHUNK>(job, begin, period)) return true;
+    }
     return false;
 }
 

@@ -109,13 +109,26 @@ DEVICE void write_starts_stage(const Job& job, uint32_t block, uint32_t num_bloc
     }
 }
 
-// A thread a window; the lanes of a warp walk together.
+// Whether a window has letters that merge and are no bases.
+template <uint32_t CHUNK>
+DEVICE bool has_mixed(const Job& job, uint32_t window) {
+    if (!job.num_mixed) return false;
+    uint64_t first = static_cast<uint64_t>(window) * (CHUNK / 64), words = (job.num_bytes + 63) / 64;
+    for (uint64_t word = first; word <= first + CHUNK / 64 && word < words; word++)
+        if (job.mixed_words[word]) return true;
+    return false;
+}
+
+// A thread a window; the lanes of a warp walk together. Where last tokens are found, only through the
+// windows that are left.
 template <uint32_t CHUNK>
 DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
-    uint32_t window = block * blockDim.x + threadIdx.x;
-    for (; __any_sync(ALL_LANES, window < windows); window += stride) {
-        bool walking = window < windows;
+    const uint32_t* left = job.ending_k ? job.walked_windows : nullptr;
+    uint32_t windows = left ? *job.num_walked : num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
+    uint32_t number = block * blockDim.x + threadIdx.x;
+    for (; __any_sync(ALL_LANES, number < windows); number += stride) {
+        bool walking = number < windows;
+        uint32_t window = walking && left ? left[number] : number;
         clear_columns<CHUNK>(columns);
         walk_window<CHUNK, true>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN}, walking);
         if (walking) write_window<CHUNK>(job, window, columns);

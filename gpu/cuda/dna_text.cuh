@@ -82,6 +82,15 @@ DEVICE void add_other(const Job& job, DnaLetters& letters, uint64_t place, uint3
     else if (type >= LETTER_GAP) add_gap(letters, i, has_id(job, place, letter, type));
 }
 
+// Whether 64 letters are part of one run that is replaced.
+DEVICE bool is_all_run(const Job& job, uint64_t begin) {
+    const uint4* vectors = reinterpret_cast<const uint4*>(job.text + begin);
+    uint32_t run = job.run_letter * 0x01010101u, differ = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        differ |= (vectors[i].x ^ run) | (vectors[i].y ^ run) | (vectors[i].z ^ run) | (vectors[i].w ^ run);
+    return run && !differ && !(job.hard[begin / 64] & ~1ull);
+}
+
 // Letters `begin` to `begin + 63`; those behind the text are nothing at all.
 DEVICE DnaLetters dna_letters_at(const Job& job, uint64_t begin) {
     DnaLetters letters = {{0, 0, 0, 0}, 0, 0, 0};
@@ -101,6 +110,10 @@ DEVICE DnaLetters dna_letters_at(const Job& job, uint64_t begin) {
     }
     if (begin + 64 > job.num_bytes)
         others &= begin < job.num_bytes ? ~0ull >> (64 - (job.num_bytes - begin)) : 0;
+    if (others == ~0ull && is_all_run(job, begin)) {
+        bool starts = begins_run(job, begin) && job.run_id != NO_TOKEN;
+        return {{0, 0, 0, 0}, ~0ull, 0, starts};
+    }
     for (; others; others &= others - 1) add_other(job, letters, begin + lowest_bit(others), lowest_bit(others));
     return letters;
 }
@@ -124,6 +137,7 @@ DEVICE void pack_letters_stage(const Job& job, uint32_t block, uint32_t num_bloc
             if (gap_before(job, begin)) certain |= 1;
             if (begin + 64 > job.num_bytes) certain |= ~0ull << (job.num_bytes - begin);
             job.starts[word] = letters.starts;
+            job.mixed_words[word] = letters.mixed != 0;
         }
         job.certain[word] = certain;
         uint64_t stops = certain | letters.mixed;

@@ -196,22 +196,24 @@ struct Job {
     uint64_t num_mixed;
     uint64_t mixed_reach;          // Bases at most before the first other letter of a token.
     // The tokens that end at a place, see dna_forward.cuh; nothing where it does not serve.
-    const Ending* endings;         // Ending[num_endings] by id.
-    uint64_t num_endings;
-    uint64_t ending_k;             // Letters that the next two are indexed by, the last one lowest.
-    const uint16_t* ending_likely;   // uint16[4^k] tokens that are tried first.
-    const uint16_t* ending_longest;  // uint16[4^k], and the others, as of tokens spelled backwards.
-    const uint16_t* ending_longer;   // uint16[...][16].
-    const uint4* ending_ranges;
-    const ulonglong2* ending_keys;
-    const uint32_t* ending_ids;
+    uint64_t ending_k;             // Letters that `ending_last` is indexed by.
+    uint64_t ending_levels;        // How often more letters are looked at.
+    const uint2* ending_last;      // Remaining[4^k] by the latest letters, the last one highest.
+    const uint2* ending_opened;    // Remaining[...][16] by those before them.
+    const uint32_t* ending_short;  // uint32[(4^k - 4) / 3] last tokens of texts of 1 .. k - 1 letters.
+    const uint32_t* ending_begins;   // uint32[numbers + 1] where the tokens of each begin in:
+    const uint2* ending_listed;    // uint32[...][2] tokens that may be the last one.
+    const ulonglong2* ending_keys;   // uint64[...][2] letters of long ones, the last one highest.
     uint64_t dna_small_bytes;      // Text up to which chunks are small, see dna_stitch.cuh.
     BaseWord* base_words;          // BaseWord[num_bytes / 16 + 16].
+    uint8_t* mixed_words;          // uint8[num_bytes / 64] whether 64 letters have mixed ones.
     uint64_t* certain;             // Bits of places: no token crosses this border. To the end and 64 on.
     uint32_t* window_bits;         // uint32[WINDOW_WORDS][num_windows] borders, see dna_path.cuh.
     uint8_t* meetings;             // uint8[num_windows], see dna_stitch.cuh.
     uint32_t* unmet_counts;        // uint32[3] windows that do not meet those before, by round. Zeros before.
     uint32_t* windows_taken;       // uint32[1], see dna_forward.cuh. Zero before.
+    uint32_t* num_walked;          // uint32[1] windows that are left to the walk, zero before, and
+    uint32_t* walked_windows;      // uint32[num_windows] which ones, where window_ranks lie later.
     uint32_t* window_ranks;        // uint32[4][num_windows], see dna_repair.cuh.
     uint64_t* window_states;       // uint64[2][scan_states(num_windows)]. Zeros before.
     uint64_t* dna_states;          // uint64[num_tiles + 2]. Zeros before.

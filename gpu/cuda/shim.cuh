@@ -18,6 +18,7 @@ using int64_t = long long;
 #endif
 #define DEVICE __device__ __forceinline__
 #define DEVICE_METHOD __device__ __forceinline__
+#define DEVICE_RARE __device__ __noinline__  // Called seldom: not to be in the way of what is around it.
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
 #define DYNAMIC_SHARED(name) extern __shared__ uint8_t name[]  // As many bytes as the launch says.
@@ -32,6 +33,7 @@ using int64_t = long long;
 #include <cstring>
 #define DEVICE static inline
 #define DEVICE_METHOD inline
+#define DEVICE_RARE static inline
 #ifdef WARPTOK_EMULATION
 #include WARPTOK_EMULATION
 #else
