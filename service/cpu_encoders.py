@@ -25,7 +25,8 @@ __all__ = ["Chosen", "choose_encoder", "host_bytes"]
 
 logger = logging.getLogger(__name__)
 # Measured as what malloc has in use and what becomes resident (2026-11): fastokens takes 39 and
-# 45 MiB for 258 tokens once its threads have worked, 7 before; a token more takes 300 to 900 bytes there, 500 to 1,200 with tokenizers.
+# 45 MiB for 258 tokens once its threads have worked, 7 before; a token more takes 300 to 900 bytes
+# there, 500 to 1,200 with tokenizers.
 FASTOKENS_BYTES = 40 << 20
 TOKEN_BYTES = 768
 
