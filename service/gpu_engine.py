@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.
 BYTES_AN_ID = 4
+MODULES = "text", "small_block", "small_cluster", "small_grid"
+"""Kernels of text of any size, compiled before the GPU answers: no request waits for one."""
 VOCABULARIES_SHARE = 1 / 4  # Of the memory that we may use; batches have the rest.
 Answer = TypeVar("Answer")
 Int64s = NDArray[np.int64]
@@ -67,7 +69,7 @@ def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
     Raises:
         DeviceUnavailable: there is none, or CuPy is not installed.
     """
-    device = CudaDevice()
+    device = CudaDevice(modules=MODULES)
     info = device.info
     budget = int(info.free_bytes * memory_share)
     vocabulary_bytes = int(budget * VOCABULARIES_SHARE)

@@ -11,14 +11,17 @@ import threading
 import numpy as np
 import pytest
 
+import service.gpu_engine
 import service.gpu_vocabularies
 from gpu.device import DeviceUnavailable, OutOfMemory
 from gpu.engine import GpuEngine
+from gpu.families import TEXT, encode_kernels
+from gpu.kernels import KERNELS
 from service.app import make_engine
 from service.cpu_engine import CpuEngine
 from service.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
 from service.fallbacks import Fallbacks
-from service.gpu_engine import DEFAULT_CROSSOVER_BYTES, RoutedEngine
+from service.gpu_engine import DEFAULT_CROSSOVER_BYTES, RoutedEngine, open_cuda
 from service.gpu_vocabularies import OpenedGpu
 from service.settings import Settings
 from service.verification import verify
@@ -812,3 +815,17 @@ def test_a_device_that_is_lost_does_not_take_the_metrics_with_it(monkeypatch, ca
         assert status.memory == {"fake": {}}
         assert status.stages["merge"].total == 0.5
     assert "does not say how much memory" in caplog.text
+
+
+def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(monkeypatch):
+    asked = []
+
+    def device(modules):
+        asked.extend(modules)
+        raise DeviceUnavailable("told to be none")
+
+    monkeypatch.setattr(service.gpu_engine, "CudaDevice", device)
+    with pytest.raises(DeviceUnavailable):
+        open_cuda(0.5)
+    needed = (*TEXT.fused, *encode_kernels(TEXT, num_rounds=2, validate=True), *TEXT.decode)
+    assert {KERNELS[name].module for name in needed} == set(asked)
