@@ -14,7 +14,7 @@ from service.settings import Settings
 
 @pytest.fixture(scope="module")
 def document():
-    return create_app(Settings(preload="none"), CpuEngine()).app.openapi()
+    return create_app(Settings(preload="none"), CpuEngine()).app.app.openapi()
 
 
 def test_every_reference_leads_somewhere(document):
