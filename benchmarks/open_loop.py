@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from service.keep_alive import has_unread
 from service.long_turns import take_long_turns
 
 __all__ = [
@@ -120,6 +121,14 @@ class Connection:
         await self.reader.readexactly(2)
         return b"".join(parts)
 
+    def has_ended(self) -> bool:
+        """Whether the server has closed it while it was idle, read yet or not."""
+        return (
+            self.writer.transport.is_closing()
+            or self.reader.at_eof()
+            or has_unread(self.writer.transport)
+        )
+
     def close(self) -> None:
         """End it."""
         self.writer.close()
@@ -157,7 +166,7 @@ class Client:
         """An idle connection that the server has not closed meanwhile."""
         while self._free:
             connection = self._free.pop()
-            if not connection.reader.at_eof():
+            if not connection.has_ended():
                 return connection
             connection.close()
         return None

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import select
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["KeepAliveProtocol"]
+__all__ = ["UNREAD_S", "KeepAliveProtocol", "has_unread"]
+
+UNREAD_S = 0.1  # A loop that was busy for longer looks again.
+
+
+def has_unread(transport: asyncio.Transport) -> bool:
+    """Whether something has come on an open connection that the loop has not read yet.
+
+    A loop that was busy runs the timers that are due meanwhile before it reads again.
+    """
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class KeepAliveProtocol(HttpToolsProtocol):
@@ -40,6 +55,8 @@ class KeepAliveProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             return  # Its answer's end starts the timer.
         left = self.waiting_since + self.timeout_keep_alive - self.loop.time()
+        if left <= 0 and not self.transport.is_closing() and has_unread(self.transport):
+            left = UNREAD_S  # The next request, which ends the timer as soon as it is read.
         if left > 0:
             handler = self.timeout_keep_alive_handler
             self.timeout_keep_alive_task = self.loop.call_later(left, handler)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from service.keep_alive import KeepAliveProtocol
+from service.keep_alive import UNREAD_S, KeepAliveProtocol, has_unread
 
 if TYPE_CHECKING:
     from service.state import Service
@@ -70,7 +70,9 @@ class StallProtocol(KeepAliveProtocol):
 
     def _nothing_came(self) -> None:
         self.idle = None
-        if self.in_head and self.cycle is not None and not self.cycle.response_complete:
+        if not self.transport.is_closing() and has_unread(self.transport):
+            self.idle = self.loop.call_later(UNREAD_S, self._nothing_came)
+        elif self.in_head and self.cycle is not None and not self.cycle.response_complete:
             self.idle = self._after_idle(self._nothing_came)  # The one before is being answered.
         else:
             self.give_up()

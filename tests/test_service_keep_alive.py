@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from time import perf_counter
+
+import pytest
+import uvloop
 
 from service.hot_protocol import HotProtocol
 from tests.fake_engine import FakeEngine
 from tests.test_service_hot_protocol import answer, listening, request, text_body, warm
-from tests.waiting import GIVEN_UP_S, run
+from tests.waiting import GIVEN_UP_S, run, until
 
 KEEP_ALIVE_S = 0.4
 
@@ -80,3 +84,50 @@ def test_calls_of_both_ways_share_the_timer():
             writer.close()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("sent_first", [0, 9])
+def test_a_call_that_lies_unread_when_the_time_has_run_out_is_answered(
+    monkeypatch, new_loop, sent_first
+):
+    """A loop that was busy comes to its timers with what was sent meanwhile still unread."""
+    protocols = []
+    made = HotProtocol.connection_made
+
+    def note(protocol, transport):
+        protocols.append(protocol)
+        made(protocol, transport)
+
+    monkeypatch.setattr(HotProtocol, "connection_made", note)
+
+    def run_out(protocol):
+        if sent_first:
+            protocol.idle.cancel()
+            protocol._nothing_came()
+        else:
+            protocol.timeout_keep_alive_task.cancel()
+            protocol.waiting_since = -1e9
+            protocol.timeout_keep_alive_handler()
+
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            client = socket.create_connection(("127.0.0.1", port))
+            client.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=client)
+            await warm(reader, writer)
+            call = request(text_body("a"))
+            if sent_first:
+                writer.write(call[:sent_first])
+                await until(lambda: protocols[0].in_head)
+            assert writer.transport.get_write_buffer_size() == 0
+            client.send(call[sent_first:])
+            run_out(protocols[0])
+            assert (await answer(reader))[0] == 200
+            if not sent_first:
+                run_out(protocols[0])
+                assert await asyncio.wait_for(reader.read(), GIVEN_UP_S) == b""
+            writer.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(asyncio.wait_for(scenario(), GIVEN_UP_S))
