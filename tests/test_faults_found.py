@@ -106,6 +106,26 @@ def test_a_special_token_of_which_nothing_is_left_is_refused(engine, parts):
         engine.load(formats.read_vocabulary({"tokenizer.json": content}))
 
 
+def test_merges_with_a_prefix_inside_words_give_the_librarys_ids(engine):
+    vocab = {"a": 0, "##b": 1, "##c": 2, "##bc": 3, "abc": 4, "b": 5}
+    made = document(
+        model={
+            "continuing_subword_prefix": "##",
+            "vocab": vocab,
+            "merges": [["##b", "##c"], ["a", "##bc"]],
+        }
+    )
+    content = json.dumps(made)
+    vocabulary = formats.read_vocabulary({"tokenizer.json": content.encode()})
+    assert isinstance(vocabulary.model, Upstream)
+    assert "continuing_subword_prefix" in vocabulary.model.reason
+    texts = ["abc", "bc", "abca", "bbb", ""]
+    encoded = engine.encode(vocabulary, Batch(texts))
+    library = Tokenizer.from_str(content)
+    assert [encoded.row(i).tolist() for i in range(5)] == [library.encode(t).ids for t in texts]
+    assert encoded.row(0).tolist() == [4]
+
+
 @pytest.mark.parametrize("pattern", ["(A+)+B", "A*A*A*B", "(A|AA)+B", "(A{1,9}){1,9}B"])
 def test_a_pattern_without_bound_is_left_to_the_library_which_has_one(pattern):
     normalizer = {"type": "Replace", "pattern": {"Regex": pattern}, "content": "x"}

@@ -164,7 +164,6 @@ def test_the_format_is_found_by_content_where_the_name_says_nothing():
     ("fields", "reason"),
     [
         ({"byte_fallback": True}, "byte_fallback"),
-        ({"continuing_subword_prefix": "##"}, "continuing_subword_prefix"),
         ({"end_of_word_suffix": "</w>"}, "end_of_word_suffix"),
         ({"normalizer": {"type": "NFKC"}}, "NFKC"),
         ({"normalizer": {"type": "Prepend", "prepend": "▁"}}, "Prepend"),

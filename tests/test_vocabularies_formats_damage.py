@@ -147,6 +147,10 @@ def test_broken_json_is_refused_with_its_place(data, where, message):
         (document({"\ud800": 0}, []), ["model.vocab['\\ud800']"]),
         (document({}, []), ["model.vocab"]),
         (document(WORDS, [], dropout=0.1), ["model.dropout"]),
+        (document(WORDS, [], continuing_subword_prefix=7), ["model.continuing_subword_prefix"]),
+        (document(WORDS, ["a b"], continuing_subword_prefix="##"), ["model.merges[0]"]),
+        # The library cuts é in two for this one, and the message about it ends the process.
+        (document({"é": 0, "éé": 1}, ["é é"], continuing_subword_prefix="@"), ["model.merges[0]"]),
         (document(WORDS, [], unk_token="[UNK]"), ["model.unk_token"]),
         (document(WORDS, [], fuse_unk="yes"), ["model.fuse_unk"]),
         (

@@ -52,13 +52,17 @@ def _is_hole(string: str, token_id: int) -> bool:
     return found is not None and str(token_id) in found.groups()
 
 
-def merge_ids(pairs: Sequence[Any], vocab: Mapping[str, int], where: str) -> list[tuple[int, int]]:
+def merge_ids(
+    pairs: Sequence[Any], vocab: Mapping[str, int], where: str, prefix: str = ""
+) -> list[tuple[int, int]]:
     """Merges as ids; of a pair that is listed twice the last counts, as in tokenizers.
 
     Args:
         pairs: "a b" or ["a", "b"] by rank.
         vocab: string -> id; both parts and the two joined must be there.
         where: what the list is called in findings, such as ``model.merges[{}]``.
+        prefix: what every right part begins with and the two joined leave out: with "##", a and
+            ##b make ab.
 
     Raises:
         VocabularyError: with the place of each wrong merge.
@@ -66,26 +70,31 @@ def merge_ids(pairs: Sequence[Any], vocab: Mapping[str, int], where: str) -> lis
     try:
         parts = [pair.split(" ") if isinstance(pair, str) else pair for pair in pairs]
         ids = [(vocab[left], vocab[right]) for left, right in parts]
-        if all(left + right in vocab for left, right in parts):
+        begin = len(prefix)
+        if all(left + right[begin:] in vocab for left, right in parts) and all(
+            right.startswith(prefix) for _, right in parts if prefix
+        ):
             return ids if len(set(ids)) == len(ids) else list(dict.fromkeys(reversed(ids)))[::-1]
     except (KeyError, ValueError, TypeError, AttributeError):
         pass
     findings = (
         Finding(where.format(i), message)
         for i, pair in enumerate(pairs)
-        if (message := _merge_fault(pair, vocab))
+        if (message := _merge_fault(pair, vocab, prefix))
     )
     raise VocabularyError(islice(findings, _MAX_FINDINGS))
 
 
-def _merge_fault(pair: Any, vocab: Mapping[str, int]) -> str:
+def _merge_fault(pair: Any, vocab: Mapping[str, int], prefix: str) -> str:
     parts = pair.split(" ") if isinstance(pair, str) else pair
     if not isinstance(parts, list) or len(parts) != 2:
         return f"{pair!r} is not two tokens"
     for part in parts:
         if not isinstance(part, str) or part not in vocab:
             return f"{part!r} is not in the vocabulary"
-    joined = parts[0] + parts[1]
+    if not parts[1].startswith(prefix):
+        return f"{parts[1]!r} does not begin with {prefix!r}, the continuing_subword_prefix"
+    joined = parts[0] + parts[1][len(prefix) :]
     return "" if joined in vocab else f"{joined!r}, the two joined, is not in the vocabulary"
 
 

@@ -80,7 +80,12 @@ def _bpe(
     merges = model.get("merges")
     if not isinstance(merges, list):
         raise VocabularyError.at("model.merges", "must be a list")
-    pairs = merge_ids(_without_version(merges), vocab, "model.merges[{}]")
+    prefix = model.get("continuing_subword_prefix") or ""
+    if not isinstance(prefix, str):
+        raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is no text")
+    # The library cuts the right part without a look at it, and ends the process where that leaves
+    # half a character.
+    pairs = merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
     unknown = model.get("unk_token")
     if unknown is not None and not (isinstance(unknown, str) and unknown in vocab):
         message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
