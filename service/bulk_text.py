@@ -20,7 +20,7 @@ from service.bodies import Body, collect
 from service.bulk_query import DTYPES, TextQuery, parse_query
 from service.calls import LARGE_BYTES, bulk_work, check_digest, find_entry
 from service.encode_answers import ENCODE, check_dtype, truncated_row
-from service.errors import InvalidRequest, RowRefused
+from service.errors import InvalidRequest, RowRefused, UnsupportedFormat
 from service.finishing import serialized
 from service.hot_routes import send_pieces
 from service.piecewise import Cutter, encode_while_reading
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["BulkText"]
 
 WHERE = "body"
+CHARSETS = {"utf-8", "utf8", "us-ascii"}
 
 
 class BulkText(Streamed):
@@ -49,6 +50,7 @@ class BulkText(Streamed):
 
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
+        _check_charset(request.headers.get("content-type", ""))
         self.query = parse_query(TextQuery, request.query_params)
         read_timeout(self.call)
         self.dtype = DTYPES[self.query.dtype]
@@ -139,3 +141,16 @@ class BulkText(Streamed):
         answered = render(await self.service.batcher.run(work))
         seconds = await send_pieces(send, answered, len(text) > LARGE_BYTES)
         serialized(self.service, self.call, seconds)
+
+
+def _check_charset(content_type: str) -> None:
+    """Refuse a text that says it is no UTF-8: its bytes may still spell some.
+
+    Raises:
+        UnsupportedFormat: another charset is named.
+    """
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        charset = value.strip().strip('"')
+        if name.strip().lower() == "charset" and charset.lower() not in CHARSETS:
+            raise UnsupportedFormat(f"a text in {charset} is not read; send UTF-8", "Content-Type")

@@ -121,7 +121,9 @@ class Registry:
         """
         if (known := self.known.get(name)) is not None:
             return known
-        near = difflib.get_close_matches(name, self.known, n=3, cutoff=0.5)
+        folded = {known.casefold(): known for known in self.known}
+        found = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+        near = [folded[each] for each in found]
         hint = f"; near names are {', '.join(near)}" if near else ""
         raise UnknownVocabulary(f"no vocabulary has this name{hint}", "/vocabulary")
 

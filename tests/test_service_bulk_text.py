@@ -226,6 +226,24 @@ def test_vocabularies_whose_ids_depend_on_neighbours_are_not_cut(name):
     assert Cutter.of(load(name), DEFAULT_OPTIONS) is None
 
 
+@pytest.mark.parametrize(
+    ("charset", "status"),
+    [("utf-8", 200), ('"UTF8"', 200), ("us-ascii", 200), ("latin-1", 415), ("utf-16", 415)],
+)
+def test_a_text_that_says_it_is_no_utf8_is_refused(charset, status):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            headers = {"content-type": f"text/plain; format=flowed; Charset={charset}"}
+            # Latin-1's "Ã©" is UTF-8's "é".
+            answer = await post(client, "Ã©".encode("latin-1"), headers, vocabulary="gpt2")
+            assert answer.status_code == status
+            if status == 415:
+                assert answer.json()["where"] == "Content-Type"
+                assert charset in answer.json()["detail"]
+
+    run(scenario)
+
+
 def test_another_encoding_is_not_read_and_the_refusal_says_what_is():
     async def scenario():
         async with serving(ENGINE) as (client, _):

@@ -32,6 +32,8 @@ def test_every_built_in_is_known_and_loaded_on_first_use_once():
         assert registry.entries["hyenadna"].vocabulary.digest == builtin.load("hyenadna").digest
         with pytest.raises(UnknownVocabulary, match="hyenadna"):
             await registry.loaded("hyenadnb")
+        with pytest.raises(UnknownVocabulary, match="near names are gpt2"):
+            await registry.loaded("GPT2")
 
     run(scenario)
     assert set(make().known) == set(builtin.BUILTINS)
