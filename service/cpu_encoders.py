@@ -129,7 +129,10 @@ def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
 
     texts = texts_for(vocabulary)
     try:
-        wrong = [text for text in texts if _batched(encoder, text) != _alone(encoder, text)]
+        rows = [_alone(encoder, text) for text in texts]
+        wrong = [t for t, row in zip(texts, rows, strict=True) if _batched(encoder, t) != row]
+        for row in rows:
+            decode(row, False)
     except BaseException as error:  # Such as for an absent [UNK]; a Rust panic is no Exception.
         raise_if_not_the_engines(error)
         message = f"the library tokenizers fails on a text: {error}"

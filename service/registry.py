@@ -122,8 +122,7 @@ class Registry:
         if (known := self.known.get(name)) is not None:
             return known
         folded = {known.casefold(): known for known in self.known}
-        found = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
-        near = [folded[each] for each in found]
+        near = [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, cutoff=0.5)]
         hint = f"; near names are {', '.join(near)}" if near else ""
         raise UnknownVocabulary(f"no vocabulary has this name{hint}", "/vocabulary")
 

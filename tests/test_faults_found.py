@@ -126,6 +126,13 @@ def test_merges_with_a_prefix_inside_words_give_the_librarys_ids(engine):
     assert encoded.row(0).tolist() == [4]
 
 
+def test_a_decoder_on_which_the_library_panics_is_refused_when_it_is_loaded(engine):
+    decoder = {"type": "Strip", "content": "a", "start": 2**62, "stop": 2**62}
+    content = json.dumps(document(model={"byte_fallback": True}, decoder=decoder)).encode()
+    with pytest.raises(VocabularyError, match="fails on a text"):
+        engine.load(formats.read_vocabulary({"tokenizer.json": content}))
+
+
 @pytest.mark.parametrize("pattern", ["(A+)+B", "A*A*A*B", "(A|AA)+B", "(A{1,9}){1,9}B"])
 def test_a_pattern_without_bound_is_left_to_the_library_which_has_one(pattern):
     normalizer = {"type": "Replace", "pattern": {"Regex": pattern}, "content": "x"}

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from tests.tokenizer_documents import ABC, added, document, encoded
 from vocabularies.formats import read_vocabulary
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.vocabulary import Upstream, VocabularyError
 
 WORDS = {"a": 0, "b": 1, "ab": 2}
 ALL_BYTES = [bytes([byte]) for byte in range(256)]
@@ -194,6 +194,81 @@ def test_broken_json_is_refused_with_its_place(data, where, message):
 )
 def test_all_faults_of_a_tokenizer_json_are_found_with_their_places(content, expected):
     assert [where for where, _ in findings({"tokenizer.json": encoded(content)})] == expected
+
+
+def charsmap(data: bytes) -> dict[str, str]:
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(data).decode()}
+
+
+def normalizers(*steps: dict) -> dict:
+    return {"normalizer": {"type": "Sequence", "normalizers": [*steps]}}
+
+
+TWICE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+PREPEND = {"type": "Prepend", "prepend": "a" * 100}
+TEMPLATE = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "a"}}] * 1001 + [{"Sequence": {"id": "A"}}],
+    "special_tokens": {"a": {"id": "a", "ids": [0], "tokens": ["a"]}},
+}
+BOMBS = [
+    (normalizers(*[TWICE] * 9), "normalizers[8]"),
+    (normalizers(TWICE, {"type": "NFD"}, *[TWICE] * 8), "normalizer.normalizers[9]"),
+    (normalizers(PREPEND, PREPEND), "normalizer.normalizers[1]"),
+    (normalizers(*[{"type": "ByteLevel"}] * 9), "normalizer.normalizers[8]"),
+    (
+        normalizers({"type": "Replace", "pattern": {"Regex": "a?"}, "content": "b" * 256}),
+        "normalizer.normalizers[0]",
+    ),
+    (normalizers(charsmap(b"\xff\xff\xff\xff" + bytes(40))), "normalizer.normalizers[0]"),
+    (normalizers(charsmap(bytes(4) + b"a" * 257)), "normalizer.normalizers[0]"),
+    (normalizers(charsmap(b"") | {"precompiled_charsmap": "?"}), "normalizer.normalizers[0]"),
+    (
+        {
+            "byte_fallback": True,
+            "decoder": {"type": "Sequence", "decoders": [TWICE, TWICE | {"content": "a" * 200}]},
+        },
+        "decoder.decoders[1]",
+    ),
+    ({"post_processor": TEMPLATE}, "prefix"),
+    ({"added_tokens": [added("x" * 4097, 3)]}, "special_tokens[0]"),
+]
+
+
+@pytest.mark.parametrize(("fields", "where"), BOMBS)
+def test_what_would_take_all_memory_or_no_end_is_refused(fields, where):
+    files = {"tokenizer.json": encoded(document(WORDS, [], **fields))}
+    assert [place for place, _ in findings(files)] == [where]
+
+
+def test_the_same_is_read_within_its_bounds():
+    template = TEMPLATE | {"single": TEMPLATE["single"][1:]}
+    for fields in (
+        normalizers(*[TWICE] * 8),
+        normalizers(*[{"type": "ByteLevel"}] * 8),
+        normalizers(PREPEND, TWICE),
+        normalizers(charsmap(bytes(4) + b"a" * 256)),
+        {"post_processor": template},
+        {"added_tokens": [added("x" * 4096, 3)]},
+    ):
+        read_vocabulary({"tokenizer.json": encoded(document(WORDS, [], **fields))})
+
+
+def test_wordpiece_looks_into_words_of_a_thousand_letters_at_most():
+    content = document(WORDS, [])
+    for most in (1000, 1001):
+        content["model"] = {
+            "type": "WordPiece",
+            "unk_token": "a",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": most,
+            "vocab": WORDS,
+        }
+        files = {"tokenizer.json": encoded(content)}
+        if most == 1000:
+            assert isinstance(read_vocabulary(files).model, Upstream)
+        else:
+            assert [where for where, _ in findings(files)] == ["model.max_input_chars_per_word"]
 
 
 def test_an_added_token_that_the_library_numbers_otherwise_is_refused():

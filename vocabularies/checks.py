@@ -17,14 +17,16 @@ from vocabularies.motif_rule import motif_faults
 if TYPE_CHECKING:
     from vocabularies.vocabulary import Bpe, Characters, Kmers, Vocabulary
 
-__all__ = ["MAX_FINDINGS", "find_faults"]
+__all__ = ["MAX_FINDINGS", "MAX_GROWTH", "TOO_LONG", "find_faults", "growth_of"]
 
 Fault = tuple[str, str]
 MAX_FINDINGS = 100
 MAX_K = 12
 MAX_PIECE_TOKENS = 2**31 - 1
-
-
+MAX_TEMPLATE = 1_000  # Ids around each of a request's texts, of which there are many.
+MAX_CONTENT = 4_096  # Characters of a special token, which every load looks for.
+MAX_GROWTH = 256  # Bytes that all normalizers together make of one; 12 in Llama 2's file.
+TOO_LONG = f"a text could become more than {MAX_GROWTH} times as long"
 MAX_HOLES = 65_536  # A number of some digits must not take the memory of millions of tokens.
 
 
@@ -72,6 +74,8 @@ def _template_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
     from vocabularies.vocabulary import ROLES
 
     for name in ("prefix", "suffix"):
+        if (count := len(getattr(vocabulary, name))) > MAX_TEMPLATE:
+            yield name, f"{count} ids; {MAX_TEMPLATE} are possible"
         for i, token_id in enumerate(getattr(vocabulary, name)):
             yield from _id_fault(vocabulary, f"{name}[{i}]", token_id)
     for role, token_id in vocabulary.roles.items():
@@ -87,6 +91,8 @@ def _special_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
         yield from _id_fault(vocabulary, where, token.id)
         if token.matched and not token.content:
             yield where, "an empty content would be found everywhere"
+        if len(token.content) > MAX_CONTENT:
+            yield where, f"{len(token.content)} characters; {MAX_CONTENT} are possible"
         if token.content in seen:
             yield where, f"{token.content!r} stands at special_tokens[{seen[token.content]}] too"
         seen.setdefault(token.content, i)
@@ -99,12 +105,17 @@ def _step_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
     from vocabularies.normalizers import compile_replacement, normalize
     from vocabularies.pretokenizers import pretokenizer
 
-    is_sound = True
+    is_sound, growth = True, 1
     try:
         pretokenizer(vocabulary.pretokenizer)
     except ValueError as error:
         yield "pretokenizer", str(error)
     for i, step in enumerate(vocabulary.normalizers):
+        if step.kind in ("replace", "replace_regex"):
+            growth *= growth_of(step.pattern if step.kind == "replace" else "", step.content)
+        if growth > MAX_GROWTH:
+            yield f"normalizers[{i}]", TOO_LONG
+            return
         if step.kind == "replace" and not step.pattern:
             is_sound = False
             yield f"normalizers[{i}]", "an empty pattern would be found everywhere"
@@ -119,6 +130,13 @@ def _step_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
             # The libraries look for what is left of it, and find nothing everywhere, for ever.
             if not normalize(token.content, vocabulary.normalizers)[0]:
                 yield f"special_tokens[{i}]", "nothing is left of it after the normalizers"
+
+
+def growth_of(literal: str, content: str) -> int:
+    """Bytes for one where `content` replaces `literal`; "" may be found between all characters."""
+    if not literal:
+        return 1 + len(content.encode())
+    return max(1, -(-len(content.encode()) // len(literal.encode())))
 
 
 def _bpe_faults(vocabulary: Vocabulary, model: Bpe) -> Iterator[Fault]:

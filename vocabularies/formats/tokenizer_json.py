@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from vocabularies.formats.bounds import check_bounds
 from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
 from vocabularies.formats.contents import MAX_TOKENS, NotCovered, parse_json, token_ids
 from vocabularies.formats.roles import guess_roles
@@ -207,6 +208,7 @@ def _upstream(
     document: dict[str, Any], vocab: dict[str, int], added: list[SpecialToken], reason: str
 ) -> Vocabulary:
     """A vocabulary that only the library computes; its template is in the file."""
+    check_bounds(document)
     byte_level = is_byte_level(document.get("pre_tokenizer"))
     size = max([*vocab.values(), *(token.id for token in added)]) + 1
     tokens: list[bytes | None] = [None] * size

@@ -16,7 +16,7 @@ from vocabularies.normalizers import compile_replacement
 from vocabularies.pretokenizers import is_byte_level, recognize
 from vocabularies.vocabulary import Normalizer, VocabularyError
 
-__all__ = ["Template", "read_normalizers", "read_pretokenizer", "read_template"]
+__all__ = ["Template", "read_normalizers", "read_pretokenizer", "read_template", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Template:
     roles: dict[str, int] = field(default_factory=dict)
 
 
-def _steps(step: Any, list_name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def steps_of(step: Any, list_name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """(place, step) of every step, sequences inside sequences laid flat.
 
     The depth is bounded: `contents.parse_json` refuses deeper documents.
@@ -44,7 +44,7 @@ def _steps(step: Any, list_name: str, where: str) -> Iterator[tuple[str, dict[st
     if not isinstance(parts, list):
         raise VocabularyError.at(f"{where}.{list_name}", "must be a list")
     for i, part in enumerate(parts):
-        yield from _steps(part, list_name, f"{where}.{list_name}[{i}]")
+        yield from steps_of(part, list_name, f"{where}.{list_name}[{i}]")
 
 
 def read_normalizers(step: Any) -> tuple[Normalizer, ...]:
@@ -54,7 +54,7 @@ def read_normalizers(step: Any) -> tuple[Normalizer, ...]:
         NotCovered: one of them is not ours.
         VocabularyError: the block is damaged.
     """
-    return tuple(_normalizer(*part) for part in _steps(step, "normalizers", "normalizer"))
+    return tuple(_normalizer(*part) for part in steps_of(step, "normalizers", "normalizer"))
 
 
 def _normalizer(where: str, step: dict[str, Any]) -> Normalizer:
@@ -84,7 +84,7 @@ def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
         NotCovered: the rule is not ours.
         VocabularyError: the block is damaged.
     """
-    parts = [*_steps(step, "pretokenizers", "pre_tokenizer")]
+    parts = [*steps_of(step, "pretokenizers", "pre_tokenizer")]
     motifs = _motifs([part for _, part in parts])
     if motifs is not None:
         return MOTIFS, motifs, is_byte_level(step)
@@ -113,7 +113,7 @@ def read_template(step: Any) -> Template:
         VocabularyError: the block is damaged.
     """
     templates = []
-    for where, part in _steps(step, "processors", "post_processor"):
+    for where, part in steps_of(step, "processors", "post_processor"):
         match part["type"]:
             case "ByteLevel":  # Moves offsets only.
                 continue
