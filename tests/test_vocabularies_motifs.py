@@ -163,6 +163,13 @@ def test_faults_name_file_and_line(name, data, places):
     assert all(part in found[where] for where, part in places.items())
 
 
+def test_a_file_of_other_columns_names_a_hundred_lines():
+    with pytest.raises(VocabularyError) as caught:
+        read_motifs("seeds.tsv", b"a\tb\tc\td\n" * 1000)
+    assert len(caught.value.findings) == 100
+    assert caught.value.findings[99].where == "seeds.tsv: line 100"
+
+
 def test_an_unknown_format_and_an_empty_bank_are_refused():
     with pytest.raises(VocabularyError, match="no format 'xml'"):
         read_motifs("a", b"ACG", "xml")

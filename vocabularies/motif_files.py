@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.formats.contents import decode_text, parse_json, refuse_others
+from vocabularies.formats.contents import MAX_FINDINGS, decode_text, parse_json, refuse_others
 from vocabularies.motifs import FULL_WEIGHT, Motif, MotifBank, spell_with_t
 from vocabularies.vocabulary import Finding, VocabularyError
 
@@ -41,7 +41,7 @@ def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBa
         format: "auto": found from the content.
 
     Raises:
-        VocabularyError: with every fault found, its file and its line.
+        VocabularyError: with the first hundred faults, their file and their lines.
     """
     refuse_others({name: data})
     try:
@@ -64,7 +64,7 @@ def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBa
     except VocabularyError as error:
         findings.extend(error.findings)
     if findings:
-        raise VocabularyError(findings)
+        raise VocabularyError(findings[:MAX_FINDINGS])
     assert bank is not None
     return bank
 
