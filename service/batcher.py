@@ -22,6 +22,7 @@ from time import perf_counter
 
 from service.admission import ANSWERED, Admission, outcome_of
 from service.batches import Placed, run_works
+from service.costs import Costs
 from service.engines import Abandoned, Engine
 from service.errors import DeadlinePassed, Draining, ServiceError
 from service.lanes import PREPARED, Key, Lane, make_lanes
@@ -38,7 +39,6 @@ logger = logging.getLogger(__name__)
 Outcome = tuple[list[Result], float]  # Each work's part, and the seconds that the engine took.
 DRAIN_PERIOD_S = 0.02
 SWEEP_S = 0.05
-MAX_MEASURED = 4_096  # Vocabularies and operations whose costs are known; the last ones stay.
 INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
 
 
@@ -59,7 +59,7 @@ class Batcher:
         self.num_streams = 0  # Streams that still bring work; whoever opens one counts it.
         self._queues: dict[Key, Queue] = {}
         self._lanes = make_lanes(settings.max_batch_bytes, engine.name == "gpu")
-        self._seconds_per_byte: dict[tuple[str, str], float] = {}
+        self.costs = Costs()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tick_scheduled = False
         self._sweep: asyncio.TimerHandle | None = None
@@ -119,14 +119,19 @@ class Batcher:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_waiting)
 
     def _start_inline(self, lane: Lane) -> None:
-        """Run batches so small that handing them to a thread would cost more than they do."""
+        """Run batches so small that handing them over would cost more than they do."""
         for key in list(lane.turns):
-            waiting = self._queues[key].num_bytes
-            if waiting > self.inline_batch_bytes:
-                continue
-            expected_s = waiting * self._seconds_per_byte.get(key[:2], INLINE_S)
-            if expected_s <= INLINE_S and (works := self._take(lane, key)):
-                self._finish(works, run_works(self.engine, works))
+            engine = self._inline_engine(key, self._queues[key].num_bytes)
+            if engine is not None and (works := self._take(lane, key)):
+                outcome = run_works(engine, works)
+                self._finish(works, outcome)
+                self._measure(works, outcome)
+
+    def _inline_engine(self, key: Key, num_bytes: int) -> Engine | None:
+        """What runs so many bytes of a queue on the loop itself; None: another thread does."""
+        if num_bytes > self.inline_batch_bytes:
+            return None
+        return self.engine if self.costs.expected_s(key[:2], num_bytes) <= INLINE_S else None
 
     def _start_next(self, lane: Lane) -> None:
         if not (works := self._take(lane, lane.turns[0])):
@@ -190,6 +195,7 @@ class Batcher:
         lane.batches.remove(works)
         if isinstance(outcome, tuple):
             self._finish(works, outcome)
+            self._measure_running(works, outcome)
         else:
             if not isinstance(outcome, ServiceError | Abandoned):
                 text = "This is a bug. A batch of %d requests failed"
@@ -202,36 +208,31 @@ class Batcher:
             self._settle(work, error)
 
     def _finish(self, works: list[Work], outcome: Outcome) -> None:
-        """Hand every request its part and remember what a byte of this vocabulary costs."""
+        """Hand every request its part."""
         results, seconds = outcome
-        num_bytes, now, queued = 0, perf_counter(), self.metrics.queue_seconds
+        now, queued = perf_counter(), self.metrics.queue_seconds
         for work, result in zip(works, results, strict=True):
-            num_bytes += work.num_bytes
             waited_s = work.started - work.submitted
             queued.add(waited_s)
             if work.times is not None:
                 work.times.finish_work(waited_s, seconds, now)
             self._settle(work, result)
-        first = works[0]
-        key = (first.vocabulary.digest, first.operation)
-        measured = seconds / max(num_bytes, 64)
-        before = self._seconds_per_byte.pop(key, measured)
-        self._seconds_per_byte[key] = 0.75 * before + 0.25 * measured
-        if len(self._seconds_per_byte) > MAX_MEASURED:  # Uploads come and go.
-            del self._seconds_per_byte[next(iter(self._seconds_per_byte))]
-        self._measure(works, results, num_bytes, seconds)
 
-    def _measure(
-        self, works: list[Work], results: list[Result], num_bytes: int, seconds: float
-    ) -> None:
-        """Count a batch that an engine ran."""
-        num_rows, last = sum(work.num_rows for work in works), results[-1]
-        operation, num_tokens = works[0].operation, last.batch_tokens
-        self.metrics.batch(last.engine, operation, num_rows, num_bytes, num_tokens)
+    def _measure_running(self, works: list[Work], outcome: Outcome) -> None:
+        """Count a batch that `_run` had run."""
+        self._measure(works, outcome)
+
+    def _measure(self, works: list[Work], outcome: Outcome) -> None:
+        """Count a batch that an engine ran, and remember what a byte of its vocabulary costs."""
+        (results, seconds), first = outcome, works[0]
+        num_bytes = sum([work.num_bytes for work in works])
+        num_rows, last = sum([work.num_rows for work in works]), results[-1]
+        self.metrics.batch(last.engine, first.operation, num_rows, num_bytes, last.batch_tokens)
         # The parts of a batch share one dictionary of refusals, or a few: see batches.run_works.
         for errors in {id(part.errors): part.errors for part in results if part.errors}.values():
             self.metrics.rows_refused(refusal.code for refusal in errors.values())
         self.metrics.stage("encode", seconds)
+        self.costs.note((first.vocabulary.digest, first.operation), num_bytes, seconds)
 
     def _sweep_waiting(self) -> None:
         """While requests wait: answer those whose deadline passed, and notice gone clients."""

@@ -1,7 +1,7 @@
-"""A front end: HTTP on a socket of the shared port, and no engine of its own.
+"""A front end: HTTP on a socket of the shared port, and no GPU.
 
-It parses, checks and renders; batches go over a link to the engine process (linked_batcher.py), and
-what belongs to all front ends is forwarded to it (forwarding.py).
+It parses, checks and renders; but for small ones, batches go over a link to the engine process
+(linked_batcher.py), and what belongs to all front ends is forwarded to it (forwarding.py).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from service.app import (
     watch_lag,
 )
 from service.auth import Guard
+from service.cpu_engine import CpuEngine
 from service.engine_process import when_alone
 from service.errors import ServiceError
 from service.forwarding import Forwarding
@@ -36,6 +37,7 @@ from service.link import Link, Message
 from service.linked_batcher import LinkedBatcher
 from service.linked_engine import LinkedEngine
 from service.metrics import Metrics
+from service.own_encoders import OwnEncoders
 from service.processes import Families, families_of
 from service.replica import Replica
 from service.serving import Server, end_normally_on_signals
@@ -85,7 +87,9 @@ class FrontEnd:
         metrics = Metrics(package_version(), settings.max_batch_bytes)
         guard = Guard(settings.api_keys_file, settings.host)
         self.replica = Replica(self.engine, settings)
-        self.batcher = LinkedBatcher(self.engine, settings, metrics, guard.limits)
+        share = settings.loaded_vocabulary_bytes // settings.frontends
+        self.own = OwnEncoders(CpuEngine(), share)
+        self.batcher = LinkedBatcher(self.engine, self.own, settings, metrics, guard.limits)
         self.service = make_service(
             settings, self.engine, self.replica, self.batcher, metrics, guard
         )
@@ -118,6 +122,7 @@ class FrontEnd:
             await service.chat_templates.close()
             await close_tracer(service)
             self.engine.close()
+            self.own.close()
 
     def _answer(self, link: Link, message: Message) -> asyncio.Future[Message] | None:
         """What the engine process says or asks."""
@@ -137,6 +142,7 @@ class FrontEnd:
 
     async def _follow(self, message: Message) -> Message:
         await self.replica.follow(message.values)
+        self.own.keep({entry.vocabulary.digest for entry in self.replica.entries.values()})
         if self.replica.is_complete and not self.service.preloaded:
             rest_collector()
             self.service.preloaded = True

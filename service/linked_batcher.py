@@ -1,6 +1,7 @@
 """The batcher of a front end: the same queues and lanes, batches run in the engine process.
 
-    submit ──► queues ──► take ──► link ──► engine process: its batcher joins all front ends' ──► …
+    submit ──► queues ──► take ─┬► link ──► engine process: its batcher joins all front ends' ──► …
+                                └► encoders of our own, for small batches (own_encoders.py)
 
 At most two batches of short requests are on their way, so that what arrives meanwhile is joined
 here, and what waits, waits here, where it is counted in bytes and refused above `max_queue_bytes`.
@@ -16,7 +17,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from service.batcher import Batcher
+from service.batcher import INLINE_S, Batcher, Outcome
 from service.batches import (
     joined_rows,
     joined_texts,
@@ -25,8 +26,9 @@ from service.batches import (
     split_decoded,
     split_encoded,
 )
+from service.engines import Engine
 from service.errors import DeadlinePassed, EngineLost, ServiceError
-from service.lanes import PREPARED, Lane
+from service.lanes import PREPARED, Key, Lane
 from service.large_memory import Take
 from service.link import Message
 from service.link_batches import (
@@ -38,6 +40,7 @@ from service.link_batches import (
 )
 from service.linked_engine import UNKNOWN_DIGEST, LinkedEngine
 from service.metrics import Metrics
+from service.own_encoders import OwnEncoders
 from service.rates import Limits
 from service.settings import Settings
 from service.work import IdRows, Result, Work
@@ -47,7 +50,6 @@ __all__ = ["LinkedBatcher"]
 GRACE_S = 1.0  # After the deadline, which is the engine process's to see.
 LOOK_S = 0.1  # How often it is looked whether anybody still waits for a batch.
 LONG_ON_THE_WAY = 4
-NEVER = -1  # Bytes up to which a batch runs on the loop itself.
 
 
 class LinkedBatcher(Batcher):
@@ -56,15 +58,30 @@ class LinkedBatcher(Batcher):
     def __init__(
         self,
         engine: LinkedEngine,
+        own: OwnEncoders,
         settings: Settings,
         metrics: Metrics,
         limits: Limits | None = None,
     ) -> None:
         super().__init__(engine, settings, metrics, limits)
-        self.linked, self.inline_batch_bytes = engine, NEVER
+        if settings.crossover_bytes is not None:  # What is meant for the GPU is not kept from it.
+            self.inline_batch_bytes = min(self.inline_batch_bytes, settings.crossover_bytes - 1)
+        self.linked, self.own = engine, own
         self._asked: set[Asked] = set()
         self._looking: asyncio.TimerHandle | None = None
         self._lanes[True].at_once = LONG_ON_THE_WAY - PREPARED
+
+    def _inline_engine(self, key: Key, num_bytes: int) -> Engine | None:
+        """An encoder of our own; now and then a batch still goes to the engine process."""
+        digest, kind = key[0], key[:2]
+        cost = self.own.cost(digest)
+        if cost is None or num_bytes > self.inline_batch_bytes:
+            return None
+        if self.linked.link is not None and self.own.is_untold(digest, perf_counter()):
+            self.costs.forget(kind)  # What was slow for once is tried again.
+            return None
+        self.costs.begin(kind, cost)
+        return self.own.engine if self.costs.expected_s(kind, num_bytes) <= INLINE_S else None
 
     def _run(self, lane: Lane, works: list[Work]) -> None:
         try:
@@ -76,8 +93,11 @@ class LinkedBatcher(Batcher):
             super()._run(lane, works)
             return
         deadline = max([work.deadline for work in works])
+        num_bytes = sum([work.num_bytes for work in works])
+        if num_bytes <= self.inline_batch_bytes and works[0].operation != "decode":
+            self.own.note(works)
         message.values |= {
-            "bytes": sum([work.num_bytes for work in works]),
+            "bytes": num_bytes,
             "is_long": lane is self._lanes[True],
             "deadline": deadline,
         }
@@ -136,11 +156,9 @@ class LinkedBatcher(Batcher):
         if self._asked:
             self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
-    def _measure(
-        self, works: list[Work], results: list[Result], num_bytes: int, seconds: float
-    ) -> None:
+    def _measure_running(self, works: list[Work], outcome: Outcome) -> None:
         """The engine process counts what its engine ran; here it is a time on the way."""
-        self.metrics.stage("link", seconds)
+        self.metrics.stage("link", outcome[1])
 
 
 class Asked:

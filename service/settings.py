@@ -153,7 +153,8 @@ class Settings(BaseSettings):
         32 * 1024,
         ge=0,
         description="Batches up to this size run on the event loop when they are expected to take "
-        "at most 2 ms, which saves a change of threads; 0 never does.",
+        "at most 2 ms, which saves a change of threads, and with `frontends` the way to the engine "
+        "process and back; 0 never does.",
     )
     long_request_bytes: int = Field(
         1 * MIB,
@@ -176,7 +177,8 @@ class Settings(BaseSettings):
         4096 * MIB,
         ge=1,
         description="Most memory of the vocabularies that are ready, about; the longest unused are "
-        "unloaded for others, and their next use, which takes up to three seconds, loads them.",
+        "unloaded for others, and their next use, which takes up to three seconds, loads them. "
+        "What `frontends` have loaded for small batches may together be as much again.",
     )
     max_template_bytes: int = Field(
         4 * MIB,

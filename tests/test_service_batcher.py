@@ -10,6 +10,7 @@ from time import perf_counter
 import pytest
 
 from service.batcher import Batcher
+from service.costs import Costs
 from service.errors import DeadlinePassed, Draining, QueueFull
 from service.metrics import Metrics
 from service.settings import Settings
@@ -459,8 +460,21 @@ def test_every_outcome_is_counted_once():
     run(scenario)
 
 
+def test_a_batch_that_lost_its_core_says_little_of_the_next_ones():
+    costs, kind = Costs(), ("digest", "encode")
+    assert costs.expected_s(kind, 1) == pytest.approx(0.002)
+    costs.begin(kind, 1e-6)
+    costs.note(kind, 1000, 10.0)
+    assert costs.expected_s(kind, 1000) == pytest.approx(1.75e-3)
+    costs.note(kind, 1000, 0.0)
+    costs.begin(kind, 1.0)
+    assert costs.expected_s(kind, 1000) == pytest.approx(1.3125e-3)
+    costs.forget(kind)
+    assert costs.expected_s(kind, 1) == pytest.approx(0.002)
+
+
 def test_costs_are_kept_of_the_vocabularies_that_were_used_last(monkeypatch):
-    monkeypatch.setattr("service.batcher.MAX_MEASURED", 2)
+    monkeypatch.setattr("service.costs.MAX_MEASURED", 2)
 
     async def scenario():
         batcher = make(FakeEngine())
@@ -468,7 +482,7 @@ def test_costs_are_kept_of_the_vocabularies_that_were_used_last(monkeypatch):
         for size in sizes:
             await batcher.run(work("a", vocabulary=byte_vocabulary(size)))
         digests = [byte_vocabulary(size).digest for size in sizes]
-        assert [digest for digest, _ in batcher._seconds_per_byte] == digests[2:]
+        assert [digest for digest, _ in batcher.costs._seconds_per_byte] == digests[2:]
         await batcher.stop(1)
 
     run(scenario)

@@ -39,9 +39,12 @@ SETTINGS = {
 }
 HELLO = {"vocabulary": "gpt2", "text": "Hello, world!"}
 HELLO_IDS = [15496, 11, 995, 0]
+TIMES = 3_000  # As many go to the engine process; fewer are encoded where they come in.
+HELLOS = {"vocabulary": "gpt2", "text": HELLO["text"] * TIMES}
 NAMES = ("gpt2", "dnabert2", "mtdna6")
 MISSED = "1 of 2 front ends are being started"
 WAIT_S = 180.0
+NUM_CLIENTS = 6
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +106,12 @@ def counted(server: Server, route: str) -> Counter[int]:
 class Load:
     """Clients that ask one after another until they are told to stop; every answer is counted."""
 
-    def __init__(self, server: Server, num_clients: int = 6) -> None:
+    def __init__(self, server: Server, body: dict[str, str] = HELLO, times: int = 1) -> None:
         self.server, self.answers, self.is_over = server, Counter[int](), threading.Event()
+        self.body, self.ids = body, HELLO_IDS * times
         self.broken: list[str] = []
         self.counting = threading.Lock()
-        self.threads = [threading.Thread(target=self._ask) for _ in range(num_clients)]
+        self.threads = [threading.Thread(target=self._ask) for _ in range(NUM_CLIENTS)]
         for thread in self.threads:
             thread.start()
 
@@ -116,11 +120,11 @@ class Load:
             try:
                 with httpx.Client(base_url=self.server.url, timeout=WAIT_S) as client:
                     while not self.is_over.is_set():
-                        answer = client.post("/v1/encode", json=HELLO)
+                        answer = client.post("/v1/encode", json=self.body)
                         with self.counting:
                             self.answers[answer.status_code] += 1
                         if answer.status_code == 200:
-                            assert answer.json()["ids"] == HELLO_IDS
+                            assert answer.json()["ids"] == self.ids
             except httpx.TransportError as error:
                 self.broken.append(type(error).__name__)
                 if self.server.process.poll() is not None:
@@ -211,7 +215,7 @@ def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(serve
     content = download(server, "gpt2", "tokenizer.json")
     httpx.put(server.url + "/v1/vocabularies/kept", content=content, timeout=WAIT_S)
     before, engine = counted(server, "/v1/encode"), processes(server)["engine"]
-    load = Load(server)
+    load = Load(server, HELLOS, TIMES)
     wait_until(lambda: load.answers[200] > 50, "no load")
     with nothing_started_again(server):
         os.kill(engine, signal.SIGKILL)
@@ -228,6 +232,24 @@ def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(serve
     assert "engine ended with -9 and is started again" in server.log.read_text()
     body = {"vocabulary": "kept", "text": HELLO["text"]}
     assert post(server, "/v1/encode", body).json()["ids"] == HELLO_IDS
+
+
+def test_small_requests_are_answered_while_the_engine_process_is_away(server):
+    server.wait_ready()
+    before, engine = counted(server, "/v1/encode"), processes(server)["engine"]
+    load = Load(server)
+    wait_until(lambda: server.log.read_text().count("encoded here from now on") >= 2, "no load")
+    with nothing_started_again(server):
+        os.kill(engine, signal.SIGKILL)
+        wait_until(lambda: not httpx.get(server.url + "/readyz").is_success, "it is still there")
+        answered = load.answers[200]
+        wait_until(lambda: load.answers[200] > answered + 50, "they wait for the engine process")
+    server.wait_ready()
+    load.stop()
+    assert load.broken == []
+    # Those on their way to the engine process just then, which is told now and then, are refused.
+    assert load.answers[503] <= NUM_CLIENTS
+    assert counted(server, "/v1/encode") - before == load.answers
 
 
 def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
