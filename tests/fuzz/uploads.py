@@ -58,6 +58,16 @@ def uploads() -> Iterator[Message]:
     yield _one(
         encoded(document(bpe, pair, byte_level=True, pre_tokenizer=steps, ignore_merges=True))
     )
+    inside = {"a": 0, "##é": 1, "aé": 2, "##b": 3, CANARY: 4}
+    yield _one(encoded(document(inside, ["a ##é"], continuing_subword_prefix="##")))
+    blank = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    llama = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, blank]}
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    spoken = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, strip]}
+    fallback = {"▁": 0, "a": 1, "<0x41>": 2, "▁a": 3, CANARY: 4}
+    yield _one(
+        encoded(document(fallback, ["▁ a"], byte_fallback=True, normalizer=llama, decoder=spoken))
+    )
     wordpiece = {"type": "WordPiece", "unk_token": "[UNK]", "vocab": words}
     wordpiece |= {"continuing_subword_prefix": "##", "max_input_chars_per_word": 20}
     specials = [added("[CLS]", 1), added("[SEP]", 2)]
