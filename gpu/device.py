@@ -168,7 +168,7 @@ class CudaDevice:
         DeviceUnavailable: CuPy is not installed, or there is no such device.
     """
 
-    def __init__(self, number: int = 0, modules: Sequence[str] = ("text",)) -> None:
+    def __init__(self, number: int = 0, modules: Sequence[str] = ("text", "cut")) -> None:
         try:
             import cupy
         except ImportError as error:
@@ -182,8 +182,7 @@ class CudaDevice:
             raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
         with self._current():
             self._functions = functions_of(cupy, number)
-        for module in modules:
-            self._functions.prepare(module)
+        self._functions.prepare(modules)
         self._page_locked: dict[int, int] = {}  # Bytes from each address on.
 
     @contextmanager

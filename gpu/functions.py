@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gpu.kernels import KERNELS, joined_source
+from gpu.kernels import KERNELS, SOURCES, joined_source
 
 __all__ = ["Functions", "functions_of"]
 
 WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
+EARLY = "text", "cut"  # The modules whose kernels may be launched early.
 WITH_EARLY = 9  # The least compute capability whose kernels may be launched early,
 EARLY_DRIVER = 12030  # and the driver that records such launches.
 MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
@@ -26,7 +29,8 @@ class Functions(dict[str, Any]):
 
     def __init__(self, cupy: Any, number: int) -> None:
         super().__init__()
-        self._cupy, self._number, self._lock = cupy, number, threading.Lock()
+        self._cupy, self._number = cupy, number
+        self._locks = {module: threading.Lock() for module in SOURCES}
         self._modules: list[Any] = []  # A function does not keep its module.
         capability = int(cupy.cuda.Device(number).compute_capability[:-1])
         self.has_clusters = capability in WITH_CLUSTERS
@@ -34,14 +38,17 @@ class Functions(dict[str, Any]):
         self.launches_early = capability >= WITH_EARLY and driver >= EARLY_DRIVER
 
     def __missing__(self, name: str) -> Any:
-        with self._lock, self._cupy.cuda.Device(self._number):
+        module = KERNELS[name].module
+        with self._locks[module], self._cupy.cuda.Device(self._number):
             if name not in self:
-                self.compile(KERNELS[name].module)
+                self.compile(module)
         return self[name]
 
-    def prepare(self, module: str) -> None:
-        """Compile a module now, unless it is."""
-        next(self[name] for name, kernel in KERNELS.items() if kernel.module == module)
+    def prepare(self, modules: Sequence[str]) -> None:
+        """Compile modules now, side by side, unless they are."""
+        firsts = [next(name for name in KERNELS if KERNELS[name].module == m) for m in modules]
+        with ThreadPoolExecutor(len(SOURCES)) as threads:
+            list(threads.map(self.__getitem__, firsts))
 
     def compile(self, module: str) -> None:
         """Make the functions of a module."""
@@ -60,7 +67,7 @@ class Functions(dict[str, Any]):
                 self[name] = (
                     *(place, kernel.threads, kernel.shared_bytes),
                     *(kernel.takes_job, kernel.is_grid),
-                    self.launches_early and kernel.module == "text",
+                    self.launches_early and kernel.module in EARLY,
                 )
         self._modules.append(compiled)
 

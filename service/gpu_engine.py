@@ -52,7 +52,13 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.
 BYTES_AN_ID = 4
-MODULES = "text", "small_block", "small_cluster", "small_grid"  # Compiled before any batch comes.
+MODULES = (
+    "text",
+    "cut",
+    "small_block",
+    "small_cluster",
+    "small_grid",
+)  # Compiled before any batch comes.
 VOCABULARIES_SHARE = 1 / 4  # Of the memory that we may use; batches have the rest.
 Answer = TypeVar("Answer")
 Int64s = NDArray[np.int64]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpu.early_launch import EarlyLaunch, LaunchFailed
+from gpu.functions import EARLY
 from gpu.job import CUDA
 from gpu.kernels import SOURCES
 
@@ -60,8 +61,7 @@ def test_what_the_driver_refuses_is_an_error():
 
 
 def test_every_kernel_that_is_launched_early_waits_before_anything_else():
-    firsts = [
-        found for name in SOURCES["text"] for found in FIRST.findall((CUDA / name).read_text())
-    ]
+    files = [name for module in EARLY for name in SOURCES[module]]
+    firsts = [found for name in files for found in FIRST.findall((CUDA / name).read_text())]
     assert len(firsts) > 40
     assert set(firsts) == {"wait_for_kernel_before();"}

@@ -1,10 +1,6 @@
-// The kernels of byte-level BPE, in the order in which they run; see gpu/README.md.
+// The kernels of byte-level BPE but for those that cut pieces (cut.cu), in the order in which they
+// run; see gpu/README.md.
 #include "compact.cuh"
-#include "cut_certain.cuh"
-#include "cut_detour.cuh"
-#include "cut_find.cuh"
-#include "cut_walk.cuh"
-#include "cut_whole.cuh"
 #include "merge_stage.cuh"
 #include "pack.cuh"
 #include "put_out.cuh"
@@ -21,60 +17,6 @@ KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
     wait_for_kernel_before();
     mark_rows_stage(*job, blockIdx.x, gridDim.x);
     clear_faults_stage(*job, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(CERTAIN_BLOCK, 1) cut_certain(const Job* job) {
-    wait_for_kernel_before();
-    cut_certain_stage(*job, *reinterpret_cast<CertainShared*>(memory), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
-    wait_for_kernel_before();
-    SHARED FindShared shared;
-    find_long_stage(*job, shared, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(MERGE_THREADS, 1) windows(const Job* job) {
-    wait_for_kernel_before();
-    windows_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
-    wait_for_kernel_before();
-    check_windows_stage(*job, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(MERGE_THREADS, 1) patches(const Job* job) {
-    wait_for_kernel_before();
-    patches_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(32 * BRIDGE_WARPS) bridges(const Job* job) {
-    wait_for_kernel_before();
-    SHARED BridgeShared shared[BRIDGE_WARPS];
-    bridges_stage(*job, shared, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(32 * BRIDGE_WARPS) detours(const Job* job) {
-    wait_for_kernel_before();
-    SHARED BridgeShared shared[BRIDGE_WARPS];
-    detours_stage(*job, shared, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
-    wait_for_kernel_before();
-    write_borders_stage(*job, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(WALK_THREADS, 1) walk_pieces(const Job* job) {
-    wait_for_kernel_before();
-    walk_pieces_stage(*job, *reinterpret_cast<WalkShared*>(memory), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) whole_pieces(const Job* job) {
-    wait_for_kernel_before();
-    SHARED WholeShared shared;
-    whole_pieces_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {

@@ -1,0 +1,68 @@
+"""Modules of kernels are compiled once, and side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+from gpu.functions import Functions
+from gpu.kernels import KERNELS, SOURCES, joined_source
+from tests.waiting import GIVEN_UP_S
+
+TOGETHER = ("text", "small_block", "symbols")
+
+
+class Device(contextlib.nullcontext):
+    """A device of the ninth generation."""
+
+    compute_capability = "90"
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+
+
+def cupy(compiled: Counter[str], at_once: threading.Barrier) -> Any:
+    """What Functions asks of CuPy; a module is compiled when so many are."""
+
+    def raw_module(code: str, **_: Any) -> Any:
+        compiled[code] += 1
+        at_once.wait(GIVEN_UP_S)
+        return SimpleNamespace(
+            get_function=lambda name: SimpleNamespace(kernel=SimpleNamespace(ptr=name))
+        )
+
+    cuda = SimpleNamespace(
+        Device=Device,
+        runtime=SimpleNamespace(driverGetVersion=lambda: 13000),
+        driver=SimpleNamespace(funcSetAttribute=lambda *_: None),
+    )
+    return SimpleNamespace(cuda=cuda, RawModule=raw_module)
+
+
+def test_modules_are_compiled_side_by_side_and_once():
+    compiled: Counter[str] = Counter()
+    functions = Functions(cupy(compiled, threading.Barrier(len(TOGETHER))), 0)
+    functions.prepare(TOGETHER)
+    assert compiled == {joined_source(module): 1 for module in TOGETHER}
+    for name, kernel in KERNELS.items():
+        if kernel.module in TOGETHER:
+            place, threads, *_ = functions[name]
+            assert (place, threads) == (name, kernel.threads)
+    functions.prepare(TOGETHER)
+    assert sum(compiled.values()) == len(TOGETHER)
+
+
+def test_threads_that_ask_for_one_module_at_once_get_one():
+    compiled: Counter[str] = Counter()
+    functions = Functions(cupy(compiled, threading.Barrier(1)), 0)
+    names = [name for name, kernel in KERNELS.items() if kernel.module == "symbols"]
+    threads = [threading.Thread(target=functions.__getitem__, args=[name]) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert compiled == {joined_source("symbols"): 1}
+    assert set(functions) == set(names) and "symbols" in SOURCES
