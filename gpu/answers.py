@@ -31,11 +31,12 @@ class GrowingArray:
 
     Attributes:
         size: rows that are there or on their way.
+        is_leased: whether the device reaches them.
     """
 
     def __init__(self, leases: Leases, dtype: type[np.generic], width: int = 1) -> None:
         self.leases, self.dtype, self.width, self.size = leases, np.dtype(dtype), width, 0
-        self._array = np.empty(0, dtype)
+        self._array, self.is_leased = np.empty(0, dtype), False
         self._filling: set[Workspace] = set()
 
     def add(self, count: int, share: float, flight: Flight | None = None) -> int:
@@ -57,12 +58,17 @@ class GrowingArray:
         spare = SPARE if share < 1 else 1
         items = (int((self.size + count) / share * spare) + SPARE_ITEMS) * self.width
         block = self.leases.take(items * self.dtype.itemsize)
+        self.is_leased = block is not None
         if block is None:
             larger = np.empty(items, self.dtype)
         else:
             larger = block[: items * self.dtype.itemsize].view(self.dtype)
         larger[: self.size * self.width] = self._array[: self.size * self.width]
         self._array = larger
+
+    def last(self, count: int) -> NDArray[np.generic]:
+        """The last `count` items, as a view."""
+        return self._array[(self.size - count) * self.width : self.size * self.width]
 
     def filled(self) -> NDArray[np.generic]:
         """The items that are there, as a view that keeps the memory."""
@@ -120,7 +126,11 @@ class BatchAnswer:
             self._cut_rows += [chunk.first_row]
             self._frame(chunk.begins_row, self.vocabulary.prefix, chunk.first_row, share)
         num_ids = flight.num_ids
-        flight.copy_ids(self.ids.add(num_ids, share, flight), 4 * num_ids)
+        place = self.ids.add(num_ids, share, flight)
+        if self.ids.is_leased:
+            flight.copy_ids(place, 4 * num_ids)
+        else:
+            flight.bring_ids(self.ids.last(num_ids).view(np.uint8))
         if flight.with_spans:
             flight.copy_spans(self.spans.add(num_ids, share, flight), 16 * num_ids)
         if chunk.is_part:

@@ -84,7 +84,7 @@ class GpuEngine:
         self.processors = info.processors
         self.fused_bytes = GRID_BYTES if info.has_clusters else ONE_BLOCK_BYTES
         self.workspaces = Workspaces(device, workspace_bytes)
-        self.staging, self.helper = Staging(), Staging(1)  # For large batches and for small ones.
+        self.staging = Staging()
         source = device if take is None else PageLocked(device, take)
         self.leases = Leases(source, min(answer_bytes, workspace_bytes))
         self.stage_times = StageTimes()
@@ -145,7 +145,6 @@ class GpuEngine:
         self.workspaces.close()
         self.leases.close()
         self.staging.close()
-        self.helper.close()
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
@@ -160,7 +159,8 @@ class GpuEngine:
             DeviceFault: a kernel found itself wrong.
         """
         with self.residents.using(vocabulary) as resident:
-            batch.join_in(self.host_memory)
+            copy = self.staging.gather if self.staging.gathers else None
+            batch.join_in(self.host_memory, copy)
             options = row_options(vocabulary, batch, resident.family)
             if options.spans is None and self.workspaces.is_small(len(batch.data), len(batch)):
                 try:

@@ -65,7 +65,7 @@ class Flight:
 
     def __init__(self, work: Work, chunk: Chunk, workspace: Workspace, staging: Staging) -> None:
         self.work, self.chunk, self.workspace = work, chunk, workspace
-        self.options = _options(work, chunk)
+        self.options, self.staging = _options(work, chunk), staging
         self.is_launched = False
         self._copy = None
         self.source: Bytes | SharedText
@@ -89,7 +89,7 @@ class Flight:
         work, workspace = self.work, self.workspace
         clock = workspace.clock
         if self._copy is not None:
-            self._copy.wait()
+            self._copy.wait(len(self.source))
         if clock is not None:
             if self._copy is not None:
                 clock.add("stage", self._copy.seconds)
@@ -191,12 +191,21 @@ class Flight:
         kept = fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
         return fetch(workspace, "num_tokens", np.int64, rows), kept
 
-    def copy_ids(self, address: int, num_bytes: int) -> None:
-        """Queue the copy of the first bytes of the ids to memory of the host or the device."""
+    def copy_ids(self, address: int, num_bytes: int, begin: int = 0) -> None:
+        """Queue the copy of bytes of the ids to memory of the host or the device."""
         field = "framed_ids" if self.framed else "ids"
         if self.work.id_bits != BITS_A_WORD:
             field = "packed"
-        self.workspace.stream.copy_out(address, self.workspace.fields[field], num_bytes)
+        self.workspace.stream.copy_out(address, self.workspace.fields[field] + begin, num_bytes)
+
+    def bring_ids(self, out: Bytes) -> None:
+        """Copy the first bytes of the ids to ordinary memory, by way of the text's; at once."""
+        text, stream = self.workspace.text, self.workspace.stream
+        for begin in range(0, len(out), len(text)):
+            piece = out[begin : begin + len(text)]
+            self.copy_ids(self.workspace.text_place, len(piece), begin)
+            stream.synchronize()
+            self.staging.share(piece, text[: len(piece)])
 
     def copy_spans(self, address: int, num_bytes: int) -> None:
         """Queue the copy of the first bytes of int64[num_ids, 2] spans."""
@@ -205,7 +214,7 @@ class Flight:
     def abandon(self) -> None:
         """Wait until nobody reads the batch or writes to the workspace but its stream."""
         if self._copy is not None:
-            self._copy.wait()
+            self._copy.wait(len(self.source))
 
 
 def _options(work: Work, chunk: Chunk) -> RowOptions | None:

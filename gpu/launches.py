@@ -16,6 +16,7 @@ from gpu.kernels import num_blocks
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.stages import stage_of
+from gpu.staging import Staging
 from gpu.tables import NotCovered
 from vocabularies.augmentation import Augmentation
 from vocabularies.batch import Batch
@@ -93,7 +94,12 @@ def launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int)
 
 
 def pack(
-    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, processors: int
+    workspace: Workspace,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    processors: int,
+    staging: Staging,
 ) -> None:
     """A small batch and its options to the device; pinned bytes are copied from where they lie."""
     _pack_options(workspace, options, len(batch))
@@ -102,20 +108,21 @@ def pack(
         _send(workspace, resident, data, len(data), offsets, processors)
     elif len(data) > TAKE_IN_BYTES:
         _send(workspace, resident, None, len(data), offsets, processors)
-        _stage_text(workspace, data)
+        _stage_text(workspace, data, staging)
     else:
         workspace.text[: len(data)] = data
         source = workspace.text[: len(data)] if options.turned else workspace.text
         _send(workspace, resident, source, len(data), offsets, processors)
 
 
-def _stage_text(workspace: Workspace, data: Bytes) -> None:
+def _stage_text(workspace: Workspace, data: Bytes, staging: Staging) -> None:
     """Text in ordinary memory to the device: a piece is copied in while the next one is staged."""
     place, at = workspace.fields["text"], workspace.text_place
+    copy = staging.start(workspace.text, data)
     for begin in range(0, len(data), TAKE_IN_BYTES):
-        piece = data[begin : begin + TAKE_IN_BYTES]
-        workspace.text[begin : begin + len(piece)] = piece
-        workspace.stream.copy_in(place + begin, at + begin, len(piece))
+        end = min(begin + TAKE_IN_BYTES, len(data))
+        copy.wait(end)
+        workspace.stream.copy_in(place + begin, at + begin, end - begin)
 
 
 def pack_augmented(

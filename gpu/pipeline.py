@@ -113,6 +113,7 @@ class Pipeline:
             with turn:
                 for chunk in chunks:
                     call.add(chunk)
+                call.launch_all()
             while call.flying:
                 call.land_one()
         finally:
@@ -157,8 +158,7 @@ class _Call:
             raise
         # The newest is launched when the next one comes: it is being staged meanwhile.
         num_staged = 0 if self.work.is_pinned else 1
-        for flight in list(self.flying)[: len(self.flying) - num_staged]:
-            flight.launch(self.pipeline.processors)
+        self.launch_all(num_staged)
 
     def _workspace(self, chunk: Chunk) -> Workspace | None:
         """One for a chunk; None where the call must land or give back one of its own first."""
@@ -180,6 +180,11 @@ class _Call:
             return workspaces.try_take(num_bytes, num_rows, layout)
         except OutOfMemory:
             return None
+
+    def launch_all(self, but_newest: int = 0) -> None:
+        """Launch those that are not yet on their way to the device."""
+        for flight in list(self.flying)[: len(self.flying) - but_newest]:
+            flight.launch(self.pipeline.processors)
 
     def land_one(self) -> None:
         """Land the oldest."""

@@ -64,7 +64,7 @@ def launch_fused(
     batch: Batch,
     options: RowOptions,
     processors: int,
-    helper: Staging,
+    staging: Staging,
     *,
     validates: bool,
 ) -> int:
@@ -74,7 +74,7 @@ def launch_fused(
         0. Where a long run or a long piece needs other kernels: why; a grid's is a key of
         GOES_ON_FROM.
     """
-    text = few_text(workspace, batch) if kernel in FEW else grid_text(workspace, batch, helper)
+    text = few_text(workspace, batch) if kernel in FEW else grid_text(workspace, batch, staging)
     pack(workspace, resident, batch, options, text)
     workspace.words[_VALIDATES] = validates
     clock = workspace.clock
@@ -117,7 +117,7 @@ def few_text(workspace: Workspace, batch: Batch) -> int:
     return workspace.text_place
 
 
-def grid_text(workspace: Workspace, batch: Batch, helper: Staging) -> int:
+def grid_text(workspace: Workspace, batch: Batch, staging: Staging) -> int:
     """Where a grid finds the text: its address in pinned memory; 0: it is copied to the device."""
     data = batch.data
     place = int(data.ctypes.data)
@@ -129,5 +129,5 @@ def grid_text(workspace: Workspace, batch: Batch, helper: Staging) -> int:
     if is_pinned:
         workspace.stream.copy_in(workspace.fields["text"], place, len(data))
         return 0
-    helper.share(workspace.text, data)
+    staging.share(workspace.text, data)
     return workspace.text_place

@@ -55,7 +55,8 @@ class SmallCall:
         begin, clock = perf_counter(), self.workspace.clock
         if clock is not None:
             clock.enter("copy_to_device")
-        pack(self.workspace, self.resident, self.batch, self.options, self.processors)
+        staging = self.engine.staging
+        pack(self.workspace, self.resident, self.batch, self.options, self.processors, staging)
         if clock is not None:
             clock.add("stage", perf_counter() - begin)
 
@@ -119,7 +120,7 @@ class SmallCall:
             self.batch,
             self.options,
             self.processors,
-            self.engine.helper,
+            self.engine.staging,
             validates=self.validate,
         )
 

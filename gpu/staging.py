@@ -1,131 +1,112 @@
-"""Copies from ordinary into pinned memory, by several threads.
+"""Copies from ordinary into pinned memory, by several threads where these were built (staging.cpp).
 
-One thread copies 12 to 16 GB/s on the machines that were measured, four 42 to 55, and NumPy lets go
-of the interpreter meanwhile. Knows neither batches nor devices.
+One thread copies 12 to 16 GB/s on the machines that were measured. Without the extension the
+caller's does all; COPIED_BY says which one it is. Knows neither batches nor devices.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from queue import SimpleQueue
+import os
+from pathlib import Path
 from time import perf_counter
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Copy", "Staging"]
+try:
+    from gpu import _staging as native
+except ImportError:
+    native = None  # type: ignore[assignment]
+
+__all__ = ["COPIED_BY", "Copy", "Staging"]
 
 Bytes = NDArray[np.uint8]
-NUM_THREADS = 4
-PIECE_BYTES = 1 << 20  # At least: a thread that slept takes as long to wake.
-SHARED_BYTES = 1 << 18  # A piece of a copy that the caller takes part in.
-_Pieces = deque[tuple[Bytes, Bytes, SimpleQueue[float]]]
+Int64s = NDArray[np.int64]
+COPIED_BY = "Python" if native is None else "C++"
+MOST_THREADS = 6
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
-class Copy:
-    """A copy that is under way.
+class Copy(Protocol):
+    """A copy that is under way; it has both arrays until it is forgotten."""
 
-    Attributes:
-        seconds: what it took, once it is complete.
-    """
+    @property
+    def seconds(self) -> float:
+        """What it took, once it is complete."""
 
-    __slots__ = ("_begin", "_done", "_num_pieces", "seconds")
-
-    def __init__(self, num_pieces: int, done: SimpleQueue[float], begin: float) -> None:
-        self._num_pieces, self._done, self._begin = num_pieces, done, begin
-        self.seconds = 0.0 if num_pieces else perf_counter() - begin
-
-    def wait(self) -> None:
-        """Wait until it is complete; a second call returns at once."""
-        while self._num_pieces:
-            self.seconds = max(self.seconds, self._done.get() - self._begin)
-            self._num_pieces -= 1
+    def wait(self, num_bytes: int, /) -> None:
+        """Wait until the first bytes are there; the caller's thread takes part."""
 
 
 class Staging:
-    """Threads that copy; they start with the first large copy and end with `close`.
+    """Threads that copy; they start with the first copy and end with `close`.
+
+    Between two copies they look for work for 0.2 ms and then sleep, see copy_threads.hpp.
 
     Args:
-        num_threads: of its own, beside the one that waits.
+        num_threads: of its own, beside the one that waits; None: half of the cores, six at most.
+        by: the extension, or None.
+
+    Attributes:
+        gathers: whether it joins strings, too; without the extension others do it better.
     """
 
-    def __init__(self, num_threads: int = NUM_THREADS) -> None:
-        self.num_threads = num_threads
-        self._waiting: SimpleQueue[_Pieces | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._starting = threading.Lock()
+    def __init__(self, num_threads: int | None = None, by: Any = native) -> None:
+        if num_threads is None:
+            num_threads = min(MOST_THREADS, usable_cores() // 2)
+        self.gathers = by is not None
+        self._pool: Any = _Caller() if by is None else by.Pool(num_threads)
 
     def start(self, target: Bytes, source: Bytes) -> Copy:
-        """Begin to copy uint8[N] to the front of `target`; both stay as they are meanwhile.
+        """Begin to copy uint8[N] to the front of `target`; both stay as they are meanwhile."""
+        copy: Copy = self._pool.start(target, source)
+        return copy
 
-        What is too small for several threads is complete when this returns.
+    def gather(self, texts: list[str], offsets: Int64s, target: Bytes) -> None:
+        """Copy the UTF-8 of strings to `target`, where int64[B + 1] offsets say; as `share`.
+
+        Raises:
+            ValueError: the offsets are those of other strings.
         """
-        done: SimpleQueue[float] = SimpleQueue()
-        begin_s = perf_counter()
-        if len(source) <= PIECE_BYTES:
-            target[: len(source)] = source
-            return Copy(0, done, begin_s)
-        pieces = _cut(target, source, max(PIECE_BYTES, -(-len(source) // self.num_threads)), done)
-        num_pieces = len(pieces)
-        self._send(pieces, num_pieces)
-        return Copy(num_pieces, done, begin_s)
+        self._pool.gather(target, texts, offsets).wait(len(target))
 
     def share(self, target: Bytes, source: Bytes) -> None:
         """Copy uint8[N] to the front of `target`, the caller's thread and these together."""
-        done: SimpleQueue[float] = SimpleQueue()
-        begin_s = perf_counter()
-        pieces = _cut(target, source, SHARED_BYTES, done)
-        copy = Copy(len(pieces), done, begin_s)
-        self._send(pieces, self.num_threads)
-        _copy(pieces)
-        copy.wait()
-
-    def _send(self, pieces: _Pieces, num_threads: int) -> None:
-        self._start_threads()
-        for _ in range(num_threads):
-            self._waiting.put(pieces)
-
-    def _start_threads(self) -> None:
-        if len(self._threads) == self.num_threads:
-            return
-        with self._starting:
-            while len(self._threads) < self.num_threads:
-                name = f"staging-{len(self._threads)}"
-                thread = threading.Thread(target=self._work, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
-
-    def _work(self) -> None:
-        while (pieces := self._waiting.get()) is not None:
-            _copy(pieces)
+        self.start(target, source).wait(len(source))
 
     def close(self) -> None:
         """End the threads; copies under way are completed."""
-        with self._starting:
-            for _ in self._threads:
-                self._waiting.put(None)
-            for thread in self._threads:
-                thread.join()
-            self._threads.clear()
+        self._pool.close()
 
 
-def _cut(target: Bytes, source: Bytes, size: int, done: SimpleQueue[float]) -> _Pieces:
-    """Pieces of a copy; whoever has copied one says when, in `done`."""
-    pieces = _Pieces()
-    for begin in range(0, len(source), size):
-        piece = source[begin : begin + size]
-        pieces.append((target[begin : begin + len(piece)], piece, done))
-    return pieces
+class _Caller:
+    """Copies at once."""
+
+    def start(self, target: Bytes, source: Bytes) -> _Copied:
+        begin_s = perf_counter()
+        target[: len(source)] = source
+        return _Copied(perf_counter() - begin_s)
+
+    def close(self) -> None:
+        pass
 
 
-def _copy(pieces: _Pieces) -> None:
-    """Take pieces and copy them until others have taken all that is left."""
-    while True:
-        try:
-            target, source, done = pieces.popleft()
-        except IndexError:
-            return
-        target[:] = source
-        del target, source  # Nobody's memory is held by a copy that is complete.
-        done.put(perf_counter())
+class _Copied:
+    """A copy that is complete; see Copy."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def wait(self, num_bytes: int, /) -> None:
+        pass
+
+
+def usable_cores(quota: Path = QUOTA) -> int:
+    """Cores that this process may use at once: those it may run on, and its cgroup's share."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        allowed, period = quota.read_text().split()
+        return max(1, min(cores, int(allowed) // int(period)))
+    except (OSError, ValueError):  # There is none, or it is "max".
+        return cores

@@ -6,7 +6,7 @@ While one chunk is copied in, another is encoded and a third is copied out; see 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,12 +64,17 @@ ON_DEVICE = Pace(256 << 20, 2, 256 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """Memory for ids: its address, bytes, bytes of an item, and whether it is the device's."""
+    """Memory for ids: its address, bytes, bytes of an item, and whether it is the device's.
+
+    Attributes:
+        ordinary: uint8[num_bytes], the same memory where the device does not reach it.
+    """
 
     address: int
     num_bytes: int
     item_bytes: int
     on_device: bool
+    ordinary: Bytes | None = None
 
     @classmethod
     def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
@@ -91,7 +96,10 @@ class Out:
             raise ValueError(f"out must be one writable flat piece of {named}")
         if interface.get("stream") is not None:
             device.wait_for(interface["stream"])
-        return cls(int(address), shape[0] * item, item, on_device)
+        out = cls(int(address), shape[0] * item, item, on_device)
+        if on_device or device.is_pinned(np.asarray(array)):
+            return out
+        return replace(out, ordinary=np.asarray(array).view(np.uint8))
 
 
 class StreamAnswer:
@@ -115,7 +123,10 @@ class StreamAnswer:
         self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_bytes
         if self.num_bytes + num_bytes > self.out.num_bytes:
             raise ValueError(f"more ids than there is room for: {self.out.num_bytes} bytes")
-        flight.copy_ids(self.out.address + self.num_bytes, num_bytes)
+        if self.out.ordinary is None:
+            flight.copy_ids(self.out.address + self.num_bytes, num_bytes)
+        else:
+            flight.bring_ids(self.out.ordinary[self.num_bytes : self.num_bytes + num_bytes])
         if chunk.begins_row:
             rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
             np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])

@@ -141,7 +141,7 @@ def encode_windows(
         size = len(batch.data), len(batch)
         with engine.workspaces.lend(*size, resident.family.layout) as workspace:
             options = row_options(vocabulary, batch, resident.family)
-            pack(workspace, resident, batch, options, engine.processors)
+            pack(workspace, resident, batch, options, engine.processors, engine.staging)
             _launch_content(workspace, resident, batch, options, engine.processors)
             refused = _refused(workspace, len(batch))
             errors = row_errors(vocabulary, batch, options, refused)

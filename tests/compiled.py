@@ -57,8 +57,9 @@ def compiled(name: str, source: str, flags: Sequence[str], included: Iterable[Pa
 def extension(source: Path, name: str) -> ModuleType:
     """A module of ours in C++, compiled for this interpreter with every warning an error."""
     include = sysconfig.get_paths()["include"]
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", f"-I{include}"]
-    spec = importlib.util.spec_from_file_location(name, compiled(name, source.read_text(), flags))
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", f"-I{include}", f"-I{source.parent}"]
+    path = compiled(name, source.read_text(), flags, source.parent.glob("*.hpp"))
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

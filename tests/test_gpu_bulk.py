@@ -333,6 +333,22 @@ def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
     assert max(most) > 2
 
 
+def test_the_last_chunk_does_not_wait_for_those_before_it_to_land(monkeypatch):
+    launched: list[list[bool]] = []
+    land_one = _Call.land_one
+
+    def land(call: _Call) -> None:
+        launched.append([flight.is_launched for flight in call.flying])
+        land_one(call)
+
+    monkeypatch.setattr(_Call, "land_one", land)
+    engine = engine_of("emulated")
+    engine.pipeline.chunk_bytes, engine.pipeline.in_flight = 1 << 13, 3
+    text = "ab 11 a" * 9000
+    check_row(engine.encode(FRAMED, Batch([text])), 0, text.encode(), EncodeOptions())
+    assert launched[-3:] == [[True] * 3, [True] * 2, [True]]
+
+
 def test_a_stream_of_no_rows_or_empty_ones_has_no_ids(engine):
     for num_rows in (0, 1, 70):
         offsets = np.zeros(num_rows + 1, np.int64)

@@ -174,13 +174,13 @@ def test_ids_are_as_narrow_as_is_asked_in_the_workspace_and_leased(engine, name)
 def test_a_grid_reads_pinned_text_from_where_it_lies(engine, monkeypatch, size, start):
     """Unless it is not aligned: then it is staged, or, where it is long, the device copies it."""
     staged: list[int] = []
-    share = engine.helper.share
+    share = engine.staging.share
 
     def noted(target: np.ndarray, source: np.ndarray) -> None:
         staged.append(len(source))
         share(target, source)
 
-    monkeypatch.setattr(engine.helper, "share", noted)
+    monkeypatch.setattr(engine.staging, "share", noted)
     text = "some words, größe and 12 more, ".encode() * (size // 33 + 1)
     text = text[: size - 1].decode(errors="ignore").encode().ljust(size, b".")
     pinned = engine.host_memory(start + size)

@@ -1,36 +1,72 @@
-"""Copies by several threads: all bytes, nothing beside them, and threads that end."""
+"""Copies by several threads: all bytes, nothing beside them, and threads that sleep and end."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
-from collections import deque
-from queue import SimpleQueue
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gpu.staging import PIECE_BYTES, SHARED_BYTES, Staging
+from gpu.staging import Staging, usable_cores
+from tests.compiled import extension
+from tests.data_files import ROOT
+from vocabularies.batch import Batch
+from vocabularies.text_joining import JOINED_BY, LARGE_BYTES, join_in_python
 
+PIECE_BYTES = 1 << 17
 SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 9 * PIECE_BYTES + 5]
 
 
-@pytest.fixture
-def staging():
-    staging = Staging(3)
+@pytest.fixture(scope="module")
+def built():
+    return extension(ROOT / "gpu/staging.cpp", "_staging")
+
+
+@pytest.fixture(params=["C++, 3 threads", "C++, none", "Python"])
+def staging(request, built):
+    by = None if request.param == "Python" else built
+    staging = Staging(0 if "none" in request.param else 3, by)
     yield staging
     staging.close()
 
 
+def random_bytes(size: int) -> np.ndarray:
+    return np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_every_byte_is_copied_and_no_other_written(staging, size):
-    source = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
-    target = np.full(size + 100, 7, np.uint8)
+    source, target = random_bytes(size), np.full(size + 100, 7, np.uint8)
     copy = staging.start(target, source)
-    copy.wait()
-    copy.wait()
+    copy.wait(size)
+    copy.wait(size)
     assert (target[:size] == source).all()
     assert (target[size:] == 7).all()
+    assert copy.seconds > 0 or size == 0
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_shared_copy_is_complete_when_it_returns(staging, size):
+    source, target = random_bytes(size), np.full(size + 100, 7, np.uint8)
+    staging.share(target, source)
+    assert (target[:size] == source).all()
+    assert (target[size:] == 7).all()
+
+
+def test_the_first_bytes_are_there_when_they_were_waited_for(staging):
+    source = random_bytes(40 * PIECE_BYTES + 5)
+    target = np.zeros(len(source), np.uint8)
+    copy = staging.start(target, source)
+    for end in (0, 1, PIECE_BYTES, PIECE_BYTES + 1, 7 * PIECE_BYTES, len(source), 2 * len(source)):
+        copy.wait(end)
+        assert (target[:end] == source[:end]).all()
 
 
 def test_copies_under_way_do_not_wait_for_each_other(staging):
@@ -38,61 +74,243 @@ def test_copies_under_way_do_not_wait_for_each_other(staging):
     targets = [np.zeros(len(source), np.uint8) for source in sources]
     copies = [staging.start(t, s) for t, s in zip(targets, sources, strict=True)]
     for i in reversed(range(6)):
-        copies[i].wait()
+        copies[i].wait(len(sources[i]))
         assert (targets[i] == sources[i]).all()
 
 
-@pytest.mark.parametrize("size", [0, 1, SHARED_BYTES, SHARED_BYTES + 1, 9 * SHARED_BYTES + 5])
-def test_a_shared_copy_is_complete_when_it_returns(staging, size):
-    source = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
-    target = np.full(size + 100, 7, np.uint8)
-    staging.share(target, source)
-    assert (target[:size] == source).all()
-    assert (target[size:] == 7).all()
-
-
-def test_a_shared_copy_does_not_wait_for_threads_that_are_busy():
-    begun, go_on = threading.Event(), threading.Event()
-
-    class Slow:
-        def __setitem__(self, place: object, source: object) -> None:
-            begun.set()
-            go_on.wait()
-
-    staging = Staging(1)
-    staging._send(deque([(Slow(), None, SimpleQueue())]), 1)
-    begun.wait()
-    target, source = np.zeros(9 * SHARED_BYTES, np.uint8), np.ones(9 * SHARED_BYTES, np.uint8)
-    staging.share(target, source)
-    assert target.all()
-    go_on.set()
-    staging.close()
-
-
-def test_a_copy_that_is_complete_holds_no_memory(staging):
-    source = np.ones(9 * PIECE_BYTES, np.uint8)
+def test_a_copy_that_nobody_waits_for_is_complete_when_it_is_forgotten(staging):
+    source = random_bytes(9 * PIECE_BYTES)
     target = np.zeros(len(source), np.uint8)
     held = sys.getrefcount(source), sys.getrefcount(target)
     for _ in range(20):
-        staging.start(target, source).wait()
-        assert (sys.getrefcount(source), sys.getrefcount(target)) == held
-        staging.share(target, source)
+        target[:] = 0
+        staging.start(target, source)
+        assert (target == source).all()
         assert (sys.getrefcount(source), sys.getrefcount(target)) == held
 
 
-def copy(staging: Staging, size: int) -> None:
+COPIES = st.lists(
+    st.tuples(st.integers(0, 5 * PIECE_BYTES), st.integers(0, 63), st.integers(0, 63)), max_size=6
+)
+
+
+@settings(deadline=None)
+@given(copies=COPIES, num_threads=st.integers(0, 4), waits=st.randoms(use_true_random=False))
+def test_random_copies_at_once_at_random_places(built, copies, num_threads, waits):
+    staging = Staging(num_threads, built)
+    begun = []
+    for size, source_place, target_place in copies:
+        source = random_bytes(size + source_place)[source_place:]
+        target = np.full(size + target_place + 64, 7, np.uint8)
+        begun.append((staging.start(target[target_place:], source), source, target, target_place))
+    waits.shuffle(begun)
+    for copy, source, target, place in begun:
+        end = waits.randint(0, len(source))
+        copy.wait(end)
+        assert (target[place : place + end] == source[:end]).all()
+    for copy, source, target, place in begun:
+        copy.wait(len(source))
+        assert (target[place : place + len(source)] == source).all()
+        assert (target[:place] == 7).all() and (target[place + len(source) :] == 7).all()
+    staging.close()
+
+
+TEXTS = st.lists(st.text(max_size=50) | st.text("ACGT", max_size=50), max_size=40)
+
+
+@settings(deadline=None)
+@given(texts=TEXTS, times=st.sampled_from([1, 1, 7, 20_000]), num_threads=st.integers(0, 3))
+def test_strings_are_gathered_as_python_joins_them(built, texts, times, num_threads):
+    staging = Staging(num_threads, built)
+    texts = [text * times for text in texts]
+    expected, offsets = join_in_python(texts)
+    target = np.full(len(expected) + 9, 7, np.uint8)
+    staging.gather(texts, offsets, target[: len(expected)])
+    assert (target[: len(expected)] == expected).all()
+    assert (target[len(expected) :] == 7).all()
+    staging.close()
+
+
+def test_other_strings_than_were_measured_are_refused(built):
+    staging, target = Staging(1, built), np.zeros(100, np.uint8)
+    for texts, offsets in (
+        (["ab", "c"], [0, 2]),
+        (["ab", "c"], [0, 1, 3]),
+        (["ab", "c"], [0, 2, 4]),
+        (["ab", "c"], [1, 3, 4]),
+        ([], [1]),
+    ):
+        with pytest.raises(ValueError, match="measured"):
+            staging.gather(texts, np.array(offsets), target)
+    with pytest.raises(ValueError, match="too short"):
+        staging.gather(["a" * 101], np.array([0, 101]), target)
+    with pytest.raises(TypeError):
+        staging.gather(["a", b"b"], np.array([0, 1, 2]), target)
+    with pytest.raises(UnicodeEncodeError):
+        staging.gather(["\ud800"], np.array([0, 3]), target)
+    assert not target.any()
+
+
+def test_strings_stay_until_they_are_copied(built):
+    pool, texts = built.Pool(2), [chr(97 + i) * PIECE_BYTES for i in range(20)]
+    expected, offsets = join_in_python(texts)
+    target = np.zeros(len(expected), np.uint8)
+    copy = pool.gather(target, texts, offsets)
+    texts.clear()
+    copy.wait(len(target))
+    assert (target == expected).all()
+
+
+def test_large_lists_of_strings_are_joined_by_the_threads(built):
+    staging, called = Staging(2, built), []
+
+    def gather(*arguments: object) -> None:
+        called.append(arguments)
+        staging.gather(*arguments)
+
+    for size in (100, LARGE_BYTES):
+        batch = Batch(["a" * (size - 1), "b"])
+        batch.join_in(lambda num_bytes: np.zeros(num_bytes, np.uint8), gather)
+        assert batch.data.tobytes() == b"a" * (size - 1) + b"b"
+    assert len(called) == (JOINED_BY == "C++")
+
+
+def test_many_callers_at_once(built):
+    staging, wrong = Staging(3, built), []
+
+    def call(number: int) -> None:
+        for turn in range(60):
+            source = np.full((number + turn) % 5 * PIECE_BYTES + turn, number, np.uint8)
+            target = np.zeros(len(source), np.uint8)
+            staging.share(target, source)
+            if not (target == number).all():
+                wrong.append((number, turn))
+
+    callers = [threading.Thread(target=call, args=(number,)) for number in range(1, 6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    staging.close()
+    assert wrong == []
+
+
+def test_what_does_not_fit_is_refused(built):
+    staging = Staging(1, built)
+    with pytest.raises(ValueError, match="too short"):
+        staging.start(np.zeros(5, np.uint8), np.zeros(6, np.uint8))
+    read_only = np.zeros(9, np.uint8)
+    read_only.flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        staging.start(read_only, np.zeros(6, np.uint8))
+
+
+def threads() -> list[Path]:
+    """Those of C++ in this process."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [task for task in tasks if (task / "comm").read_text().startswith("staging-")]
+
+
+def copy(staging: Staging, size: int = 2 * PIECE_BYTES) -> None:
     target = np.zeros(size, np.uint8)
-    staging.start(target, np.ones(size, np.uint8)).wait()
+    staging.share(target, np.ones(size, np.uint8))
     assert target.all()
 
 
-def test_threads_start_with_the_first_large_copy_and_end_with_close():
-    others, staging = {*threading.enumerate()}, Staging(3)
-    copy(staging, 10)
-    assert {*threading.enumerate()} <= others
-    copy(staging, 2 * PIECE_BYTES)
-    assert len({*threading.enumerate()} - others) == 3
+def test_threads_start_with_the_first_copy_and_end_with_close(built):
+    before, staging = len(threads()), Staging(3, built)
+    assert len(threads()) == before
+    copy(staging)
+    assert len(threads()) == before + 3
     staging.close()
-    assert {*threading.enumerate()} <= others
-    copy(staging, 2 * PIECE_BYTES)  # They start again.
+    assert len(threads()) == before
+    copy(staging)  # They start again.
+    del staging
+    assert len(threads()) == before
+
+
+def test_no_signal_reaches_the_threads(built):
+    staging = Staging(2, built)
+    copy(staging)
+    for thread in threads():
+        blocked = dict(line.split(":\t") for line in (thread / "status").read_text().splitlines())
+        for signal in (1, 2, 15):  # SIGHUP, SIGINT and SIGTERM are Python's.
+            assert int(blocked["SigBlk"], 16) >> (signal - 1) & 1
     staging.close()
+
+
+def test_threads_without_work_sleep(built):
+    staging = Staging(4, built)
+    for _ in range(9):  # Which come so soon that the threads look for more.
+        copy(staging, 99 * PIECE_BYTES)
+    time.sleep(0.05)
+    begin_s = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - begin_s < 0.1
+    staging.close()
+
+
+PROGRAM = """
+import importlib.util, os, sys
+import numpy as np
+from gpu.staging import Staging
+spec = importlib.util.spec_from_file_location("_staging", {library!r})
+built = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(built)
+staging = Staging(2, built)
+source = np.arange(50 << 18, dtype=np.uint32).view(np.uint8)
+target = np.zeros(len(source), np.uint8)
+under_way = staging.start(target, source)
+"""
+FORK = """
+child = os.fork()
+if not child:
+    under_way.wait(len(source))
+    assert (target == source).all()
+    again = np.zeros(len(source), np.uint8)
+    staging.share(again, source)
+    assert (again == source).all()
+    staging.close()
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+under_way.wait(len(source))
+assert (target == source).all()
+"""
+
+
+def run(built, more: str) -> None:
+    program = PROGRAM.format(library=built.__file__) + more
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_interpreter_ends_while_a_copy_is_under_way(built):
+    run(built, "")
+
+
+def test_a_child_of_fork_copies_without_its_parents_threads(built):
+    run(built, FORK)
+
+
+def test_without_the_extension_the_caller_copies():
+    program = (
+        "import sys; sys.modules['gpu._staging'] = None\n"
+        "import numpy as np; from gpu.staging import COPIED_BY, Staging\n"
+        "source = np.arange(1 << 20, dtype=np.uint32).view(np.uint8)\n"
+        "target = np.zeros(len(source), np.uint8)\n"
+        "Staging().share(target, source)\n"
+        "assert COPIED_BY == 'Python' and (target == source).all()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("quota, cores", [("200000 100000", 2), ("50000 100000", 1), ("max 1", 0)])
+def test_cores_are_those_of_the_cgroup(tmp_path, quota, cores):
+    file = tmp_path / "cpu.max"
+    file.write_text(quota)
+    everywhere = len(os.sched_getaffinity(0))
+    assert usable_cores(file) == min(cores or everywhere, everywhere)
+    assert usable_cores(tmp_path / "missing") == everywhere

@@ -57,7 +57,7 @@ def test_memory_of_others_is_not_kept():
 def test_strings_are_joined_in_the_memory_that_is_given(monkeypatch, form):
     given = np.zeros(12, np.uint8)
 
-    def join(texts, memory):
+    def join(texts, memory, copy):
         joined, offsets = join_in_python(texts)
         data = memory(len(joined))
         data[:] = joined

@@ -85,7 +85,7 @@ def test_many_bytes_go_where_the_caller_says(built):
 
 
 def test_a_batch_is_joined_once_where_it_is_told(built, monkeypatch):
-    monkeypatch.setattr(join_texts, "__defaults__", (None, built))
+    monkeypatch.setattr(join_texts, "__defaults__", (None, built, None))
     batch, memory = Batch(["ACGT" * LARGE_BYTES]), np.empty(4 * LARGE_BYTES, np.uint8)
     batch.join_in(lambda _: memory)
     batch.join_in(lambda _: None)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.text_joining import Memory, join_texts, offsets_of_lengths
+from vocabularies.text_joining import Copy, Memory, join_texts, offsets_of_lengths
 
 __all__ = [
     "DEFAULT_OPTIONS",
@@ -218,10 +218,10 @@ class Batch:
         """int64[B + 1]: where each text begins in `data`; the last entry is N."""
         return self._flat[1]
 
-    def join_in(self, memory: Memory) -> None:
+    def join_in(self, memory: Memory, copy: Copy | None = None) -> None:
         """Join the texts in memory of the caller's, unless that has been done: see `join_texts`."""
         if self._texts is not None and "_flat" not in self.__dict__:
-            self.__dict__["_flat"] = join_texts(self._texts, memory)
+            self.__dict__["_flat"] = join_texts(self._texts, memory, copy=copy)
 
     @cached_property
     def _flat(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -21,6 +21,7 @@ except ImportError:
 
 __all__ = [
     "JOINED_BY",
+    "Copy",
     "Memory",
     "join_in_python",
     "join_texts",
@@ -32,6 +33,8 @@ __all__ = [
 Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Memory = Callable[[int], NDArray[np.uint8] | None]
 """Gives uint8[N] to write to, or None where there is none left."""
+Copy = Callable[[list[str], NDArray[np.int64], NDArray[np.uint8]], object]
+"""Writes the UTF-8 of strings to uint8[N], where int64[B + 1] offsets say."""
 JOINED_BY = "Python" if native is None else "C++"
 LARGE_BYTES = 1 << 18  # For less no memory of the caller's is taken.
 LONG_TEXT = 64  # Characters from which on a call for each text costs less than a second pass.
@@ -39,13 +42,19 @@ CACHE_BYTES = 1 << 22
 SAMPLE = 64  # Texts at least, of which the typical length is taken.
 
 
-def join_texts(texts: Sequence[str], memory: Memory | None = None, by: Any = native) -> Joined:
+def join_texts(
+    texts: Sequence[str],
+    memory: Memory | None = None,
+    by: Any = native,
+    copy: Copy | None = None,
+) -> Joined:
     """UTF-8 of all texts, uint8[N], and where each begins, int64[B + 1].
 
     Args:
         texts: the texts.
         memory: where many bytes go; Python takes memory of its own.
         by: the extension, or None.
+        copy: copies many bytes; None: the extension does.
 
     Raises:
         UnicodeEncodeError: a text has a lone surrogate.
@@ -58,7 +67,9 @@ def join_texts(texts: Sequence[str], memory: Memory | None = None, by: Any = nat
     data = memory(num_bytes) if memory is not None and num_bytes >= LARGE_BYTES else None
     if data is None:
         data = np.empty(num_bytes, np.uint8)
-    by.copy(listed, offsets, data)
+    if copy is None or num_bytes < LARGE_BYTES:
+        copy = by.copy
+    copy(listed, offsets, data)
     return data, offsets
 
 

@@ -1,0 +1,225 @@
+// Copies by threads that are still awake when the next copy comes; see copy_threads.hpp.
+//
+//     pool = Pool(num_threads)
+//     copy = pool.start(target, source)             begins to copy source to the front of target
+//     copy = pool.gather(target, texts, offsets)    the same for a list of strings, as UTF-8
+//     copy.wait(num_bytes)                          until the first num_bytes are there
+//     copy.seconds                                  from its beginning to its last piece
+//     pool.close()                                  ends the threads; what has begun is completed
+//
+// A child of fork completes by itself what had begun, and makes threads of its own for the rest.
+// gpu/staging.py is the same without threads.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "copy_threads.hpp"
+
+namespace {
+
+using staging::Job, staging::Text, staging::Threads;
+
+struct Pool {
+    PyObject_HEAD
+    int num_threads;
+    Threads* threads;  // Null before the first copy.
+};
+
+// Holds what it copies as long as threads use them.
+struct Copy {
+    PyObject_HEAD
+    Threads* threads;
+    Job* job;
+    Py_buffer target, source;
+    PyObject* texts;
+};
+
+PyTypeObject* copy_type;
+
+PyObject* new_pool(PyTypeObject* type, PyObject* arguments, PyObject*) {
+    int num_threads;
+    if (!PyArg_ParseTuple(arguments, "i", &num_threads)) return nullptr;
+    auto* pool = reinterpret_cast<Pool*>(type->tp_alloc(type, 0));
+    if (pool) pool->num_threads = num_threads;
+    return reinterpret_cast<PyObject*>(pool);
+}
+
+PyObject* close_pool(Pool* pool, PyObject*) {
+    Threads* threads = pool->threads;
+    pool->threads = nullptr;
+    if (threads && threads->are_here()) {
+        Py_BEGIN_ALLOW_THREADS
+        threads->close();
+        Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_NONE;
+}
+
+template <typename Object>
+void free_object(Object* object) {
+    PyTypeObject* type = Py_TYPE(object);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+void free_pool(Pool* pool) {
+    Py_DECREF(close_pool(pool, nullptr));
+    free_object(pool);
+}
+
+bool has_arguments(Py_ssize_t given, Py_ssize_t wanted) {
+    if (given != wanted) PyErr_Format(PyExc_TypeError, "%zd arguments are expected", wanted);
+    return given == wanted;
+}
+
+Copy* new_copy(PyObject* target) {
+    auto* copy = reinterpret_cast<Copy*>(copy_type->tp_alloc(copy_type, 0));
+    if (copy && PyObject_GetBuffer(target, &copy->target, PyBUF_WRITABLE) < 0) Py_CLEAR(copy);
+    return copy;
+}
+
+PyObject* begin(Pool* pool, Copy* copy, std::vector<Text> texts, size_t num_bytes) {
+    if (num_bytes > static_cast<size_t>(copy->target.len)) {
+        Py_DECREF(copy);
+        PyErr_SetString(PyExc_ValueError, "the target is too short");
+        return nullptr;
+    }
+    if (!pool->threads || !pool->threads->are_here()) pool->threads = new Threads(pool->num_threads);
+    copy->threads = pool->threads;
+    copy->job = new Job(copy->target.buf, std::move(texts), num_bytes);
+    if (copy->job->num_pieces) copy->threads->add(copy->job);
+    return reinterpret_cast<PyObject*>(copy);
+}
+
+PyObject* start(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
+    Copy* copy = has_arguments(given, 2) ? new_copy(arguments[0]) : nullptr;
+    if (!copy) return nullptr;
+    if (PyObject_GetBuffer(arguments[1], &copy->source, PyBUF_SIMPLE) < 0) {
+        Py_DECREF(copy);
+        return nullptr;
+    }
+    size_t size = static_cast<size_t>(copy->source.len);
+    return begin(pool, copy, {{static_cast<const char*>(copy->source.buf), 0}}, size);
+}
+
+// The texts of a tuple, whose offsets must be those that were measured. False with an exception.
+bool find_texts(PyObject* tuple, const Py_buffer& offsets, std::vector<Text>* texts) {
+    size_t num_texts = static_cast<size_t>(PyTuple_GET_SIZE(tuple));
+    bool is_right = static_cast<size_t>(offsets.len) == sizeof(int64_t) * (num_texts + 1);
+    auto* begins = static_cast<const int64_t*>(offsets.buf);
+    int64_t end = 0;
+    for (size_t i = 0; is_right && i < num_texts; i++) {
+        Py_ssize_t size = 0;
+        const char* bytes = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)), &size);
+        if (!bytes) return false;
+        texts->push_back({bytes, static_cast<size_t>(end)});
+        is_right = begins[i] == end;
+        end += size;
+    }
+    if (is_right && begins[num_texts] == end) return true;
+    PyErr_SetString(PyExc_ValueError, "the texts are not those that were measured");
+    return false;
+}
+
+PyObject* gather(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
+    Copy* copy = has_arguments(given, 3) ? new_copy(arguments[0]) : nullptr;
+    if (!copy) return nullptr;
+    std::vector<Text> texts;
+    copy->texts = PySequence_Tuple(arguments[1]);  // They stay, whatever becomes of a list.
+    if (!copy->texts || PyObject_GetBuffer(arguments[2], &copy->source, PyBUF_SIMPLE) < 0 ||
+        !find_texts(copy->texts, copy->source, &texts)) {
+        Py_DECREF(copy);
+        return nullptr;
+    }
+    int64_t num_bytes = static_cast<const int64_t*>(copy->source.buf)[texts.size()];
+    return begin(pool, copy, std::move(texts), static_cast<size_t>(num_bytes));
+}
+
+// The first bytes are there when it returns. The interpreter's lock is not needed.
+void finish(Copy* copy, size_t num_bytes) {
+    Job* job = copy->job;
+    size_t pieces = std::min(job->num_pieces, staging::pieces_of(num_bytes));
+    if (job->has(pieces)) return;
+    if (copy->threads->are_here()) return copy->threads->finish(job, pieces);
+    for (size_t piece = 0; piece < pieces; piece++) job->copy(piece);
+}
+
+PyObject* wait(Copy* copy, PyObject* number) {
+    size_t num_bytes = PyLong_AsSize_t(number);
+    if (num_bytes == static_cast<size_t>(-1) && PyErr_Occurred()) return nullptr;
+    Py_BEGIN_ALLOW_THREADS
+    finish(copy, num_bytes);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+PyObject* seconds(Copy* copy, void*) { return PyFloat_FromDouble(copy->job->seconds()); }
+
+void free_copy(Copy* copy) {
+    if (copy->job) finish(copy, copy->job->num_bytes);
+    delete copy->job;
+    PyBuffer_Release(&copy->target);
+    PyBuffer_Release(&copy->source);
+    Py_XDECREF(copy->texts);
+    free_object(copy);
+}
+
+template <PyObject* (*METHOD)(Pool*, PyObject* const*, Py_ssize_t)>
+PyObject* guarded(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
+    try {
+        return METHOD(pool, arguments, given);
+    } catch (const std::bad_alloc&) {
+        return PyErr_NoMemory();
+    }
+}
+
+PyMethodDef pool_methods[] = {
+    {"start", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<start>)), METH_FASTCALL,
+     "start(target, source, /): begins to copy source to the front of target."},
+    {"gather", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<gather>)), METH_FASTCALL,
+     "gather(target, texts, offsets, /): the same for a list of strings, offsets int64[B + 1]."},
+    {"close", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(close_pool)), METH_NOARGS,
+     "close(): ends the threads; the next copy starts them again."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMethodDef copy_methods[] = {
+    {"wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(wait)), METH_O,
+     "wait(num_bytes, /): until the first bytes are there."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef copy_fields[] = {
+    {"seconds", reinterpret_cast<getter>(seconds), nullptr, "What it took so far.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot pool_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(new_pool)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_pool)},
+    {Py_tp_methods, pool_methods},
+    {0, nullptr},
+};
+
+PyType_Slot copy_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_copy)},
+    {Py_tp_methods, copy_methods},
+    {Py_tp_getset, copy_fields},
+    {0, nullptr},
+};
+
+constexpr unsigned COPY_FLAGS = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+PyType_Spec pool_spec{"gpu._staging.Pool", sizeof(Pool), 0, Py_TPFLAGS_DEFAULT, pool_slots};
+PyType_Spec copy_spec{"gpu._staging.Copy", sizeof(Copy), 0, COPY_FLAGS, copy_slots};
+
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "gpu._staging", nullptr, -1, nullptr,
+                      nullptr,               nullptr,        nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__staging() {
+    PyObject* made = PyModule_Create(&module);
+    PyObject* pool_type = PyType_FromSpec(&pool_spec);
+    copy_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&copy_spec));
+    if (!made || !pool_type || !copy_type) return nullptr;
+    return PyModule_AddObjectRef(made, "Pool", pool_type) < 0 ? nullptr : made;
+}
