@@ -236,6 +236,19 @@ def test_a_bridge_leads_past_a_patch_that_begins_wrong(seed, number, size):
     runs = (chance.choice(ascii_lowercase) * chance.randint(*sizes) for _ in range(number))
     cut = check(load("gpt2"), ["".join(runs)])
     assert cut.lost > 0
+
+
+@pytest.mark.parametrize(("seed", "size"), [(4, 300), (46, 500)])
+def test_what_is_built_again_takes_back_what_others_wrote(seed, size):
+    """A detour writes where its bridge was lost and where those of patches wrote that it passes.
+
+    What it lands in front of is back in the chain: in the second text a window, not the next patch.
+    """
+    chance = random.Random(seed)
+    runs = (chance.choice(ascii_lowercase) * chance.randint(size, 3 * size) for _ in range(24))
+    cut = check(load("gpt2"), ["".join(runs)])
+    assert cut.lost > 0
+    assert cut.walked == 0
     assert cut.walked == 0
 
 

@@ -69,16 +69,28 @@ DEVICE Bridge begin_bridge(const Job& job, const LongPiece& piece, BridgeShared&
     uint32_t last = last_window(piece), from = patch.joint == NO_PLACE ? patch.begin : patch.joint;
     load_patch(shared.borders[0], patch);
     Ahead ahead = look_ahead(job, window, last + 1);
-    return {window, last, ahead, patch.begin, patch.length, from, patch.begin, true, 0, false, false, 0};
+    return {window, last, ahead, patch.begin, patch.length, from, patch.begin, true, 0, false, 0, NO_PLACE};
 }
 
-// Leaves the next patch behind without entering it; false where that is one too many.
+// Takes back what a bridge has noted.
+DEVICE void forget_run_starts(const Job& job, Patch& patch) {
+    if (!patch.run_starts || (threadIdx.x & 31)) return;
+    job.run_starts[patch.run_starts - 1].length = 0;
+    patch.run_starts = 0;
+}
+
+// Leaves the next patch behind without entering it, and takes it out of the chain; false where that is one too
+// many.
 DEVICE bool pass_next(const Job& job, Bridge& bridge) {
     if (bridge.may_pass == 0) return false;
     uint32_t passed = bridge.ahead.next;
+    Patch& patch = patch_of(job, passed);
+    if ((threadIdx.x & 31) == 0) patch.entry = patch.exit = patch.begin;
+    forget_run_starts(job, patch);
     bridge.may_pass--;
     bridge.ahead = look_ahead(job, passed, bridge.last + 1);
     if (bridge.ahead.fine == passed) bridge.ahead.fine++;
+    pass_windows(job, passed + 1, min_of(bridge.ahead.next, bridge.last) + 1, true);
     return true;
 }
 
@@ -93,7 +105,7 @@ DEVICE bool build(const Job& job, const LongPiece& piece, BridgeShared& shared, 
         }
         if (!bridge.has_next() && bridge.end() == piece.end) {
             leave(job, bridge, borders, piece.end);
-            if (!bridge.is_trial) pass_windows(job, bridge.patched + 1, bridge.last + 1);
+            pass_windows(job, bridge.patched + 1, bridge.last + 1);
             return true;
         }
         if (bridge.has_next()) {

@@ -42,59 +42,41 @@ DEVICE uint32_t next_lost(const Job& job, uint32_t window, uint32_t end) {
     return end;
 }
 
-// Takes back what a bridge has noted.
-DEVICE void forget_run_starts(const Job& job, Patch& patch) {
-    if (!patch.run_starts || (threadIdx.x & 31)) return;
-    job.run_starts[patch.run_starts - 1].length = 0;
-    patch.run_starts = 0;
-}
-
-// Takes what a lost bridge wrote and the patches that it passes, with what theirs wrote, out of the
-// chain; false where one of them wrote behind the exit of the next patch.
-DEVICE bool take_back(const Job& job, const LongPiece& piece, const Bridge& bridge, uint32_t from) {
-    uint32_t end = bridge.last + 1, next = bridge.ahead.next, window = bridge.patched;
-    uint32_t clear_end = bridge.has_next() ? latest_entry(bridge, patch_of(job, next)) : piece.end;
-    bool is_right = true;
-    for (; window < next; window = look_ahead(job, window, end).next)
-        is_right &= patch_of(job, window).written <= clear_end;
-    if (!is_right) return false;
-    clear_starts(job, from, clear_end, threadIdx.x & 31, 32);
-    forget_run_starts(job, patch_of(job, bridge.patched));
-    window = look_ahead(job, bridge.patched, end).next;
-    for (; window < next; window = look_ahead(job, window, end).next) {
-        Patch& patch = patch_of(job, window);
-        if ((threadIdx.x & 31) == 0) patch.entry = patch.exit = patch.begin;
-        forget_run_starts(job, patch);
-    }
-    pass_windows(job, bridge.patched + 1, min_of(next, bridge.last) + 1, true);
-    __syncwarp();
-    return true;
-}
-
 DEVICE Bridge begin_detour(const Job& job, const LongPiece& piece, BridgeShared& shared, uint32_t window,
                            uint32_t from) {
     Bridge bridge = begin_bridge(job, piece, shared, window);
-    bridge.from = from;
+    bridge.from = bridge.cleared = from;
     bridge.is_detour = true;
     bridge.may_pass = MAX_PASSED;
+    pass_windows(job, window + 1, min_of(bridge.ahead.next, bridge.last) + 1, true);
     if (bridge.has_next() && patch_of(job, window).is_lost) pass_next(job, bridge);
     return bridge;
+}
+
+// Takes back what is left of what the bridge wrote when it was lost, up to `written`, and of what those of
+// the patches wrote that the detour passes; false where one of them wrote behind the exit of the next patch.
+DEVICE bool clear_behind(const Job& job, const LongPiece& piece, Bridge& bridge, uint32_t written) {
+    uint32_t end = bridge.last + 1, next = bridge.ahead.next, window = bridge.patched;
+    uint32_t clear_end = bridge.has_next() ? latest_entry(bridge, patch_of(job, next)) : piece.end;
+    while ((window = look_ahead(job, window, end).next) < next)
+        if (patch_of(job, window).written > written) written = patch_of(job, window).written;
+    clear_up_to(job, bridge, clear_end);
+    return written <= clear_end;
 }
 
 // Builds a lost bridge again; `reached` is the patch in or in front of which it ends. False where it
 // leads nowhere.
 DEVICE bool detour(const Job& job, const LongPiece& piece, BridgeShared& shared, uint32_t window, uint32_t& reached) {
     __syncwarp();
-    const Patch& patch = patch_of(job, window);
-    uint32_t from = is_live(job, window) ? patch.joint : patch.entry;
+    Patch& patch = patch_of(job, window);
+    uint32_t from = is_live(job, window) ? patch.joint : patch.entry, written = patch.written;
     if (from == NO_PLACE) return false;
+    forget_run_starts(job, patch);
+    __syncwarp();
     Bridge bridge = begin_detour(job, piece, shared, window, from);
-    bridge.is_trial = true;
     if (!build(job, piece, shared, bridge)) return false;
     reached = bridge.ahead.next;
-    if (!take_back(job, piece, bridge, from)) return false;
-    bridge = begin_detour(job, piece, shared, window, from);
-    return build(job, piece, shared, bridge);
+    return clear_behind(job, piece, bridge, written);
 }
 
 DEVICE void detours_stage(const Job& job, BridgeShared* shared, uint32_t block, uint32_t num_blocks) {

@@ -25,9 +25,9 @@ struct Bridge {
     uint32_t right;          // and from here on it is right.
     bool is_patch;
     uint32_t current;        // Number of `borders`.
-    bool is_trial;           // Nothing is written: to see where it leads.
     bool is_detour;          // All other bridges are there (cut_detour.cuh).
     uint32_t may_pass;       // Patches that it may leave behind without entering them.
+    uint32_t cleared;        // Up to here a detour has taken back what others wrote; NO_PLACE of others.
 
     DEVICE_METHOD uint32_t end() const { return begin + length; }
     DEVICE_METHOD bool has_next() const { return ahead.next <= last; }
@@ -49,9 +49,17 @@ DEVICE void note_end(const Job& job, Patch& patch, uint32_t end) {
     atomic_add(job.window_counts + 1, ONE_LOST);
 }
 
+// Takes back what others wrote up to a place, before a detour writes there.
+DEVICE void clear_up_to(const Job& job, Bridge& bridge, uint32_t place) {
+    if (place <= bridge.cleared) return;
+    clear_starts(job, bridge.cleared, place, threadIdx.x & 31, 32);
+    bridge.cleared = place;
+    __syncwarp();
+}
+
 // Ends the window at a place: the chain goes on in another one.
-DEVICE void leave(const Job& job, const Bridge& bridge, const Borders& borders, uint32_t place) {
-    if (bridge.is_trial) return;
+DEVICE void leave(const Job& job, Bridge& bridge, const Borders& borders, uint32_t place) {
+    clear_up_to(job, bridge, place);
     Patch& patch = patch_of(job, bridge.patched);
     if (!bridge.is_patch) write_walk(job, borders, bridge.begin, bridge.from - bridge.begin, place - bridge.begin);
     if (threadIdx.x & 31) return;
@@ -84,7 +92,7 @@ DEVICE uint32_t landing_on(const Job& job, const LongPiece& piece, const Bridge&
 }
 
 // Ends the bridge on a window of level 0, the last that it covers.
-DEVICE bool land(const Job& job, const LongPiece& piece, const Bridge& bridge, const Borders& borders) {
+DEVICE bool land(const Job& job, const LongPiece& piece, Bridge& bridge, const Borders& borders) {
     if (bridge.length < WINDOW_0) return false;
     // A patch without a joint can be entered by a bridge only, if it is not too far.
     if (bridge.has_next() && patch_of(job, bridge.ahead.next).joint == NO_PLACE &&
@@ -97,7 +105,6 @@ DEVICE bool land(const Job& job, const LongPiece& piece, const Bridge& bridge, c
     uint32_t place = landing_on(job, piece, bridge, borders, window);
     if (place == NO_PLACE) return false;
     leave(job, bridge, borders, place);
-    if (bridge.is_trial) return true;
     if ((threadIdx.x & 31) == 0) patch_of(job, window).landing = place;
     pass_windows(job, bridge.patched + 1, window);
     return true;
@@ -116,7 +123,7 @@ DEVICE uint32_t last_of_entry(const Bridge& bridge, const Patch& next) {
 }
 
 // Ends the bridge on the next patch.
-DEVICE bool enter_next(const Job& job, const Bridge& bridge, BridgeShared& shared) {
+DEVICE bool enter_next(const Job& job, Bridge& bridge, BridgeShared& shared) {
     const Borders& borders = shared.borders[bridge.current];
     Borders& others = shared.borders[!bridge.current];
     Patch& next = patch_of(job, bridge.ahead.next);
@@ -127,7 +134,6 @@ DEVICE bool enter_next(const Job& job, const Bridge& bridge, BridgeShared& share
     if (!__any_sync(ALL_LANES, met != 0)) return false;
     uint32_t place = place_to_leave(bridge, met, next.begin);
     leave(job, bridge, borders, place);
-    if (bridge.is_trial) return true;
     if ((threadIdx.x & 31) == 0) {
         next.entry = place;
         if (!bridge.is_detour) {

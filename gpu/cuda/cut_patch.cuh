@@ -86,8 +86,8 @@ DEVICE PatchPlace patch_to_encode(const Job& job, uint32_t window) {
 // Encodes a patch, by the whole warp.
 DEVICE void encode_patch(const Job& job, const PairCache& cache, Columns& columns, const PatchPlace& patch) {
     WarpColumns<PATCH / 32>& own = reinterpret_cast<WarpColumns<PATCH / 32>&>(columns);
-    uint32_t bits = merge_window(merging(job, cache), own, job.text + patch.begin, patch.length);
-    uint32_t word = words_of_places<PATCH / 32>(bits), lane = threadIdx.x & 31;
+    uint32_t bits = merge_window(merging(job, cache), own, job.text + patch.begin, patch.length, PATCH / 32);
+    uint32_t word = words_of_places(bits, PATCH / 32), lane = threadIdx.x & 31;
     if (lane == patch.length / 32) word |= 1u << patch.length % 32;
     if (lane < PATCH_WORDS) patch_of(job, patch.window).borders[lane] = word;
     __syncwarp();

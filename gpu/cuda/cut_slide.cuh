@@ -74,10 +74,9 @@ DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const 
     leave(job, bridge, borders, to);
     bridge.begin += times * period;
     bridge.from = bridge.right = bridge.begin + meeting;
-    if (!bridge.is_trial) {
-        write_run_starts(job, bridge, borders, meeting, period, to, bridge.from - to);
-        if (lane == 0) patch_of(job, bridge.patched).written = bridge.from;
-    }
+    clear_up_to(job, bridge, bridge.from);
+    write_run_starts(job, bridge, borders, meeting, period, to, bridge.from - to);
+    if (lane == 0) patch_of(job, bridge.patched).written = bridge.from;
     bridge.is_patch = false;
     return true;
 }

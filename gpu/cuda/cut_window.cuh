@@ -1,4 +1,4 @@
-// Byte-pair encoding of a window of up to 32 * PLACES bytes by a warp, in rounds.
+// Byte-pair encoding of a window of up to 32 * MOST bytes by a warp, in rounds.
 //
 // A round knows a *bound*: no merge of the pairs that are there makes a pair of a lower rank. So of the
 // pairs below the bound those are merged that are lower than the pairs on both sides of them, since none
@@ -11,9 +11,10 @@
 // Some ranks are late: what they give is part of a pair of lower rank. Where the lowest rank is late a
 // round merges its leftmost pair alone. Vocabularies trained as usual have none; Llama 3 has some.
 //
-// Each lane owns PLACES places: 8, 16 or 32. What lies at the places of the others it learns by votes and
+// Each lane owns 8, 16 or 32 `places`. What lies at the places of the others it learns by votes and
 // shuffles, except symbols and ranks, which all may read.
 #pragma once
+#include "masks.cuh"
 #include "merge.cuh"
 
 constexpr uint32_t WINDOW_1 = 1024;
@@ -39,59 +40,67 @@ DEVICE uint32_t bound_of(uint32_t word) {
 }
 
 // A warp's window in shared memory; the places of a lane lie in different banks from all others'.
-template <uint32_t PLACES> struct WarpColumns {
-    uint32_t ranks[32 * PLACES];  // Of the pair that begins at a place, bounded; NO_RANK, also inside symbols.
-    uint32_t symbols[32 * PLACES];
-
-    DEVICE_METHOD uint32_t& rank(uint32_t place) { return ranks[place ^ place >> 5]; }
-    DEVICE_METHOD uint32_t& symbol(uint32_t place) { return symbols[place ^ place >> 5]; }
+template <uint32_t MOST> struct WarpColumns {
+    uint32_t ranks[32 * MOST];  // Of the pair that begins at a place, bounded; of a symbol's first place.
+    uint32_t symbols[32 * MOST];
 };
 
-// What a lane knows of its places PLACES * lane + i; bit i stands for each.
+// Where a place lies in the columns.
+DEVICE uint32_t index_of(uint32_t place) { return place ^ place >> 5; }
+
+// What a lane knows of its places; bit i of a mask stands for each.
 struct LanePart {
+    uint32_t base;    // Place i lies at base ^ i in the columns.
     uint32_t alive;   // A symbol begins there.
+    uint32_t lower;   // Its pair's rank is lower than that of the pair in front of it, in the lane,
+    uint32_t equal;   // or the same.
     uint32_t lowest;  // Of its pairs, bounded.
     uint32_t bound;   // The lowest of its pairs' bounds.
 };
 
 DEVICE uint32_t bits_above(uint32_t bit) { return 0xFFFFFFFEu << bit; }
 
-// Finds a lane's lowest rank and bound again.
-template <uint32_t PLACES> DEVICE void refresh(WarpColumns<PLACES>& columns, LanePart& part) {
-    uint32_t first = (threadIdx.x & 31) * PLACES;
+// Looks at all pairs of a lane again.
+template <uint32_t MOST> DEVICE void refresh(const WarpColumns<MOST>& columns, LanePart& part) {
+    uint32_t before = 0;  // Nothing is lower; what stands in front of the first pair is another lane's.
+    part.lower = part.equal = 0;
     part.lowest = NO_RANK;
     part.bound = HIGHEST;
     for (uint32_t bits = part.alive; bits; bits &= bits - 1) {
-        uint32_t rank = columns.rank(first + lowest_bit(bits));
+        uint32_t bit = bits & (0 - bits), rank = columns.ranks[part.base ^ lowest_bit(bits)];
         part.lowest = min_of(part.lowest, rank);
         part.bound = min_of(part.bound, bound_of(rank));
+        if (rank < before) part.lower |= bit;
+        if (rank == before) part.equal |= bit;
+        before = rank;
     }
 }
 
-// Fills the columns with bytes; `length` is at most 32 * PLACES. The ranks of eight pairs are on their way
+// Fills the columns with bytes; `length` is at most 32 * places. The ranks of eight pairs are on their way
 // together.
-template <uint32_t PLACES>
-DEVICE LanePart begin_window(const Merging& merging, WarpColumns<PLACES>& columns, const uint8_t* text,
-                             uint32_t length) {
-    uint32_t lane = threadIdx.x & 31;
-    for (uint32_t place = lane * PLACES; place < (lane + 1) * PLACES; place += 8) {
-        uint32_t ranks[8] = {};
+template <uint32_t MOST>
+DEVICE LanePart begin_window(const Merging& merging, WarpColumns<MOST>& columns, const uint8_t* text,
+                             uint32_t length, uint32_t places) {
+    uint32_t lane = threadIdx.x & 31, first = lane * places, base = index_of(first);
+#pragma unroll 1
+    for (uint32_t place = 0; place < places; place += 8) {
+        uint32_t ranks[8] = {}, begin = first + place;
         FiveBytes bytes[2] = {};
 #pragma unroll
         for (uint32_t i = 0; i < 8; i += 4)
-            if (place + i < length) {
-                bytes[i / 4] = five_bytes(text, place + i);
+            if (begin + i < length) {
+                bytes[i / 4] = five_bytes(text, begin + i);
                 ranks_of_bytes(merging.byte_pairs, merging.cache, bytes[i / 4], ranks + i);
             }
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) {
-            columns.symbol(place + i) = byte_of(bytes[i / 4].four, i % 4);
-            columns.rank(place + i) = bounded(merging.job, place + i + 1 < length ? ranks[i] : NO_RANK);
+            columns.symbols[base ^ (place + i)] = byte_of(bytes[i / 4].four, i % 4);
+            columns.ranks[base ^ (place + i)] = bounded(merging.job, begin + i + 1 < length ? ranks[i] : NO_RANK);
         }
     }
     __syncwarp();
-    uint32_t mine = length > PLACES * lane ? min_of(PLACES, length - PLACES * lane) : 0;
-    LanePart part = {mine == 32 ? 0xFFFFFFFFu : (1u << mine) - 1, NO_RANK, 0};
+    uint32_t mine = length > first ? min_of(places, length - first) : 0;
+    LanePart part = {base, mine == 32 ? 0xFFFFFFFFu : (1u << mine) - 1, 0, 0, NO_RANK, HIGHEST};
     refresh(columns, part);
     return part;
 }
@@ -104,17 +113,19 @@ DEVICE uint32_t leftmost(uint32_t pairs) {
 
 // The symbols of other lanes that are next to this one's: the last one before, the first one behind.
 struct Neighbours {
-    uint32_t before, behind;  // Places; NO_PAIR where there are none.
-    uint32_t lane_before;
+    uint32_t before, behind;  // In the columns; NO_PAIR where there are none.
+    uint32_t lane_before, lane_behind;
 };
 
-template <uint32_t PLACES> DEVICE Neighbours neighbours_of(uint32_t alive) {
-    uint32_t lane = threadIdx.x & 31, filled = __ballot_sync(ALL_LANES, alive != 0);
+DEVICE Neighbours neighbours_of(const LanePart& part) {
+    uint32_t lane = threadIdx.x & 31, filled = __ballot_sync(ALL_LANES, part.alive != 0);
     uint32_t before = filled & ((1u << lane) - 1), behind = filled & bits_above(lane);
     uint32_t lane_before = before ? highest_bit(before) : 0, lane_behind = behind ? lowest_bit(behind) : 0;
-    uint32_t last = __shfl_sync(ALL_LANES, alive ? highest_bit(alive) : 0, lane_before);
-    uint32_t first = __shfl_sync(ALL_LANES, alive ? lowest_bit(alive) : 0, lane_behind);
-    return {before ? lane_before * PLACES + last : NO_PAIR, behind ? lane_behind * PLACES + first : NO_PAIR, lane_before};
+    uint32_t last = part.base ^ (part.alive ? highest_bit(part.alive) : 0);
+    uint32_t first = part.base ^ (part.alive ? lowest_bit(part.alive) : 0);
+    last = __shfl_sync(ALL_LANES, last, lane_before);
+    first = __shfl_sync(ALL_LANES, first, lane_behind);
+    return {before ? last : NO_PAIR, behind ? first : NO_PAIR, lane_before, lane_behind};
 }
 
 // The pairs of one rank, one directly behind the other, as a lane sees those at its places.
@@ -122,114 +133,112 @@ struct Chains {
     uint32_t taken;            // Merged: every other one from where a chain begins.
     uint32_t beaten;           // A lower pair stands behind it.
     uint32_t open;             // Those that go on with a chain of a lane before,
-    uint32_t open_odd;         // and the first, third ... of these.
-    uint32_t is_open, number;  // Whether all of the lane's do; how many.
+    uint32_t is_open;          // and whether all of the lane's do.
     uint32_t state;            // Of the last one, if not: 1 it is taken, 2 its chain waits.
 };
 
-// Goes through the places of a lane; pairs of `limit` or more are none.
-template <uint32_t PLACES>
-DEVICE Chains chains_of_lane(WarpColumns<PLACES>& columns, uint32_t alive, const Neighbours& others, uint32_t limit) {
-    uint32_t first = (threadIdx.x & 31) * PLACES, bit_before = 0;
-    uint32_t before = others.before == NO_PAIR ? NO_RANK : columns.rank(others.before);
-    Chains chains = {0, 0, 0, 0, 1, 0, 0};
-    for (uint32_t bits = alive; bits; bits &= bits - 1) {
-        uint32_t bit = bits & (0 - bits), rank = columns.rank(first + lowest_bit(bit));
-        if (rank < before) chains.beaten |= bit_before;
-        if (rank >= limit || rank != before) {
-            chains.is_open = 0;
-            chains.state = rank >= limit ? 0 : rank < before ? 1 : 2;
-        } else if (chains.is_open) {
-            chains.open |= bit;
-            if (!(chains.number++ & 1)) chains.open_odd |= bit;
-        } else if (chains.state < 2) {
-            chains.state ^= 1;
-        }
-        if (!chains.is_open && chains.state == 1) chains.taken |= bit;
-        before = rank, bit_before = bit;
+// Looks at the pairs of a lane; those of `limit` or more are none.
+template <uint32_t MOST>
+DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& part, const Neighbours& others,
+                             uint32_t limit) {
+    uint32_t alive = part.alive, first = alive & (0 - alive), lower = part.lower, equal = part.equal & ~first;
+    if (!alive) return {0, 0, 0, 1, 0};
+    uint32_t before = others.before == NO_PAIR ? NO_RANK : columns.ranks[others.before];
+    uint32_t rank = columns.ranks[part.base ^ lowest_bit(alive)], last = highest_bit(alive);
+    if (rank < before) lower |= first;
+    if (rank == before) equal |= first;  // Of `limit` or more: their chain waits.
+    Chains chains = {0, before_of(alive, part.lower), 0, 0, 0};
+    for (uint32_t bits = lower & ~chains.beaten; bits; bits &= bits - 1)
+        if (columns.ranks[part.base ^ lowest_bit(bits)] < limit) chains.taken |= bits & (0 - bits);
+    if (equal & first) {
+        uint32_t others_than = alive & ~equal;
+        chains.open = others_than ? equal & ((others_than & (0 - others_than)) - 1) : equal;
+        chains.is_open = !others_than;
     }
-    if (others.behind != NO_PAIR && columns.rank(others.behind) < before) chains.beaten |= bit_before;
+    uint32_t chained = follow_chains(alive, equal & ~chains.open, chains.taken);
+    chains.state = chains.taken >> last & 1 ? 1 : chained >> last & 1 ? 0 : 2;
+    if (others.behind != NO_PAIR && columns.ranks[others.behind] < columns.ranks[part.base ^ last])
+        chains.beaten |= 1u << last;
     return chains;
 }
 
 // The pairs at a lane's places that a round merges: lower than `limit` and than those beside them.
-template <uint32_t PLACES>
-DEVICE uint32_t pairs_of_round(WarpColumns<PLACES>& columns, uint32_t alive, const Neighbours& others, uint32_t limit) {
-    Chains chains = chains_of_lane(columns, alive, others, limit);
-    uint32_t before = (1u << (threadIdx.x & 31)) - 1;
-    uint32_t known = __ballot_sync(ALL_LANES, !chains.is_open) & before;
-    uint32_t odd = __ballot_sync(ALL_LANES, chains.is_open && chains.number & 1) & before;
-    uint32_t taken = __ballot_sync(ALL_LANES, chains.state == 1), waits = __ballot_sync(ALL_LANES, chains.state == 2);
-    if (known && !(waits >> highest_bit(known) & 1)) {
-        uint32_t last = highest_bit(known), is_taken = taken >> last ^ count_bits(odd & bits_above(last));
-        chains.taken |= is_taken & 1 ? chains.open & ~chains.open_odd : chains.open_odd;
+template <uint32_t MOST>
+DEVICE uint32_t pairs_of_round(const WarpColumns<MOST>& columns, const LanePart& part, const Neighbours& others,
+                               uint32_t limit) {
+    Chains chains = chains_of_lane(columns, part, others, limit);
+    if (__any_sync(ALL_LANES, chains.open != 0)) {
+        uint32_t before = (1u << (threadIdx.x & 31)) - 1;
+        uint32_t known = __ballot_sync(ALL_LANES, !chains.is_open) & before;
+        uint32_t odd = __ballot_sync(ALL_LANES, chains.is_open && count_bits(chains.open) & 1) & before;
+        uint32_t taken = __ballot_sync(ALL_LANES, chains.state == 1), waits = __ballot_sync(ALL_LANES, chains.state == 2);
+        if (known && chains.open && !(waits >> highest_bit(known) & 1)) {
+            uint32_t last = highest_bit(known), is_taken = taken >> last ^ count_bits(odd & bits_above(last));
+            uint32_t odd_open = odd_ones(chains.open);
+            chains.taken |= is_taken & 1 ? chains.open & ~odd_open : odd_open;
+        }
     }
     return chains.taken & ~chains.beaten;
 }
 
 // Merges the pairs that begin at these places of each lane.
-template <uint32_t PLACES>
-DEVICE void merge_pairs(WarpColumns<PLACES>& columns, LanePart& part, const Neighbours& others, uint32_t pairs) {
-    uint32_t first = (threadIdx.x & 31) * PLACES, alive = part.alive, taken = 0;  // Second symbols of merged pairs.
+template <uint32_t MOST>
+DEVICE void merge_pairs(WarpColumns<MOST>& columns, LanePart& part, const Neighbours& others, uint32_t pairs) {
+    uint32_t alive = part.alive, taken = behind_of(alive, pairs);  // Second symbols of merged pairs.
     uint32_t to_next = __ballot_sync(ALL_LANES, alive && pairs >> highest_bit(alive) & 1);
-    if (others.before != NO_PAIR && to_next >> others.lane_before & 1) taken = alive & (0 - alive);
+    if (others.before != NO_PAIR && to_next >> others.lane_before & 1) taken |= alive & (0 - alive);
     for (; pairs; pairs &= pairs - 1) {
-        uint32_t place = first + lowest_bit(pairs), behind = alive & bits_above(lowest_bit(pairs));
-        taken |= behind & (0 - behind);
-        columns.symbol(place) = FIRST_MERGED + rank_of_bounded(columns.rank(place));
+        uint32_t index = part.base ^ lowest_bit(pairs);
+        columns.symbols[index] = FIRST_MERGED + rank_of_bounded(columns.ranks[index]);
     }
     part.alive = alive & ~taken;
-    for (; taken; taken &= taken - 1) columns.rank(first + lowest_bit(taken)) = NO_RANK;
 }
 
 // Looks up the pairs that are new, those that begin with a merged symbol or in front of one; returns
 // where they begin.
-template <uint32_t PLACES>
-DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<PLACES>& columns, const LanePart& part, uint32_t merged) {
+template <uint32_t MOST>
+DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<MOST>& columns, const LanePart& part, uint32_t merged) {
     constexpr uint32_t AT_ONCE = 2;
-    uint32_t first = (threadIdx.x & 31) * PLACES, alive = part.alive;
-    uint32_t begins_new = __ballot_sync(ALL_LANES, (merged & alive & (0 - alive)) != 0);
-    uint32_t next = neighbours_of<PLACES>(alive).behind, changed = merged;
-    for (uint32_t bits = merged; bits; bits &= bits - 1) {
-        uint32_t before = alive & ((bits & (0 - bits)) - 1);
-        if (before) changed |= 1u << highest_bit(before);
-    }
-    if (alive && next != NO_PAIR && begins_new >> next / PLACES & 1) changed |= 1u << highest_bit(alive);
+    uint32_t alive = part.alive, begins_new = __ballot_sync(ALL_LANES, (merged & alive & (0 - alive)) != 0);
+    Neighbours others = neighbours_of(part);
+    uint32_t changed = merged | before_of(alive, merged);
+    if (alive && others.behind != NO_PAIR && begins_new >> others.lane_behind & 1) changed |= 1u << highest_bit(alive);
     for (uint32_t bits = changed; bits;) {
-        uint32_t places[AT_ONCE];
+        uint32_t indices[AT_ONCE];
         Pair pairs[AT_ONCE];
         uint4 buckets[AT_ONCE];
         bool ask[AT_ONCE];
 #pragma unroll
         for (uint32_t i = 0; i < AT_ONCE; i++, bits &= bits - 1) {
             uint32_t bit = bits ? lowest_bit(bits) : 0, behind = alive & bits_above(bit);
-            places[i] = bits ? first + bit : NO_PAIR;
-            uint32_t other = behind ? first + lowest_bit(behind) : next;
+            uint32_t other = behind ? part.base ^ lowest_bit(behind) : others.behind;
+            indices[i] = bits ? part.base ^ bit : NO_PAIR;
             ask[i] = bits && other != NO_PAIR;
-            pairs[i] = pair_of(merging.table, columns.symbol(first + bit), columns.symbol(ask[i] ? other : first));
+            pairs[i] = pair_of(merging.table, columns.symbols[part.base ^ bit], columns.symbols[ask[i] ? other : part.base]);
             ask[i] = ask[i] && may_merge(merging.cache, pairs[i]);
             buckets[i] = load_bucket(merging.table, pairs[i], ask[i]);
         }
 #pragma unroll
         for (uint32_t i = 0; i < AT_ONCE; i++) {
-            if (places[i] == NO_PAIR) continue;
-            columns.rank(places[i]) = bounded(merging.job, rank_in(merging.table, pairs[i], buckets[i], ask[i]));
+            if (indices[i] == NO_PAIR) continue;
+            columns.ranks[indices[i]] = bounded(merging.job, rank_in(merging.table, pairs[i], buckets[i], ask[i]));
         }
     }
     return changed;
 }
 
-// Encodes `length` bytes (at most 32 * PLACES) by a warp; lane i gets the bits of its places.
-template <uint32_t PLACES>
-DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<PLACES>& columns, const uint8_t* text, uint32_t length) {
-    LanePart part = begin_window(merging, columns, text, length);
+// Encodes `length` bytes by a warp, `places` of them a lane: 8, 16 or 32. Lane i gets the bits of its places.
+template <uint32_t MOST>
+DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<MOST>& columns, const uint8_t* text, uint32_t length,
+                             uint32_t places) {
+    LanePart part = begin_window(merging, columns, text, length, places);
     for (;;) {
         uint32_t lowest = __reduce_min_sync(ALL_LANES, part.lowest), alive = part.alive, limit = lowest + 1;
         if (lowest == NO_RANK) return part.alive;
         uint32_t bound = __reduce_min_sync(ALL_LANES, part.bound);
         if (bound > rank_of_bounded(lowest)) limit = bound << BOUND_BITS;
-        Neighbours others = neighbours_of<PLACES>(alive);
-        uint32_t pairs = pairs_of_round(columns, alive, others, limit);
+        Neighbours others = neighbours_of(part);
+        uint32_t pairs = pairs_of_round(columns, part, others, limit);
         if (is_late(lowest)) pairs = leftmost(pairs);
         __syncwarp();
         merge_pairs(columns, part, others, pairs);

@@ -95,6 +95,17 @@ DEVICE uint32_t highest_bit(uint64_t bits) {
 #endif
 }
 
+// The highest bit becomes the lowest.
+DEVICE uint32_t reversed_bits(uint32_t bits) {
+#ifdef __CUDACC__
+    return __brev(bits);
+#else
+    uint32_t reversed = 0;
+    for (uint32_t i = 0; i < 32; i++) reversed |= (bits >> i & 1) << (31 - i);
+    return reversed;
+#endif
+}
+
 DEVICE uint32_t min_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 // The lower 32 bits of (high:low) >> shift, shift < 32.

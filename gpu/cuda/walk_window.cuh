@@ -39,29 +39,18 @@ DEVICE uint32_t last_of(uint32_t bits) {
     return WINDOW_1 - __reduce_min_sync(ALL_LANES, WINDOW_1 - place);
 }
 
-// Borders of a window from the places of lanes, PLACES each, to words.
-template <uint32_t PLACES> DEVICE uint32_t words_of_places(uint32_t bits) {
-    constexpr uint32_t LANES = 32 / PLACES;  // Of a word.
-    uint32_t lane = threadIdx.x & 31, word = bits << (PLACES % 32 * (lane % LANES));
-#pragma unroll
-    for (uint32_t distance = 1; distance < LANES; distance *= 2) word |= __shfl_xor_sync(ALL_LANES, word, distance);
-    word = __shfl_sync(ALL_LANES, word, lane * LANES % 32);
-    return lane < PLACES ? word : 0;
-}
-
-// The same of a window that has at most 32 * PLACES bytes.
-template <uint32_t PLACES>
-DEVICE uint32_t borders_in_rounds(const Merging& merging, WarpColumns<32>& columns, const uint8_t* text, uint32_t length) {
-    WarpColumns<PLACES>& few = reinterpret_cast<WarpColumns<PLACES>&>(columns);
-    return words_of_places<PLACES>(merge_window(merging, few, text, length));
+// Borders of a window from the places of lanes, 8, 16 or 32 each, to words.
+DEVICE uint32_t words_of_places(uint32_t bits, uint32_t places) {
+    uint32_t lane = threadIdx.x & 31, lanes = 32 / places, word = bits << (places * (lane % lanes));  // Of a word.
+    for (uint32_t distance = 1; distance < lanes; distance *= 2) word |= __shfl_xor_sync(ALL_LANES, word, distance);
+    word = __shfl_sync(ALL_LANES, word, lane * lanes % 32);
+    return lane < places ? word : 0;
 }
 
 DEVICE void encode_window(const Job& job, WarpColumns<32>& columns, Borders& borders, uint32_t begin, uint32_t length) {
     Merging how = merging(job, {nullptr, nullptr});  // Tables at once: few look-ups, all at a time.
-    const uint8_t* text = job.text + begin;
-    uint32_t lane = threadIdx.x & 31, bits = length <= 256 ? borders_in_rounds<8>(how, columns, text, length)
-                                           : length <= 512 ? borders_in_rounds<16>(how, columns, text, length)
-                                                           : borders_in_rounds<32>(how, columns, text, length);
+    uint32_t lane = threadIdx.x & 31, places = length <= 256 ? 8 : length <= 512 ? 16 : 32;
+    uint32_t bits = words_of_places(merge_window(how, columns, job.text + begin, length, places), places);
     if (length / 32 == lane) bits |= 1u << length % 32;
     borders.words[lane] = bits;
     if (lane < 2) borders.words[WALK_WORDS + lane] = lane == 0 && length == WINDOW_1;
