@@ -15,11 +15,13 @@ from gpu.layout import BYTES_A_ROW
 from vocabularies.shared_rows import SharedText
 from vocabularies.vocabulary import Bpe, Vocabulary
 
-__all__ = ["CHUNK_BYTES", "Chunk", "chunks_of", "may_cut_rows"]
+__all__ = ["CHUNK_BYTES", "Chunk", "Ends", "chunks_of", "may_cut_rows"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 CHUNK_BYTES, LEAST_BYTES = 8 << 20, 4 << 20
+Ends = tuple[int, int]
+"""About how many bytes the first chunk has, and the last."""
 SEARCH_BYTES, MAX_SEARCH_BYTES = 1 << 8, 1 << 18  # At first, and after many doublings.
 BLANK, LOWER_A, LOWER_Z, TO_LOWER = 0x20, 0x61, 0x7A, 0x20
 
@@ -69,11 +71,11 @@ def chunks_of(
     vocabulary: Vocabulary,
     chunk_bytes: int = CHUNK_BYTES,
     whole: NDArray[np.bool_] | None = None,
-    least_bytes: int = LEAST_BYTES,
+    ends: Ends = (LEAST_BYTES, LEAST_BYTES),
 ) -> Iterator[Chunk]:
     """Cut rows, int64[B + 1] offsets into data, into chunks of about `chunk_bytes`.
 
-    The first one and the last have about `least_bytes`, and those beside them not much more.
+    Those beside the first one and the last, which `ends` are for, are not much larger than these.
 
     A row that is larger is cut into parts, between an ASCII letter and a blank, where a pretoken
     ends whatever stands around. It stays whole where it has no such place, where
@@ -83,22 +85,23 @@ def chunks_of(
     total = int(offsets[-1])
     while row < num_rows:
         begin = int(offsets[row])
-        size = _size(begin, total - begin, chunk_bytes, least_bytes)
+        size = _size(begin, total - begin, chunk_bytes, ends)
         past = int(np.searchsorted(offsets, begin + size, "right")) - 1
         past = min(max(past, row + 1), row + max(1, size // BYTES_A_ROW))
         end = int(offsets[past])
         if end - begin <= chunk_bytes:
             yield Chunk(begin, end, row, past - row, offsets[row : past + 1] - begin)
         elif cuts and (whole is None or not whole[row]):
-            yield from _parts(data, row, begin, end, total, chunk_bytes, least_bytes)
+            yield from _parts(data, row, begin, end, total, chunk_bytes, ends)
         else:
             yield _part(row, begin, end, True, True)
         row = past
 
 
-def _size(done: int, left: int, chunk_bytes: int, least_bytes: int) -> int:
+def _size(done: int, left: int, chunk_bytes: int, ends: Ends) -> int:
     """Bytes of the next chunk: small ones first and last, whose copies overlap with nothing."""
-    return min(chunk_bytes, max(least_bytes, min(done + least_bytes, left // 2)))
+    first, last = ends
+    return min(chunk_bytes, done + first, max(last, left // 2))
 
 
 def _parts(
@@ -108,12 +111,12 @@ def _parts(
     end: int,
     total: int,
     chunk_bytes: int,
-    least_bytes: int,
+    ends: Ends,
 ) -> Iterator[Chunk]:
     """The chunks of a row that is larger than a chunk."""
     row_begin = begin
     while begin < end:
-        limit = begin + _size(begin, total - begin, chunk_bytes, least_bytes)
+        limit = begin + _size(begin, total - begin, chunk_bytes, ends)
         cut = None
         if limit < end:
             cut = _last_border(data, begin, limit) or _first_border(data, limit, end)

@@ -81,7 +81,7 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
             return _SharedAnswer(out, len(rows), 1)
 
         def chunks(size: int) -> Iterator[Chunk]:
-            return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.least_bytes)
+            return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.ends)
 
         pipeline, sizes = engine.pipeline, (pace.chunk_bytes, pace.in_flight)
         return pipeline.answer(work, chunks, new_answer, *sizes, turn).offsets

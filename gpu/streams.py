@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batches import NOTHING_ADDED
-from gpu.chunks import Chunk, chunks_of
+from gpu.chunks import Chunk, Ends, chunks_of
 from gpu.device import Device
 from gpu.flights import Flight, Work
 from gpu.small_call import SmallCall
@@ -46,20 +46,20 @@ class Pace:
     Attributes:
         chunk_bytes: of a chunk, at most.
         in_flight: chunks at most.
-        least_bytes: of the first chunk and the last.
+        ends: of the first chunk and the last.
     """
 
     chunk_bytes: int
     in_flight: int
-    least_bytes: int
+    ends: Ends
 
 
 # The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
-BY_BUS = Pace(16 << 20, 4, 4 << 20)
-# The same without copies out: the kernels of larger chunks are faster.
-TO_DEVICE = Pace(32 << 20, 4, 4 << 20)
+BY_BUS = Pace(16 << 20, 4, (4 << 20, 4 << 20))
+# The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.
+TO_DEVICE = Pace(32 << 20, 4, (4 << 20, 16 << 20))
 # The kernels are slowest, and work best on much text.
-ON_DEVICE = Pace(256 << 20, 2, 256 << 20)
+ON_DEVICE = Pace(256 << 20, 2, (256 << 20, 256 << 20))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,7 @@ def _stream(
     offsets: Int64s,
     out: Out,
     id_bits: int,
-    chunk_bytes: int,
-    in_flight: int,
+    pace: Pace,
     alignment: int = 1,
 ) -> StreamAnswer:
     with engine.residents.using(vocabulary) as resident:
@@ -154,9 +153,9 @@ def _stream(
             return StreamAnswer(out, len(offsets) - 1, alignment)
 
         def chunks(size: int) -> Iterator[Chunk]:
-            return chunks_of(data, offsets, vocabulary, size, least_bytes=BY_BUS.least_bytes)
+            return chunks_of(data, offsets, vocabulary, size, ends=pace.ends)
 
-        return engine.pipeline.answer(work, chunks, answer, chunk_bytes, in_flight)
+        return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
 
 
 def encode_stream(
@@ -186,14 +185,14 @@ def encode_stream(
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
-    if chunk_bytes is None:
-        chunk_bytes = (TO_DEVICE if target.on_device else BY_BUS).chunk_bytes
+    pace = TO_DEVICE if target.on_device else BY_BUS
+    chunk_bytes = chunk_bytes or pace.chunk_bytes
     if target.on_device and len(data) <= min(chunk_bytes, target.num_bytes // target.item_bytes):
         small = _encode_small(engine, vocabulary, Batch(data=data, offsets=offsets), target)
         if small is not None:
             return small
-    answer = _stream(engine, vocabulary, data, offsets, target, bits, chunk_bytes, in_flight)
-    return answer.offsets
+    pace = Pace(chunk_bytes, in_flight, pace.ends)
+    return _stream(engine, vocabulary, data, offsets, target, bits, pace).offsets
 
 
 def _encode_small(
@@ -256,6 +255,7 @@ def encode_packed(
     """
     id_bits = max(1, (len(vocabulary) - 1).bit_length())
     target = Out.of(out, engine.device, ("<u4",))
-    answer = _stream(engine, vocabulary, data, offsets, target, id_bits, chunk_bytes, in_flight, 4)
+    pace = Pace(chunk_bytes, in_flight, BY_BUS.ends)
+    answer = _stream(engine, vocabulary, data, offsets, target, id_bits, pace, 4)
     parts = np.array([(place // 4, count) for place, count in answer.parts], np.int64)
     return PackedIds(out, id_bits, parts.reshape(-1, 2), answer.offsets)

@@ -313,7 +313,7 @@ def test_two_large_chunks_take_half_of_the_cap_and_small_ones_all():
 
 def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
     """Where as many as may be are in flight, small ones get smaller workspaces."""
-    monkeypatch.setattr(streams, "BY_BUS", Pace(32 << 10, 2, 4 << 10))
+    monkeypatch.setattr(streams, "BY_BUS", Pace(32 << 10, 2, (4 << 10, 4 << 10)))
     most: list[int] = []
     land_one = _Call.land_one
 

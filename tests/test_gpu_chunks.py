@@ -76,10 +76,23 @@ def test_chunks_are_small_at_both_ends_and_none_is_larger_than_wanted(row_bytes)
 def test_chunks_are_of_one_size_where_the_least_is_the_most(row_bytes):
     data = np.tile(np.frombuffer(b"a b ", np.uint8), 1 << 18)
     offsets = np.arange(0, len(data) + row_bytes, row_bytes).clip(max=len(data))
-    sizes = [c.end - c.begin for c in chunks_of(data, offsets, GPT2, 50_000, least_bytes=50_000)]
+    sizes = [c.end - c.begin for c in chunks_of(data, offsets, GPT2, 50_000, ends=(50_000, 50_000))]
     assert sum(sizes) == len(data)
     assert len(sizes) == -(-len(data) // max(sizes))
     assert 49_000 <= min(sizes[:-1]) <= max(sizes) <= 50_000
+
+
+@pytest.mark.parametrize("row_bytes", [100, 1 << 26])
+def test_the_last_chunks_may_be_larger_than_the_first(row_bytes):
+    data = np.tile(np.frombuffer(b"a b ", np.uint8), 1 << 16)
+    offsets = np.arange(0, len(data) + row_bytes, row_bytes).clip(max=len(data))
+    chunks = chunks_of(data, offsets, GPT2, 20_000, ends=(1000, 5000))
+    sizes = [chunk.end - chunk.begin for chunk in chunks]
+    assert sum(sizes) == len(data)
+    assert sizes[0] <= 1000
+    assert max(sizes) <= 20_000
+    assert 4900 <= min(sizes[4:-1])  # All but the rest.
+    assert sizes[-1] <= 5000
 
 
 @pytest.mark.parametrize("distance", [1, SEARCH_BYTES - 1, SEARCH_BYTES, 3 * SEARCH_BYTES + 7])

@@ -129,9 +129,11 @@ def test_the_ids_are_the_references(
 ):
     if chunk_bytes is not None:
         for name_of_pace in ("BY_BUS", "TO_DEVICE"):
-            pace = Pace(chunk_bytes, 4, chunk_bytes // 2)
+            pace = Pace(chunk_bytes, 4, (chunk_bytes // 2, chunk_bytes // 2))
             monkeypatch.setattr(shared_streams, name_of_pace, pace)
-        monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(chunk_bytes, 2, chunk_bytes))
+        monkeypatch.setattr(
+            shared_streams, "ON_DEVICE", Pace(chunk_bytes, 2, (chunk_bytes, chunk_bytes))
+        )
     vocabulary = load(name)
     for options in (EncodeOptions(), EncodeOptions(special="plain", add_special_tokens=False)):
         rows = rows_of(memory, texts, id_bytes=id_bytes, options=options)
@@ -152,9 +154,9 @@ def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, k
         return answer(work, chunks, new_answer, chunk_bytes, in_flight, turn)
 
     monkeypatch.setattr(engine.pipeline, "answer", told)
-    monkeypatch.setattr(shared_streams, "BY_BUS", Pace(1000, 4, 500))
-    monkeypatch.setattr(shared_streams, "TO_DEVICE", Pace(2000, 4, 500))
-    monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, 3000))
+    monkeypatch.setattr(shared_streams, "BY_BUS", Pace(1000, 4, (500, 500)))
+    monkeypatch.setattr(shared_streams, "TO_DEVICE", Pace(2000, 4, (500, 1000)))
+    monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
     with contextlib.ExitStack() as stack:
         text, out = (Memory(engine, kind, 60_000) for kind in kinds)
         for each in (text, out):
@@ -174,8 +176,8 @@ def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, k
 
 @pytest.mark.parametrize("kind", ["device", "host"])
 def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kind):
-    monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, 3000))
-    monkeypatch.setattr(shared_streams, "BY_BUS", Pace(3000, 2, 3000))
+    monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
+    monkeypatch.setattr(shared_streams, "BY_BUS", Pace(3000, 2, (3000, 3000)))
     launched, first = [], threading.Event()
     own = Flight.launch
 
