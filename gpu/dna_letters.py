@@ -76,6 +76,8 @@ def letters_of(
         raise NotCovered("a letter that is not ASCII has an id")
     if model.fuse_unknown and model.unknown_id is not None:
         raise NotCovered("neighbouring unknown letters are one id")
+    if any(model.unknown_id in pair for pair in model.merges):
+        raise NotCovered("unknown letters are merged")
     bases = bytes(
         letter for letter, _ in sorted(counts.items(), key=lambda c: (-c[1], c[0]))[:BASES]
     )

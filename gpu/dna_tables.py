@@ -70,6 +70,7 @@ class DnaTables:
 
 
 MAX_TEMPLATE = 6  # Workspaces have room for so many a row.
+NO_RUN = 0xFF  # No byte of UTF-8; NUL is one.
 SMALL_TEXT = 1 << 23  # Text up to which small chunks were faster.
 
 
@@ -109,7 +110,7 @@ def prepare_dna(
         "num_dropped": len(letters.dropped),
         "num_stripped": len(letters.stripped),
         "strips": letters.steps.strips,
-        "run_letter": letters.steps.run_letter,
+        "run_letter": letters.steps.run_letter if letters.steps.run_length else NO_RUN,
         "run_length": letters.steps.run_length,
         "run_id": letters.run_id,
         "dna_k": tables.k,

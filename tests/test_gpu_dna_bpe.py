@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,6 +86,12 @@ def vocabulary_of(
     )
 
 
+def unknown_as(vocabulary: Vocabulary, letter: bytes) -> Vocabulary:
+    """With the id of a letter for all that have none."""
+    unknown_id = vocabulary.tokens.index(letter)
+    return replace(vocabulary, model=replace(vocabulary.model, unknown_id=unknown_id))
+
+
 @st.composite
 def merge_lists(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
     """4 to 60 merges, in the order of training or in any; now and then several give one token."""
@@ -127,7 +134,9 @@ def cases(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
             )
         ),
     )
-    other = st.text(letters * 4 + "aCcN- \t\n\x85\u3000é中É🙂", max_size=300)
+    if draw(st.integers(0, 4)) == 0:
+        vocabulary = unknown_as(vocabulary, draw(st.sampled_from([*letters])).encode())
+    other = st.text(letters * 4 + "aCcN- \t\n\x00\x7f\x85\u3000é中É🙂", max_size=300)
     marked = st.lists(st.sampled_from([*letters, "<mask>", " ", "N" * 11]), max_size=90)
     text = repeats(letters) | st.text(letters, max_size=700) | other | marked.map("".join)
     return vocabulary, draw(st.lists(text, max_size=4))
@@ -305,11 +314,21 @@ def test_published_sequences_have_the_expected_ids(device, name, file):
         (vocabulary_of("AC-", [("A", "-")], pretokenizer="isolate:-"), "cuts letters that merge"),
         (vocabulary_of("A-", [("A", "-")], pretokenizer="whitespace"), "cuts between letters"),
         (vocabulary_of("A", [("A" * 2**n, "A" * 2**n) for n in range(7)]), "64 letters"),
+        (vocabulary_of("AC", [("<unk>", "A")]), "unknown letters are merged"),
+        (unknown_as(vocabulary_of("AC", [("C", "A")]), b"A"), "unknown letters are merged"),
     ],
 )
 def test_what_is_not_covered_says_why(vocabulary, why):
     with pytest.raises(NotCovered, match=why):
         engine_of("emulated", "small").load(vocabulary)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_ascii_character_is_a_letter_or_unknown(engine, name):
+    """NUL, too, which is no run of letters where no rule speaks of runs."""
+    characters = [chr(code) for code in range(128)]
+    texts = ["A" + "C".join(characters) + "A", *characters, "\0" * 70 + "ACGT", "\0\1\1\1" * 40]
+    check(engine, load(name), texts, EncodeOptions())
 
 
 def test_letters_that_are_left_out_are_not_covered():

@@ -178,7 +178,7 @@ struct Job {
     const uint32_t* stripped_letters; // uint32[num_stripped] characters taken from a stretch's ends.
     uint64_t num_stripped;
     uint64_t strips;               // 1: from the left end, 2: from the right end.
-    uint64_t run_letter;           // At least run_length of it are the letter run_id; 0: no rule.
+    uint64_t run_letter;           // At least run_length of it become run_id; 0xFF: no rule.
     uint64_t run_length;
     uint64_t run_id;
     uint64_t dna_k;                // Letters that the next two are indexed by.
