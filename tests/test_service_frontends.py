@@ -234,8 +234,12 @@ def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(serve
     assert post(server, "/v1/encode", body).json()["ids"] == HELLO_IDS
 
 
-def test_small_requests_are_answered_while_the_engine_process_is_away(server):
-    server.wait_ready()
+def test_small_requests_are_answered_while_the_engine_process_is_away(tmp_path):
+    with server_process(tmp_path, {**SETTINGS, "WARPTOK_GRPC": "false"}) as server:
+        small_requests_without_an_engine_process(server)
+
+
+def small_requests_without_an_engine_process(server: Server) -> None:
     before, engine = counted(server, "/v1/encode"), processes(server)["engine"]
     load = Load(server)
     wait_until(lambda: server.log.read_text().count("encoded here from now on") >= 2, "no load")
