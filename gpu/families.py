@@ -107,15 +107,12 @@ KMERS = replace(
 STRIDED_KMERS = replace(KMERS, name="strided_kmers", plain=("place_rows", "write_strided"))
 """An id for every so many letters."""
 
-REPAIR = ("rank_windows", "continue_windows", "align_windows", "meet_again")
 DNA = Family(
     "dna",
     "dna",
     content=(
         *("pack_letters", "pack_special", "strip_ends", "walk_windows", "meet_windows"),
-        *REPAIR,
-        *(f"{name}_2" for name in REPAIR),
-        *("finish_windows", "write_starts", "write_letter_ids"),
+        *("repair_windows", "write_letter_ids"),
     ),
     write=(),
     spans=("frame_own_spans",),

@@ -111,17 +111,9 @@ def _dna_kernels() -> dict[str, Kernel]:
         "strip_ends": (_BLOCK, _CHUNKS, 8),
         "walk_windows": (walkers, chunk * walkers, 8),
         "meet_windows": (_BLOCK, chunk * _BLOCK, 8),
-        "finish_windows": (walkers, 1 << 62, 1),
-        "write_starts": (_BLOCK, _CHUNKS, 8),
+        "repair_windows": (_BLOCK, chunk * _BLOCK, 3),
         "write_letter_ids": (_BLOCK, _TILE, 8),
     }
-    for again in ("", "_2"):
-        shapes |= {
-            f"rank_windows{again}": (_BLOCK, chunk * _BLOCK, 4),
-            f"continue_windows{again}": (walkers, chunk * walkers, 8),
-            f"align_windows{again}": (walkers, chunk * walkers, 8),
-            f"meet_again{again}": (_BLOCK, chunk * _BLOCK, 8),
-        }
     forward = constant("FORWARD_THREADS")
     kernels = {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
     return kernels | {

@@ -171,6 +171,7 @@ def _dna_cleared(n: int, rows: int) -> dict[str, int]:
     windows = n // SMALL_CHUNK
     return {
         "unmet_counts": 16,
+        "repair_counts": 16 * 9,
         "windows_taken": 4,
         "num_walked": 4,
         "window_states": 16 * (windows // SCAN_TILE + 3),

@@ -30,12 +30,7 @@ MERGE = frozenset(
     (
         *("look_up", "merge"),
         *("forward_windows", "forward_windows_copied"),
-        *("walk_windows", "meet_windows", "finish_windows"),
-        *(
-            f"{name}{again}"
-            for name in ("rank_windows", "continue_windows", "align_windows", "meet_again")
-            for again in ("", "_2")
-        ),
+        *("walk_windows", "meet_windows", "repair_windows"),
         "place_rows",
     )
 )

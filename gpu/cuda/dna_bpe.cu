@@ -1,5 +1,5 @@
 // The kernels of byte-pair encoding of letters, in the order in which they run; see gpu/DNA.md.
-// Launch: any number of blocks of BLOCK threads, of WALKERS where they walk; finish_windows one block.
+// Launch: any number of blocks of BLOCK threads, of WALKERS where they walk.
 #include "dna_forward.cuh"
 #include "dna_ids.cuh"
 #include "dna_map.cuh"
@@ -49,61 +49,10 @@ KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {
     else meet_windows_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) rank_windows(const Job* job) {
-    SHARED ScanShared shared;
-    if (has_large_chunks(*job)) rank_windows_stage<LARGE_CHUNK, 0>(*job, shared);
-    else rank_windows_stage<SMALL_CHUNK, 0>(*job, shared);
-}
-
-KERNEL __launch_bounds__(WALKERS) continue_windows(const Job* job) {
-    SHARED WindowColumns columns;
-    if (has_large_chunks(*job)) continue_windows_stage<LARGE_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
-    else continue_windows_stage<SMALL_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(WALKERS) align_windows(const Job* job) {
-    SHARED WindowColumns columns;
-    if (has_large_chunks(*job)) align_windows_stage<LARGE_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
-    else align_windows_stage<SMALL_CHUNK, 0>(*job, columns.mine(), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) meet_again(const Job* job) {
-    if (has_large_chunks(*job)) meet_again_stage<LARGE_CHUNK, 0>(*job, blockIdx.x, gridDim.x);
-    else meet_again_stage<SMALL_CHUNK, 0>(*job, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) rank_windows_2(const Job* job) {
-    SHARED ScanShared shared;
-    if (has_large_chunks(*job)) rank_windows_stage<LARGE_CHUNK, 1>(*job, shared);
-    else rank_windows_stage<SMALL_CHUNK, 1>(*job, shared);
-}
-
-KERNEL __launch_bounds__(WALKERS) continue_windows_2(const Job* job) {
-    SHARED WindowColumns columns;
-    if (has_large_chunks(*job)) continue_windows_stage<LARGE_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
-    else continue_windows_stage<SMALL_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(WALKERS) align_windows_2(const Job* job) {
-    SHARED WindowColumns columns;
-    if (has_large_chunks(*job)) align_windows_stage<LARGE_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
-    else align_windows_stage<SMALL_CHUNK, 1>(*job, columns.mine(), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) meet_again_2(const Job* job) {
-    if (has_large_chunks(*job)) meet_again_stage<LARGE_CHUNK, 1>(*job, blockIdx.x, gridDim.x);
-    else meet_again_stage<SMALL_CHUNK, 1>(*job, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(WALKERS) finish_windows(const Job* job) {
-    SHARED uint32_t next;
-    if (has_large_chunks(*job)) finish_windows_stage<LARGE_CHUNK>(*job, &next);
-    else finish_windows_stage<SMALL_CHUNK>(*job, &next);
-}
-
-KERNEL __launch_bounds__(BLOCK) write_starts(const Job* job) {
-    if (has_large_chunks(*job)) write_starts_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
-    else write_starts_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(BLOCK, 3) repair_windows(const Job* job) {
+    SHARED RepairShared<LARGE_CHUNK> shared;
+    if (has_large_chunks(*job)) repair_windows_stage<LARGE_CHUNK>(*job, shared);
+    else repair_windows_stage<SMALL_CHUNK>(*job, reinterpret_cast<RepairShared<SMALL_CHUNK>&>(shared));
 }
 
 KERNEL __launch_bounds__(BLOCK) write_letter_ids(const Job* job) {

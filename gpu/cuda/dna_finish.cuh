@@ -78,8 +78,7 @@ DEVICE uint32_t finish_from(const Job& job, uint32_t unmet) {
 
 // Whatever is left, by one block: its threads look for unmet windows, one thread walks.
 template <uint32_t CHUNK>
-DEVICE void finish_windows_stage(const Job& job, uint32_t* next) {
-    if (!job.unmet_counts[ROUNDS]) return;
+DEVICE void finish_windows(const Job& job, uint32_t* next) {
     uint32_t windows = num_windows<CHUNK>(job);
     for (uint32_t first = 0; first < windows; first = *next) {
         uint32_t window = first + threadIdx.x;
@@ -93,4 +92,12 @@ DEVICE void finish_windows_stage(const Job& job, uint32_t* next) {
         }
         __syncthreads();
     }
+}
+
+// All of repair, in one launch.
+template <uint32_t CHUNK>
+DEVICE void repair_windows_stage(const Job& job, RepairShared<CHUNK>& shared) {
+    Steps steps = {job.repair_counts, shared.part};
+    for (uint32_t round = 0; round < ROUNDS; round++) repair_round<CHUNK>(job, round, shared, steps);
+    if (job.unmet_counts[ROUNDS] && steps.take() == 0) finish_windows<CHUNK>(job, &shared.next);
 }

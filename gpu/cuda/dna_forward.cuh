@@ -48,8 +48,17 @@ struct NextLetters {
     uint32_t codes, certain, gaps;
 };
 
-// Whether one of two tokens has to be asked for at a place.
-DEVICE bool is_asked(Remaining remaining, bool is_near) { return remaining.is_either() && !is_near; }
+constexpr uint32_t FAR = 255;              // Letters behind a border: more than are looked at.
+
+// Letters behind the last certain border at each of the next places where these are few, else FAR.
+DEVICE void count_behind(Prefix& prefix, NextLetters next, uint32_t near, uint32_t* behind) {
+#pragma unroll
+    for (uint32_t i = 0; i < STEP; i++) {
+        uint32_t place = prefix.place + i + 1;
+        if (next.certain >> i & 1) prefix.border = place - !(next.gaps >> i & 1);
+        behind[i] = near >> i & 1 ? place - prefix.border : FAR;
+    }
+}
 
 // The lengths of the last tokens at the next STEP places, four bits each. Their look-ups are under way at a
 // time, and so are the questions of all that follow a token which is known by then.
@@ -57,41 +66,43 @@ template <class Ring, class NoteLong>
 DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, Prefix& prefix,
                               NextLetters next, NoteLong note_long) {
     uint32_t certain = prefix.certain | next.certain << 16, lengths = 0, codes[STEP];
-    uint32_t near = spread<Ring::K + MOST_BEFORE - 2>(certain) >> 16;  // Fewer letters than are looked at.
+    uint32_t near = spread<Ring::K + MOST_BEFORE - 2>(certain) >> 16 & ((1u << STEP) - 1);
+    uint32_t border = prefix.border, behind[STEP];
     Remaining remaining[STEP];
     bool may[STEP];
 #pragma unroll
+    for (uint32_t i = 0; i < STEP; i++) behind[i] = FAR;
+    if (near) count_behind(prefix, next, near, behind);
+    if (next.certain & 1) tables.ring.at(prefix.slot) = 0;
+#pragma unroll
     for (uint32_t i = 0; i < STEP; i++) {
         codes[i] = shift_right(prefix.codes, next.codes, 2 * (i + 1));
-        remaining[i] = tables.by_letters(codes[i]);
+        remaining[i] = behind[i] < tables.k ? tables.by_few_letters(codes[i], behind[i]) : tables.by_letters(codes[i]);
     }
 #pragma unroll
     for (uint32_t more = 1; more <= MOST_BEFORE / BEFORE_LETTERS; more++) {
         if (more > tables.levels) break;
 #pragma unroll
         for (uint32_t i = 0; i < STEP; i++)
-            if (remaining[i].is_open())
-                remaining[i] = tables.by_letters_before(remaining[i], codes[i], tables.shift - 2 * BEFORE_LETTERS * more);
+            if (remaining[i].is_open() && behind[i] >= tables.k + BEFORE_LETTERS * more)
+                remaining[i] = tables.by_letters_before(remaining[i], codes[i], 32 - 2 * tables.k - 2 * BEFORE_LETTERS * more);
     }
 #pragma unroll
     for (uint32_t i = 0; i < STEP; i++) {
         uint32_t slot = prefix.slot + (i + 1) * Ring::ROW, first = remaining[i].first_length();
-        may[i] = !is_asked(remaining[i], near >> i & 1) || first <= i || tables.may_end(slot, first, remaining[i].x >> 16);
+        may[i] = !remaining[i].is_either() || first <= i || tables.may_end(slot, first, remaining[i].x >> 16);
     }
 #pragma unroll
     for (uint32_t i = 0; i < STEP; i++) {
         prefix.place++;
         prefix.slot += Ring::ROW;
         uint32_t x = remaining[i].x, y = remaining[i].y, first = remaining[i].first_length();
-        bool is_near = near >> i & 1;
-        if (is_asked(remaining[i], is_near) && first <= i) may[i] = tables.may_end(prefix.slot, first, x >> 16);
+        if (i && next.certain >> i & 1) tables.ring.at(prefix.slot - Ring::ROW) = 0;
+        if (remaining[i].is_either() && first <= i) may[i] = tables.may_end(prefix.slot, first, x >> 16);
         LastToken last = {may[i] ? x : y, y >> (may[i] ? 16 : 20) & 15};
-        if (is_near || remaining[i].is_open()) {
-            if (next.certain >> i & 1) {
-                tables.ring.at(prefix.slot - Ring::ROW) = 0;
-                prefix.border = prefix.place - !(next.gaps >> i & 1);
-            }
-            last = last_of_rare(job, tables, begin + prefix.place, prefix.slot, codes[i], prefix.place - prefix.border, is_near, x);
+        if (remaining[i].is_open()) {
+            bool is_near = behind[i] != FAR;
+            last = last_of_listed(job, tables, begin + prefix.place, prefix.slot, is_near ? behind[i] : prefix.place - border, x);
             prefix.listed += !is_near;
             if (last.length >= LONG_LENGTH) note_long(prefix.place, last.length);
         }

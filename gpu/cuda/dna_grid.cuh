@@ -18,7 +18,7 @@ struct LettersShared {
         ClassRing<BLOCK, MAX_LETTERS> ring;
         ScanShared frame;
         DnaIdsShared ids;
-        uint32_t next;
+        RepairShared<SMALL_CHUNK> repair;
     };
 };
 static_assert(sizeof(LettersShared) <= LETTERS_SHARED, "the launch asks for so much");
@@ -47,34 +47,21 @@ template <class Threads> struct LettersLaunch : OneLaunch<Threads, LettersShared
             forward_windows_stage<SMALL_CHUNK>(job, tables, block, num_blocks);
             wait();
         }
-        walk_windows_stage<SMALL_CHUNK>(job, columns(), block, num_blocks);
-        wait();
+        if (!job.ending_k || *job.num_walked) {
+            walk_windows_stage<SMALL_CHUNK>(job, columns(), block, num_blocks);
+            wait();
+        }
         meet_windows_stage<SMALL_CHUNK>(job, block, num_blocks);
         wait();
     }
 
-    // Whether there was anything to do.
-    template <uint32_t ROUND> DEVICE_METHOD bool repair() const {
-        if (!job.unmet_counts[ROUND]) return false;
-        rank_windows_stage<SMALL_CHUNK, ROUND>(job, shared.frame);
-        wait();
-        continue_windows_stage<SMALL_CHUNK, ROUND>(job, columns(), block, num_blocks);
-        wait();
-        align_windows_stage<SMALL_CHUNK, ROUND>(job, columns(), block, num_blocks);
-        wait();
-        meet_again_stage<SMALL_CHUNK, ROUND>(job, block, num_blocks);
-        wait();
-        return true;
-    }
-
-    DEVICE_METHOD void finish() const {
-        if (block == 0) finish_windows_stage<SMALL_CHUNK>(job, &shared.next);
+    DEVICE_METHOD void repair() const {
+        if (!job.unmet_counts[0]) return;
+        repair_windows_stage<SMALL_CHUNK>(job, shared.repair);
         wait();
     }
 
     DEVICE_METHOD void ids() const {
-        write_starts_stage<SMALL_CHUNK>(job, block, num_blocks);
-        wait();
         write_letter_ids_stage(job, shared.ids);
         wait();
     }
@@ -88,7 +75,7 @@ DEVICE void encode_letters(const Job& job, LettersShared& shared, uint32_t block
     if (job.num_rounds) launch.special();
     launch.letters();
     launch.walk();
-    if (launch.template repair<0>() && launch.template repair<1>()) launch.finish();
+    launch.repair();
     launch.ids();
     if (job.framed) launch.frame();
     put_out_stage(job, block, num_blocks);

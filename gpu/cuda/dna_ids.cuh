@@ -1,4 +1,4 @@
-// From start bits to ids: one pass over the text, a block a tile.
+// From paths to ids: one pass over the text, a block a tile.
 //
 // A tile's pieces are listed, so that neighbouring threads write neighbouring ids; how many ids are
 // before the tile, the blocks before it say (scan.cuh).
@@ -10,7 +10,8 @@
 struct DnaIdsShared {
     uint16_t begins[TILE];
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t before_sixteen[BLOCK];
+    uint32_t before_sixteen[BLOCK];        // Pieces that begin in the tile before each sixteen places,
+    uint16_t sixteen[BLOCK];               // and the bits of those that begin in them.
     uint32_t tile;
     uint64_t before, row;                  // Ids before the tile; the first row that begins in it or behind.
 };
@@ -62,18 +63,21 @@ DEVICE Piece piece_at(const Job& job, uint64_t begin, uint64_t next) {
 // Where the first piece behind a tile begins.
 DEVICE uint64_t piece_behind(const Job& job, uint64_t place) {
     uint64_t words = (job.num_bytes + 63) / 64, last = place / 64 + 2;
-    for (uint64_t word = place / 64; word < words && word < last; word++)
-        if (job.starts[word]) return word * 64 + lowest_bit(job.starts[word]);
+    for (uint64_t word = place / 64; word < words && word < last; word++) {
+        uint64_t starts = starts_in(job, word);
+        if (starts) return word * 64 + lowest_bit(starts);
+    }
     return place + 128;                    // Further than any token reaches.
 }
 
 // Lists where a tile's pieces begin and, for each 16 places, how many begin before them.
 DEVICE uint32_t list_tile(const Job& job, DnaIdsShared& shared, uint64_t tile_begin) {
     uint64_t word = tile_begin / 64 + threadIdx.x / 4;
-    uint64_t bits = word * 64 < job.num_bytes ? job.starts[word] : 0;
+    uint64_t bits = word * 64 < job.num_bytes ? starts_in(job, word) : 0;
     uint32_t sixteen = static_cast<uint32_t>(bits >> (threadIdx.x % 4 * 16)) & 0xFFFF;
     uint32_t total, place = sum_before(count_bits(sixteen), shared.scratch, total);
     shared.before_sixteen[threadIdx.x] = place;
+    shared.sixteen[threadIdx.x] = sixteen;
     for (; sixteen; sixteen &= sixteen - 1) shared.begins[place++] = threadIdx.x * 16 + lowest_bit(sixteen);
     __syncthreads();
     return total;
@@ -82,7 +86,7 @@ DEVICE uint32_t list_tile(const Job& job, DnaIdsShared& shared, uint64_t tile_be
 // Ids before a place of the tile.
 DEVICE uint64_t ids_before_place(const Job& job, const DnaIdsShared& shared, uint64_t place) {
     uint32_t sixteen = place % TILE / 16;
-    uint32_t bits = static_cast<uint32_t>(job.starts[place / 64] >> (place / 16 % 4 * 16)) & ((1u << place % 16) - 1);
+    uint32_t bits = shared.sixteen[sixteen] & ((1u << place % 16) - 1);
     return shared.before + shared.before_sixteen[sixteen] + count_bits(bits);
 }
 

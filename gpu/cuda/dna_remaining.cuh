@@ -75,12 +75,13 @@ struct ForwardTables {
     Ring& ring;
     const uint2* opened;
     const uint32_t* pairs;
-    uint32_t pair_words, shift, levels;    // 32 - 2 * ending_k
+    const uint32_t* few;                   // ending_short
+    uint32_t pair_words, k, levels;
 
     DEVICE_METHOD ForwardTables(const Job& job, const uint2* last, Ring& ring)
         : last(last), ring(ring), opened(job.ending_opened), pairs(job.dna_pairs),
-          pair_words(static_cast<uint32_t>(job.dna_pair_words)), shift(static_cast<uint32_t>(32 - 2 * job.ending_k)),
-          levels(static_cast<uint32_t>(job.ending_levels)) {}
+          few(job.ending_short), pair_words(static_cast<uint32_t>(job.dna_pair_words)),
+          k(static_cast<uint32_t>(job.ending_k)), levels(static_cast<uint32_t>(job.ending_levels)) {}
 
     // Whether a token of a right class and of so many letters may end at a place.
     DEVICE_METHOD bool may_end(uint32_t slot, uint32_t length, uint32_t right) const {
@@ -90,8 +91,15 @@ struct ForwardTables {
 
     // What sixteen letters leave, of which the last one is the highest.
     DEVICE_METHOD Remaining by_letters(uint32_t codes) const {
-        uint2 found = last[codes >> shift];
+        uint2 found = last[codes >> (32 - 2 * k)];
         return {found.x, found.y};
+    }
+
+    // The last token of a text of fewer letters than k; none where there are none, as behind a gap's border.
+    DEVICE_METHOD Remaining by_few_letters(uint32_t codes, uint32_t length) const {
+        if (length == 0) return {0, 0};
+        uint32_t found = __ldg(few + ((1u << 2 * length) - 4) / 3 + (codes >> (32 - 2 * length)));
+        return {found, found & 0xFFFF0000};
     }
 
     // The same by the letters that begin at bit `from`, where all those behind them left more.
@@ -114,11 +122,12 @@ DEVICE LongKey key_before(const Job& job, int64_t end) {
     return {codes[0] << 32 | codes[1], codes[2] << 32 | codes[3]};
 }
 
-// The last token at a place, `most` letters behind a border, of those that are listed with a number: the
-// first one that the text ends with and that may follow. The very last one is not asked, as one is right.
+// The last token at a place, `most` letters behind a border, of those that are listed where letters leave too
+// many: the first one that the text ends with and that may follow. The very last one is not asked, as one is right.
 template <class Ring>
-DEVICE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
-                                     uint32_t most, uint32_t number) {
+DEVICE_RARE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
+                                     uint32_t most, uint32_t open) {
+    uint32_t number = open >> 2 * BEFORE_LETTERS;
     const uint2 *item = job.ending_listed + job.ending_begins[number], *behind = job.ending_listed + job.ending_begins[number + 1];
     uint2 token = __ldg(item);
     LongKey text = {0, 0};
@@ -131,28 +140,4 @@ DEVICE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint
                        tables.may_end(slot, length, token.x >> 16);
         if (is_right) return {token.x & 0xFFFF, length};
     }
-}
-
-// The last token of a text of few letters.
-DEVICE LastToken last_of_short(const Job& job, uint32_t codes, uint32_t length) {
-    uint32_t found = __ldg(job.ending_short + ((1u << 2 * length) - 4) / 3 + (codes >> (32 - 2 * length)));
-    return {found & 0xFFFF, found >> 16};
-}
-
-// The last token of a prefix that is near a border, as it is many letters behind it, or whose letters leave
-// too many, which have a number.
-template <class Ring>
-DEVICE_RARE LastToken last_of_rare(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot, uint32_t codes,
-                               uint32_t behind_border, bool is_near, uint32_t number) {
-    Remaining remaining = {number, Remaining::OPEN};
-    if (is_near) {
-        if (behind_border == 0) return {0, 0};  // A gap has no token.
-        if (behind_border < job.ending_k) return last_of_short(job, codes, behind_border);
-        remaining = tables.by_letters(codes);
-    }
-    if (remaining.is_open())
-        return last_of_listed(job, tables, end, slot, behind_border, remaining.x >> 2 * BEFORE_LETTERS);
-    uint32_t first = remaining.first_length();
-    bool is_first = !remaining.is_either() || tables.may_end(slot, first, remaining.x >> 16);
-    return is_first ? LastToken{remaining.x, first} : LastToken{remaining.y, remaining.y >> 20 & 15};
 }

@@ -26,8 +26,10 @@
 //     meet       all meetings are checked
 //
 // and from where one still fails a single thread walks through one window after the other (dna_finish.cuh).
+// All of it is one launch.
 #pragma once
 #include "dna_stitch.cuh"
+#include "steps.cuh"
 
 constexpr uint32_t MAX_PERIOD = 32;
 constexpr uint32_t RANK_BITS = 31;
@@ -84,13 +86,12 @@ DEVICE void rank_window(const Job& job, uint32_t list, uint32_t window, bool is_
     ranked<CHUNK>(job, list + 1, window) = before << 1 | is_one;
 }
 
-template <uint32_t CHUNK, uint32_t ROUND>
-DEVICE void rank_windows_stage(const Job& job, ScanShared& shared) {
-    if (!job.unmet_counts[ROUND]) return;
+template <uint32_t CHUNK>
+DEVICE void rank_windows(const Job& job, uint32_t round, ScanShared& shared, Steps& steps) {
     constexpr uint64_t LOW = (1ull << RANK_BITS) - 1;
     uint32_t windows = num_windows<CHUNK>(job);
     auto is_unmet = [&](uint64_t window) { return job.meetings[window] == NO_MEETING; };
-    scan(job.window_states + ROUND * (windows / SCAN_TILE + 2), windows, shared,
+    uint64_t own = scan(job.window_states + round * (windows / SCAN_TILE + 2), windows, shared,
          [&](uint64_t window) -> uint64_t {
              uint64_t differs = !repeats<CHUNK>(job, window);
              return is_unmet(window) | differs << RANK_BITS;
@@ -100,6 +101,7 @@ DEVICE void rank_windows_stage(const Job& job, ScanShared& shared) {
              rank_window<CHUNK>(job, UNMET, window, is_unmet(window), before & LOW);
              rank_window<CHUNK>(job, DIFFERING, window, !repeats<CHUNK>(job, window), before >> RANK_BITS);
          });
+    steps.end(own, scan_tiles(windows));
 }
 
 template <uint32_t CHUNK>
@@ -108,23 +110,23 @@ DEVICE bool is_differing(const Job& job, uint32_t window) {
 }
 
 // The first unmet window of the row of windows that repeat up to this one, which does; NO_BORDER.
-template <uint32_t CHUNK, uint32_t ROUND>
-DEVICE uint32_t first_of_row(const Job& job, uint32_t window) {
+template <uint32_t CHUNK>
+DEVICE uint32_t first_of_row(const Job& job, uint32_t round, uint32_t window) {
     uint32_t differing = ranked<CHUNK>(job, DIFFERING + 1, window) >> 1;
     uint32_t first = differing ? ranked<CHUNK>(job, DIFFERING, differing - 1) + 1 : 0;
     uint32_t rank = ranked<CHUNK>(job, UNMET + 1, first) >> 1;
-    uint32_t unmet = rank < job.unmet_counts[ROUND] ? ranked<CHUNK>(job, UNMET, rank) : NO_BORDER;
+    uint32_t unmet = rank < job.unmet_counts[round] ? ranked<CHUNK>(job, UNMET, rank) : NO_BORDER;
     return unmet <= window ? unmet : NO_BORDER;
 }
 
 // The first window of the segment that a window is in; NO_BORDER where it is in none.
-template <uint32_t CHUNK, uint32_t ROUND>
-DEVICE uint32_t segment_of(const Job& job, uint32_t window) {
+template <uint32_t CHUNK>
+DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     constexpr uint32_t BEHIND = (32 * Window<CHUNK>::WORDS + CHUNK - 1) / CHUNK;
     if (window >= num_windows<CHUNK>(job)) return NO_BORDER;
     uint32_t back = 0;
     while (back < BEHIND && back < window && is_differing<CHUNK>(job, window - back)) back++;
-    uint32_t first = is_differing<CHUNK>(job, window - back) ? NO_BORDER : first_of_row<CHUNK, ROUND>(job, window - back);
+    uint32_t first = is_differing<CHUNK>(job, window - back) ? NO_BORDER : first_of_row<CHUNK>(job, round, window - back);
     if (first != NO_BORDER) return first;
     if (!(ranked<CHUNK>(job, UNMET + 1, window) & 1)) return NO_BORDER;
     for (first = window; window - first < MAX_SEGMENT && ranked<CHUNK>(job, UNMET + 1, first - 1) & 1;) first--;
@@ -162,15 +164,11 @@ DEVICE bool continue_window(const Job& job, const Columns& columns, uint32_t win
     return walk_again<CHUNK>(job, columns, window, {place, before});
 }
 
-// The first windows of each segment.
-template <uint32_t CHUNK, uint32_t ROUND>
-DEVICE void continue_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
-    if (!job.unmet_counts[ROUND]) return;
-    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
-    for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride)
-        for (uint32_t i = 0; i < Continued<CHUNK>::COUNT; i++)
-            if (segment_of<CHUNK, ROUND>(job, window + i) != window ||
-                !continue_window<CHUNK>(job, columns, window + i)) break;
+// The first windows of the segment that begins with a window, if one does.
+template <uint32_t CHUNK>
+DEVICE void continue_windows(const Job& job, const Columns& columns, uint32_t round, uint32_t window) {
+    for (uint32_t i = 0; i < Continued<CHUNK>::COUNT; i++)
+        if (segment_of<CHUNK>(job, round, window + i) != window || !continue_window<CHUNK>(job, columns, window + i)) return;
 }
 
 // How far apart the borders of 128 letters repeat, 64 at most; 0 where they do not.
@@ -194,18 +192,14 @@ DEVICE uint32_t aligned_begin(const Job& job, uint32_t window, uint32_t last) {
     return static_cast<uint32_t>((period - (begin - border) % period) % period);
 }
 
-// The other windows of the segments.
-template <uint32_t CHUNK, uint32_t ROUND>
-DEVICE void align_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
-    if (!job.unmet_counts[ROUND]) return;
-    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * blockDim.x;
-    for (uint32_t window = block * blockDim.x + threadIdx.x; window < windows; window += stride) {
-        uint32_t segment = segment_of<CHUNK, ROUND>(job, window), last = segment + Continued<CHUNK>::COUNT - 1;
-        if (segment == NO_BORDER || window <= last) continue;
-        if (certain_in<CHUNK>(job, window, 0)) continue;  // It is right from there on.
-        uint32_t place = aligned_begin<CHUNK>(job, window, last);
-        if (place < 64) walk_again<CHUNK>(job, columns, window, {place, NO_TOKEN});
-    }
+// A window behind the first ones of its segment.
+template <uint32_t CHUNK>
+DEVICE void align_window(const Job& job, const Columns& columns, uint32_t round, uint32_t window) {
+    uint32_t segment = segment_of<CHUNK>(job, round, window), last = segment + Continued<CHUNK>::COUNT - 1;
+    if (segment == NO_BORDER || window <= last) return;
+    if (certain_in<CHUNK>(job, window, 0)) return;  // It is right from there on.
+    uint32_t place = aligned_begin<CHUNK>(job, window, last);
+    if (place < 64) walk_again<CHUNK>(job, columns, window, {place, NO_TOKEN});
 }
 
 // Where a window that may have continued meets the one before: also at one border in common, if the
@@ -229,15 +223,41 @@ DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
     return may_meet ? place : NO_MEETING;
 }
 
-// Checks where the windows meet whose path, or the one before, was walked again.
-template <uint32_t CHUNK, uint32_t ROUND>
-DEVICE void meet_again_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    if (!job.unmet_counts[ROUND]) return;
-    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * BLOCK;
-    for (uint32_t window = 1 + block * BLOCK + threadIdx.x; window < windows; window += stride) {
-        if (segment_of<CHUNK, ROUND>(job, window) == NO_BORDER && segment_of<CHUNK, ROUND>(job, window - 1) == NO_BORDER) continue;
-        uint32_t meeting = meeting_again<CHUNK>(job, window);
-        job.meetings[window] = meeting;
-        if (meeting == NO_MEETING) note_unmet(job, ROUND + 1);
-    }
+// Checks where a window meets the one before, if the path of either was walked again.
+template <uint32_t CHUNK>
+DEVICE void meet_again(const Job& job, uint32_t round, uint32_t window) {
+    if (window == 0) return;
+    if (segment_of<CHUNK>(job, round, window) == NO_BORDER && segment_of<CHUNK>(job, round, window - 1) == NO_BORDER) return;
+    uint32_t meeting = meeting_again<CHUNK>(job, window);
+    job.meetings[window] = meeting;
+    if (meeting == NO_MEETING) note_unmet(job, round + 1);
+}
+
+// What a block has in shared memory.
+template <uint32_t CHUNK>
+struct RepairShared {
+    union {
+        uint32_t columns[2][Window<CHUNK>::WORDS * BLOCK];
+        ScanShared scan;
+        uint32_t next;
+    };
+    uint64_t part;
+};
+
+// The four steps of a round, if any window is unmet.
+template <uint32_t CHUNK>
+DEVICE void repair_round(const Job& job, uint32_t round, RepairShared<CHUNK>& shared, Steps& steps) {
+    if (!job.unmet_counts[round]) return;
+    Columns columns = {shared.columns[0] + threadIdx.x, shared.columns[1] + threadIdx.x, BLOCK};
+    uint32_t windows = num_windows<CHUNK>(job), parts = (windows + BLOCK - 1) / BLOCK;
+    auto each = [&](auto work) {
+        steps.run(parts, [&](uint64_t part) {
+            uint32_t window = part * BLOCK + threadIdx.x;
+            if (window < windows) work(window);
+        });
+    };
+    rank_windows<CHUNK>(job, round, shared.scan, steps);
+    each([&](uint32_t window) { continue_windows<CHUNK>(job, columns, round, window); });
+    each([&](uint32_t window) { align_window<CHUNK>(job, columns, round, window); });
+    each([&](uint32_t window) { meet_again<CHUNK>(job, round, window); });
 }

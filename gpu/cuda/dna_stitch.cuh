@@ -92,21 +92,22 @@ DEVICE void meet_windows_stage(const Job& job, uint32_t block, uint32_t num_bloc
     }
 }
 
-// Start bits of the tokens; a thread takes 64 places of a chunk.
+// Start bits of the pieces in 64 places: of tokens, and of gaps that have ids.
 template <uint32_t CHUNK>
-DEVICE void write_starts_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t words = (job.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word < words; word += stride) {
-        uint32_t window = word / (CHUNK / 64), place = word % (CHUNK / 64) * 64;
-        uint64_t bits = borders_from<CHUNK>(job, window, place);
-        uint32_t meeting = job.meetings[window];
-        if (place == 0 && meeting) {
-            uint64_t before = (1ull << meeting) - 1;
-            bits = (bits & ~before) | (borders_from<CHUNK>(job, window - 1, CHUNK) & before);
-        }
-        if (64 * word + 64 > job.num_bytes) bits &= ~0ull >> (64 * word + 64 - job.num_bytes);
-        job.starts[word] |= bits;
+DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
+    uint32_t window = word / (CHUNK / 64), place = word % (CHUNK / 64) * 64;
+    uint64_t bits = borders_from<CHUNK>(job, window, place);
+    uint32_t meeting = job.meetings[window];
+    if (place == 0 && meeting) {
+        uint64_t before = (1ull << meeting) - 1;
+        bits = (bits & ~before) | (borders_from<CHUNK>(job, window - 1, CHUNK) & before);
     }
+    if (64 * word + 64 > job.num_bytes) bits &= ~0ull >> (64 * word + 64 - job.num_bytes);
+    return bits | job.starts[word];
+}
+
+DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
+    return has_large_chunks(job) ? starts_in<LARGE_CHUNK>(job, word) : starts_in<SMALL_CHUNK>(job, word);
 }
 
 // Whether a window has letters that merge and are no bases.

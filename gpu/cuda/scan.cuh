@@ -75,14 +75,14 @@ DEVICE uint64_t sum_before_warp(uint64_t* states, ScanShared& shared, uint64_t w
 // Calls write(i, sum of value(0) .. value(i - 1)) for i = 0 .. count. The whole block calls it.
 //
 // `states` is uint64[scan_tiles(count) + 1], zeros before; the first one counts the tiles taken. A
-// warp has neighbouring values, 32 at a time.
+// warp has neighbouring values, 32 at a time. Returns how many tiles the block took.
 template <class Value, class Write>
-DEVICE void scan(uint64_t* states, uint64_t count, ScanShared& shared, Value value, Write write) {
+DEVICE uint64_t scan(uint64_t* states, uint64_t count, ScanShared& shared, Value value, Write write) {
     uint32_t lane = threadIdx.x & 31;
-    for (;;) {
+    for (uint64_t own = 0;; own++) {
         if (threadIdx.x == 0) shared.tile = static_cast<uint32_t>(atomic_add(states, 1));
         __syncthreads();
-        if (shared.tile >= scan_tiles(count)) return;
+        if (shared.tile >= scan_tiles(count)) return own;
         uint64_t first = static_cast<uint64_t>(shared.tile) * SCAN_TILE;
         first += threadIdx.x / 32 * (32 * SCAN_ITEMS) + lane;
         uint64_t befores[SCAN_ITEMS], sum = 0;
