@@ -9,9 +9,16 @@ from gpu.memory import Workspace
 from gpu.residents import Resident
 from vocabularies.batch import Batch
 
-__all__ = ["first_kernels", "launch_content", "make_room_for_spans", "may_be_wrong", "rare_kernels"]
+__all__ = [
+    "RARE_BREAK",
+    "first_kernels",
+    "launch_content",
+    "make_room_for_spans",
+    "may_be_wrong",
+    "rare_kernels",
+]
 
-RARE_WIDE, RARE_MARK = constant("RARE_WIDE"), constant("RARE_MARK")
+RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
 SPAN_BYTES = 8  # Of an id's own span on the device.
 
 

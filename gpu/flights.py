@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpu.batches import RowOptions
 from gpu.chunks import Chunk
-from gpu.contents import first_kernels, make_room_for_spans, rare_kernels
+from gpu.contents import RARE_BREAK, first_kernels, make_room_for_spans, rare_kernels
 from gpu.families import frame_kernels
 from gpu.launches import STATUS, checked, fetch, launch, pack_rows, send_job
 from gpu.memory import Workspace
@@ -66,7 +66,7 @@ class Flight:
     def __init__(self, work: Work, chunk: Chunk, workspace: Workspace, staging: Staging) -> None:
         self.work, self.chunk, self.workspace = work, chunk, workspace
         self.options, self.staging = _options(work, chunk), staging
-        self.is_launched = False
+        self.is_launched, self.is_plain = False, False
         self._copy = None
         self.source: Bytes | SharedText
         if isinstance(work.data, SharedText):
@@ -107,14 +107,23 @@ class Flight:
         )
         if self.with_spans:
             make_room_for_spans(workspace, work.resident.family)
-        first = first_kernels(
-            work.resident,
+        launch(workspace, (*self._first(), *self._frames(), "report"), processors)
+
+    def _first(self) -> tuple[str, ...]:
+        """The kernels that are tried first: the plain ones unless the last batch was not plain."""
+        work, turned = self.work, self.options is not None and self.options.turned
+        resident = work.resident
+        self.is_plain = bool(resident.family.plain)
+        if resident.meets_breaks and not turned and not self.with_spans:
+            self.is_plain = False
+            return rare_kernels(self.workspace, resident, RARE_BREAK, id_bits=work.id_bits)
+        return first_kernels(
+            resident,
             validate=work.validate,
             count_only=work.count_only,
-            turned=self.options is not None and self.options.turned,
+            turned=turned,
             id_bits=work.id_bits,
         )
-        launch(workspace, (*first, *self._frames(), "report"), processors)
 
     def _frames(self) -> tuple[str, ...]:
         family, count_only = self.work.resident.family, self.work.count_only
@@ -131,6 +140,10 @@ class Flight:
         workspace, work = self.workspace, self.work
         workspace.stream.synchronize()
         rare = int(checked(workspace)[STATUS["RARE"]])
+        if work.resident.family.plain:
+            work.resident.meets_breaks = rare == RARE_BREAK
+        if not self.is_plain:
+            rare &= ~RARE_BREAK  # These were met.
         if work.resident.family.plain and (rare or self.with_spans):
             others = rare_kernels(
                 workspace,

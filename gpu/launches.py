@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batches import RowOptions
-from gpu.job import constant
+from gpu.job import WORD, constant
 from gpu.kernels import num_blocks
 from gpu.memory import Workspace
 from gpu.residents import Resident
@@ -50,6 +50,7 @@ STATUS = {
     for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED")
 }
 _NOT_COVERED, _FAULT = STATUS["NOT_COVERED"], STATUS["FAULT"]
+_NUM_BYTES, _NUM_ROWS = WORD["num_bytes"], WORD["num_rows"]
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
 RANDOM = ("random_seed", "first_row", "substitution_rate")
@@ -64,29 +65,38 @@ class DeviceFault(RuntimeError):
 def launch(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
     """Run kernels; from the third time on as one recording, which is launched as a whole.
 
-    Kernels read sizes from the job, so that a recording serves every batch of the workspace.
+    Kernels read sizes from the job, so that a recording serves all batches of up to its blocks.
     """
     if workspace.clock is not None:
         launch_each(workspace, kernels, processors)
         workspace.clock.leave()
         return
-    recordings = workspace.recordings
-    times = recordings.setdefault(kernels, 0)
+    recordings, key = workspace.recordings, (kernels, _size(workspace))
+    times = recordings.setdefault(key, 0)
     if isinstance(times, int) and times < RECORD_AFTER:
-        recordings[kernels] = times + 1
+        recordings[key] = times + 1
         launch_each(workspace, kernels, processors)
         return
     if isinstance(times, int):
         workspace.stream.begin_capture()
         launch_each(workspace, kernels, processors)
-        recordings[kernels] = workspace.stream.end_capture()
-    workspace.stream.replay(recordings[kernels])
+        recordings[key] = workspace.stream.end_capture()
+    workspace.stream.replay(recordings[key])
+
+
+def _size(workspace: Workspace) -> int:
+    """Text that kernels are launched for: what the workspace holds, halved up to four times."""
+    capacity, words = workspace.capacity, workspace.words
+    most = max(capacity.num_bytes, ROW_BYTES * capacity.num_rows)
+    taken = max(words[_NUM_BYTES], ROW_BYTES * words[_NUM_ROWS])
+    return next(
+        most >> halved for halved in (4, 3, 2, 1, 0) if taken <= most >> halved or not halved
+    )
 
 
 def launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
     """Run kernels one by one."""
-    capacity = workspace.capacity
-    size = max(capacity.num_bytes, ROW_BYTES * capacity.num_rows)
+    size = _size(workspace)
     for name in kernels:
         if workspace.clock is not None:
             workspace.clock.enter(stage_of(name))

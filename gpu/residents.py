@@ -37,6 +37,8 @@ class Resident:
         num_rounds: rounds of special tokens.
         has_whole_only: whether starts made by cutting must be told from others.
         address, num_bytes: its one block of device memory.
+        meets_breaks: what ends a run of letters was in the last large batch, and nothing else that
+            plain kernels leave to others; so they are not tried.
         is_pinned: it is not given up to make room.
         users: calls that use it now.
         wanted: False once it was unloaded or given up; its last user frees it.
@@ -48,6 +50,7 @@ class Resident:
     has_whole_only: bool
     address: int
     num_bytes: int
+    meets_breaks: bool = False
     is_pinned: bool = False
     users: int = 0
     wanted: bool = True

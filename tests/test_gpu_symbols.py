@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import symbols
+from gpu import launches, symbols
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
 from gpu.streams import encode_stream
 from tests.data_files import expected, ids_digest, records
-from tests.emulated_device import EmulatedDevice
+from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import (
     OPTIONS,
@@ -234,3 +234,31 @@ def test_the_data_files_have_the_hashes_of_the_reference(engine, name, file):
 
 def test_the_kernels_compile_for_a_device() -> None:
     compile_for_device("symbols.cu")
+
+
+def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):
+    """Until a batch has none; what is not ASCII, or special, is met in either way."""
+    engine, vocabulary = GpuEngine(EmulatedDevice(1 << 32), 1 << 28), load("nt_v2")
+    plain, broken = ["ACGTACGTAC" * 30, "CAGT"], ["ACGTNACGTACGTAC" * 20, "aCGTACG"]
+    others = ["ACGéTACGTACGTN", "<mask>ACGTACGN<pad>"]
+    run, seen = EmulatedStream.launch, list[str]()
+    monkeypatch.setattr(launches, "RECORD_AFTER", 1 << 30)
+    monkeypatch.setattr(
+        EmulatedStream,
+        "launch",
+        lambda stream, kernel, blocks, job: seen.append(kernel) or run(stream, kernel, blocks, job),
+    )
+    for rows, is_tried in (
+        *((plain, True), (broken, True), (broken, False), (others, False), (broken, True)),
+        *((others + broken, False), (plain, True), (broken, True), (plain, False), (plain, True)),
+    ):
+        seen.clear()
+        batch, out = Batch(rows), np.zeros(4000, np.int32)
+        ends = encode_stream(engine, vocabulary, batch.data, batch.offsets, out)
+        options = EncodeOptions(add_special_tokens=False)
+        for row, text in enumerate(rows):
+            right = reference.encode(vocabulary, text, options).ids
+            assert out[ends[row] : ends[row + 1]].tolist() == right, text
+        assert ("place_rows" in seen) == is_tried
+        if rows is broken:
+            assert seen.count("find_breaks") == 1

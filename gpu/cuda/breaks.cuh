@@ -61,8 +61,10 @@ DEVICE bool are_four(const Job& job, const FourLetters& four, uint64_t place) {
     return differ == 0;
 }
 
-// The breaks among a lane's 64 letters, of which the one before the first is of the class `before`.
-DEVICE uint64_t breaks_of(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first, uint32_t before) {
+// The breaks among a lane's 64 letters, of which the one before the first is of the class `before`; `seen` gets
+// the entries of those that are none of the four, which have no flags.
+DEVICE uint64_t breaks_of(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first, uint32_t before,
+                          uint32_t& seen) {
     uint64_t end = num_letters(job), bits = 0;
     for (uint32_t part = 0; part < 64 && first + part < end; part += 16) {
         if (are_four(job, four, first + part)) {
@@ -72,7 +74,8 @@ DEVICE uint64_t breaks_of(const Job& job, const FourLetters& four, const uint32_
         }
         LetterReader reader(job, first + part);
         for (uint32_t i = part; i < part + 16 && first + i < end; i++) {
-            uint32_t own = class_of(table[reader.next()]);
+            uint32_t entry = table[reader.next()], own = class_of(entry);
+            seen |= entry;
             if (own != before || stands_alone(own)) bits |= 1ull << i;
             if (own >= SPACE) note_space(job, first + i, own);
             before = own;
@@ -84,13 +87,13 @@ DEVICE uint64_t breaks_of(const Job& job, const FourLetters& four, const uint32_
 DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
     load_letters(job, table);
     FourLetters four(job);
-    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32);
+    uint32_t lane = threadIdx.x & 31, warps = num_blocks * (BLOCK / 32), seen = 0;
     uint64_t end = num_letters(job);
     for (uint64_t tile = block * (BLOCK / 32) + threadIdx.x / 32; tile < letter_tiles(job); tile += warps) {
         uint64_t begin = tile * LETTER_TILE + lane * 64, bits = 0;
         if (begin < end) {
             uint32_t before = begin ? class_of(table[letter_at(job, begin - 1)]) : BASE;
-            bits = breaks_of(job, four, table, begin, before) | job.breaks[begin / 64];
+            bits = breaks_of(job, four, table, begin, before, seen) | job.breaks[begin / 64];
             job.breaks[begin / 64] = bits;
         }
         uint32_t last = bits ? static_cast<uint32_t>(begin) + highest_bit(bits) : 0;
@@ -100,6 +103,7 @@ DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, u
         }
         if (lane == 0) job.letter_tiles[tile] = last;
     }
+    note_rare(job, seen);                  // Where plain kernels were not tried, nobody else has.
 }
 
 // Neighbouring tiles' values, of which those from `end` on are 0.

@@ -102,16 +102,35 @@ DEVICE uint32_t tile_row_of(const KmerTile& tile, const TileRows& rows, uint32_t
     return low;
 }
 
+// The same of an id near the first one of row `seam`, mostly in this row or the one before.
+DEVICE uint32_t row_at_seam(const KmerTile& tile, const TileRows& rows, uint32_t seam, uint32_t id) {
+    if (seam == 0 || tile.rows[seam - 1].first > id) return tile_row_of(tile, rows, id);
+    if (seam == rows.count || tile.rows[seam].first > id) return seam - 1;
+    return seam + 1 == rows.count || tile.rows[seam + 1].first > id ? seam : tile_row_of(tile, rows, id);
+}
+
 // Whether the k letters from a letter of the batch on are among the shared ones.
 DEVICE bool are_shared(const FourLetters& four, const TileRows& rows, uint32_t letter) {
     return letter - rows.shared_from <= KMER_TILE + 2 * AROUND - four.k;
+}
+
+// The id of a letter behind a row's k-mers.
+DEVICE uint32_t single_id(const Job& job, const FourLetters& four, const uint32_t* table, const KmerTile& tile,
+                          const TileRows& rows, const PlainRow& row, uint32_t letter, uint32_t number, uint32_t& seen) {
+    uint32_t at = row.begin + letter - rows.shared_from;
+    bool is_known = are_shared(four, rows, row.begin + letter) && !(rows.any_strange && has_strange(tile, at, 1));
+    return is_known ? table[NUM_LETTERS + Letters32(tile, at).kmer(0, 1)] : plain_id(job, table, row, number, seen);
 }
 
 // An id from the shared letters where they hold it, else letter by letter. A circle's k-mer may be
 // `before` letters of the row's end and `behind` letters of its begin.
 DEVICE uint32_t seam_id(const Job& job, const FourLetters& four, const uint32_t* table, const KmerTile& tile,
                         const TileRows& rows, const PlainRow& row, uint32_t number, uint32_t& seen) {
-    if (number >= kmers_of(four, row.length) && !row.wraps) return plain_id(job, table, row, number, seen);
+    uint32_t kmers = kmers_of(four, row.length);
+    if (number >= kmers && !row.wraps) {
+        uint32_t behind = number - kmers + (kmers ? (kmers - 1) * four.stride + four.k : 0);
+        return single_id(job, four, table, tile, rows, row, behind, number, seen);
+    }
     uint32_t letter = row.wraps ? circle_begin(job, number, row.length) : number * four.stride;
     uint32_t before = row.length - letter, at = row.begin + letter - rows.shared_from;
     bool is_whole = before >= four.k, shared = are_shared(four, rows, row.begin + letter);
@@ -138,20 +157,18 @@ DEVICE uint32_t write_seams(const Job& job, const FourLetters& four, const uint3
         if (middle < rows.begin_id) middle = rows.begin_id;
         uint32_t id = (middle < back ? 0 : middle - back) / ITEMS * ITEMS + i % each;
         if (id < rows.begin_id || id >= rows.end_id) continue;
-        PlainRow row = tile_row(tile, rows, tile_row_of(tile, rows, id));
+        PlainRow row = tile_row(tile, rows, row_at_seam(tile, rows, seam, id));
         out[id] = static_cast<Id>(seam_id(job, four, table, tile, rows, row, id - row.first, seen));
     }
     return seen;
 }
 
-// The ids that belong to a tile's letters, of which the first one lies in `row` or a row behind it; returns
-// the last row that was met.
+// The ids that belong to a tile's letters, of which the first one lies in `row` or a row behind it.
 template <class Id, bool IS_STRIDED>
-DEVICE uint32_t write_tile(const Job& job, const FourLetters& four, const uint32_t* table, KmerTile& tile, uint32_t begin,
-                           uint32_t row, uint32_t& seen) {
+DEVICE void write_tile(const Job& job, const FourLetters& four, const uint32_t* table, KmerTile& tile, uint32_t begin,
+                       uint32_t row, uint32_t& seen) {
     constexpr uint32_t ITEMS = IS_STRIDED ? 4 : 16 / sizeof(Id);
     bool any_strange = pack_tile(job, four, table, begin, tile, seen);
-    uint32_t num_rows = job.num_rows, last = row;
     while (true) {
         TileRows rows = take_rows(job, four, tile, row, begin);
         bool has_ids = rows.begin_id < rows.end_id;
@@ -161,28 +178,31 @@ DEVICE uint32_t write_tile(const Job& job, const FourLetters& four, const uint32
             seen |= write_seams<Id, ITEMS>(job, four, table, tile, rows, ids_out<Id>(job));
         }
         __syncwarp();
-        if (rows.count) last = row + rows.count - 1;
-        if (rows.count < KMER_ROWS) return last;
+        if (rows.count < KMER_ROWS) return;
         // Rows without ids, however many, are passed over at once.
         uint64_t behind = rows.begin_id + 1ull;
-        row = has_ids ? row + KMER_ROWS : first_not_before_by_warp(job.id_offsets, num_rows, behind) - 1;
+        row = has_ids ? row + KMER_ROWS : first_not_before_by_warp(job.id_offsets, job.num_rows, behind) - 1;
     }
 }
 
-// A warp takes several tiles in a row where there are enough, so that it looks for its first row once.
+// The ids that the four letters have alone, by their codes, behind the table.
+DEVICE void load_singles(const Job& job, const FourLetters& four, uint32_t* table) {
+    if (threadIdx.x >= 4) return;
+    uint32_t letter = byte_of(four.letters, threadIdx.x), code = byte_of(four.codes, threadIdx.x);
+    table[NUM_LETTERS + code] = job.letter_ids[letter];
+}
+
+// A warp takes a tile at a time.
 template <class Id, bool IS_STRIDED>
 DEVICE void write_kmers_stage(const Job& job, uint32_t* table, KmerTile* tiles, uint32_t block, uint32_t num_blocks) {
-    constexpr uint32_t MAX_TILES = 4;
-    load_letters(job, table);
     FourLetters four(job);
+    if (four.letters) load_singles(job, four, table);
+    load_letters(job, table);
     if (!four.letters) return write_any_kmers<Id>(job, table, block, num_blocks);
-    uint32_t warp = threadIdx.x / 32, num_warps = num_blocks * (BLOCK / 32), seen = 0;
-    uint64_t num_tiles = (four.num_bytes + KMER_TILE - 1) / KMER_TILE;
-    uint64_t each = num_tiles < MAX_TILES * num_warps ? (num_tiles + num_warps - 1) / num_warps : MAX_TILES;
-    for (uint64_t first = (block * (BLOCK / 32) + warp) * each; first < num_tiles; first += num_warps * each) {
-        uint32_t row = first_not_before_by_warp(job.row_begins, job.num_rows, first * KMER_TILE + 1) - 1;
-        for (uint64_t i = first; i < first + each && i < num_tiles; i++)
-            row = write_tile<Id, IS_STRIDED>(job, four, table, tiles[warp], i * KMER_TILE, row, seen);
+    uint32_t warp = threadIdx.x / 32, stride = num_blocks * (BLOCK / 32) * KMER_TILE, seen = 0;
+    for (uint64_t begin = (block * (BLOCK / 32) + warp) * KMER_TILE; begin < four.num_bytes; begin += stride) {
+        uint32_t row = first_not_before_by_warp(job.row_begins, job.num_rows, begin + 1) - 1;
+        write_tile<Id, IS_STRIDED>(job, four, table, tiles[warp], begin, row, seen);
     }
     note_rare(job, seen);
 }

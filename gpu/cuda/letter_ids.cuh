@@ -1,17 +1,21 @@
 // Characters in plain batches: id i is that of byte i, and a row has as many ids as letters.
 //
-// Launch: BLOCK threads, any number of blocks. A thread writes 16 bytes of ids at a time. Four letters of
-// which most texts are made have their ids looked up by one permutation of bytes, all others in the table.
+// Launch: BLOCK threads, any number of blocks. A thread writes 16 bytes of ids at a time, LETTER_ROUNDS times;
+// blocks that come and go keep the memory busier than those that go on to other text. Four letters of which most
+// texts are made have their ids looked up by one permutation of bytes, all others in the table.
 //
 // Example: A, C, T and G with the ids 7, 8, 10 and 9 stand in the slots 0, 1, 2 and 3 of their bits 1 and 2.
 #pragma once
 #include "plain.cuh"
 
+constexpr uint32_t LETTER_ROUNDS = 4;
+
 DEVICE void place_letter_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
-    refuse_rows(job, block, num_blocks);
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
-    for (uint64_t row = first; row <= job.num_rows; row += num_blocks * BLOCK)
+    for (uint64_t row = first; row <= job.num_rows; row += num_blocks * BLOCK) {
         job.id_offsets[row] = job.row_begins[row];
+        if (row < job.num_rows) refuse_row(job, row);
+    }
     if (first == 0) job.status[STATUS_NUM_IDS] = job.num_bytes;
 }
 
@@ -40,32 +44,32 @@ DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t
     }
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
-        uint32_t entry = table[byte_of(word, i)];
+        uint32_t entry = __ldg(table + byte_of(word, i));
         if (i < end) seen |= entry;
         ids[i] = entry & VALUE_BITS;
     }
 }
 
 template <class Id>
-DEVICE void write_letters_stage(const Job& job, uint32_t* table, uint32_t block, uint32_t num_blocks) {
-    constexpr uint32_t ITEMS = 16 / sizeof(Id), WORDS = ITEMS / 4, ROUNDS = 4;
-    load_letters(job, table);
+DEVICE void write_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id), WORDS = ITEMS / 4;
     place_letter_rows(job, block, num_blocks);
     FourLetters four(job);
     const uint8_t* text = job.text;
+    const uint32_t* table = job.letter_table;
     Id* out = ids_out<Id>(job);
     uint32_t num_bytes = four.num_bytes, seen = 0;
-    uint64_t stride = num_blocks * BLOCK * ITEMS, own = (block * BLOCK + threadIdx.x) * ITEMS;
-    for (uint64_t first = own; first < num_bytes; first += ROUNDS * stride) {
-        uint32_t words[ROUNDS][WORDS];
+    uint64_t each = LETTER_ROUNDS * BLOCK * ITEMS;
+    for (uint64_t first = block * each + threadIdx.x * ITEMS; first < num_bytes; first += num_blocks * each) {
+        uint32_t words[LETTER_ROUNDS][WORDS];
 #pragma unroll
-        for (uint32_t round = 0; round < ROUNDS; round++) {
-            uint64_t begin = first + round * stride;
+        for (uint32_t round = 0; round < LETTER_ROUNDS; round++) {
+            uint64_t begin = first + round * BLOCK * ITEMS;
             if (begin < num_bytes) load_text<ITEMS>(text + begin, words[round]);
         }
 #pragma unroll
-        for (uint32_t round = 0; round < ROUNDS; round++) {
-            uint64_t begin = first + round * stride;
+        for (uint32_t round = 0; round < LETTER_ROUNDS; round++) {
+            uint64_t begin = first + round * BLOCK * ITEMS;
             if (begin >= num_bytes) break;
             uint32_t ids[ITEMS], left = num_bytes - begin;
 #pragma unroll

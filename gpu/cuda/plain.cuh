@@ -38,14 +38,11 @@ DEVICE uint32_t kmers_of(const FourLetters& four, uint32_t length) {
 }
 
 // No row is at fault but those that cannot be circles, or are no sequences and have another strand.
-DEVICE void refuse_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
-    for (uint64_t row = first; row < job.num_rows; row += num_blocks * BLOCK) {
-        uint64_t begin = job.row_begins[row], length = job.row_begins[row + 1] - begin;
-        bool is_open = is_circle(job, row) && (!job.can_wrap || length < job.kmer_k);
-        job.row_errors[row] = NO_BYTE;
-        job.row_refused[row] = is_open || is_no_sequence(job, row) ? static_cast<uint32_t>(begin) : NO_BYTE;
-    }
+DEVICE void refuse_row(const Job& job, uint64_t row) {
+    uint64_t begin = job.row_begins[row], length = job.row_begins[row + 1] - begin;
+    bool is_open = is_circle(job, row) && (!job.can_wrap || length < job.kmer_k);
+    job.row_errors[row] = NO_BYTE;
+    job.row_refused[row] = is_open || is_no_sequence(job, row) ? static_cast<uint32_t>(begin) : NO_BYTE;
 }
 
 // Ids of rows, by their lengths alone.
@@ -66,13 +63,13 @@ struct RowLengths {
 };
 
 DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
-    refuse_rows(job, block, num_blocks);
     if (block >= scan_tiles(job.num_rows)) return;
     RowLengths lengths(job);
     scan(job.place_states, job.num_rows, shared, [&](uint64_t row) { return lengths.ids_of(job, row); },
          [&](uint64_t row, uint64_t before) {
              job.id_offsets[row] = before;
              if (row == job.num_rows) job.status[STATUS_NUM_IDS] = before;
+             else refuse_row(job, row);
          });
 }
 
@@ -88,7 +85,7 @@ DEVICE void store_ids(Id* to, const uint32_t* ids) {
         if constexpr (EACH == 4)
             words[i] = low_halves(ids[4 * i] | ids[4 * i + 1] << 8, ids[4 * i + 2] | ids[4 * i + 3] << 8);
     }
-    if constexpr (WORDS == 4) *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
+    if constexpr (WORDS == 4) store_once(reinterpret_cast<uint4*>(to), {words[0], words[1], words[2], words[3]});
     if constexpr (WORDS == 2) *reinterpret_cast<uint2*>(to) = {words[0], words[1]};
     if constexpr (WORDS == 1) *reinterpret_cast<uint32_t*>(to) = words[0];
 }

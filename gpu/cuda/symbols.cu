@@ -18,52 +18,49 @@ KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
 }
 
 KERNEL __launch_bounds__(BLOCK) write_letters(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
-    write_letters_stage<uint32_t>(*job, table, blockIdx.x, gridDim.x);
+    write_letters_stage<uint32_t>(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_letters16(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
-    write_letters_stage<uint16_t>(*job, table, blockIdx.x, gridDim.x);
+    write_letters_stage<uint16_t>(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
-    write_letters_stage<uint8_t>(*job, table, blockIdx.x, gridDim.x);
+    write_letters_stage<uint8_t>(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_kmers(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
+    SHARED uint32_t table[NUM_LETTERS + 4];
     SHARED KmerTile tiles[BLOCK / 32];
     write_kmers_stage<uint32_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_kmers16(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
+    SHARED uint32_t table[NUM_LETTERS + 4];
     SHARED KmerTile tiles[BLOCK / 32];
     write_kmers_stage<uint16_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_kmers8(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
+    SHARED uint32_t table[NUM_LETTERS + 4];
     SHARED KmerTile tiles[BLOCK / 32];
     write_kmers_stage<uint8_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_strided(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
+    SHARED uint32_t table[NUM_LETTERS + 4];
     SHARED KmerTile tiles[BLOCK / 32];
     write_kmers_stage<uint32_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_strided16(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
+    SHARED uint32_t table[NUM_LETTERS + 4];
     SHARED KmerTile tiles[BLOCK / 32];
     write_kmers_stage<uint16_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_strided8(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
+    SHARED uint32_t table[NUM_LETTERS + 4];
     SHARED KmerTile tiles[BLOCK / 32];
     write_kmers_stage<uint8_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
 }
