@@ -14,6 +14,7 @@ from gpu.job import CUDA, constant
 __all__ = [
     "KERNELS",
     "SOURCES",
+    "TEXT_MODULES",
     "Kernel",
     "joined_source",
     "num_blocks",
@@ -33,6 +34,8 @@ SOURCES = {
     "training": ("train.cu",),
 }
 """The files of each module; `text` has the kernels that all families share."""
+TEXT_MODULES = "text", "cut", "small_block", "small_cluster", "small_grid"
+"""What batches of text are encoded with, of whatever size."""
 
 
 @dataclass(frozen=True, slots=True)

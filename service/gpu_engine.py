@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from gpu.device import CudaDevice
 from gpu.engine import GpuEngine
+from gpu.kernels import TEXT_MODULES
 from gpu.tables import NotCovered
 from service.crossover import Differs, log_crossover, measure_crossover
 from service.engines import (
@@ -52,13 +53,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.
 BYTES_AN_ID = 4
-MODULES = (
-    "text",
-    "cut",
-    "small_block",
-    "small_cluster",
-    "small_grid",
-)  # Compiled before any batch comes.
 VOCABULARIES_SHARE = 1 / 4  # Of the memory that we may use; batches have the rest.
 Answer = TypeVar("Answer")
 Int64s = NDArray[np.int64]
@@ -74,7 +68,7 @@ def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
     Raises:
         DeviceUnavailable: there is none, or CuPy is not installed.
     """
-    device = CudaDevice(modules=MODULES)
+    device = CudaDevice(modules=TEXT_MODULES)
     info = device.info
     budget = int(info.free_bytes * memory_share)
     vocabulary_bytes = int(budget * VOCABULARIES_SHARE)
