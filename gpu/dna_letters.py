@@ -101,6 +101,8 @@ def letters_of(
             run = chr(steps.run_letter)
             raise NotCovered(f"a run of {run} becomes a letter that merges or is dropped")
         run_id = int(ids[steps.run_content])
+        if run_id == NO_LETTER:
+            raise NotCovered("a run becomes a letter that has no id, and its neighbours merge")
     return Letters(
         bases=bases,
         classes=classes,

@@ -314,6 +314,15 @@ def test_published_sequences_have_the_expected_ids(device, name, file):
         (vocabulary_of("AC-", [("A", "-")], pretokenizer="isolate:-"), "cuts letters that merge"),
         (vocabulary_of("A-", [("A", "-")], pretokenizer="whitespace"), "cuts between letters"),
         (vocabulary_of("A", [("A" * 2**n, "A" * 2**n) for n in range(7)]), "64 letters"),
+        (
+            vocabulary_of(
+                "A",
+                [("A", "A")],
+                unknown=False,
+                normalizers=(Normalizer("replace_regex", "N{10,}", "-"),),
+            ),
+            "no id",
+        ),
         (vocabulary_of("AC", [("<unk>", "A")]), "unknown letters are merged"),
         (unknown_as(vocabulary_of("AC", [("C", "A")]), b"A"), "unknown letters are merged"),
     ],
