@@ -26,7 +26,8 @@ from service.gpu_vocabularies import OpenedGpu
 from service.settings import Settings
 from service.verification import verify
 from tests.app_client import serving
-from tests.each_engine import MARKS, make_engine
+from tests.each_engine import MARKS
+from tests.each_engine import make_engine as engine_on
 from tests.emulated_device import EmulatedDevice
 from tests.fake_engine import byte_vocabulary
 from tests.fake_gpu import FakeGpu
@@ -98,7 +99,7 @@ def test_a_vocabulary_that_passes_answers_from_the_gpu():
 @pytest.mark.parametrize("name", ["dnabert2", "gena_lm_t2t_32k"])
 @pytest.mark.parametrize("device", [pytest.param(n, marks=MARKS[n]) for n in ("emulated", "cuda")])
 def test_dna_bpe_passes_and_answers_from_the_gpu(device, name):
-    engine = make_engine(device)
+    engine = engine_on(device)
     try:
         residency = engine.load(load(name))
         assert residency.self_test.first_difference == ""
