@@ -96,6 +96,8 @@ def letters_of(
     ids[classes == DROPPED] = NO_LETTER
     classes[(classes == GAP) & (ids == NO_LETTER) & (np.arange(256) < 0x80)] = UNKNOWN
     steps, run_id = steps_of(vocabulary), NO_LETTER
+    if steps.strips and any(chr(letter) in normalizer_code_points("strip") for letter in counts):
+        raise NotCovered("white space that is stripped is merged")
     if steps.run_letter:
         if steps.run_content in counts or steps.run_content in spaces:
             run = chr(steps.run_letter)

@@ -323,6 +323,7 @@ def test_published_sequences_have_the_expected_ids(device, name, file):
             ),
             "no id",
         ),
+        (vocabulary_of("A ", [("A", " ")], normalizers=(Normalizer("strip"),)), "is stripped"),
         (vocabulary_of("AC", [("<unk>", "A")]), "unknown letters are merged"),
         (unknown_as(vocabulary_of("AC", [("C", "A")]), b"A"), "unknown letters are merged"),
     ],
