@@ -205,6 +205,7 @@ def normalizers(*steps: dict) -> dict:
 
 
 TWICE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+BLANKS = {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "}
 PREPEND = {"type": "Prepend", "prepend": "a" * 100}
 TEMPLATE = {
     "type": "TemplateProcessing",
@@ -245,6 +246,8 @@ def test_the_same_is_read_within_its_bounds():
     template = TEMPLATE | {"single": TEMPLATE["single"][1:]}
     for fields in (
         normalizers(*[TWICE] * 8),
+        normalizers(*[BLANKS] * 20),
+        normalizers(*[BLANKS] * 20, {"type": "NFD"}),
         normalizers(*[{"type": "ByteLevel"}] * 8),
         normalizers(PREPEND, TWICE),
         normalizers(charsmap(bytes(4) + b"a" * 256)),

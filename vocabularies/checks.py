@@ -112,7 +112,7 @@ def _step_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
         yield "pretokenizer", str(error)
     for i, step in enumerate(vocabulary.normalizers):
         if step.kind in ("replace", "replace_regex"):
-            growth *= growth_of(step.pattern if step.kind == "replace" else "", step.content)
+            growth *= growth_of(step.pattern if step.kind == "replace" else "x", step.content)
         if growth > MAX_GROWTH:
             yield f"normalizers[{i}]", TOO_LONG
             return
@@ -133,7 +133,10 @@ def _step_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
 
 
 def growth_of(literal: str, content: str) -> int:
-    """Bytes for one where `content` replaces `literal`; "" may be found between all characters."""
+    """Bytes for one where `content` replaces `literal`; "" may be found between all characters.
+
+    A regular expression that never matches nothing is as bad as a literal of one byte.
+    """
     if not literal:
         return 1 + len(content.encode())
     return max(1, -(-len(content.encode()) // len(literal.encode())))

@@ -19,14 +19,6 @@ DEVICE uint64_t id_at(const Gather& gather, uint64_t place) {
     return __ldg(static_cast<const unsigned long long*>(gather.ids) + place);
 }
 
-DEVICE void store_once(uint4* place, uint4 word) {
-#ifdef __CUDACC__
-    __stcs(place, word);  // Nobody reads it soon: the caches are for the table.
-#else
-    *place = word;
-#endif
-}
-
 DEVICE void gather_words(const Gather& gather, uint32_t block, uint32_t thread) {
     uint64_t begin = static_cast<uint64_t>(block) * (GATHER_BLOCK * GATHER_WORDS);
     uint64_t num_words = gather.num_ids * gather.row_words;
@@ -44,6 +36,6 @@ DEVICE void gather_words(const Gather& gather, uint32_t block, uint32_t thread) 
 #pragma unroll
     for (uint32_t i = 0; i < GATHER_WORDS; i++) {
         uint64_t place = begin + i * GATHER_BLOCK + thread;
-        if (place < num_words) store_once(gather.output + place, words[i]);
+        if (place < num_words) store_once(gather.output + place, words[i]);  // The caches are for the table.
     }
 }

@@ -13,6 +13,7 @@ from typing import Any
 
 from vocabularies.checks import MAX_GROWTH, TOO_LONG, growth_of
 from vocabularies.formats.tokenizer_json_steps import steps_of
+from vocabularies.normalizers import compile_replacement
 from vocabularies.vocabulary import Finding, VocabularyError
 
 __all__ = ["MAX_WORD", "check_bounds"]
@@ -49,6 +50,8 @@ def _growth(where: str, step: Mapping[str, Any]) -> int:
     match step:
         case {"type": "Replace", "pattern": {"String": str(literal)}, "content": str(content)}:
             return growth_of(literal, content)
+        case {"type": "Replace", "pattern": {"Regex": str(pattern)}, "content": str(content)}:
+            return growth_of("x" if _is_never_nothing(pattern) else "", content)
         case {"type": "Replace", "content": str(content)}:
             return growth_of("", content)
         case {"type": "Prepend", "prepend": str(content)}:
@@ -58,6 +61,15 @@ def _growth(where: str, step: Mapping[str, Any]) -> int:
         case {"type": "Precompiled", "precompiled_charsmap": str(charsmap)}:
             return _longest(where, charsmap)
     return 1
+
+
+def _is_never_nothing(pattern: str) -> bool:
+    """Whether we are sure that a regular expression matches one character at least."""
+    try:
+        compile_replacement(pattern)
+    except ValueError:
+        return False
+    return True
 
 
 def _longest(where: str, charsmap: str) -> int:
