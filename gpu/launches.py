@@ -89,9 +89,7 @@ def _size(workspace: Workspace) -> int:
     capacity, words = workspace.capacity, workspace.words
     most = max(capacity.num_bytes, ROW_BYTES * capacity.num_rows)
     taken = max(words[_NUM_BYTES], ROW_BYTES * words[_NUM_ROWS])
-    return next(
-        most >> halved for halved in (4, 3, 2, 1, 0) if taken <= most >> halved or not halved
-    )
+    return next((most >> n for n in (4, 3, 2, 1) if taken <= most >> n), most)
 
 
 def launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
@@ -130,8 +128,7 @@ def _stage_text(workspace: Workspace, data: Bytes, staging: Staging) -> None:
     place, at = workspace.fields["text"], workspace.text_place
     copy = staging.start(workspace.text, data)
     for begin in range(0, len(data), TAKE_IN_BYTES):
-        end = min(begin + TAKE_IN_BYTES, len(data))
-        copy.wait(end)
+        copy.wait(end := min(begin + TAKE_IN_BYTES, len(data)))
         workspace.stream.copy_in(place + begin, at + begin, end - begin)
 
 
@@ -298,7 +295,5 @@ def checked(workspace: Workspace) -> NDArray[np.uint64]:
     if workspace.reported[_NOT_COVERED]:
         raise NotCovered("a character that has no id, or more letters than bytes in upper case")
     if workspace.reported[_FAULT]:
-        raise DeviceFault(
-            "a piece was neither short nor a token, or letters had no path; please report the text"
-        )
+        raise DeviceFault("a long piece is no token, or letters had no path: report the text")
     return workspace.status
