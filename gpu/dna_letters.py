@@ -6,7 +6,7 @@ NumPy only; knows no device and no tokens of several letters.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,14 +70,7 @@ def letters_of(
     model = vocabulary.model
     assert isinstance(model, Bpe)
     counts = Counter(letter for token in merged for letter in set(token))
-    if any(letter > 0x7F for letter in counts):
-        raise NotCovered("letters that are not ASCII are merged")
-    if any(spelled[0] > 0x7F for spelled in letter_ids):
-        raise NotCovered("a letter that is not ASCII has an id")
-    if model.fuse_unknown and model.unknown_id is not None:
-        raise NotCovered("neighbouring unknown letters are one id")
-    if any(model.unknown_id in pair for pair in model.merges):
-        raise NotCovered("unknown letters are merged")
+    _check(model, letter_ids, counts)
     bases = bytes(
         letter for letter, _ in sorted(counts.items(), key=lambda c: (-c[1], c[0]))[:BASES]
     )
@@ -95,16 +88,9 @@ def letters_of(
         classes[letter] = DROPPED
     ids[classes == DROPPED] = NO_LETTER
     classes[(classes == GAP) & (ids == NO_LETTER) & (np.arange(256) < 0x80)] = UNKNOWN
-    steps, run_id = steps_of(vocabulary), NO_LETTER
+    steps = steps_of(vocabulary)
     if steps.strips and any(chr(letter) in normalizer_code_points("strip") for letter in counts):
         raise NotCovered("white space that is stripped is merged")
-    if steps.run_letter:
-        if steps.run_content in counts or steps.run_content in spaces:
-            run = chr(steps.run_letter)
-            raise NotCovered(f"a run of {run} becomes a letter that merges or is dropped")
-        run_id = int(ids[steps.run_content])
-        if run_id == NO_LETTER:
-            raise NotCovered("a run becomes a letter that has no id, and its neighbours merge")
     return Letters(
         bases=bases,
         classes=classes,
@@ -114,8 +100,39 @@ def letters_of(
         if steps.strips
         else _code_points(()),
         steps=steps,
-        run_id=run_id,
+        run_id=_run_id(steps, ids, {*counts, *spaces.tolist()}),
     )
+
+
+def _check(model: Bpe, letter_ids: dict[bytes, int], merged: Collection[int]) -> None:
+    """Refuse letters, and merges of theirs, that the kernels do not know."""
+    if any(letter > 0x7F for letter in merged):
+        raise NotCovered("letters that are not ASCII are merged")
+    if any(spelled[0] > 0x7F for spelled in letter_ids):
+        raise NotCovered("a letter that is not ASCII has an id")
+    if model.fuse_unknown and model.unknown_id is not None:
+        raise NotCovered("neighbouring unknown letters are one id")
+    if any(model.unknown_id in pair for pair in model.merges):
+        raise NotCovered("unknown letters are merged")
+
+
+def _run_id(steps: Steps, ids: NDArray[np.uint16], others: Collection[int]) -> int:
+    """What a run of a letter becomes; NO_LETTER where no runs are replaced.
+
+    Args:
+        steps: those before the merges.
+        ids: uint16[256], of each letter.
+        others: letters that merge or are dropped.
+    """
+    if not steps.run_letter:
+        return NO_LETTER
+    if steps.run_content in others:
+        run = chr(steps.run_letter)
+        raise NotCovered(f"a run of {run} becomes a letter that merges or is dropped")
+    run_id = int(ids[steps.run_content])
+    if run_id == NO_LETTER:
+        raise NotCovered("a run becomes a letter that has no id, and its neighbours merge")
+    return run_id
 
 
 def _code_points(characters: Iterable[str]) -> NDArray[np.uint32]:
