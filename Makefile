@@ -33,7 +33,7 @@ search: $(VENV)/.installed-dev
 # Each client in an environment of its own: they ask for other versions of the same libraries.
 CLIENTS := triton kserve lm_eval openai anthropic
 clients: $(CLIENTS:%=.clients/%/.installed)
-.clients/triton/.installed: PACKAGES := "tritonclient[http,grpc]>=2.55"
+.clients/triton/.installed: PACKAGES := "tritonclient[http,grpc,cuda]>=2.55"
 .clients/kserve/.installed: PACKAGES := kserve
 .clients/lm_eval/.installed: PACKAGES := lm_eval
 .clients/openai/.installed: PACKAGES := openai

@@ -1,7 +1,7 @@
 """Clients that nobody here wrote, unmodified, each in an environment of its own.
 
 `make clients` makes the environments in .clients/; where one is missing its test is skipped, which
-says so.
+says so. What shares device memory needs a GPU, too.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.conftest import no_device
 from tests.data_files import ROOT
 from tests.server_process import Server, server_process
 from vocabularies import reference
@@ -24,8 +26,8 @@ TEMPLATE = "A chat: {% for message in messages %}{{ message['content'] }}{% endf
 TEXTS = ["Hello, world", "", "北京 now", "it's"]
 
 
-def run_client(name: str, *arguments: str) -> None:
-    """Run tests/clients/NAME.py in its environment.
+def run_client(name: str, *arguments: str, script: str = "") -> None:
+    """Run tests/clients/NAME.py, or another script, in its environment.
 
     Raises:
         AssertionError: it failed; with what it printed.
@@ -33,8 +35,8 @@ def run_client(name: str, *arguments: str) -> None:
     python = ROOT / ".clients" / name / "bin" / "python"
     if not python.exists():
         pytest.skip(f"no environment for the client {name}: make clients")
-    script = ROOT / "tests" / "clients" / f"{name}.py"
-    command = [str(python), str(script), *arguments]
+    path = ROOT / "tests" / "clients" / f"{script or name}.py"
+    command = [str(python), str(path), *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.endswith("all as expected\n")
@@ -65,6 +67,18 @@ def test_tritons_clients(running: Server) -> None:
     expected = [reference.encode(load("gpt2"), text).ids for text in TEXTS]
     http = running.url.removeprefix("http://")
     run_client("triton", http, grpc_address(running), json.dumps(expected))
+
+
+def test_tritons_clients_with_memory_of_a_device(tmp_path: Path) -> None:
+    if reason := no_device():
+        pytest.skip(reason)
+    settings = {"WARPTOK_PRELOAD": "gpt2", "WARPTOK_SHARED_MEMORY": "true"}
+    twice = reference.encode(load("gpt2"), 2 * "It's text on the device. ").ids
+    with server_process(tmp_path, settings | {"WARPTOK_ENGINE": "gpu"}) as server:
+        server.wait_ready()
+        http = server.url.removeprefix("http://")
+        addresses = http, grpc_address(server)
+        run_client("triton", *addresses, json.dumps(twice), script="triton_cuda")
 
 
 def test_kserves_clients(running: Server) -> None:
