@@ -16,7 +16,7 @@ from service import oip_grpc_regions as regions
 from service import oip_models as models
 from service import vocabulary_management
 from service.calls import Call
-from service.errors import InvalidRequest, as_service_error
+from service.errors import InvalidRequest, UnknownVocabulary, as_service_error
 from service.health_routes import readiness
 from service.oip_infer import DECODE_SUFFIX, Inference, Wanted, infer
 from service.oip_regions import REGION, input_from_region, output_to_region
@@ -54,8 +54,11 @@ async def server_ready(service: Service, call: Call, request: Any) -> pb.ServerR
 async def model_ready(
     service: Service, call: Call, request: pb.ModelReadyRequest
 ) -> pb.ModelReadyResponse:
-    """Whether a model can answer."""
-    known = models.check_version(service, request.name, request.version)
+    """Whether a model can answer; one that is not there cannot, which Triton calls no error."""
+    try:
+        known = models.check_version(service, request.name, request.version)
+    except UnknownVocabulary:
+        return pb.ModelReadyResponse(ready=False)
     return pb.ModelReadyResponse(ready=known.name not in service.registry.failures)
 
 

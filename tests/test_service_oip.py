@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import oip_first, oip_infer
+from service import oip_first, oip_grpc, oip_infer
+from service.calls import Call
 from service.cpu_engine import CpuEngine
 from service.errors import InvalidRequest
 from service.oip_tensors import Tensor, bytes_of, bytes_tensor, rows_of
+from service.protos import inference_pb2 as pb
 from tests.app_client import serving
 from tests.waiting import run
 from vocabularies.batch import Batch
@@ -311,6 +313,19 @@ def test_models_are_described():
             for path in ("/v2/models/nothing", "/v2/models/gpt2/versions/2"):
                 answer = await client.get(path)
                 assert (answer.status_code, [*answer.json()]) == (404, ["error"])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_ready"),
+    [("gpt2", "", True), ("gpt2.decode", "1", True), ("gpt2", "2", False), ("nothing", "", False)],
+)
+def test_a_model_that_is_not_there_is_not_ready_which_grpc_calls_no_error(name, version, is_ready):
+    async def scenario():
+        async with serving(ENGINE) as (_, service):
+            asked = pb.ModelReadyRequest(name=name, version=version)
+            assert (await oip_grpc.model_ready(service, Call(), asked)).ready == is_ready
 
     run(scenario)
 

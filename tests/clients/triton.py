@@ -45,6 +45,9 @@ def check_models(client, as_json):
     assert client.is_server_live()
     assert client.is_server_ready()
     assert client.is_model_ready("gpt2")
+    assert client.is_model_ready("gpt2.decode", "1")
+    assert not client.is_model_ready("gpt2", "2")
+    assert not client.is_model_ready("nothing")
     assert client.get_server_metadata(**options)["name"] == "warptok"
     metadata = client.get_model_metadata("gpt2", **options)
     assert metadata["inputs"][0]["name"] == "text"
