@@ -46,7 +46,10 @@ class ChatTemplates:
             TemplateFailed: it took too long, or ended its process.
         """
         request = {"template": template, "variables": variables, "max_chars": self.max_chars}
-        body = json.dumps(request).encode()
+        try:
+            body = json.dumps(request).encode()
+        except RecursionError as error:
+            raise InvalidRequest("is nested too deeply", "/messages") from error
         if self._waiting >= MAX_WAITING:
             raise QueueFull(f"{self._waiting} chats are waiting for their template")
         self._waiting += 1

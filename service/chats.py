@@ -8,13 +8,12 @@ from typing import Any
 from pydantic import Field
 
 from service.calls import deadline
+from service.chat_messages import template_messages
 from service.dialects import Asked, Lax
 from service.errors import InvalidRequest
 from service.registry import Entry
 
 __all__ = ["ChatBody", "chat_text"]
-
-TEXT_PARTS = ("text", "input_text", "output_text")
 
 
 class ChatBody(Lax):
@@ -47,7 +46,7 @@ async def chat_text(asked: Asked, entry: Entry, chat: ChatBody) -> str:
     if config is None or template is None:
         message = f"{entry.name} has no chat template; upload tokenizer_config.json with it"
         raise InvalidRequest(message, "/messages")
-    messages = [_message(number, message) for number, message in enumerate(chat.messages)]
+    messages = template_messages(chat.messages)
     variables = {
         **config.special_tokens(),
         "messages": messages,
@@ -59,22 +58,6 @@ async def chat_text(asked: Asked, entry: Entry, chat: ChatBody) -> str:
     wait_s = deadline(asked.service, asked.call) - perf_counter()
     text = await asked.service.chat_templates.render(template, variables, wait_s)
     return _up_to_final(text, messages) if chat.continue_final_message else text
-
-
-def _message(number: int, message: dict[str, Any]) -> dict[str, Any]:
-    """A message whose content is one text: its parts are joined by line breaks, as vLLM does."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    texts = []
-    for part in content:
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, dict) and part.get("type") in TEXT_PARTS:
-            texts.append(str(part.get("text", "")))
-        else:
-            raise InvalidRequest("only text has ids", f"/messages/{number}/content")
-    return {**message, "content": "\n".join(texts)}
 
 
 def _up_to_final(text: str, messages: list[dict[str, Any]]) -> str:

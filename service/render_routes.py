@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from service import schemas
+from service.chat_messages import functions, of_anthropic, of_responses
 from service.chats import ChatBody, chat_text
 from service.dialects import Asked, Lax, ask, encode_texts, parse_body
 from service.errors import InvalidRequest
@@ -124,8 +125,7 @@ async def count_messages(request: Request) -> Response:
     system = asked.body.pop("system", None)
     body = parse_body(ChatBody, asked)
     entry = await asked.entry(body.model)
-    if system:
-        body.messages.insert(0, {"role": "system", "content": system})
+    body.messages, body.tools = of_anthropic(body.messages, system), functions(body.tools)
     return json_answer({"input_tokens": await _count(asked, entry, body)})
 
 
@@ -153,10 +153,13 @@ async def count_responses(request: Request) -> Response:
         given = [{"role": "user", "content": given}]
     if not isinstance(given, list):
         raise InvalidRequest("must be a text or a list of messages", "/input")
+    given = of_responses(given)
     if instructions:
         given = [{"role": "system", "content": instructions}, *given]
     asked.body["messages"] = given
-    return _counted(await _count(asked, entry, parse_body(ChatBody, asked)))
+    body = parse_body(ChatBody, asked)
+    body.tools = functions(body.tools)
+    return _counted(await _count(asked, entry, body))
 
 
 def _counted(num_tokens: int) -> Response:

@@ -334,6 +334,36 @@ def test_a_template_that_never_ends_is_ended_and_the_next_chat_is_answered():
     run(scenario)
 
 
+def test_a_call_of_a_tool_is_given_to_the_template_as_values():
+    template = "{% for m in messages %}{{ m.content }}{{ m.tool_calls | tojson }}{% endfor %}"
+    function = {"name": "add", "arguments": '{"a": 1}'}
+    message = {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client, template)
+            for url in ("/tokenize", "/v1/chat/completions/render"):
+                answer = (await post(client, url, model="chat", messages=[message])).json()
+                ids = answer.get("tokens") or answer.get("token_ids")
+                text = '[{"function": {"name": "add", "arguments": {"a": 1}}}]'
+                assert ids == await ids_of(client, text)
+
+    run(scenario)
+
+
+def test_values_that_are_nested_too_deeply_are_refused():
+    deep = "[" * 1010 + "]" * 1010
+    values = f'{{"model": "chat", "messages": [{{}}], "chat_template_kwargs": {{"a": {deep}}}}}'
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client)
+            answer = await client.post("/tokenize", content=values)
+            assert (answer.status_code, "too deeply" in answer.text) == (400, True)
+
+    run(scenario)
+
+
 def test_a_template_in_a_request_is_refused():
     async def scenario():
         async with serving(ENGINE) as (client, _):

@@ -12,6 +12,12 @@ counted = client.messages.count_tokens(model="chat", messages=messages)
 assert counted.input_tokens == int(sys.argv[2])
 more = client.messages.count_tokens(model="chat", messages=messages, system="Be kind.")
 assert more.input_tokens > counted.input_tokens
+tool = {"name": "add", "description": "Adds.", "input_schema": {"type": "object"}}
+call = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}
+result = {"type": "tool_result", "tool_use_id": "c1", "content": "Hello, world"}
+used = [*messages, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+with_result = client.messages.count_tokens(model="chat", messages=used, tools=[tool])
+assert with_result.input_tokens > counted.input_tokens
 try:
     client.messages.count_tokens(model="nothing", messages=messages)
 except anthropic.NotFoundError as error:

@@ -16,6 +16,10 @@ assert counted.input_tokens == 3
 messages = [{"role": "user", "content": "Hello, world"}]
 counted = client.responses.input_tokens.count(model="chat", input=messages)
 assert counted.input_tokens == int(sys.argv[2])
+call = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}
+result = {"type": "function_call_output", "call_id": "c1", "output": "Hello, world"}
+used = client.responses.input_tokens.count(model="chat", input=[*messages, call, result])
+assert used.input_tokens > counted.input_tokens
 try:
     client.responses.input_tokens.count(model="nothing", input="x")
 except openai.NotFoundError as error:

@@ -1,0 +1,167 @@
+"""Messages of OpenAI's and Anthropic's clients as chat templates are given them."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.chat_messages import functions, of_anthropic, of_responses, template_messages
+from service.errors import InvalidRequest
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": [1, "é"]}}}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": "3"}
+SCHEMA = {"type": "object", "properties": {}}
+USER = {"role": "user", "content": "1 + 2?"}
+
+
+def calls(arguments: object) -> list[dict]:
+    function = {"name": "add", "arguments": arguments}
+    return [{"id": "c1", "type": "function", "function": function}]
+
+
+def test_a_content_is_one_text():
+    parts = ["a", {"type": "text", "text": "b"}, {"type": "input_text", "text": "c"}]
+    messages = [
+        {"role": "user", "content": parts, "name": "n"},
+        {"role": "assistant", "content": None},
+        {"role": "assistant"},
+    ]
+    assert template_messages(messages) == [
+        {"role": "user", "content": "a\nb\nc", "name": "n"},
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": ""},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ('{"a": [1, "é"]}', {"a": [1, "é"]}),
+        ({"a": [1, "é"]}, {"a": [1, "é"]}),
+        ("", {}),
+        (None, {}),
+        ("[2]", [2]),
+    ],
+)
+def test_arguments_of_calls_are_values_and_not_json_in_a_string(arguments, wanted):
+    message = {"role": "assistant", "content": None, "tool_calls": calls(arguments)}
+    (made,) = template_messages([message])
+    assert made == {"role": "assistant", "content": "", "tool_calls": calls(wanted)}
+    assert message["tool_calls"] == calls(arguments)  # The request's body stays.
+
+
+@pytest.mark.parametrize("none", [None, []])
+def test_no_calls_are_no_calls(none):
+    message = {"role": "assistant", "content": "x", "tool_calls": none}
+    assert template_messages([message]) == [{"role": "assistant", "content": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("message", "where"),
+    [
+        ({"content": [{"type": "image_url"}]}, "/messages/1/content"),
+        ({"content": [7]}, "/messages/1/content"),
+        ({"tool_calls": "x"}, "/messages/1/tool_calls/0"),
+        ({"tool_calls": [{"id": "c1"}]}, "/messages/1/tool_calls/0"),
+        ({"tool_calls": calls("{")}, "/messages/1/tool_calls/0/function/arguments"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_place(message, where):
+    with pytest.raises(InvalidRequest) as refused:
+        template_messages([USER, {"role": "assistant", **message}])
+    assert refused.value.where == where
+
+
+def test_reasoning_has_both_of_its_names():
+    (made,) = template_messages([{"role": "assistant", "content": "3", "reasoning": "so"}])
+    assert (made["reasoning"], made["reasoning_content"]) == ("so", "so")
+
+
+def test_anthropics_calls_and_results():
+    messages = [
+        USER,
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "I add.", "signature": "s"},
+                {"type": "redacted_thinking", "data": "s"},
+                {"type": "text", "text": "So:"},
+                {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": [1, "é"]}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "3"},
+                {"type": "text", "text": "Thanks."},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "c1",
+                    "content": [{"type": "text", "text": "3"}],
+                }
+            ],
+        },
+        {"role": "user", "content": []},
+    ]
+    thought = {"reasoning": "I add.", "reasoning_content": "I add."}
+    assert template_messages(of_anthropic(messages, [{"type": "text", "text": "Be kind."}])) == [
+        {"role": "system", "content": "Be kind."},
+        USER,
+        {"role": "assistant", "content": "So:", "tool_calls": [CALL], **thought},
+        RESULT,
+        {"role": "user", "content": "Thanks."},
+        RESULT,
+        {"role": "user", "content": ""},
+    ]
+
+
+@pytest.mark.parametrize("block", [{"type": "image"}, 7, {}])
+def test_anthropics_blocks_that_are_no_text_are_refused(block):
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [block]}
+    for blocks in ([block], [result]):
+        with pytest.raises(InvalidRequest, match="only text"):
+            template_messages(of_anthropic([{"role": "user", "content": blocks}]))
+
+
+def test_items_of_responses():
+    items = [
+        USER,
+        {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "so"}]},
+        {
+            "type": "function_call",
+            "call_id": "c1",
+            "name": "add",
+            "arguments": '{"a": [1, "é"]}',
+        },
+        {"type": "function_call_output", "call_id": "c1", "output": "3"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "3."}],
+        },
+    ]
+    assert template_messages(of_responses(items)) == [
+        USER,
+        {"role": "assistant", "content": "", "reasoning": "so", "reasoning_content": "so"},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        RESULT,
+        {"type": "message", "role": "assistant", "content": "3."},
+    ]
+    with pytest.raises(InvalidRequest) as refused:
+        of_responses([USER, "x"])
+    assert refused.value.where == "/input/1"
+
+
+def test_tools_of_all_are_described_as_openais_chats_do():
+    function = {"name": "add", "description": "adds", "parameters": SCHEMA}
+    chat = {"type": "function", "function": function}
+    anthropic = {"name": "add", "description": "adds", "input_schema": SCHEMA}
+    assert functions([chat, {"type": "function", **function}, anthropic]) == [chat] * 3
+    assert functions([{"type": "web_search", "name": "web"}]) == [
+        {"type": "function", "function": {"name": "web"}}
+    ]
+    assert functions(None) is None
