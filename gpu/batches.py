@@ -105,6 +105,7 @@ class RowOptions:
         return None if self.max_length is None else self.max_length != NO_LIMIT
 
 
+WITHOUT_TEMPLATE = EncodeOptions(add_special_tokens=False)
 NOTHING_ADDED = RowOptions(np.zeros(0, np.uint8), None, None, False, False, True)
 """Special tokens are matched, nothing is added or cut."""
 
@@ -116,8 +117,11 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         NotCovered: a row asks for the other strand or for a circle, which other kernels compute.
     """
     options, rows = batch.options, len(batch)
+    has_template = bool(vocabulary.prefix or vocabulary.suffix)
     if options is DEFAULT_OPTIONS or options == DEFAULT_OPTIONS:
-        return _default(bool(vocabulary.prefix or vocabulary.suffix))
+        return _default(has_template)
+    if not has_template and options == WITHOUT_TEMPLATE:
+        return NOTHING_ADDED
     if isinstance(options, EncodeOptions):
         distinct, which = [options], np.zeros(rows, np.intp)
     else:
@@ -134,7 +138,6 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     ]
     limited = min(limits, default=NO_LIMIT) < NO_LIMIT
     with_spans = [o.spans for o in distinct]
-    has_template = bool(vocabulary.prefix or vocabulary.suffix)
     wraps = isinstance(vocabulary.model, Kmers) and vocabulary.model.circular
     flags = [_flags(o, wraps) for o in distinct]
     return RowOptions(

@@ -162,12 +162,11 @@ class GpuEngine:
             copy = self.staging.gather if self.staging.gathers else None
             batch.join_in(self.host_memory, copy)
             options = row_options(vocabulary, batch, resident.family)
-            if options.spans is None and self.workspaces.is_small(len(batch.data), len(batch)):
-                try:
-                    return self._encode_small(vocabulary, resident, batch, options)
-                except OutOfMemory:
-                    pass  # Smaller chunks may fit.
-            return self._encode_large(vocabulary, resident, batch, options)
+            validate = may_be_wrong(resident, batch)
+            encoded = self._try_small(vocabulary, resident, batch, options, validate=validate)
+            if encoded is None:
+                encoded = self._encode_large(vocabulary, resident, batch, options)
+            return encoded
 
     def _encode_large(
         self, vocabulary: Vocabulary, resident: Resident, batch: Batch, options: RowOptions
@@ -178,12 +177,25 @@ class GpuEngine:
         work = self._work(resident, batch, options)
         return self._in_chunks(vocabulary, batch, work, new_answer).finish()
 
-    def _encode_small(
-        self, vocabulary: Vocabulary, resident: Resident, batch: Batch, options: RowOptions
-    ) -> Encoded:
-        workspace = self.workspaces.take(len(batch.data), len(batch), resident.family.layout)
+    def _try_small(
+        self,
+        vocabulary: Vocabulary,
+        resident: Resident,
+        batch: Batch,
+        options: RowOptions,
+        *,
+        validate: bool,
+    ) -> Encoded | None:
+        """The answer to a batch that is small, in one workspace; None: it goes in chunks."""
+        size = len(batch.data), len(batch)
+        if options.spans is not None or not self.workspaces.is_small(*size):
+            return None
         try:
-            call = SmallCall(self, vocabulary, workspace, resident, batch, options)
+            workspace = self.workspaces.take(*size, resident.family.layout)
+        except OutOfMemory:
+            return None  # Smaller chunks may fit.
+        try:
+            call = SmallCall(self, vocabulary, workspace, resident, batch, options, validate)
             return call.encode(self.fused_kernel(resident, batch, options))
         finally:
             self.workspaces.give(workspace)
@@ -223,8 +235,10 @@ class GpuEngine:
             return BatchAnswer(vocabulary, batch, NOTHING_ADDED, self.leases)
 
         with self.residents.using(vocabulary) as resident:
-            work = Work(resident, data, self.device.is_pinned(data))
-            encoded = self._in_chunks(vocabulary, batch, work, new_answer).finish()
+            encoded = self._try_small(vocabulary, resident, batch, NOTHING_ADDED, validate=False)
+            if encoded is None:
+                work = Work(resident, data, self.device.is_pinned(data))
+                encoded = self._in_chunks(vocabulary, batch, work, new_answer).finish()
             return encoded.ids.astype(np.int32, copy=False), encoded.offsets
 
     def _work(self, resident: Resident, batch: Batch, options: RowOptions) -> Work:

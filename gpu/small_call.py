@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpu.answers import drop_rows
 from gpu.batches import RowOptions, row_errors
-from gpu.contents import first_kernels, may_be_wrong, rare_kernels
+from gpu.contents import first_kernels, rare_kernels
 from gpu.families import frame_kernels
 from gpu.job import WORD
 from gpu.launches import STATUS, checked, fetch, launch, pack, send_job
@@ -42,12 +42,13 @@ class SmallCall:
         resident: Resident,
         batch: Batch,
         options: RowOptions,
+        validate: bool,
     ) -> None:
         self.engine, self.vocabulary, self.workspace = engine, vocabulary, workspace
         self.processors = engine.processors
         self.resident, self.batch, self.options = resident, batch, options
         self.family = resident.family
-        self.validate = may_be_wrong(resident, batch)
+        self.validate = validate
         self.framed = options.framed
 
     def pack(self) -> None:

@@ -187,7 +187,8 @@ def encode_stream(
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
     pace = TO_DEVICE if target.on_device else BY_BUS
     chunk_bytes = chunk_bytes or pace.chunk_bytes
-    if target.on_device and len(data) <= min(chunk_bytes, target.num_bytes // target.item_bytes):
+    room = target.num_bytes // target.item_bytes
+    if target.ordinary is None and len(data) <= min(chunk_bytes, room):
         small = _encode_small(engine, vocabulary, Batch(data=data, offsets=offsets), target)
         if small is not None:
             return small
@@ -205,8 +206,9 @@ def _encode_small(
         if not kernel or not engine.workspaces.is_small(*size):
             return None
         with engine.workspaces.lend(*size, resident.family.layout) as workspace:
-            call = SmallCall(engine, vocabulary, workspace, resident, batch, NOTHING_ADDED)
-            call.validate = False
+            call = SmallCall(
+                engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
+            )
             return call.encode_to(out.address, 8 * out.item_bytes, kernel)
 
 

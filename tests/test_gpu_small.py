@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gpu.batches import NOTHING_ADDED, row_options
 from gpu.device import CudaDevice, DeviceInfo
 from gpu.engine import GpuEngine
+from gpu.families import DNA, TEXT
 from gpu.launches import TAKE_IN_BYTES
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.small_call import COPIED_BYTES
@@ -25,6 +27,7 @@ from vocabularies.builtin import load
 NAMES = ("gpt2", "cl100k_base", "o200k_base")
 PARTS = [text for text in [*TEXTS, *SEQUENCES] if len(text) < 80]
 PARTS += ["<|endoftext|>", "<|endof", "don't", " 12345678", "\r\n\n ", "größe", "中文字符", "🙂🙃"]
+PLAIN = EncodeOptions(add_special_tokens=False)
 TEXT_OPTIONS = [
     o for o in OPTIONS if not (o.reverse_complement or o.circular is not None or o.spans)
 ]
@@ -222,8 +225,8 @@ def test_calls_of_all_kinds_follow_each_other_in_one_workspace(engine):
         assert counts.tolist() == np.diff(encoded.offsets).tolist()
 
 
-def test_a_small_stream_to_the_device_is_one_launch(launches):
-    """Its ids go to the caller's array; where a grid stops, others write them there."""
+def test_a_small_stream_is_one_launch(launches):
+    """To the device or pinned: ids go to the caller's array, also where others follow a grid."""
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     hard = "x" * 9000
     for name, texts in (
@@ -231,17 +234,37 @@ def test_a_small_stream_to_the_device_is_one_launch(launches):
         ("cl100k_base", ["before", hard, "a <|endoftext|> b " + "some words " * 12_000]),
         ("dnabert2", ["ACGT" * 300, "", "ACGNNACGTTA", "A" * 700]),
     ):
-        launches.clear()
         batch = Batch(texts)
-        plain = EncodeOptions(add_special_tokens=False)
-        wanted = [i for text in texts for i in reference.encode(load(name), text, plain).ids]
+        wanted = [i for text in texts for i in reference.encode(load(name), text, PLAIN).ids]
         for kind in ("<i4", "<u2"):
             if len(load(name)) >> 16 and kind == "<u2":
                 continue
-            out = DeviceArray(engine.device, len(batch.data), kind)
-            offsets = encode_stream(engine, load(name), batch.data, batch.offsets, out)
-            assert out.values(engine.device)[: offsets[-1]].tolist() == wanted
-        assert launches[0].startswith("encode_")
-        assert ("windows" in launches) == (hard in texts)
+            there = DeviceArray(engine.device, len(batch.data), kind)
+            here = engine.device.allocate_pinned(np.dtype(kind).itemsize * len(batch.data))
+            here = here.view(kind)
+            for out in (there, here):
+                launches.clear()
+                offsets = encode_stream(engine, load(name), batch.data, batch.offsets, out)
+                ids = here if out is here else there.values(engine.device)
+                assert ids[: offsets[-1]].tolist() == wanted
+                assert launches[0].startswith("encode_")
+                assert ("windows" in launches) == (hard in texts)
         # The next answer goes to the host again.
         check(engine.encode(load(name), Batch(texts)), name, texts, [EncodeOptions()] * len(texts))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "dnabert2"])
+def test_a_small_batch_of_bytes_is_one_launch(launches, name):
+    engine = GpuEngine(EmulatedDevice(), 1 << 28)
+    batch = Batch(["ACGT" * 30, "", "ACGNNACGTTA"], options=PLAIN)
+    ids, offsets = engine.encode_ids(load(name), batch.data, batch.offsets)
+    assert (len(launches), ids.dtype) == (1, np.int32)
+    encoded = engine.encode(load(name), batch)
+    assert (ids.tolist(), offsets.tolist()) == (encoded.ids.tolist(), encoded.offsets.tolist())
+
+
+def test_without_begin_and_end_tokens_nothing_is_said_of_each_row():
+    """Where the vocabulary has none; else a row that is counted is framed."""
+    batch = Batch(["a", "b"], options=PLAIN)
+    assert row_options(load("gpt2"), batch, TEXT) is NOTHING_ADDED
+    assert len(row_options(load("dnabert2"), batch, DNA).flags) == 2
