@@ -40,7 +40,7 @@ from service.hot_routes import HotRoutes
 from service.large_memory import Take
 from service.metrics import Gauges, Metrics
 from service.oip_first import InferFirst
-from service.oip_memory import Regions
+from service.oip_registered import Regions
 from service.openapi import with_refusals
 from service.refusals import refused
 from service.registry import Registry

@@ -34,7 +34,8 @@ async def system_register(
     service: Service, call: Call, request: pb.SystemSharedMemoryRegisterRequest
 ) -> pb.SystemSharedMemoryRegisterResponse:
     """Register a region for inputs and outputs."""
-    service.regions.register_system(request.name, request.key, request.offset, request.byte_size)
+    regions = service.regions
+    await regions.register_system(request.name, request.key, request.offset, request.byte_size)
     return pb.SystemSharedMemoryRegisterResponse()
 
 
@@ -42,7 +43,7 @@ async def system_unregister(
     service: Service, call: Call, request: pb.SystemSharedMemoryUnregisterRequest
 ) -> pb.SystemSharedMemoryUnregisterResponse:
     """Let go of a region, or of all."""
-    service.regions.unregister_system(request.name)
+    await service.regions.unregister_system(request.name)
     return pb.SystemSharedMemoryUnregisterResponse()
 
 
@@ -65,7 +66,9 @@ async def cuda_register(
 ) -> pb.CudaSharedMemoryRegisterResponse:
     """Register device memory for inputs and outputs."""
     regions = service.regions
-    regions.register_cuda(request.name, request.raw_handle, request.device_id, request.byte_size)
+    await regions.register_cuda(
+        request.name, request.raw_handle, request.device_id, request.byte_size
+    )
     return pb.CudaSharedMemoryRegisterResponse()
 
 
@@ -73,5 +76,5 @@ async def cuda_unregister(
     service: Service, call: Call, request: pb.CudaSharedMemoryUnregisterRequest
 ) -> pb.CudaSharedMemoryUnregisterResponse:
     """Let go of a region of device memory, or of all."""
-    service.regions.unregister_cuda(request.name)
+    await service.regions.unregister_cuda(request.name)
     return pb.CudaSharedMemoryUnregisterResponse()

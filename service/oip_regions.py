@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from service.errors import InvalidRequest, TooLarge
-from service.oip_memory import Regions, check_bounds, ordinary
+from service.oip_memory import check_bounds, ordinary
+from service.oip_registered import Regions
 from service.oip_tensors import NOTHING, Place, Tensor, bytes_of
 from service.state import Service
 

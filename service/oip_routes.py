@@ -204,7 +204,7 @@ async def system_register(request: Request, name: str) -> dict[str, str]:
     # Triton's client sends JSON without saying so.
     region = SystemRegister.model_validate_json(await request.body())
     regions = _service(request).regions
-    regions.register_system(name, region.key, region.offset, region.byte_size)
+    await regions.register_system(name, region.key, region.offset, region.byte_size)
     return {}
 
 
@@ -212,7 +212,7 @@ async def system_register(request: Request, name: str) -> dict[str, str]:
 @router.post("/systemsharedmemory/region/{name}/unregister")
 async def system_unregister(request: Request, name: str = "") -> dict[str, str]:
     """Let go of a region, or of all."""
-    _service(request).regions.unregister_system(name)
+    await _service(request).regions.unregister_system(name)
     return {}
 
 
@@ -230,7 +230,7 @@ async def cuda_status(request: Request, name: str = "") -> list[dict[str, Any]]:
 @router.post("/cudasharedmemory/region/{name}/unregister")
 async def cuda_unregister(request: Request, name: str = "") -> dict[str, str]:
     """Let go of a region of device memory, or of all."""
-    _service(request).regions.unregister_cuda(name)
+    await _service(request).regions.unregister_cuda(name)
     return {}
 
 
@@ -239,5 +239,5 @@ async def cuda_register(request: Request, name: str) -> dict[str, str]:
     """Register device memory for inputs and outputs."""
     asked = CudaRegister.model_validate_json(await request.body())
     handle = asked.raw_handle.b64
-    _service(request).regions.register_cuda(name, handle, asked.device_id, asked.byte_size)
+    await _service(request).regions.register_cuda(name, handle, asked.device_id, asked.byte_size)
     return {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from service.chat_templates import ChatTemplates
     from service.engines import Engine
     from service.metrics import Metrics
-    from service.oip_memory import Regions
+    from service.oip_registered import Regions
     from service.processes import Processes
     from service.registry import Registry
     from service.settings import Settings

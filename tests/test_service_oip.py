@@ -431,7 +431,7 @@ def test_a_region_that_its_client_cut_short_is_refused_and_nothing_dies():
     async def scenario():
         async with serving(ENGINE, shared_memory=True) as (client, service):
             with region(8192) as memory:
-                service.regions.register_system("r", memory.name, 0, 8192)
+                await service.regions.register_system("r", memory.name, 0, 8192)
                 with open(f"/dev/shm/{memory.name}", "r+b") as file:
                     file.truncate(16)
                 tensor = text_input(shared_memory_region="r", shared_memory_byte_size=8000)
