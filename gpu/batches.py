@@ -66,6 +66,13 @@ class RowOptions:
         """Whether a row of valid UTF-8 may be refused."""
         return self.refuses or self.max_length is not None
 
+    @property
+    def is_content(self) -> bool:
+        """Whether rows give the ids of their text and nothing else: none is framed or may wrap."""
+        plain = self.is_default or not (self.flags & constant("ROW_CIRCLE")).any()
+        asks = self.framed or self.turned or self.refuses or self.max_length is not None
+        return bool(plain and not asks and self.spans is None)
+
     def of_rows(self, begin: int, end: int) -> RowOptions:
         """Those of neighbouring rows; what none of them needs is done all the same."""
         if self.is_default and self.spans is None:

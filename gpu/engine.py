@@ -29,6 +29,7 @@ from gpu.chunks import Chunk, chunks_of
 from gpu.contents import may_be_wrong
 from gpu.decoding import decode_rows
 from gpu.device import Device, OutOfMemory
+from gpu.fetching import fetch_batch
 from gpu.flights import Work
 from gpu.launches import DeviceFault
 from gpu.leases import Leases
@@ -116,6 +117,10 @@ class GpuEngine:
         block = self.leases.take(num_bytes)
         return None if block is None else block[:num_bytes]
 
+    def join(self, batch: Batch) -> None:
+        """Join the strings of a batch, if it has such, in pinned memory, by several threads."""
+        batch.join_in(self.host_memory, self.staging.gather if self.staging.gathers else None)
+
     def memory(self) -> dict[str, int]:
         """Bytes of the device: all, free, and what workspaces and vocabularies hold."""
         info = self.device.info
@@ -159,11 +164,12 @@ class GpuEngine:
             DeviceFault: a kernel found itself wrong.
         """
         with self.residents.using(vocabulary) as resident:
-            copy = self.staging.gather if self.staging.gathers else None
-            batch.join_in(self.host_memory, copy)
+            self.join(batch)
             options = row_options(vocabulary, batch, resident.family)
-            validate = may_be_wrong(resident, batch)
-            encoded = self._try_small(vocabulary, resident, batch, options, validate=validate)
+            encoded = fetch_batch(self, resident, batch, options)
+            if encoded is None:
+                validate = may_be_wrong(resident, batch)
+                encoded = self._try_small(vocabulary, resident, batch, options, validate=validate)
             if encoded is None:
                 encoded = self._encode_large(vocabulary, resident, batch, options)
             return encoded
@@ -235,7 +241,11 @@ class GpuEngine:
             return BatchAnswer(vocabulary, batch, NOTHING_ADDED, self.leases)
 
         with self.residents.using(vocabulary) as resident:
-            encoded = self._try_small(vocabulary, resident, batch, NOTHING_ADDED, validate=False)
+            encoded = fetch_batch(self, resident, batch, NOTHING_ADDED)
+            if encoded is None:
+                encoded = self._try_small(
+                    vocabulary, resident, batch, NOTHING_ADDED, validate=False
+                )
             if encoded is None:
                 work = Work(resident, data, self.device.is_pinned(data))
                 encoded = self._in_chunks(vocabulary, batch, work, new_answer).finish()

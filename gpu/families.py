@@ -55,6 +55,8 @@ class Family:
         plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
             others follow. () where there are none such.
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
+        fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
+            "" where there is none.
         turns_rows: rows may ask for the other strand or a circle.
     """
 
@@ -67,6 +69,7 @@ class Family:
     fused: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     rewrite: tuple[str, ...] = ()
+    fetch: str = ""
     turns_rows: bool = False
     between: tuple[str, ...] = ()
 
@@ -94,6 +97,7 @@ CHARACTERS = Family(
     spans=("frame_own_spans",),
     plain=("write_letters",),
     rewrite=REWRITE,
+    fetch="fetch_letters",
     turns_rows=True,
 )
 """An id for each letter."""
@@ -101,6 +105,7 @@ KMERS = replace(
     CHARACTERS,
     name="kmers",
     plain=("place_rows", "write_kmers"),
+    fetch="",
     decode=("decode_kmers", "decode_kmers_again"),
 )
 """An id for each letter and those behind it."""

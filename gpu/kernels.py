@@ -97,12 +97,17 @@ def _symbol_kernels() -> dict[str, Kernel]:
         "decode_kmers_again": (_BLOCK, _TILE, 8),
         "cut_windows": (_BLOCK, 4 * _BLOCK, 8),
     }
+    fetches = {}  # Over the bus, which few threads keep busy.
     for bits, id_bytes in (("", 4), ("16", 2), ("8", 1)):
         # Blocks that come and go: fewer that go on to other text took 5 to 10 % longer.
         each = constant("LETTER_ROUNDS") * _BLOCK * 16 // id_bytes
         shapes[f"write_letters{bits}"] = (_BLOCK, each, 1 << 20)
         shapes |= {f"write_{name}{bits}": (_BLOCK, _KMERS, 32) for name in ("kmers", "strided")}
-    return {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
+        fetches[f"fetch_letters{bits}"] = (_BLOCK, each, 2)
+    kernels = {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
+    return kernels | {
+        name: Kernel(*shape, module="symbols", takes_job=True) for name, shape in fetches.items()
+    }
 
 
 def _dna_kernels() -> dict[str, Kernel]:

@@ -16,7 +16,7 @@ from gpu.kernels import num_blocks
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.stages import stage_of
-from gpu.staging import Staging
+from gpu.staging import Copy, Staging
 from gpu.tables import NotCovered
 from vocabularies.augmentation import Augmentation
 from vocabularies.batch import Batch
@@ -110,23 +110,24 @@ def pack(
     staging: Staging,
 ) -> None:
     """A small batch and its options to the device; pinned bytes are copied from where they lie."""
-    _pack_options(workspace, options, len(batch))
-    data, offsets = batch.data, batch.offsets
-    if len(data) > TAKE_IN_BYTES and workspace.device.is_pinned(data):
-        _send(workspace, resident, data, len(data), offsets, processors)
-    elif len(data) > TAKE_IN_BYTES:
-        _send(workspace, resident, None, len(data), offsets, processors)
-        _stage_text(workspace, data, staging)
-    else:
+    data, source, copy = batch.data, None, None
+    if len(data) <= TAKE_IN_BYTES:
         workspace.text[: len(data)] = data
         source = workspace.text[: len(data)] if options.turned else workspace.text
-        _send(workspace, resident, source, len(data), offsets, processors)
+    elif workspace.device.is_pinned(data):
+        # It is on its way while the rest is prepared.
+        workspace.stream.copy_in(workspace.fields["text"], data.ctypes.data, len(data))
+    else:
+        copy = staging.start(workspace.text, data)
+    _pack_options(workspace, options, len(batch))
+    _send(workspace, resident, source, len(data), batch.offsets, processors)
+    if copy is not None:
+        _send_staged(workspace, data, copy)
 
 
-def _stage_text(workspace: Workspace, data: Bytes, staging: Staging) -> None:
-    """Text in ordinary memory to the device: a piece is copied in while the next one is staged."""
+def _send_staged(workspace: Workspace, data: Bytes, copy: Copy) -> None:
+    """Text that is being staged to the device, a piece while the next one is staged."""
     place, at = workspace.fields["text"], workspace.text_place
-    copy = staging.start(workspace.text, data)
     for begin in range(0, len(data), TAKE_IN_BYTES):
         copy.wait(end := min(begin + TAKE_IN_BYTES, len(data)))
         workspace.stream.copy_in(place + begin, at + begin, end - begin)

@@ -43,7 +43,12 @@ PRETOKENIZED = frozenset(
     )
 )
 COPY_TO_HOST = frozenset(("put_out", "report"))
-FUSED = frozenset(("encode_block", "encode_cluster", "encode_grid", "encode_letters_grid"))
+FUSED = frozenset(
+    (
+        *("encode_block", "encode_cluster", "encode_grid", "encode_letters_grid"),
+        *("fetch_letters", "fetch_letters16", "fetch_letters8"),
+    )
+)
 
 
 def stage_of(kernel: str) -> str:

@@ -6,6 +6,7 @@ While one chunk is copied in, another is encoded and a third is copied out; see 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from gpu.batches import NOTHING_ADDED
 from gpu.chunks import Chunk, Ends, chunks_of
-from gpu.device import Device
+from gpu.device import Device, OutOfMemory
+from gpu.fetching import fetch_letters
 from gpu.flights import Flight, Work
 from gpu.small_call import SmallCall
+from gpu.straight import encode_straight
 from vocabularies.batch import Batch
 from vocabularies.vocabulary import Vocabulary
 
@@ -185,6 +188,10 @@ def encode_stream(
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
+    if target.on_device:
+        plain = _encode_plain(engine, vocabulary, data, offsets, target)
+        if plain is not None:
+            return plain
     pace = TO_DEVICE if target.on_device else BY_BUS
     chunk_bytes = chunk_bytes or pace.chunk_bytes
     room = target.num_bytes // target.item_bytes
@@ -194,6 +201,22 @@ def encode_stream(
             return small
     pace = Pace(chunk_bytes, in_flight, pace.ends)
     return _stream(engine, vocabulary, data, offsets, target, bits, pace).offsets
+
+
+def _encode_plain(
+    engine: GpuEngine, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Out
+) -> Int64s | None:
+    """Characters of any number, some k-mers; None: it is neither, or it is not plain."""
+    text, begins = data[offsets[0] : offsets[-1]], offsets - offsets[0]
+    bits = 8 * out.item_bytes
+    if not len(text) or len(text) * out.item_bytes > out.num_bytes:
+        return None
+    with engine.residents.using(vocabulary) as resident, suppress(OutOfMemory):
+        if not resident.family.fetch:
+            batch = Batch(data=text, offsets=begins)
+            return encode_straight(engine, resident, batch, out.address, bits)
+        return begins if fetch_letters(engine, resident, text, out.address, bits) else None
+    return None  # Smaller chunks may fit.
 
 
 def _encode_small(

@@ -50,14 +50,12 @@ DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t
     }
 }
 
+// The ids of all letters; returns all entries of the table that this thread has seen.
 template <class Id>
-DEVICE void write_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+DEVICE uint32_t letters_to_ids(const Job& job, const uint8_t* text, Id* out, uint32_t block, uint32_t num_blocks) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id), WORDS = ITEMS / 4;
-    place_letter_rows(job, block, num_blocks);
     FourLetters four(job);
-    const uint8_t* text = job.text;
     const uint32_t* table = job.letter_table;
-    Id* out = ids_out<Id>(job);
     uint32_t num_bytes = four.num_bytes, seen = 0;
     uint64_t each = LETTER_ROUNDS * BLOCK * ITEMS;
     for (uint64_t first = block * each + threadIdx.x * ITEMS; first < num_bytes; first += num_blocks * each) {
@@ -81,5 +79,18 @@ DEVICE void write_letters_stage(const Job& job, uint32_t block, uint32_t num_blo
                 if (left < ITEMS && i < left) out[begin + i] = static_cast<Id>(ids[i]);
         }
     }
-    note_rare(job, seen);
+    return seen;
+}
+
+template <class Id>
+DEVICE void write_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    place_letter_rows(job, block, num_blocks);
+    note_rare(job, letters_to_ids(job, job.text, ids_out<Id>(job), block, num_blocks));
+}
+
+// Text in pinned memory of the host becomes ids wherever the device writes; the host has cleared its STATUS_RARE.
+template <class Id>
+DEVICE void fetch_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t seen = letters_to_ids(job, job.host_text, reinterpret_cast<Id*>(job.host_ids), block, num_blocks);
+    if (seen >> RARE_SHIFT & RARE_FLAGS) job.host_status[STATUS_RARE] = 1;
 }

@@ -22,6 +22,7 @@ constexpr uint32_t RARE_SHIFT = 26;        // Three flags, for STATUS_RARE: the 
 constexpr uint32_t RARE_BREAK = 1;         // ... what ends a run,
 constexpr uint32_t RARE_WIDE = 2;          // ... characters that are not ASCII,
 constexpr uint32_t RARE_MARK = 4;          // ... a byte that special tokens have.
+constexpr uint32_t RARE_FLAGS = RARE_BREAK | RARE_WIDE | RARE_MARK;
 constexpr uint32_t CLASS_SHIFT = 29;
 constexpr uint32_t BASE = 0;               // What k-mers are made of.
 constexpr uint32_t SINGLE = 1;             // An id of its own.
@@ -89,8 +90,7 @@ DEVICE uint64_t circle_begin(const Job& job, uint64_t number, uint64_t length) {
 // Says that the batch needs other kernels than the plain ones. `seen` is all entries that a thread
 // has seen; the whole warp calls it.
 DEVICE void note_rare(const Job& job, uint32_t seen) {
-    constexpr uint32_t FLAGS = RARE_BREAK | RARE_WIDE | RARE_MARK;
-    uint64_t flags = seen >> RARE_SHIFT & FLAGS;
+    uint64_t flags = seen >> RARE_SHIFT & RARE_FLAGS;
     if (!__any_sync(0xFFFFFFFF, flags != 0)) return;
     if (flags & ~job.status[STATUS_RARE]) atomic_or(job.status + STATUS_RARE, flags);
 }

@@ -29,6 +29,18 @@ KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
     write_letters_stage<uint8_t>(*job, blockIdx.x, gridDim.x);
 }
 
+KERNEL __launch_bounds__(BLOCK) fetch_letters(GRID_CONSTANT const Job job) {
+    fetch_letters_stage<uint32_t>(job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) fetch_letters16(GRID_CONSTANT const Job job) {
+    fetch_letters_stage<uint16_t>(job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) fetch_letters8(GRID_CONSTANT const Job job) {
+    fetch_letters_stage<uint8_t>(job, blockIdx.x, gridDim.x);
+}
+
 KERNEL __launch_bounds__(BLOCK) write_kmers(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS + 4];
     SHARED KmerTile tiles[BLOCK / 32];

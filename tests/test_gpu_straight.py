@@ -1,0 +1,85 @@
+"""Few k-mers straight to the caller's memory of the device: the ids of batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpu import straight, streams
+from gpu.engine import NotCovered
+from gpu.streams import encode_stream
+from tests.emulated_device import EmulatedStream
+from tests.sequence_strategies import SEQUENCES, kmer_vocabularies
+from tests.test_gpu_bulk import DeviceArray, pinned
+from tests.test_gpu_fetching import DEVICES, check, engine_of, rows_of
+from vocabularies.builtin import load
+
+
+@pytest.fixture(params=DEVICES)
+def engine(request):
+    return engine_of(request.param)
+
+
+@settings(max_examples=100)
+@given(
+    vocabulary=kmer_vocabularies(),
+    texts=st.lists(SEQUENCES, min_size=1, max_size=6),
+    bits=st.sampled_from([16, 32]),
+    is_pinned=st.booleans(),
+)
+def test_any_kmers_have_the_ids_of_batches(vocabulary, texts, bits, is_pinned):
+    engine, batch = engine_of("emulated"), rows_of(texts)
+    try:
+        engine.load(vocabulary)
+    except NotCovered:
+        assume(False)
+    data = pinned(engine, batch.data) if is_pinned else batch.data
+    check(engine, vocabulary, data, batch.offsets, bits)
+    engine.unload(vocabulary.digest)
+    if is_pinned:
+        engine.device.free_pinned(data)
+
+
+@pytest.mark.parametrize("name", ["nt_v2", "mtdna6", "dnabert1_6mer"])
+@pytest.mark.parametrize("size", [9000, (1 << 19) + 70])
+def test_calls_of_all_widths_follow_each_other_in_one_workspace(engine, name, size):
+    text = np.random.default_rng(size).choice(np.frombuffer(b"ACGT", np.uint8), size)
+    offsets = np.array([0, size // 3, size // 3, size])
+    own = pinned(engine, text)
+    for data in (text, own):
+        for bits in (32, 16):
+            check(engine, load(name), data, offsets, bits)
+    engine.device.free_pinned(own)
+
+
+def test_ids_are_not_copied_and_are_waited_for_once(monkeypatch):
+    engine, waits, copies = engine_of("emulated"), [], []
+    text = np.frombuffer(b"ACGTAC" * 50, np.uint8)
+    out = DeviceArray(engine.device, len(text), "<i4")
+    encode_stream(engine, load("nt_v2"), text, np.array([0, 300]), out)
+    for name, seen in (("synchronize", waits), ("copy_out", copies)):
+        run = getattr(EmulatedStream, name)
+
+        def note(stream, *arguments, run=run, seen=seen):
+            seen.append(arguments)
+            return run(stream, *arguments)
+
+        monkeypatch.setattr(EmulatedStream, name, note)
+    encode_stream(engine, load("nt_v2"), text, np.array([0, 300]), out)
+    assert (len(waits), copies) == (1, [])
+
+
+def test_what_is_not_plain_goes_the_usual_way(engine, monkeypatch):
+    answers, run = [], straight.encode_straight
+
+    def note(*arguments):
+        answers.append(run(*arguments))
+        return answers[-1]
+
+    monkeypatch.setattr(streams, "encode_straight", note)
+    plain, broken = rows_of(["ACGTACGTAC" * 30, "CAGT"]), rows_of(["ACGTNACGT" * 20, "ACé", "A"])
+    for batch in (plain, broken, plain):
+        check(engine, load("nt_v2"), batch.data, batch.offsets)
+    assert [answer is None for answer in answers] == [False, True, False]
