@@ -11,7 +11,7 @@ witness on what it is timed on. A way with other ids ends the run. Without a GPU
 
 What the figures do not show: files, the network, an embedder behind the ids. Strings are made
 before the clock starts; other libraries' ids are taken as they give them. What does a few megabases
-a second gets the front of a shape (`bases` says how much).
+a second gets the front of a shape, whose last row may be cut (`bases` says how much).
 """
 
 from __future__ import annotations
@@ -19,152 +19,30 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.dna_texts import QUICK, SHAPES, Sequences, Shape, genome, proof_rows, sequences
-from benchmarks.dna_witnesses import OWN, Witness, prove_witness, witness_of
+from benchmarks.dna_ways import cpu_ways, front, gpu_ways, joined, other_ways
+from benchmarks.dna_witnesses import OWN, prove_witness, witness_of
 from benchmarks.gpu_ways import GpuWays
 from benchmarks.machine import machine
 from benchmarks.plot import Panel, draw
-from benchmarks.timing import Run, clocked, per_second, summary, take_turns
+from benchmarks.timing import per_second, summary, take_turns
 from gpu.device import CudaDevice, DeviceUnavailable
 from service.cpu_engine import CpuEngine
 from vocabularies import builtin
 from vocabularies.batch import Batch
-from vocabularies.vocabulary import Bpe, Characters, Vocabulary
 
 VOCABULARIES = ("hyenadna", "nt_v2", "mtdna6", "dnabert2", "gena_lm_t2t_32k")
 PACKAGES = ("numpy", "tokenizers", "fastokens", "transformers", "cupy-cuda12x")
 WITNESS_BASES = 200_000  # Compared with the reference.
 BATCH_BASES = 8_000_000
-FRONT_BASES = 1 << 20
 WORKSPACE_BYTES = 8 << 30
-Ids = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way from bases to ids.
-
-    Attributes:
-        run: does it once, and returns seconds.
-        ids: those of the last run, joined.
-        bases: how many it gets.
-    """
-
-    run: Run
-    ids: Callable[[], Ids]
-    bases: int
-
-
-def kept(work: Callable[[], Any], bases: int, ids: Callable[[Any], Ids]) -> Way:
-    """A way by the wall clock whose result is kept for the proof."""
-    last: list[Any] = []
-
-    def run() -> None:
-        last.clear()
-        last.append(work())
-
-    return Way(clocked(run), lambda: ids(last[0]), bases)
-
-
-def joined(rows: Any) -> Ids:
-    """Rows of ids as one array."""
-    return np.concatenate([np.asarray(row, np.int32) for row in rows])
-
-
-def front(rows: Sequences) -> Sequences:
-    """As many rows as something slow gets, at least one."""
-    count = max(1, int(np.searchsorted(rows.offsets, FRONT_BASES, side="right")) - 1)
-    offsets = rows.offsets[: count + 1]
-    return Sequences(rows.name, rows.data[: offsets[-1]], offsets)
-
-
-def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict[str, Way]:
-    """Our CPU engine, from strings and from bytes."""
-    rows = front(rows) if isinstance(vocabulary.model, Bpe) else rows
-    size = len(rows.data)
-
-    def from_bytes() -> Batch:
-        return Batch(data=rows.data, offsets=rows.offsets, options=OWN)
-
-    def from_strings() -> Batch:
-        return Batch(rows.texts, options=OWN)
-
-    made = {"cpu engine, bytes": from_bytes, "cpu engine, list[str]": from_strings}
-    return {
-        name: kept(lambda make=make: engine.encode(vocabulary, make()), size, lambda e: e.ids)
-        for name, make in made.items()
-    }
-
-
-def other_ways(
-    vocabulary: Vocabulary, name: str, witness: Witness, rows: Sequences, data: Path | None
-) -> Iterator[tuple[str, Way]]:
-    """Other libraries, and what Python and NumPy do by themselves."""
-    few = front(rows)
-    if isinstance(vocabulary.model, Characters):
-        ids = joined(witness([chr(byte) for byte in range(128)]))
-        table = bytes(np.resize(ids, 256).astype(np.uint8))
-        raw, wide = rows.data.tobytes(), np.resize(ids, 256)
-        own = np.frombuffer
-        yield (
-            "bytes.translate",
-            kept(lambda: raw.translate(table), len(raw), lambda b: own(b, "u1")),
-        )
-        yield "NumPy look-up", kept(lambda: wide[rows.data], len(raw), lambda found: found)
-    elif isinstance(vocabulary.model, Bpe):
-        yield "tokenizers, all cores", kept(lambda: witness(few.texts), len(few.data), joined)
-    if name == "nt_v2" and (slow := slow_tokenizer(data)) is not None:
-        size = len(few.data)
-        yield "transformers EsmTokenizer", kept(lambda: [slow(t) for t in few.texts], size, joined)
-
-
-def slow_tokenizer(data: Path | None) -> Callable[[str], list[int]] | None:
-    """The Nucleotide Transformer's own tokenizer, where it is installed."""
-    file = None if data is None else data / "dna_vocab/nt/nt_v2_vocab.txt"
-    try:
-        from transformers import EsmTokenizer
-    except ImportError:
-        return None
-    if file is None or not file.is_file():
-        return None
-    tokenizer = EsmTokenizer(str(file))
-    return lambda text: list(tokenizer.encode(text, add_special_tokens=False))
-
-
-@contextmanager
-def gpu_ways(gpu: GpuWays, vocabulary: Vocabulary, rows: Sequences) -> Iterator[dict[str, Any]]:
-    """The GPU engine: kernels alone, from pinned bytes, from bytes and strings; and the copies."""
-    size, pinned = len(rows.data), gpu.pinned(rows.data)
-    strings = Batch(rows.texts, options=OWN)
-    with (
-        gpu.kernels(vocabulary, pinned, rows.offsets) as kernels,
-        gpu.to_device(vocabulary, pinned, rows.offsets) as on_device,
-        gpu.copies(pinned) as copies,
-    ):
-
-        def call() -> Ids:
-            return gpu.encode(vocabulary, rows.data, rows.offsets)[0]
-
-        def call_strings() -> Any:
-            return gpu.engine.encode(vocabulary, Batch(strings.texts()[0], options=OWN)).ids
-
-        yield {
-            "gpu kernels, device to device": Way(kernels.run, kernels.ids, size),
-            "gpu engine, pinned to device": Way(clocked(on_device.run), on_device.ids, size),
-            "gpu engine, bytes": kept(call, size, lambda ids: ids),
-            "gpu engine, list[str]": kept(call_strings, size, lambda ids: ids),
-            **{f"copy {name}": Way(run, lambda: rows.data, size) for name, run in copies.items()},
-        }
-    gpu.device.free_pinned(pinned)
 
 
 def prove(args: argparse.Namespace, engines: dict[str, Any], name: str) -> dict[str, Any]:
@@ -200,7 +78,7 @@ def time_shape(
     """All ways of one vocabulary on one shape."""
     vocabulary = builtin.load(name)
     _, witness = witness_of(vocabulary)
-    expected = joined(witness(rows.texts))
+    expected = {len(rows.data): joined(witness(rows.texts))}
     with ExitStack() as stack:
         ways = cpu_ways(cpu, vocabulary, rows)
         ways |= dict(other_ways(vocabulary, name, witness, rows, args.data))
@@ -208,9 +86,10 @@ def time_shape(
             ways |= stack.enter_context(gpu_ways(gpu, vocabulary, rows))
         for way_name, way in ways.items():
             way.run()
-            ids = way.ids()
+            if way.bases not in expected:
+                expected[way.bases] = joined(witness(front(rows, way.bases).texts))
             is_copy = way_name.startswith("copy ")
-            if not is_copy and not np.array_equal(ids, expected[: len(ids)]):
+            if not is_copy and not np.array_equal(way.ids(), expected[way.bases]):
                 raise SystemExit(f"{name}, {rows.name}: {way_name} gives other ids")
         runs = {way_name: way.run for way_name, way in ways.items()}
         samples = take_turns(runs, args.rounds, slice_s=args.slice_s)

@@ -23,6 +23,7 @@ from gpu.engine import GpuEngine
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
 from gpu.memory import Workspace
 from gpu.streams import PackedIds, encode_packed, encode_stream
+from vocabularies.batch import Batch
 from vocabularies.shared_rows import SharedRows, SharedText
 from vocabularies.vocabulary import Vocabulary
 
@@ -167,11 +168,22 @@ class GpuWays:
     @contextmanager
     def to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:
         """From pinned text to all its ids, int32, in one array on the device."""
-        d_ids, num_ids = _DeviceIds(self.device.allocate(4 * len(data)), len(data)), 0
+        batch = Batch(data=data, offsets=offsets)
+        with self.batch_to_device(vocabulary, lambda: batch, len(data)) as way:
+            yield way
+
+    @contextmanager
+    def batch_to_device(
+        self, vocabulary: Vocabulary, make: Callable[[], Batch], num_bytes: int
+    ) -> Iterator[Way]:
+        """The same from a batch of so many bytes that is made anew each time."""
+        d_ids, num_ids = _DeviceIds(self.device.allocate(4 * num_bytes), num_bytes), 0
 
         def run() -> None:
             nonlocal num_ids
-            ends = encode_stream(self.engine, vocabulary, data, offsets, d_ids)
+            batch = make()
+            self.engine.join(batch)
+            ends = encode_stream(self.engine, vocabulary, batch.data, batch.offsets, d_ids)
             num_ids = int(ends[-1])
 
         def ids() -> Ids:

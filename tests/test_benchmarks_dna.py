@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks import dna
-from benchmarks.dna_texts import Shape, proof_rows
+from benchmarks import dna, dna_ways
+from benchmarks.dna_texts import Shape, proof_rows, sequences
 from benchmarks.dna_witnesses import prove_witness, witness_of
 from benchmarks.gpu_ways import GpuWays
 from service.cpu_engine import CpuEngine
@@ -47,8 +47,28 @@ def test_the_gpus_ways_are_proved_and_timed_too():
     gpu = GpuWays(EmulatedDevice(1 << 32), 1 << 28)
     document = dna.run(args, gpu, (Shape("3 x 50", 3, 50),))
     ways = {row["way"] for row in document["results"]}
-    wanted = {"gpu kernels, device to device", "gpu engine, pinned to device", "gpu engine, bytes"}
-    assert wanted | {"gpu engine, list[str]", "copy host_to_device"} <= ways
+    wanted = {"gpu kernels, device to device", "gpu engine, bytes", "gpu engine, list[str]"}
+    wanted |= {f"gpu engine, {form} to device" for form in ("pinned", "bytes", "list[str]")}
+    assert wanted | {"copy host_to_device"} <= ways
+
+
+def test_what_is_slow_gets_the_front_of_a_shape_and_is_proved_on_it(monkeypatch):
+    monkeypatch.setattr(dna_ways, "FRONT_BASES", 130)
+    args = dna.parse([*FEW[:3], "dnabert2", *FEW[6:], "--prove-bases", "2e3"])
+    document = dna.run(args, None, (Shape("3 x 50", 3, 50), Shape("1 x 700", 1, 700)))
+    assert {(row["shape"], row["bases"]) for row in document["results"]} == {
+        ("3 x 50", 130),
+        ("1 x 700", 130),
+    }
+    rows = sequences(Shape("3 x 50", 3, 50), np.zeros(9, np.uint8))
+    for bases, wanted in (
+        (49, [0, 49]),
+        (50, [0, 50]),
+        (51, [0, 50, 51]),
+        (900, [0, 50, 100, 150]),
+    ):
+        assert dna_ways.front(rows, bases).offsets.tolist() == wanted
+        assert len(dna_ways.front(rows, bases).data) == wanted[-1]
 
 
 def test_a_wrong_id_ends_it(monkeypatch):
