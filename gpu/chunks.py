@@ -86,7 +86,7 @@ def chunks_of(
     while row < num_rows:
         begin = int(offsets[row])
         size = _size(begin, total - begin, chunk_bytes, ends)
-        past = int(np.searchsorted(offsets, begin + size, "right")) - 1
+        past = int(offsets.searchsorted(begin + size, "right")) - 1
         past = min(max(past, row + 1), row + max(1, size // BYTES_A_ROW))
         end = int(offsets[past])
         if end - begin <= chunk_bytes:
@@ -134,7 +134,8 @@ def _borders(data: Bytes | SharedText, begin: int, end: int) -> Int64s:
     text = data[begin:end]  # Once: a shared one is copied.
     letters = text[:-1] | TO_LOWER
     found = (letters >= LOWER_A) & (letters <= LOWER_Z) & (text[1:] == BLANK)
-    return np.flatnonzero(found) + begin + 1
+    places: Int64s = found.nonzero()[0]
+    return places + (begin + 1)
 
 
 def _last_border(data: Bytes | SharedText, begin: int, end: int) -> int | None:

@@ -21,6 +21,7 @@ class CudaStream:
         self._launch, self._launch_grid = driver.launchKernel, driver.launchCooperativeKernel
         self._launch_early = EarlyLaunch(self.stream.ptr) if functions.launches_early else None
         self._event, self._elapsed_ms = cupy.cuda.Event, cupy.cuda.get_elapsed_time
+        self._so_far = cupy.cuda.Event(disable_timing=True)
         self._number, self._functions, self._pointer = number, functions, self.stream.ptr
         # A kernel's one argument, and where it lies: what the driver asks for.
         self._argument = np.zeros(2, np.uint64)
@@ -67,6 +68,11 @@ class CudaStream:
     def replay(self, recording: Any) -> None:
         """Run a recording."""
         recording.launch(self.stream)
+
+    def follow(self, other: CudaStream) -> None:
+        """What is queued from now on begins when all that `other` has so far is done."""
+        other._so_far.record(other.stream)
+        self.stream.wait_event(other._so_far)
 
     def synchronize(self) -> None:
         """Wait until everything so far is done."""

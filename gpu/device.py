@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,9 @@ class Stream(Protocol):
 
     def replay(self, recording: Any) -> None:
         """Run a recording."""
+
+    def follow(self, other: Self) -> None:
+        """What is queued from now on begins when all that `other` has so far is done."""
 
     def synchronize(self) -> None:
         """Wait until everything so far is done."""

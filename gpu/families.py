@@ -6,6 +6,7 @@ Knows no shapes and no tables; `prepared` says which family a vocabulary is of.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 __all__ = [
     "CHARACTERS",
@@ -38,7 +39,7 @@ MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Family:
     """The kernels of one kind of vocabulary, between those that all of them share.
 
@@ -146,6 +147,7 @@ def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...]) -> Family:
     )
 
 
+@lru_cache
 def encode_kernels(
     family: Family = TEXT,
     *,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gpu.batches import RowOptions
 from gpu.chunks import Chunk
 from gpu.contents import RARE_BREAK, first_kernels, make_room_for_spans, rare_kernels
+from gpu.device import Stream
 from gpu.families import frame_kernels
 from gpu.launches import STATUS, checked, fetch, launch, pack_rows, send_job
 from gpu.memory import Workspace
@@ -24,12 +25,28 @@ from gpu.residents import Resident
 from gpu.staging import Staging
 from vocabularies.shared_rows import SharedText
 
-__all__ = ["Flight", "Work"]
+__all__ = ["Flight", "Lanes", "Work"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 BITS_A_WORD = 32
 SPAN_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """The streams of one call's copies: one goes after the other, in the order of its chunks.
+
+    Copies of several streams share the bus: each chunk's would end with those of the chunks behind
+    it, whose ids wait for its own.
+
+    Attributes:
+        inward: of texts.
+        outward: of ids.
+    """
+
+    inward: Stream
+    outward: Stream
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,8 +80,10 @@ class Flight:
         options: what its rows ask for.
     """
 
-    def __init__(self, work: Work, chunk: Chunk, workspace: Workspace, staging: Staging) -> None:
-        self.work, self.chunk, self.workspace = work, chunk, workspace
+    def __init__(
+        self, work: Work, chunk: Chunk, workspace: Workspace, lanes: Lanes, staging: Staging
+    ) -> None:
+        self.work, self.chunk, self.workspace, self.lanes = work, chunk, workspace, lanes
         self.options, self.staging = _options(work, chunk), staging
         self.is_launched, self.is_plain = False, False
         self._copy = None
@@ -104,6 +123,7 @@ class Flight:
             processors,
             options=self.options,
             id_bits=work.id_bits,
+            inward=self.lanes.inward,
         )
         if self.with_spans:
             make_room_for_spans(workspace, work.resident.family)
@@ -209,7 +229,8 @@ class Flight:
         field = "framed_ids" if self.framed else "ids"
         if self.work.id_bits != BITS_A_WORD:
             field = "packed"
-        self.workspace.stream.copy_out(address, self.workspace.fields[field] + begin, num_bytes)
+        self.lanes.outward.copy_out(address, self.workspace.fields[field] + begin, num_bytes)
+        self.workspace.stream.follow(self.lanes.outward)
 
     def bring_ids(self, out: Bytes) -> None:
         """Copy the first bytes of the ids to ordinary memory, by way of the text's; at once."""

@@ -151,7 +151,7 @@ def _training_kernels() -> dict[str, Kernel]:
 
 
 KERNELS = {
-    "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8, takes_job=True),
     "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
     "clear_faults": Kernel(_BLOCK, _CHUNKS, 8),
     "validate": Kernel(_BLOCK, 16 * _BLOCK, 8),

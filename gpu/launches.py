@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batches import RowOptions
+from gpu.device import Stream
 from gpu.job import WORD, constant
 from gpu.kernels import num_blocks
 from gpu.memory import Workspace
@@ -50,7 +51,9 @@ STATUS = {
     for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED")
 }
 _NOT_COVERED, _FAULT = STATUS["NOT_COVERED"], STATUS["FAULT"]
-_NUM_BYTES, _NUM_ROWS = WORD["num_bytes"], WORD["num_rows"]
+_NUM_BYTES, _NUM_ROWS, _ID_BITS = WORD["num_bytes"], WORD["num_rows"], WORD["id_bits"]
+_FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
+_HOST_TEXT, _SENT_TEXT, _NUM_CLEARED = WORD["host_text"], WORD["sent_text"], WORD["num_cleared"]
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
 RANDOM = ("random_seed", "first_row", "substitution_rate")
@@ -119,7 +122,7 @@ def pack(
         workspace.stream.copy_in(workspace.fields["text"], data.ctypes.data, len(data))
     else:
         copy = staging.start(workspace.text, data)
-    _pack_options(workspace, options, len(batch))
+    _pack_options(workspace, resident, options, len(batch))
     _send(workspace, resident, source, len(data), batch.offsets, processors)
     if copy is not None:
         _send_staged(workspace, data, copy)
@@ -142,7 +145,7 @@ def pack_augmented(
     processors: int,
 ) -> None:
     """As `pack`, for rows that turn_rows augments."""
-    _pack_options(workspace, options, len(batch))
+    _pack_options(workspace, resident, options, len(batch))
     data, sent, job = batch.data, batch.offsets, workspace.job[0]
     workspace.text[: len(data)] = data
     turn(workspace, True)
@@ -165,31 +168,33 @@ def pack_rows(
     *,
     options: RowOptions | None = None,
     id_bits: int = 32,
+    inward: Stream | None = None,
 ) -> None:
     """Rows to the device, copied from where they lie: pinned, that overlaps with other work.
 
     Without options special tokens are matched. `id_bits` are those of an id in the answer, see
-    cuda/pack.cuh.
+    cuda/pack.cuh. `inward` copies the text, and the workspace's own stream waits for it.
     """
-    workspace.job[0]["id_bits"] = id_bits
-    _pack_options(workspace, options, len(offsets) - 1)
-    _send(workspace, resident, data, len(data), offsets, processors)
+    workspace.words[_ID_BITS] = id_bits
+    _pack_options(workspace, resident, options, len(offsets) - 1)
+    _send(workspace, resident, data, len(data), offsets, processors, inward)
 
 
-def _pack_options(workspace: Workspace, options: RowOptions | None, rows: int) -> None:
-    job, stream = workspace.job[0], workspace.stream
-    job["row_flags"] = job["row_max_length"] = 0
-    turn(workspace, options is not None and options.turned)
+def _pack_options(
+    workspace: Workspace, resident: Resident, options: RowOptions | None, rows: int
+) -> None:
+    words, fields = workspace.words, workspace.fields
+    words[_FLAGS] = words[_LIMITS] = 0
+    if resident.family.turns_rows:
+        turn(workspace, options is not None and options.turned)
     if options is None:
         return
     if not options.is_default:
         workspace.row_flags[:rows] = options.flags
-        job["row_flags"] = place = workspace.fields["row_flags"]
-        stream.copy_in(place, workspace.row_flags.ctypes.data, rows)
+        words[_FLAGS] = fields["row_flags"]
     if options.max_length is not None:
         workspace.row_max_length[:rows] = options.max_length
-        job["row_max_length"] = place = workspace.fields["row_max_length"]
-        stream.copy_in(place, workspace.row_max_length.ctypes.data, 4 * rows)
+        words[_LIMITS] = fields["row_max_length"]
 
 
 def turn(workspace: Workspace, turned: bool) -> None:
@@ -227,33 +232,28 @@ def _send(
     num_bytes: int,
     offsets: Int64s,
     processors: int,
+    inward: Stream | None = None,
 ) -> None:
     """Rows and, where a source is given, text to the device, and what kernels count in cleared."""
-    job, stream, rows = workspace.job[0], workspace.stream, len(offsets) - 1
-    fields = workspace.fields
-    if isinstance(source, SharedText) and source.memory.on_device:
-        # No bus is in between: it is copied while the rest is prepared.
-        stream.copy_in(fields["text"], source.address, num_bytes)
-        source = None
+    words, stream, rows = workspace.words, workspace.stream, len(offsets) - 1
+    fields, place, turned = workspace.fields, 0, words[_SENT_TEXT]
+    if source is workspace.text and num_bytes <= TAKE_IN_BYTES and not turned:
+        place = workspace.text_place
+    elif source is not None:
+        # First of all: nothing of the rest is to keep the bus waiting.
+        address = source.address if isinstance(source, SharedText) else source.ctypes.data
+        (inward or stream).copy_in(fields["text"], address, len(source) if turned else num_bytes)
     if workspace.resident is not resident:
         set_fields(workspace, resident)
-    job["num_bytes"], job["num_rows"] = num_bytes, rows
-    job["row_refused"] = fields["row_refused"]
+    words[_HOST_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = place, num_bytes, rows
+    words[_REFUSED] = fields["row_refused"]
     workspace.row_begins[: rows + 1] = offsets
-    if job["sent_text"]:
+    if turned:
         stream.clear(fields["row_not_ascii"], 4 * rows)
-    elif source is workspace.text and num_bytes <= TAKE_IN_BYTES:
-        job["host_text"] = workspace.text_place
-        blocks = num_blocks("take_in", max(num_bytes, 8 * rows), processors)
-        stream.launch("take_in", blocks, workspace.job.ctypes.data)
-        return
-    stream.clear(fields["status"], 8 * int(job["num_cleared"]))
-    stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
-    stream.copy_in(fields["row_begins"], workspace.row_begins.ctypes.data, 8 * (rows + 1))
-    if source is not None:
-        size = len(source) if job["sent_text"] else num_bytes
-        address = source.address if isinstance(source, SharedText) else source.ctypes.data
-        stream.copy_in(fields["text"], address, size)
+    items = max(num_bytes // 16 if place else 0, rows, words[_NUM_CLEARED])
+    stream.launch("take_in", num_blocks("take_in", 16 * items, processors), workspace.host_job)
+    if inward is not None:
+        stream.follow(inward)
 
 
 def set_fields(workspace: Workspace, resident: Resident) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from gpu.chunks import CHUNK_BYTES, Chunk
 from gpu.device import OutOfMemory
-from gpu.flights import Flight, Work
+from gpu.flights import Flight, Lanes, Work
 from gpu.memory import Workspace
 from gpu.stages import Clock, StageTimes
 from gpu.staging import Staging
@@ -50,6 +50,7 @@ class Pipeline:
     Attributes:
         chunk_bytes, in_flight: bytes of a chunk, and chunks of a call in flight, at most.
         turn: of calls for which the kernels are slowest, one of which goes after the other.
+        lanes: those that no call uses.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Pipeline:
         self.stage_times = stage_times
         self.chunk_bytes, self.in_flight = CHUNK_BYTES, IN_FLIGHT
         self.turn = Lock()
+        self.lanes: list[Lanes] = []
 
     def answer(
         self,
@@ -119,6 +121,14 @@ class Pipeline:
         finally:
             call.close()
 
+    def take_lanes(self) -> Lanes:
+        """Streams for the copies of a call; it puts them back into `lanes`."""
+        try:
+            return self.lanes.pop()
+        except IndexError:
+            device = self.workspaces.device
+            return Lanes(device.stream(), device.stream())
+
 
 class _Call:
     """The chunks of one call that are on their way.
@@ -143,6 +153,7 @@ class _Call:
         self.flying: deque[Flight] = deque()
         self.landed: list[Workspace] = []
         self.clocks: list[Clock] = []
+        self.lanes = pipeline.take_lanes()
 
     def add(self, chunk: Chunk) -> None:
         """Take a chunk on its way; lands older ones where there is no workspace for it."""
@@ -152,7 +163,9 @@ class _Call:
             workspace = self._workspace(chunk)
         workspace.clock = self.pipeline.stage_times.clock(workspace.stream)
         try:
-            self.flying.append(Flight(self.work, chunk, workspace, self.pipeline.staging))
+            self.flying.append(
+                Flight(self.work, chunk, workspace, self.lanes, self.pipeline.staging)
+            )
         except BaseException:
             self.landed.append(workspace)
             raise
@@ -201,9 +214,9 @@ class _Call:
             self.clocks.append(clock)
 
     def _give_back(self) -> None:
-        """Give back workspaces whose copies are done."""
+        """Give back workspaces whose copies are done, the oldest first: it is done first."""
         while self.landed:
-            workspace = self.landed.pop()
+            workspace = self.landed.pop(0)
             workspace.stream.synchronize()
             workspace.clock = None
             self.pipeline.workspaces.give(workspace)
@@ -213,6 +226,10 @@ class _Call:
         for flight in self.flying:
             flight.abandon()
             self.landed.append(flight.workspace)
+        if self.flying:  # Something failed, maybe before its workspace was told of a copy.
+            self.lanes.inward.synchronize()
+            self.lanes.outward.synchronize()
         self._give_back()
+        self.pipeline.lanes.append(self.lanes)
         for clock in self.clocks:
             self.pipeline.stage_times.add(clock)

@@ -97,6 +97,9 @@ class EmulatedStream:
         for name, arguments in recording:
             self._do(name, *arguments)
 
+    def follow(self, other: EmulatedStream) -> None:
+        assert self.recording is None
+
     def synchronize(self) -> None:
         assert self.recording is None
 

@@ -21,7 +21,8 @@ from gpu.layout import BYTES_A_ROW, Capacity, device_bytes
 from gpu.pipeline import Pipeline, _Call
 from gpu.streams import Pace, encode_packed, encode_stream
 from gpu.workspaces import Workspaces
-from tests.emulated_device import EmulatedDevice
+from tests.emulated_device import EmulatedDevice, EmulatedStream
+from tests.lazy_device import LazyDevice
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
@@ -218,6 +219,59 @@ def some_text(seed: int) -> tuple[np.ndarray, np.ndarray]:
     words = ["ab ", "a", "größe ", "中文字 ", "\n\n  x", "<ab>", "11 1 "]
     rows = ["".join(chance.choice(words, size)).encode() for size in (900, 0, 3, 2000, 0)]
     return np.frombuffer(b"".join(rows), np.uint8), np.cumsum([0, *map(len, rows)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
+    """Nothing rests on what is usually done first: streams wait for what they need."""
+    device, chance = LazyDevice(seed), np.random.default_rng(seed)
+    engine = GpuEngine(device, 1 << 27)
+    engine.workspaces.is_small = lambda num_bytes, num_rows: False
+    data, offsets = some_text(seed)
+    wanted, wanted_offsets = engine_of("emulated").encode_ids(FRAMED, data, offsets)
+    for size in (int(chance.choice([100, 300])), 900):
+        engine.pipeline.chunk_bytes = size
+        engine.pipeline.in_flight = in_flight = int(chance.choice([1, 2, 3, 8]))
+        text = pinned(engine, data) if chance.random() < 0.7 else data
+        ids, ends = engine.encode_ids(FRAMED, text, offsets)
+        assert (ids.tolist(), ends.tolist()) == (wanted.tolist(), wanted_offsets.tolist())
+        kind = chance.choice(["<i4", "<u2"])
+        there, here = DeviceArray(device, len(data), kind), np.zeros(len(data), kind)
+        for out in (there, here, pinned(engine, here.view(np.uint8)).view(kind)):
+            ends = encode_stream(
+                engine, FRAMED, text, offsets, out, chunk_bytes=size, in_flight=in_flight
+            )
+            values = there.values(device) if out is there else out
+            assert values[: ends[-1]].tolist() == wanted.tolist()
+    assert_idle(engine)
+
+
+def test_copies_of_a_call_go_one_after_the_other_in_the_order_of_its_chunks(monkeypatch):
+    """Side by side they share the bus, and the first to begin may be the last to end."""
+    engine, (data, offsets) = engine_of("emulated"), some_text(3)
+    engine.load(FRAMED)
+    offsets = offsets[:-1]  # Without the last one, which is empty.
+    text, out = pinned(engine, data), pinned(engine, np.zeros(4 * len(data), np.uint8))
+    copies: dict[str, list[tuple[EmulatedStream, int]]] = {"copy_in": [], "copy_out": []}
+    place = {"copy_in": 1, "copy_out": 0}  # Of the host's address among the arguments.
+    for name, noted in copies.items():
+        own = getattr(EmulatedStream, name)
+
+        def copy(stream, *where, own=own, name=name, noted=noted):
+            noted.append((stream, where[place[name]]))
+            own(stream, *where)
+
+        monkeypatch.setattr(EmulatedStream, name, copy)
+    ids = out.view(np.int32)
+    for _ in range(2):
+        encode_stream(engine, FRAMED, text, offsets, ids, chunk_bytes=300, in_flight=3)
+    for name, memory in (("copy_in", text), ("copy_out", out)):
+        streams_of, places = zip(*copies[name], strict=True)
+        once = places[: len(places) // 2]
+        assert len(set(streams_of)) == 1  # The second call has those of the first.
+        assert (places, list(once)) == (2 * once, sorted(once))
+        assert (len(once) > 5, once[0]) == (True, memory.ctypes.data)
+    assert copies["copy_in"][0][0] is not copies["copy_out"][0][0]
 
 
 @pytest.mark.parametrize("kind", ["<i4", "<u2"])

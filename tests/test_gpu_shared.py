@@ -209,21 +209,26 @@ def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kin
     assert (changes == 1) == (kind == "device")
 
 
-def test_a_text_on_the_device_is_on_its_way_while_the_rest_is_prepared(engine, memory, monkeypatch):
+def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, monkeypatch):
     rows = rows_of(memory, ["word" + 9 * " word"] * 20)
     encode_shared(engine, load("gpt2"), rows)  # Which brings the vocabulary.
-    copied: list[int] = []
+    done: list[object] = []
     streams = type(engine.device.stream())
-    own = streams.copy_in
+    own_copy, own_launch = streams.copy_in, streams.launch
 
-    def noted(self, device, host, num_bytes):
-        copied.append(host)
-        own(self, device, host, num_bytes)
+    def copy(self, device, host, num_bytes):
+        done.append(host)
+        own_copy(self, device, host, num_bytes)
 
-    monkeypatch.setattr(streams, "copy_in", noted)
+    def launch(self, kernel, blocks, job):
+        done.append(kernel)
+        own_launch(self, kernel, blocks, job)
+
+    monkeypatch.setattr(streams, "copy_in", copy)
+    monkeypatch.setattr(streams, "launch", launch)
     encode_shared(engine, load("gpt2"), rows)
-    assert len(copied) == 3  # The text, the job, and where rows begin.
-    assert copied.index(rows.text.address) == (0 if rows.text.memory.on_device else 2)
+    assert done[:2] == [rows.text.address, "take_in"]
+    assert not [host for host in done[2:] if not isinstance(host, str)]
 
 
 def test_what_needs_the_host_is_left_to_it_with_a_reason(engine, memory):

@@ -8,9 +8,9 @@
 
 DYNAMIC_SHARED(memory);
 
-KERNEL __launch_bounds__(BLOCK) take_in(const Job* job) {
+KERNEL __launch_bounds__(BLOCK) take_in(GRID_CONSTANT const Job job) {
     wait_for_kernel_before();
-    take_in_stage(*job, blockIdx.x, gridDim.x);
+    take_in_stage(job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
