@@ -200,11 +200,8 @@ class GpuEngine:
             workspace = self.workspaces.take(*size, resident.family.layout)
         except OutOfMemory:
             return None  # Smaller chunks may fit.
-        try:
-            call = SmallCall(self, vocabulary, workspace, resident, batch, options, validate)
+        with SmallCall(self, vocabulary, workspace, resident, batch, options, validate) as call:
             return call.encode(self.fused_kernel(resident, batch, options))
-        finally:
-            self.workspaces.give(workspace)
 
     def fused_kernel(self, resident: Resident, batch: Batch, options: RowOptions) -> str:
         """The kernel that does all of a batch; "" where there is none."""

@@ -17,7 +17,7 @@ from gpu.layout import SMALL_BYTES
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.stages import stage_of
-from gpu.staging import Staging
+from gpu.staging import Copy, Staging
 from vocabularies.batch import Batch
 
 __all__ = [
@@ -26,7 +26,9 @@ __all__ = [
     "GOES_ON_FROM",
     "GRID_BYTES",
     "ONE_BLOCK_BYTES",
+    "few_text",
     "fused_kernel",
+    "grid_text",
     "launch_fused",
     "size_of",
 ]
@@ -64,23 +66,25 @@ def launch_fused(
     batch: Batch,
     options: RowOptions,
     processors: int,
-    staging: Staging,
+    text: tuple[int, Copy | None],
     *,
     validates: bool,
 ) -> int:
-    """Encode a small batch; its answer is in pinned memory then.
+    """Encode a small batch, whose text is where `grid_text` says; its answer is in pinned memory.
 
     Returns:
         0. Where a long run or a long piece needs other kernels: why; a grid's is a key of
         GOES_ON_FROM.
     """
-    text = few_text(workspace, batch) if kernel in FEW else grid_text(workspace, batch, staging)
-    pack(workspace, resident, batch, options, text)
+    place, copy = text
+    pack(workspace, resident, batch, options, place)
     workspace.words[_VALIDATES] = validates
     clock = workspace.clock
     if clock is not None:
         clock.enter(stage_of(kernel))
     blocks = _FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
+    if copy is not None:
+        copy.wait(len(batch.data))
     workspace.stream.launch(kernel, blocks, workspace.host_job)
     if clock is not None:
         clock.leave()
@@ -117,17 +121,19 @@ def few_text(workspace: Workspace, batch: Batch) -> int:
     return workspace.text_place
 
 
-def grid_text(workspace: Workspace, batch: Batch, staging: Staging) -> int:
-    """Where a grid finds the text: its address in pinned memory; 0: it is copied to the device."""
+def grid_text(workspace: Workspace, batch: Batch, staging: Staging) -> tuple[int, Copy | None]:
+    """Where a grid finds the text, and what is still at work on it, or None.
+
+    Its address in pinned memory; 0: it is on its way to the device.
+    """
     data = batch.data
     place = int(data.ctypes.data)
-    is_pinned = workspace.device.is_pinned(data)
-    if is_pinned and place % ALIGNMENT == 0:
-        return place
+    if workspace.device.is_pinned(data):
+        if len(data) > TAKE_IN_BYTES:
+            workspace.stream.copy_in(workspace.fields["text"], place, len(data))
+            return 0, None
+        if place % ALIGNMENT == 0:
+            return place, None
     if len(data) <= TAKE_IN_BYTES:
-        return few_text(workspace, batch)
-    if is_pinned:
-        workspace.stream.copy_in(workspace.fields["text"], place, len(data))
-        return 0
-    staging.share(workspace.text, data)
-    return workspace.text_place
+        return few_text(workspace, batch), None
+    return workspace.text_place, staging.start(workspace.text, data)

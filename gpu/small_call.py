@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from gpu.job import WORD
 from gpu.launches import STATUS, checked, fetch, launch, pack, send_job
 from gpu.memory import Workspace
 from gpu.residents import Resident
-from gpu.small import FEW, GOES_ON_FROM, launch_fused
+from gpu.small import FEW, GOES_ON_FROM, few_text, grid_text, launch_fused
+from gpu.staging import Copy
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
 
@@ -32,7 +33,7 @@ COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is
 
 
 class SmallCall:
-    """One call of GpuEngine.encode whose batch is small."""
+    """One call whose batch is small, in a workspace that it gives back; a context manager."""
 
     def __init__(
         self,
@@ -50,6 +51,16 @@ class SmallCall:
         self.family = resident.family
         self.validate = validate
         self.framed = options.framed
+        self.text: tuple[int, Copy | None] = 0, None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        copy = self.text[1]
+        if copy is not None:  # Whatever has failed meanwhile.
+            copy.wait(len(self.batch.data))
+        self.engine.workspaces.give(self.workspace)
 
     def pack(self) -> None:
         """The batch to the device."""
@@ -68,6 +79,7 @@ class SmallCall:
     def encode(self, fused: str) -> Encoded:
         """All stages in one launch of a kernel, or in a recording; the answer in pinned memory."""
         workspace, rows = self.workspace, len(self.batch)
+        self.take_text(fused)
         workspace.answer_in(self.framed)
         ids, is_leased = self.room_for_ids()
         self.run(fused, 8 * ids.itemsize)
@@ -86,6 +98,7 @@ class SmallCall:
     def encode_to(self, address: int, id_bits: int, fused: str) -> Int64s:
         """The ids to memory that kernels reach, with room for one a byte; returns int64[B + 1]."""
         workspace = self.workspace
+        self.take_text(fused)
         workspace.answer_in(False)
         own, workspace.words[_HOST_IDS] = workspace.words[_HOST_IDS], address
         try:
@@ -93,6 +106,13 @@ class SmallCall:
         finally:
             workspace.words[_HOST_IDS] = own
         return workspace.offsets[: len(self.batch) + 1].copy()
+
+    def take_text(self, fused: str) -> None:
+        """Begin to bring the text to where a kernel that does all finds it."""
+        if fused in FEW:
+            self.text = few_text(self.workspace, self.batch), None
+        elif fused:
+            self.text = grid_text(self.workspace, self.batch, self.engine.staging)
 
     def run(self, fused: str, id_bits: int = 32) -> None:
         """All stages. The answer is where the job says."""
@@ -121,7 +141,7 @@ class SmallCall:
             self.batch,
             self.options,
             self.processors,
-            self.engine.staging,
+            self.text,
             validates=self.validate,
         )
 

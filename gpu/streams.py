@@ -228,10 +228,10 @@ def _encode_small(
         kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED)
         if not kernel or not engine.workspaces.is_small(*size):
             return None
-        with engine.workspaces.lend(*size, resident.family.layout) as workspace:
-            call = SmallCall(
-                engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
-            )
+        workspace = engine.workspaces.take(*size, resident.family.layout)
+        with SmallCall(
+            engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
+        ) as call:
             return call.encode_to(out.address, 8 * out.item_bytes, kernel)
 
 

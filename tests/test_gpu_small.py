@@ -15,6 +15,7 @@ from gpu.families import DNA, TEXT
 from gpu.launches import TAKE_IN_BYTES
 from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.small_call import COPIED_BYTES
+from gpu.staging import Copy
 from gpu.streams import encode_stream
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_engines import OPTIONS, check
@@ -172,24 +173,24 @@ def test_ids_are_as_narrow_as_is_asked_in_the_workspace_and_leased(engine, name)
             assert engine.device.is_pinned(encoded.ids) == (size > COPIED_BYTES)
 
 
-@pytest.mark.parametrize("start", [0, 1, 16])
+@pytest.mark.parametrize("begin", [0, 1, 16])
 @pytest.mark.parametrize("size", [CLUSTER_BYTES + 1, TAKE_IN_BYTES + 1])
-def test_a_grid_reads_pinned_text_from_where_it_lies(engine, monkeypatch, size, start):
-    """Unless it is not aligned: then it is staged, or, where it is long, the device copies it."""
+def test_a_grid_has_pinned_text_from_where_it_lies(engine, monkeypatch, size, begin):
+    """It reads it there, unless it is not aligned; where it is long, the device copies it."""
     staged: list[int] = []
-    share = engine.staging.share
+    start = engine.staging.start
 
-    def noted(target: np.ndarray, source: np.ndarray) -> None:
+    def noted(target: np.ndarray, source: np.ndarray) -> Copy:
         staged.append(len(source))
-        share(target, source)
+        return start(target, source)
 
-    monkeypatch.setattr(engine.staging, "share", noted)
+    monkeypatch.setattr(engine.staging, "start", noted)
     text = "some words, größe and 12 more, ".encode() * (size // 33 + 1)
     text = text[: size - 1].decode(errors="ignore").encode().ljust(size, b".")
-    pinned = engine.host_memory(start + size)
-    pinned[start:] = np.frombuffer(text, np.uint8)
+    pinned = engine.host_memory(begin + size)
+    pinned[begin:] = np.frombuffer(text, np.uint8)
     offsets = np.array([0, 1000, 1000, size])
-    for data in (pinned[start:], np.frombuffer(text, np.uint8)):
+    for data in (pinned[begin:], np.frombuffer(text, np.uint8)):
         for _ in range(2):
             encoded = engine.encode(load("gpt2"), Batch(data=data, offsets=offsets))
             texts = [text[:1000].decode(), "", text[1000:].decode()]
