@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.dna_bases import Bases, bases_of
 from gpu.dna_forward import Endings, endings_of
 from gpu.dna_letters import Letters, letters_of
 from gpu.dna_longest import Longest, longest_tokens, spelled_tokens
@@ -53,6 +54,7 @@ class DnaTables:
         reach: bases at most before the first such letter in a token.
         whole: tokens that merges do not reach, which a stretch between two borders may be.
         endings: the tables of the tokens that end at a place; None where these do not serve.
+        bases: those of batches of bases that are one launch; None where there are none such.
     """
 
     letters: Letters
@@ -67,6 +69,7 @@ class DnaTables:
     reach: int
     whole: dict[bytes, int]
     endings: Endings | None
+    bases: Bases | None
 
 
 MAX_TEMPLATE = 6  # Workspaces have room for so many a row.
@@ -123,10 +126,14 @@ def prepare_dna(
     if tables.endings:
         arrays |= tables.endings.arrays()
         numbers |= tables.endings.numbers()
+    if tables.bases:
+        arrays |= tables.bases.arrays()
+        numbers |= tables.bases.numbers()
     family = dna_family(
         has_whole=bool(tables.whole),
         maps=letters.steps.maps,
         walk=_walk(tables),
+        bases=_bases(tables),
     )
     return family, arrays, numbers, tables.whole
 
@@ -137,6 +144,13 @@ def _walk(tables: DnaTables) -> tuple[str, ...]:
         return ("walk_windows",)
     forward = "forward_windows_copied" if tables.endings.is_copied else "forward_windows"
     return (forward, "walk_windows")
+
+
+def _bases(tables: DnaTables) -> str:
+    """The kernel of batches of bases that end soon, "" where there is none."""
+    if tables.endings is None or tables.bases is None:
+        return ""
+    return "encode_bases_copied" if tables.endings.is_copied else "encode_bases"
 
 
 def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
@@ -181,6 +195,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
         whole=whole_tokens(vocabulary, tokens, letters.steps),
         endings=endings_of(codes, kept, pairs),
+        bases=bases_of(vocabulary, letters, codes, kept, k),
     )
 
 

@@ -53,6 +53,8 @@ class Family:
         decode: from ids to bytes.
         fused: kernels that do all of it in one launch, unless STATUS_RARE: of one block, of a
             cluster, and of a grid; () where there are none.
+        bases: a kernel that is tried before `fused`, for batches that ask for nothing but ids;
+            where it sets STATUS_RARE the others follow. "" where there is none.
         plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
             others follow. () where there are none such.
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
@@ -73,6 +75,7 @@ class Family:
     fetch: str = ""
     turns_rows: bool = False
     between: tuple[str, ...] = ()
+    bases: str = ""
 
 
 TEXT = Family(
@@ -129,19 +132,21 @@ DNA = Family(
 FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA)}
 
 
-def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...]) -> Family:
+def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], bases: str = "") -> Family:
     """DNA with what a vocabulary needs; the workspaces are the same.
 
     Args:
         has_whole: a stretch may be a token that merges do not reach.
         maps: letters become others.
         walk: the kernels that find paths through windows.
+        bases: the kernel of batches of bases, "" where there is none.
     """
     at = DNA.content.index("walk_windows")
     content = (*DNA.content[:at], *walk, *DNA.content[at + 1 :])
     return replace(
         DNA,
         fused=() if has_whole or maps else DNA.fused,
+        bases="" if has_whole or maps else bases,
         between=("map_letters",) if maps else (),
         content=(("accept_whole", *content) if has_whole else content),
     )

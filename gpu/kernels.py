@@ -31,6 +31,7 @@ SOURCES = {
     "symbols": ("symbols.cu",),
     "dna": ("dna_bpe.cu",),
     "dna_grid": ("dna_grid.cu",),
+    "bases": ("bases.cu",),
     "training": ("train.cu",),
 }
 """The files of each module; `text` has the kernels that all families share."""
@@ -123,8 +124,12 @@ def _dna_kernels() -> dict[str, Kernel]:
         "repair_windows": (_BLOCK, chunk * _BLOCK, 3),
         "write_letter_ids": (_BLOCK, _TILE, 8),
     }
-    forward = constant("FORWARD_THREADS")
+    forward, bases = constant("FORWARD_THREADS"), constant("BASES_THREADS")
     kernels = {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
+    at_once = Kernel(
+        *(bases, bases, 1, constant("BASES_SHARED"), "bases"), takes_job=True, is_grid=True
+    )
+    kernels |= {"encode_bases": at_once, "encode_bases_copied": at_once}
     return kernels | {
         f"forward_windows{name}": Kernel(forward, chunk, 1, shared, "dna")
         for name, shared in (

@@ -237,6 +237,7 @@ LAYOUTS = {
         {
             "special_matches": "framed_ids",
             "walked_windows": "window_ranks",
+            "part_states": "window_ranks",
             "packed": "framed_ids",
             "decode_ids": "framed_ids",
             "decode_offsets": "row_begins",

@@ -39,6 +39,7 @@ class Resident:
         address, num_bytes: its one block of device memory.
         meets_breaks: what ends a run of letters was in the last large batch, and nothing else that
             plain kernels leave to others; so they are not tried.
+        bases_untried: small batches from now on that are not taken for bases, see SmallCall.
         is_pinned: it is not given up to make room.
         users: calls that use it now.
         wanted: False once it was unloaded or given up; its last user frees it.
@@ -51,6 +52,7 @@ class Resident:
     address: int
     num_bytes: int
     meets_breaks: bool = False
+    bases_untried: int = 0
     is_pinned: bool = False
     users: int = 0
     wanted: bool = True

@@ -42,7 +42,8 @@ _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row
 _RARE, _NOT_UTF8, _TEXT = STATUS["RARE"], STATUS["NOT_UTF8"], WORD["host_text"]
 FEW = frozenset(("encode_block", "encode_cluster"))  # Of few threads; they stage the text.
 _FEW_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in FEW}  # Whatever the batch.
-LEAVES_RARE = frozenset((*FEW, "encode_grid"))  # Kernels after which others may have to run.
+LEAVES_RARE = frozenset((*FEW, "encode_bases", "encode_bases_copied", "encode_grid"))
+"""Kernels after which others may have to run."""
 ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
 
 

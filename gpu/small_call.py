@@ -12,7 +12,7 @@ from gpu.answers import drop_rows
 from gpu.batches import RowOptions, row_errors
 from gpu.contents import first_kernels, rare_kernels
 from gpu.families import frame_kernels
-from gpu.job import WORD
+from gpu.job import WORD, constant
 from gpu.launches import STATUS, checked, fetch, launch, pack, send_job
 from gpu.memory import Workspace
 from gpu.residents import Resident
@@ -29,6 +29,8 @@ __all__ = ["SmallCall"]
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _CUT, _NOT_UTF8 = STATUS["CUT"], STATUS["NOT_UTF8"]
+TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
+UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
@@ -120,17 +122,38 @@ class SmallCall:
         workspace.words[_ID_BITS] = id_bits
         workspace.clock = self.engine.stage_times.clock(workspace.stream)
         try:
-            rare = self.launch_fused(fused) if fused else 0
-            if rare in GOES_ON_FROM and fused not in FEW:
-                self.go_on(rare)
-            elif rare or not fused:
-                self.pack()
-                self.launch_small()
+            if not fused or not self.encode_bases():
+                self.run_all(fused)
             if workspace.clock is not None:
                 self.engine.stage_times.add(workspace.clock)
         finally:
             workspace.clock = None
         checked(workspace)
+
+    def encode_bases(self) -> bool:
+        """Whether it was a batch of bases that asks for no more than ids, which is one launch."""
+        kernel, resident, options = self.resident.family.bases, self.resident, self.options
+        if not kernel or options.may_refuse:
+            return False
+        if not options.is_default and (self.framed or np.any(options.flags & TURNED)):
+            return False
+        if resident.bases_untried:
+            resident.bases_untried -= 1
+            return False
+        self.workspace.status[:] = 0
+        if self.launch_fused(kernel):
+            resident.bases_untried = UNTRIED
+            return False
+        return True
+
+    def run_all(self, fused: str) -> None:
+        """All stages of whatever batch."""
+        rare = self.launch_fused(fused) if fused else 0
+        if rare in GOES_ON_FROM and fused not in FEW:
+            self.go_on(rare)
+        elif rare or not fused:
+            self.pack()
+            self.launch_small()
 
     def launch_fused(self, kernel: str) -> int:
         """All stages in one launch; why it was not enough, or 0."""

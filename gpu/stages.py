@@ -47,6 +47,7 @@ FUSED = frozenset(
     (
         *("encode_block", "encode_cluster", "encode_grid", "encode_letters_grid"),
         *("fetch_letters", "fetch_letters16", "fetch_letters8"),
+        *("encode_bases", "encode_bases_copied"),
     )
 )
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import dna_pairs, dna_tables
+from gpu import dna_pairs, dna_tables, small_call
 from gpu.contents import launch_content
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
@@ -360,6 +360,7 @@ def test_letters_without_a_path_are_a_fault_and_no_endless_search(monkeypatch):
         return pairs
 
     monkeypatch.setattr(dna_tables, "compatible_pairs", none_follows)
+    monkeypatch.setattr(small_call.SmallCall, "encode_bases", lambda call: False)
     engine, vocabulary = (
         engine_of("emulated", "one launch"),
         vocabulary_of("ACG", [("C", "A"), ("C", "G")]),

@@ -1,4 +1,4 @@
-// Sums over the threads of a block of BLOCK threads.
+// Sums over the threads of a block of BLOCK threads, or as many as are said.
 #pragma once
 #include "job.cuh"
 
@@ -14,7 +14,8 @@ DEVICE uint32_t sum_of_lanes(uint32_t value) {
 }
 
 // The sum of the values of all threads before this one; `total` is the sum of all. Every thread of
-// the block must call it. `scratch` is uint32[BLOCK / 32 + 1] of shared memory.
+// the block must call it. `scratch` is uint32[THREADS / 32 + 1] of shared memory.
+template <uint32_t THREADS = BLOCK>
 DEVICE uint32_t sum_before(uint32_t value, uint32_t* scratch, uint32_t& total) {
     uint32_t lane = threadIdx.x & 31, warp = threadIdx.x >> 5, inclusive = value;
     for (uint32_t distance = 1; distance < 32; distance *= 2) {
@@ -24,15 +25,15 @@ DEVICE uint32_t sum_before(uint32_t value, uint32_t* scratch, uint32_t& total) {
     if (lane == 31) scratch[warp] = inclusive;
     __syncthreads();
     if (warp == 0) {
-        uint32_t sum = lane < BLOCK / 32 ? scratch[lane] : 0;
-        for (uint32_t distance = 1; distance < BLOCK / 32; distance *= 2) {
+        uint32_t sum = lane < THREADS / 32 ? scratch[lane] : 0;
+        for (uint32_t distance = 1; distance < THREADS / 32; distance *= 2) {
             uint32_t other = __shfl_up_sync(0xFFFFFFFF, sum, distance);
             if (lane >= distance) sum += other;
         }
-        if (lane < BLOCK / 32) scratch[lane] = sum;
+        if (lane < THREADS / 32) scratch[lane] = sum;
     }
     __syncthreads();
-    total = scratch[BLOCK / 32 - 1];
+    total = scratch[THREADS / 32 - 1];
     uint32_t before = warp ? scratch[warp - 1] : 0;
     __syncthreads();
     return before + inclusive - value;

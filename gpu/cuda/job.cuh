@@ -204,6 +204,12 @@ struct Job {
     const uint32_t* ending_begins;   // uint32[numbers + 1] where the tokens of each begin in:
     const uint2* ending_listed;    // uint32[...][2] tokens that may be the last one.
     const ulonglong2* ending_keys;   // uint64[...][2] letters of long ones, the last one highest.
+    // Bases in one launch, see bases_part.cuh and bases_ids.cuh.
+    const uint8_t* bases_classes;  // uint8[256] BASES_* and codes of bases.
+    const uint2* bases_ids;        // uint32[slots][2] hash table of long tokens: tag, id + 1; zeros empty.
+    uint64_t bases_shift;          // 64 - bits of a slot's number.
+    uint64_t bases_factor;         // Of the hash.
+    uint64_t* part_states;         // uint64[num_parts], see bases_path.cuh.
     uint64_t dna_small_bytes;      // Text up to which chunks are small, see dna_stitch.cuh.
     BaseWord* base_words;          // BaseWord[num_bytes / 16 + 16].
     uint8_t* mixed_words;          // uint8[num_bytes / 64] whether 64 letters have mixed ones.

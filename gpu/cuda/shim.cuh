@@ -174,6 +174,29 @@ DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
 #endif
 }
 
+// Copies sixteen bytes to shared memory. The thread waits for them with wait_for_copies, until at most GROUPS of what it
+// closed with end_copies are on their way.
+DEVICE void copy_to_shared(void* to, const void* from) {
+#ifdef __CUDACC__
+    uint32_t place = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+#else
+    std::memcpy(to, from, 16);
+#endif
+}
+
+DEVICE void end_copies() {
+#ifdef __CUDACC__
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+template <uint32_t GROUPS> DEVICE void wait_for_copies() {
+#ifdef __CUDACC__
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+#endif
+}
+
 #if defined(__CUDACC__) || defined(WARPTOK_EMULATION)
 // atomicAdd and atomicOr know 64 bits only as unsigned long long, which uint64_t need not be.
 DEVICE uint64_t atomic_add(uint64_t* place, uint64_t value) {
