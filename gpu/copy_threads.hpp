@@ -40,10 +40,10 @@ inline void pause() {
 #endif
 }
 
-// Whether something is so before SPIN is over.
+// Whether something is so before the time is over.
 template <typename Condition>
-bool spin_until(Condition is_so) {
-    Clock::time_point end = Clock::now() + SPIN;
+bool spin_until(Condition is_so, Clock::duration longest = SPIN) {
+    Clock::time_point end = Clock::now() + longest;
     do {
         for (int i = 0; i < LOOKS; i++, pause())
             if (is_so()) return true;

@@ -32,13 +32,19 @@ ID_BYTES = (4, 2, 1)
 
 
 class _SharedAnswer(StreamAnswer):
-    """An answer that no row may be missing from."""
+    """An answer that no row may be missing from, whose end is announced."""
+
+    def __init__(self, rows: SharedRows, out: Out) -> None:
+        super().__init__(out, len(rows), 1)
+        self.soon, self.end = rows.soon, len(rows.text)
 
     def land(self, flight: Flight) -> None:
         """Queue the copy out of a chunk."""
         if flight.errors() is not None:
             raise NotCovered("a row is refused")
         super().land(flight)
+        if flight.chunk.end == self.end:
+            self.soon()
 
 
 def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
@@ -78,7 +84,7 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
         turn = engine.pipeline.turn if pace is ON_DEVICE else AT_ONCE
 
         def new_answer() -> _SharedAnswer:
-            return _SharedAnswer(out, len(rows), 1)
+            return _SharedAnswer(rows, out)
 
         def chunks(size: int) -> Iterator[Chunk]:
             return chunks_of(rows.text, rows.offsets, vocabulary, size, whole, pace.ends)

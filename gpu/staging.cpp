@@ -6,6 +6,7 @@
 //     copy.wait(num_bytes)                          until the first num_bytes are there
 //     copy.seconds                                  from its beginning to its last piece
 //     pool.close()                                  ends the threads; what has begun is completed
+//     look(flag, seconds)                           whether a byte is set before the time is over
 //
 // A child of fork completes by itself what had begun, and makes threads of its own for the rest.
 // gpu/staging.py is the same without threads.
@@ -174,6 +175,22 @@ void free_copy(Copy* copy) {
     free_object(copy);
 }
 
+// The interpreter's lock is not held meanwhile, so that another thread can set the byte.
+PyObject* look(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+    if (!has_arguments(given, 2)) return nullptr;
+    double seconds = PyFloat_AsDouble(arguments[1]);
+    Py_buffer flag;
+    if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &flag, PyBUF_SIMPLE) < 0) return nullptr;
+    auto* byte = static_cast<const char*>(flag.buf);
+    auto longest = std::chrono::duration_cast<staging::Clock::duration>(std::chrono::duration<double>(seconds));
+    bool is_set = false;
+    Py_BEGIN_ALLOW_THREADS
+    is_set = staging::spin_until([&] { return flag.len && __atomic_load_n(byte, __ATOMIC_ACQUIRE); }, longest);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&flag);
+    return PyBool_FromLong(is_set);
+}
+
 template <PyObject* (*METHOD)(Pool*, PyObject* const*, Py_ssize_t)>
 PyObject* guarded(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
     try {
@@ -222,7 +239,13 @@ constexpr unsigned COPY_FLAGS = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANT
 PyType_Spec pool_spec{"gpu._staging.Pool", sizeof(Pool), 0, Py_TPFLAGS_DEFAULT, pool_slots};
 PyType_Spec copy_spec{"gpu._staging.Copy", sizeof(Copy), 0, COPY_FLAGS, copy_slots};
 
-PyModuleDef module = {PyModuleDef_HEAD_INIT, "gpu._staging", nullptr, -1, nullptr,
+PyMethodDef functions[] = {
+    {"look", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(look)), METH_FASTCALL,
+     "look(flag, seconds, /): whether the first byte is set before the time is over."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "gpu._staging", nullptr, -1, functions,
                       nullptr,               nullptr,        nullptr, nullptr};
 
 }  // namespace

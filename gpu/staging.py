@@ -7,6 +7,7 @@ caller's does all; COPIED_BY says which one it is. Knows neither batches nor dev
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -19,12 +20,17 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = ["COPIED_BY", "Copy", "Staging"]
+__all__ = ["COPIED_BY", "Copy", "Look", "Staging", "look"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 COPIED_BY = "Python" if native is None else "C++"
 MOST_THREADS = 6
+Look = Callable[[bytearray, float], bool]
+look: Look | None = getattr(native, "look", None)
+"""Whether a flag is set within so many seconds: a thread that looks sees at once what another sets.
+
+It holds no lock of Python's meanwhile and does not sleep. None without the extension of today."""
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 

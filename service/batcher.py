@@ -143,7 +143,7 @@ class Batcher:
         """Begin a batch that the loop itself does not run; `_finish_running` is told its end."""
         call_soon, call = asyncio.get_running_loop().call_soon_threadsafe, self._run_works
         finish = self._finish_running
-        lane.thread.submit(lambda: call_soon(finish, lane, works, call(works)))
+        lane.threads.submit(lambda: call_soon(finish, lane, works, call(works)))
 
     def _run_works(self, works: list[Work]) -> Outcome | BaseException:
         """What the engine makes of a batch, on its lane's thread."""
@@ -294,6 +294,6 @@ class Batcher:
             self._fail(list(self._queues.popitem()[1]), late)
         for lane in self._lanes.values():
             lane.turns.clear()
-            lane.thread.shutdown(wait=False, cancel_futures=True)
+            lane.threads.shutdown()
             while lane.batches:
                 self._fail(lane.batches.popleft(), late)

@@ -1,7 +1,8 @@
 """Lanes of a batcher: short requests in one, joined; long ones in the other, each by itself.
 
 A long request is a batch of its own, because joining it would copy it. Where a GPU answers, two of
-them run at once, so that the device has the next one while the ids of the last are taken away.
+them run at once, so that the device has the next one while the ids of the last are taken away, and
+their threads stay awake for a while.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from gpu.staging import look
+from service.awake_threads import AwakeThreads
 from service.long_turns import take_long_turns
 from service.work import Work
 
@@ -30,7 +33,7 @@ class Lane:
         max_batch_bytes: of requests that are joined.
     """
 
-    thread: ThreadPoolExecutor
+    threads: AwakeThreads
     at_once: int
     max_batch_bytes: int
     turns: deque[Key] = field(default_factory=deque)
@@ -40,7 +43,7 @@ class Lane:
 def make_lanes(max_batch_bytes: int, is_gpu: bool) -> dict[bool, Lane]:
     """The lane of long requests, and that of the others."""
     num_long = LONG_ON_GPU if is_gpu else 1
-    return {
-        False: Lane(ThreadPoolExecutor(1, "engine-short"), 1, max_batch_bytes),
-        True: Lane(ThreadPoolExecutor(num_long, "engine-long", take_long_turns), num_long, ALONE),
-    }
+    short = AwakeThreads(ThreadPoolExecutor(1, "engine-short"), None)
+    sleeping = ThreadPoolExecutor(num_long, "engine-long", take_long_turns)
+    long = AwakeThreads(sleeping, look if is_gpu else None)
+    return {False: Lane(short, 1, max_batch_bytes), True: Lane(long, num_long, ALONE)}

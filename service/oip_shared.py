@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +26,10 @@ from vocabularies.shared_rows import SharedRows, SharedText
 __all__ = ["encode_shared"]
 
 
+def _awake() -> None:
+    """Nothing is to be done yet: a loop that has just been awake wakes sooner for the result."""
+
+
 async def encode_shared(
     service: Service, request: Inference, entry: Entry, asked: EncodeParameters
 ) -> tuple[Outputs, int, float] | None:
@@ -41,7 +47,8 @@ async def encode_shared(
     check_texts(service, offsets)
     text = SharedText(source.memory, source.offset, source.byte_size)
     out = target.memory, target.offset, target.byte_size, dtype.itemsize
-    rows = SharedRows(text, offsets, *out, asked.options())
+    soon = partial(asyncio.get_running_loop().call_soon_threadsafe, _awake)
+    rows = SharedRows(text, offsets, *out, asked.options(), soon)
     work = shared_work(service, request.call, entry, rows)
     result = await service.batcher.run(work)
     if result.encoded is None:

@@ -231,6 +231,23 @@ def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, m
     assert not [host for host in done[2:] if not isinstance(host, str)]
 
 
+def test_the_end_is_announced_once_all_ids_are_on_their_way(engine, memory, monkeypatch):
+    for name in ("BY_BUS", "TO_DEVICE", "ON_DEVICE"):
+        monkeypatch.setattr(shared_streams, name, Pace(700, 2, (700, 700)))
+    events: list[str] = []
+    own = Flight.copy_ids
+
+    def noted(self, *place):
+        events.append("ids")
+        own(self, *place)
+
+    monkeypatch.setattr(Flight, "copy_ids", noted)
+    rows = rows_of(memory, ["word" + 9 * " word"] * 40, soon=lambda: events.append("soon"))
+    encode_shared(engine, load("gpt2"), rows)
+    assert len(events) == 4
+    assert events == ["ids"] * 3 + ["soon"]
+
+
 def test_what_needs_the_host_is_left_to_it_with_a_reason(engine, memory):
     gpt2, dnabert2 = load("gpt2"), load("dnabert2")
     refuse = EncodeOptions(special="refuse")

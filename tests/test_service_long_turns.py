@@ -6,9 +6,11 @@ import ctypes
 import os
 import platform
 import sys
+from queue import SimpleQueue
 
 import pytest
 
+from service.awake_threads import AwakeThreads
 from service.lanes import make_lanes
 from service.long_turns import ATTRIBUTES, SLICE_NS
 
@@ -25,18 +27,35 @@ def asked_for() -> tuple[int, int, int]:
     return policy, nice, slice_ns
 
 
+def said_by(threads: AwakeThreads) -> tuple[int, int, int]:
+    """The same of a thread of these."""
+    said: SimpleQueue[object] = SimpleQueue()
+
+    def say() -> None:
+        try:
+            said.put(asked_for())
+        except BaseException as error:  # pytest.skip's among them.
+            said.put(error)
+
+    threads.submit(say)
+    answer = said.get()
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
 @pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in SCHED_GETATTR, reason="Linux only"
 )
 def test_only_the_lane_of_long_requests_takes_long_turns_with_the_priority_it_had():
     lanes = make_lanes(1, is_gpu=False)
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    threads = {is_long: lane.thread for is_long, lane in lanes.items()}
-    before = threads[False].submit(asked_for).result()
+    threads = {is_long: lane.threads for is_long, lane in lanes.items()}
+    before = said_by(threads[False])
     assert before[:2] == (os.SCHED_OTHER, nice)
-    policy, nice_then, slice_ns = threads[True].submit(asked_for).result()
+    policy, nice_then, slice_ns = said_by(threads[True])
     assert (policy, nice_then) == before[:2]
     assert before[2] != SLICE_NS
     assert slice_ns in (SLICE_NS, before[2])  # Linux before 6.12 has one slice for all.
-    for thread in threads.values():
-        thread.shutdown()
+    for each in threads.values():
+        each.shutdown()

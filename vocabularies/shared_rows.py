@@ -6,6 +6,7 @@ knows no device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -90,6 +91,10 @@ class SharedText:
         return SharedText(self.memory, self.begin + begin, end - begin)
 
 
+def _to_nobody() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedRows:
     """Texts and where their ids go.
@@ -100,6 +105,8 @@ class SharedRows:
         out, out_begin, out_bytes: memory for the ids.
         id_bytes: of an id there: 4, 2 or 1.
         options: of all rows.
+        soon: told that all ids are on their way and there within a millisecond, on any thread;
+            perhaps never, or more than once.
     """
 
     text: SharedText
@@ -109,6 +116,7 @@ class SharedRows:
     out_bytes: int
     id_bytes: int = 4
     options: EncodeOptions = DEFAULT_OPTIONS
+    soon: Callable[[], object] = _to_nobody
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
