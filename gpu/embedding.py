@@ -24,7 +24,7 @@ from torch import Tensor
 from gpu.discovery import Discovery
 from gpu.gather import gathered
 from gpu.row_ids import LookedUp, RowIds, Way
-from gpu.rows import as_batch, next_rows
+from gpu.rows import next_rows
 from gpu.upstream import SequenceRefused
 from vocabularies.batch import Batch
 
@@ -152,7 +152,7 @@ class EmbeddingLayer:
                 would be the next.
             RuntimeError: of the embedder, when no path and no size is left to try.
         """
-        batch = as_batch(sequences, self._ids.text_memory)
+        batch = self._ids.batch(sequences)
         run = _Run(batch, self._ids.counts(batch), self.max_rows)
         return self._parts(run, self._paths(path))
 
@@ -162,7 +162,7 @@ class EmbeddingLayer:
         The tensor goes to other libraries through DLPack without a copy. Arguments and errors as
         for `embed_from_strings`.
         """
-        batch = as_batch(sequences, self._ids.text_memory)
+        batch = self._ids.batch(sequences)
         way, _, _ = self._paths(path)[0].partition(",")
         return self._receive(self._ids.look_up(batch, cast("Way", way)), 0)[0]
 
@@ -234,10 +234,12 @@ class EmbeddingLayer:
         staged: deque[LookedUp | RuntimeError],
     ) -> int:
         """Start the look-up of the next group; the row behind it."""
+        side = self._side if is_beside else None
+        if begin == run.begin and side is not None and _cuda.current_stream(self.device).query():
+            side = None  # Nothing runs that the look-up could be beside.
         end, batch = run.next_rows(begin, self.discovery.token_len or 0, self.max_ids)
         try:
-            with _cuda.stream(self._side if is_beside else None):
-                staged.append(self._ids.look_up(batch, cast("Way", way)))
+            staged.append(self._ids.look_up(batch, cast("Way", way), side))
         except RuntimeError as error:
             staged.append(error)
         return end
@@ -252,7 +254,7 @@ class EmbeddingLayer:
             ids, rows = self._ids.finish(staged)
         except SequenceRefused as refused:
             raise SequenceRefused(begin + refused.row, refused.problem) from refused
-        if staged.done is not None:
+        if staged.is_beside:
             stream = _cuda.current_stream(self.device)
             stream.wait_event(staged.done)
             cast("Any", ids).record_stream(stream)

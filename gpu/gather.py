@@ -5,16 +5,14 @@ Stands in for `torch.nn.Embedding` where that does nothing but take rows of its 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gpu.kernels import source_of
+from gpu.row_kernels import RowKernels, row_kernels
+from gpu.text_memory import current_stream
 
 __all__ = ["RowGather", "gathered"]
 
@@ -26,20 +24,8 @@ BLOCK_WORDS = 2 * THREADS  # GATHER_WORDS of each.
 class RowGather:
     """The kernel of cuda/gather_rows.cu on one device."""
 
-    def __init__(self, number: int) -> None:
-        """Compile it; CuPy keeps the machine code on disk.
-
-        Raises:
-            ImportError: CuPy is not installed.
-        """
-        import cupy
-
-        self._cupy: Any = cupy
-        self._number = number
-        with cupy.cuda.Device(number):
-            source = source_of("gather_rows.cu")
-            module = cupy.RawModule(code=source, options=("-std=c++17",), backend="nvrtc")
-            self._function = module.get_function("gather_rows").kernel
+    def __init__(self, kernels: RowKernels) -> None:
+        self._kernels = kernels
 
     def __call__(self, ids: Tensor, weight: Tensor) -> Tensor:
         """The rows of weight [V, D] at ids [...], as a new tensor [..., D] on the current stream.
@@ -52,22 +38,11 @@ class RowGather:
             return rows
         row_words = weight.shape[1] * weight.element_size() // WORD_BYTES
         addresses = ids.data_ptr(), weight.data_ptr(), rows.data_ptr()
-        sizes = ids.numel(), np.uint32(row_words), np.uint32(ids.element_size())
+        sizes = ids.numel(), row_words, ids.element_size()
         num_blocks = -(-ids.numel() * row_words // BLOCK_WORDS)
-        # CuPy reads nothing of a stream but its address; its own wrapper differs between versions.
-        stream = SimpleNamespace(ptr=torch.cuda.current_stream(weight.device).cuda_stream)
-        with self._cupy.cuda.Device(self._number):
-            self._function((num_blocks, 1, 1), (THREADS, 1, 1), (*addresses, *sizes), stream=stream)
+        stream = current_stream(weight.device)
+        self._kernels.launch("gather_rows", num_blocks, THREADS, stream, *addresses, *sizes)
         return rows
-
-
-@functools.cache
-def _row_gather(number: int) -> RowGather | str:
-    """The gather of a device, compiled once in a process; or why there is none."""
-    try:
-        return RowGather(number)
-    except (ImportError, RuntimeError, OSError) as error:
-        return f"the kernel cannot be used: {error}"
 
 
 def gathered(embed_tokens: Any, device: torch.device) -> tuple[Callable[[Tensor], Any], str]:
@@ -78,14 +53,15 @@ def gathered(embed_tokens: Any, device: torch.device) -> tuple[Callable[[Tensor]
     """
     if type(embed_tokens) is not torch.nn.Embedding or device.type != "cuda":
         return embed_tokens, "the embedder itself"
-    gather = _row_gather(device.index)
-    if isinstance(gather, str):
-        return embed_tokens, f"the embedder itself; {gather}"
+    kernels = row_kernels(device.index, "gather_rows.cu", "gather_rows")
+    if isinstance(kernels, str):
+        return embed_tokens, f"the embedder itself; {kernels}"
+    gather = RowGather(kernels)
 
     def embed(ids: Tensor) -> Any:
         if not _takes_rows_only(embed_tokens, ids):
             return embed_tokens(ids)
-        return gather(ids.contiguous(), embed_tokens.weight.detach())
+        return gather(ids.contiguous(), embed_tokens.weight)
 
     return embed, "gather_rows, the embedder itself where it does more"
 

@@ -5,6 +5,8 @@ Knows no upstream tokenizer, no embedder and no stream of its own: all runs on t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpu.letters import LetterRule
+from gpu.letters import ELSEWHERE, LetterRule
 
-__all__ = ["LookUp", "to_device"]
+__all__ = ["Found", "LookUp", "to_device"]
+
+PIECE_BYTES = 1 << 16  # Of letters that NumPy looks up at a time.
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """Ids of some rows, perhaps still being looked up.
+
+    Attributes:
+        ids: [b, width], padded on the left; of a row that has a byte whose code is ELSEWHERE they
+            may be anything.
+        has_unknown: whether it has such a byte, once the ids are there; None: there can be none.
+        host: memory that the device uses meanwhile.
+    """
+
+    ids: Tensor
+    has_unknown: Callable[[], bool] | None = None
+    host: list[NDArray[Any]] = field(default_factory=list)
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
@@ -42,25 +62,29 @@ class LookUp:
     """The tables of a rule on one device."""
 
     def __init__(
-        self, rule: LetterRule, pad_id: int, device: torch.device, dtype: torch.dtype
+        self,
+        rule: LetterRule,
+        pad_id: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        memory: Callable[[int], NDArray[np.uint8]] | None = None,
     ) -> None:
-        """Copy the tables; ids come as `dtype`, int32 or int64."""
+        """Copy the tables; ids come as `dtype`, int32 or int64.
+
+        On a CPU letters are looked up into `memory`, which gives uint8[N]; None: any will do.
+        """
 
         def table(ids: NDArray[np.int32] | None, dtype: torch.dtype = dtype) -> Any:
             return None if ids is None else torch.tensor(ids, dtype=dtype, device=device)
 
-        self.rule, self.pad_id, self.device = rule, pad_id, device
+        self.rule, self.pad_id, self.device, self._memory = rule, pad_id, device, memory
         # Digits of a word are added up to numbers that need not fit into 32 bits.
         self._codes = table(rule.codes, dtype if rule.word_ids is None else torch.int64)
         self._host_codes = self._codes.numpy() if device.type == "cpu" else None
         self._word_ids, self._letter_ids = table(rule.word_ids), table(rule.letter_ids)
 
-    def __call__(
-        self, data: NDArray[np.uint8], offsets: NDArray[np.int64], width: int
-    ) -> tuple[Tensor, Tensor | None]:
-        """The ids of some rows, [b, width], padded on the left; and the least code of a byte.
-
-        Where that is ELSEWHERE, the rows of such bytes hold anything; None: it cannot be.
+    def __call__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64], width: int) -> Found:
+        """The ids of some rows.
 
         Args:
             data: uint8[N], the rows joined.
@@ -71,9 +95,16 @@ class LookUp:
         if not len(data):
             shape = len(lengths), width
             dtype = self._codes.dtype if self._word_ids is None else self._word_ids.dtype
-            return torch.full(shape, self.pad_id, dtype=dtype, device=self.device), None
-        d_data = to_device(data, self.device)
-        d_codes, d_least = self._look_up(data, d_data)
+            return Found(torch.full(shape, self.pad_id, dtype=dtype, device=self.device))
+        d_data, host, is_total = to_device(data, self.device), [], self.rule.is_total
+        least: Any = None
+        if self._host_codes is not None:
+            codes, least = self._look_up_on_host(self._host_codes, data)
+            host, d_codes = [codes], torch.from_numpy(codes)
+        else:
+            d_codes = self._codes.index_select(0, d_data.int())
+            if not is_total:
+                least = d_codes.amin().to("cpu", non_blocking=True)
         if self._word_ids is None and int(lengths.min()) * len(lengths) == len(data):
             d_ids = d_codes.view(len(lengths), -1)
             if width > d_ids.shape[1]:
@@ -81,16 +112,24 @@ class LookUp:
                 d_ids = torch.nn.functional.pad(d_ids, (left, 0), value=self.pad_id)
         else:
             d_ids = self._right_aligned(d_data, d_codes, offsets, width)
-        return d_ids, d_least
+        return Found(d_ids, None if is_total else lambda: int(least) == ELSEWHERE, host)
 
-    def _look_up(self, data: NDArray[np.uint8], d_data: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The code of every byte, and the least of them where one may be ELSEWHERE."""
-        if self._host_codes is not None:  # On a CPU NumPy does this in a tenth of torch's time.
-            codes = np.take(self._host_codes, data)
-            least = None if self.rule.is_total else torch.tensor(int(codes.min()))
-            return torch.from_numpy(codes), least
-        d_codes = self._codes.index_select(0, d_data.int())
-        return d_codes, None if self.rule.is_total else d_codes.amin()
+    def _look_up_on_host(
+        self, table: NDArray[Any], data: NDArray[np.uint8]
+    ) -> tuple[NDArray[Any], int]:
+        """The code of every byte, and the least of them, or 0.
+
+        NumPy does this in a tenth of torch's time; its indices are longer than these bytes, so that
+        it gets what the caches hold.
+        """
+        num_bytes, least = len(data) * table.itemsize, 0
+        memory = np.empty(num_bytes, np.uint8) if self._memory is None else self._memory(num_bytes)
+        codes = memory.view(table.dtype)
+        for begin in range(0, len(data), PIECE_BYTES):
+            part = np.take(table, data[begin : begin + PIECE_BYTES])
+            codes[begin : begin + len(part)] = part
+            least = least if self.rule.is_total else min(least, int(part.min()))
+        return codes, least
 
     def _right_aligned(
         self, d_data: Tensor, d_codes: Tensor, offsets: NDArray[np.int64], width: int

@@ -5,6 +5,7 @@ Knows no embedder and no micro-batches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,10 +17,11 @@ from torch import Tensor
 from gpu.discovery import Discovery
 from gpu.letters import ELSEWHERE
 from gpu.look_up import LookUp, to_device
-from gpu.text_memory import TextMemory
+from gpu.look_up_kernels import KernelLookUp, kernel_look_up
+from gpu.rows import as_batch
+from gpu.text_memory import TextMemory, staging
 from gpu.upstream import Ragged, SequenceRefused
 from vocabularies.batch import DEFAULT_OPTIONS, Batch
-from vocabularies.text_joining import Memory
 
 __all__ = ["LookedUp", "RowIds", "Way", "patched"]
 
@@ -36,15 +38,17 @@ class LookedUp:
         batch: the rows.
         counts: int64[B], ids of each by the tables.
         ids: [B, T'] on the device; None where only the upstream tokenizer gives them.
-        least: the least code of a byte, in host memory; None where all are known.
-        done: an event of the stream that fills both; None where there is nothing to wait for.
+        has_unknown: whether a byte has no code, once `done` has passed; None where all have.
+        done: an event of the stream that fills them; None where there is nothing to wait for.
+        is_beside: this is not the stream on which the rows go on.
     """
 
     batch: Batch
     counts: NDArray[np.int64]
     ids: Tensor | None
-    least: Tensor | None
+    has_unknown: Callable[[], bool] | None
     done: Any
+    is_beside: bool = False
 
 
 class RowIds:
@@ -78,16 +82,22 @@ class RowIds:
         self._texts = TextMemory() if device.type == "cuda" else None
         rule, pad_id = discovery.rule, discovery.pad_id
         self._check(max(pad_id, 0 if rule is None else rule.largest_id))
-        self._look_up: dict[str, LookUp] = {}
+        self._look_up: dict[str, LookUp | KernelLookUp] = {}
         if rule is not None:
-            self._look_up["bytes"] = LookUp(rule, pad_id, device, ids_dtype)
+            by_kernels = None
+            if self._texts is not None:
+                by_kernels = kernel_look_up(rule, pad_id, device, ids_dtype, self._texts)
+            self._look_up["bytes"] = by_kernels or LookUp(rule, pad_id, device, ids_dtype)
             staged = staging_dtype if device.type == "cuda" else ids_dtype
-            self._look_up["ids"] = LookUp(rule, pad_id, torch.device("cpu"), staged)
+            memory = None if self._texts is None else self._texts.take
+            self._look_up["ids"] = LookUp(rule, pad_id, torch.device("cpu"), staged, memory)
 
-    @property
-    def text_memory(self) -> Memory | None:
-        """Where strings are best joined before `look_up`."""
-        return None if self._texts is None else self._texts.take
+    def batch(self, sequences: Any) -> Batch:
+        """Anything that holds sequences, as `look_up` takes it best; see `rows.as_batch`."""
+        if self._texts is None:
+            return as_batch(sequences)
+        copy = staging().gather if staging().gathers else None
+        return as_batch(sequences, self._texts.take, copy)
 
     def _check(self, largest: int) -> None:
         if self._num_ids is not None and largest >= self._num_ids:
@@ -98,23 +108,30 @@ class RowIds:
         lengths = batch.offsets[1:] - batch.offsets[:-1]
         return lengths if self.discovery.rule is None else self.discovery.rule.counts(lengths)
 
-    def look_up(self, batch: Batch, way: Way) -> LookedUp:
-        """Start the look-up of a batch on the current stream, without waiting for it."""
+    def look_up(self, batch: Batch, way: Way, side: Any = None) -> LookedUp:
+        """Start the look-up of a batch without waiting for it, on the current stream or another."""
+        if side is not None:
+            with torch.cuda.stream(side):
+                return self._start(batch, way, side)
+        return self._start(batch, way, None)
+
+    def _start(self, batch: Batch, way: Way, side: Any) -> LookedUp:
         counts = self.counts(batch)
         if way == "upstream" or self.discovery.rule is None:
             return LookedUp(batch, counts, None, None, None)
         width = max(self.discovery.token_len or 0, int(counts.max(initial=0)))
-        ids, least = self._look_up[way](batch.data, batch.offsets, width)
+        found = self._look_up[way](batch.data, batch.offsets, width)
+        ids, has_unknown = found.ids, found.has_unknown
         if way == "ids":
             ids = to_device(ids.numpy(), self.device)
-        if least is not None:
-            least = least.to("cpu", non_blocking=True)
         ids = ids.to(self._dtype)
         if self._texts is None:
-            return LookedUp(batch, counts, ids, least, None)
-        done = torch.cuda.current_stream(self.device).record_event()
+            return LookedUp(batch, counts, ids, has_unknown, None)
+        done = (side or torch.cuda.current_stream(self.device)).record_event()
         self._texts.keep(batch.data, done)
-        return LookedUp(batch, counts, ids, least, done)
+        for memory in found.host:
+            self._texts.hold(memory, done)
+        return LookedUp(batch, counts, ids, has_unknown, done, side is not None)
 
     def finish(self, looked_up: LookedUp) -> tuple[Tensor, NDArray[np.int64]]:
         """The ids of the rows, and which of them came from the upstream tokenizer.
@@ -134,11 +151,11 @@ class RowIds:
         if ids is None or rule is None:
             rows, nothing = np.arange(len(batch)), np.zeros((len(batch), 0), np.int64)
             return self._with_upstream(batch, nothing, looked_up.counts, rows), rows
-        if looked_up.least is None:
+        if looked_up.has_unknown is None:
             return ids, NO_ROWS
         if looked_up.done is not None:
             looked_up.done.synchronize()
-        if int(looked_up.least) != ELSEWHERE:
+        if not looked_up.has_unknown():
             return ids, NO_ROWS
         places = np.flatnonzero(rule.codes[batch.data] == ELSEWHERE)
         rows = np.unique(np.searchsorted(batch.offsets, places, side="right") - 1)

@@ -7,13 +7,14 @@ Knows neither tokenizers nor torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch import DEFAULT_OPTIONS, Batch
-from vocabularies.text_joining import Memory
+from vocabularies.text_joining import Copy, Memory
 
 __all__ = ["as_batch", "next_rows"]
 
@@ -25,7 +26,7 @@ _ARROW_OFFSETS = {
 }
 
 
-def as_batch(sequences: Any, memory: Memory | None = None) -> Batch:
+def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = None) -> Batch:
     """The rows of anything that holds sequences, joined.
 
     Args:
@@ -34,6 +35,7 @@ def as_batch(sequences: Any, memory: Memory | None = None) -> Batch:
             such as a NumPy memmap; or a pair of values and offsets, of which the values are
             uint8[N] or any buffer, such as a mapped file, and the offsets int64[B + 1].
         memory: where strings are joined, if they are many; None: any will do.
+        copy: copies them there; None: see `text_joining.join_texts`.
 
     Raises:
         TypeError: it is nothing of this.
@@ -45,7 +47,7 @@ def as_batch(sequences: Any, memory: Memory | None = None) -> Batch:
     if isinstance(sequences, Batch):
         if sequences.options != DEFAULT_OPTIONS:
             raise ValueError("the batch has options; only engines know what they mean")
-        return _joined(sequences, memory)
+        return _joined(sequences, memory, copy)
     if isinstance(sequences, str | bytes):
         raise TypeError("one sequence was given; give a list of them")
     if hasattr(sequences, "combine_chunks"):
@@ -57,23 +59,24 @@ def as_batch(sequences: Any, memory: Memory | None = None) -> Batch:
     if isinstance(sequences, tuple) and len(sequences) == 2 and not isinstance(sequences[0], str):
         return _of_values(*sequences)
     if isinstance(sequences, Sequence):
-        return _of_list(sequences, memory)
+        return _of_list(sequences, memory, copy)
     if isinstance(sequences, np.ndarray):
-        return _of_list(sequences.tolist(), memory)
+        return _of_list(sequences.tolist(), memory, copy)
     raise TypeError(f"a {type(sequences).__name__} holds no sequences that are known here")
 
 
-def _joined(batch: Batch, memory: Memory | None) -> Batch:
+def _joined(batch: Batch, memory: Memory | None, copy: Copy | None) -> Batch:
     """A batch that remembers no strings, so that parts of it are not joined again."""
     if memory is not None:
-        batch.join_in(memory)
+        batch.join_in(memory, copy)
     return Batch(data=batch.data, offsets=batch.offsets)
 
 
-def _of_list(rows: Sequence[Any], memory: Memory | None) -> Batch:
+def _of_list(rows: Sequence[Any], memory: Memory | None, copy: Copy | None) -> Batch:
+    with suppress(TypeError):  # Asking each string for its type takes as long as joining all.
+        if not rows or isinstance(rows[0], str):
+            return _joined(Batch(rows), memory, copy)
     kinds = set(map(type, rows))
-    if all(issubclass(kind, str) for kind in kinds):
-        return _joined(Batch(rows), memory)
     if all(issubclass(kind, bytes | bytearray | memoryview) for kind in kinds):
         return Batch.from_bytes(rows)
     first = type(rows[0])

@@ -6,6 +6,7 @@ byte, not for those of a part: whoever copies says when the device is done.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["TextMemory"]
+from gpu.staging import Staging
+
+__all__ = ["TextMemory", "current_stream", "page_locked", "staging"]
 
 Bytes = NDArray[np.uint8]
 
@@ -24,6 +27,18 @@ def page_locked(num_bytes: int) -> Bytes:
     """uint8[N]."""
     memory: Bytes = torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True).numpy()
     return memory
+
+
+def current_stream(device: torch.device) -> int:
+    """The address of torch's current stream; an object for it takes longer than a launch."""
+    address: int = torch._C._cuda_getCurrentRawStream(device.index)
+    return address
+
+
+@functools.cache
+def staging() -> Staging:
+    """The threads that copy into it, of the whole process."""
+    return Staging()
 
 
 class TextMemory:
@@ -48,6 +63,10 @@ class TextMemory:
             data = data.base
         if self._given.get(id(data)) is data:
             self._kept.append((done, data))
+
+    def hold(self, memory: Bytes, done: Any) -> None:
+        """Keep any memory until an event has passed: its owner does not know that it is read."""
+        self._kept.append((done, memory))
 
     def _forget(self) -> None:
         while self._kept and self._kept[0][0].query():

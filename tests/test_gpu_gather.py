@@ -35,8 +35,8 @@ class Gather(ctypes.Structure):
 
     _fields_ = (
         *(("ids", ctypes.c_void_p), ("table", ctypes.c_void_p), ("output", ctypes.c_void_p)),
-        *(("num_ids", ctypes.c_uint64), ("row_words", ctypes.c_uint32)),
-        ("id_bytes", ctypes.c_uint32),
+        *(("num_ids", ctypes.c_uint64), ("row_words", ctypes.c_uint64)),
+        ("id_bytes", ctypes.c_uint64),
     )
 
 

@@ -44,6 +44,21 @@ def test_memory_is_kept_until_the_event_has_passed_even_of_a_part():
     assert held() is None
 
 
+def test_memory_of_others_is_held_until_the_event_has_passed():
+    memory, event = TextMemory(lambda n: np.empty(n, np.uint8)), Event()
+    own = np.zeros(1 << 20, np.uint8)
+    held = weakref.ref(own)
+    memory.hold(own[5:], event)
+    del own
+    memory.take(1)
+    gc.collect()
+    assert held() is not None
+    event.is_done = True
+    memory.take(1)
+    gc.collect()
+    assert held() is None
+
+
 def test_memory_of_others_is_not_kept():
     memory, own = TextMemory(lambda n: np.empty(n, np.uint8)), np.zeros(1 << 20, np.uint8)
     held = weakref.ref(own)

@@ -14,8 +14,6 @@
  */
 #include "gather_rows.cuh"
 
-KERNEL __launch_bounds__(GATHER_BLOCK)
-    gather_rows(const void* ids, const uint4* table, uint4* output, uint64_t num_ids,
-                uint32_t row_words, uint32_t id_bytes) {
-    gather_words({ids, table, output, num_ids, row_words, id_bytes}, blockIdx.x, threadIdx.x);
+KERNEL __launch_bounds__(GATHER_BLOCK) gather_rows(GRID_CONSTANT const Gather gather) {
+    gather_words(gather, blockIdx.x, threadIdx.x);
 }

@@ -10,8 +10,8 @@ struct Gather {
     const uint4* table;  // row_words words a row.
     uint4* output;       // num_ids * row_words words.
     uint64_t num_ids;
-    uint32_t row_words;  // At least 1.
-    uint32_t id_bytes;   // 4 or 8.
+    uint64_t row_words;  // At least 1, and less than 2^32.
+    uint64_t id_bytes;   // 4 or 8.
 };
 
 DEVICE uint64_t id_at(const Gather& gather, uint64_t place) {
@@ -22,6 +22,7 @@ DEVICE uint64_t id_at(const Gather& gather, uint64_t place) {
 DEVICE void gather_words(const Gather& gather, uint32_t block, uint32_t thread) {
     uint64_t begin = static_cast<uint64_t>(block) * (GATHER_BLOCK * GATHER_WORDS);
     uint64_t num_words = gather.num_ids * gather.row_words;
+    uint32_t row_words = static_cast<uint32_t>(gather.row_words);
     // One division of 64 bits for the whole block; those of a thread have 32.
     uint64_t first_row = begin / gather.row_words;
     uint32_t first_word = static_cast<uint32_t>(begin - first_row * gather.row_words) + thread;
@@ -29,9 +30,9 @@ DEVICE void gather_words(const Gather& gather, uint32_t block, uint32_t thread) 
 #pragma unroll
     for (uint32_t i = 0; i < GATHER_WORDS; i++) {
         if (begin + i * GATHER_BLOCK + thread >= num_words) break;
-        uint32_t word = first_word + i * GATHER_BLOCK, row = word / gather.row_words;
+        uint32_t word = first_word + i * GATHER_BLOCK, row = word / row_words;
         const uint4* table_row = gather.table + id_at(gather, first_row + row) * gather.row_words;
-        words[i] = __ldg(table_row + (word - row * gather.row_words));
+        words[i] = __ldg(table_row + (word - row * row_words));
     }
 #pragma unroll
     for (uint32_t i = 0; i < GATHER_WORDS; i++) {

@@ -1,0 +1,165 @@
+"""Ids that the kernels look up are those of torch's look-up, however rows lie and are staged."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.job import CUDA
+from gpu.letters import ELSEWHERE, letter_rule
+from tests.data_files import ROOT
+from tests.gpu_emulation import compile_for_device
+from tests.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
+from tests.torch_or_skip import torch_or_skip
+from vocabularies.batch import Batch
+from vocabularies.builtin import load
+
+torch = torch_or_skip()
+from gpu import look_up_kernels  # noqa: E402
+from gpu.look_up import LookUp  # noqa: E402
+from gpu.look_up_kernels import KernelLookUp  # noqa: E402
+from gpu.text_memory import TextMemory  # noqa: E402
+
+LAUNCH = """
+#include "look_up_rows.cuh"
+extern "C" void look_up_flat(const LookUp* job, uint64_t blocks) {
+    for (uint64_t block = 0; block < blocks; block++)
+        for (uint32_t thread = 0; thread < LOOK_UP_BLOCK; thread++)
+            look_up_letters(*job, job->codes, block, thread);
+}
+extern "C" void look_up_rows(const LookUp* job, uint64_t blocks) {
+    for (uint64_t place = 0; place < blocks * LOOK_UP_BLOCK; place++)
+        look_up_row(*job, job->codes, place);
+}
+extern "C" uint64_t flat_bytes() { return LOOK_UP_BLOCK * FLAT_ROUNDS * 4; }
+"""
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ to compile the kernels with")
+    path = ROOT / "build" / "emulation" / "look_up_rows.so"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    command += ["-Wno-unused-function", "-Wno-unknown-pragmas"]
+    command += [f"-I{CUDA}", "-x", "c++", "-o", str(path), "-"]
+    done = subprocess.run(command, input=LAUNCH, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(path))
+
+
+class EmulatedKernels:
+    """RowKernels without a GPU."""
+
+    def __init__(self) -> None:
+        self.launches: list[str] = []
+
+    def launch(self, name: str, blocks: int, threads: int, stream: int, *fields: int) -> None:
+        assert threads == look_up_kernels.THREADS
+        self.launches.append(name)
+        words = np.array(fields, np.int64)
+        getattr(library(), name)(words.ctypes, ctypes.c_uint64(blocks))
+
+    def copy_in(self, device: int, host: int, num_bytes: int, stream: int) -> None:
+        ctypes.memmove(device, host, num_bytes)
+
+
+def memory(num_bytes: int) -> np.ndarray:
+    return np.full(num_bytes, 0xEE, np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def _without_a_device(monkeypatch):
+    monkeypatch.setattr(look_up_kernels, "current_stream", lambda device: 0)
+    marks = np.zeros(look_up_kernels.NUM_MARKS, np.int64)
+    monkeypatch.setattr(look_up_kernels, "marks_of_batches", lambda: marks)
+
+
+def looked_up(
+    rule, batch: Batch, dtype=torch.int64, extra: int = 0
+) -> tuple[list, bool, list[str]]:
+    """What the kernels give, held to torch's look-up, and what was launched."""
+    counts = rule.counts(np.diff(batch.offsets))
+    width = int(counts.max(initial=0)) + extra
+    right = LookUp(rule, 77, torch.device("cpu"), dtype)(batch.data, batch.offsets, width)
+    kernels = EmulatedKernels()
+    cpu = torch.device("cpu")
+    look_up = KernelLookUp(kernels, rule, 77, cpu, dtype, TextMemory(memory))
+    found = look_up(batch.data, batch.offsets, width)
+    assert found.ids.dtype == dtype
+    assert found.ids.shape == (len(batch), width)
+    is_unknown = rule.codes[batch.data] == ELSEWHERE
+    rows = np.unique(np.searchsorted(batch.offsets, np.flatnonzero(is_unknown), side="right") - 1)
+    known = np.setdiff1d(np.arange(len(batch)), rows)
+    assert torch.equal(found.ids[known], right.ids[known])
+    has_unknown = found.has_unknown is not None and found.has_unknown()
+    assert has_unknown == is_unknown.any()
+    assert has_unknown == (right.has_unknown is not None and right.has_unknown())
+    # Until the device has read it somebody must know what it reads.
+    assert not len(batch.data) or len(found.host) == 1
+    return found.ids.tolist(), has_unknown, kernels.launches
+
+
+@settings(max_examples=200)
+@given(
+    vocabulary=character_vocabularies() | kmer_vocabularies(),
+    texts=st.lists(SEQUENCES, max_size=6),
+    wide=st.booleans(),
+    extra=st.integers(0, 2),
+)
+def test_any_rows_have_the_ids_of_torchs_look_up(vocabulary, texts, wide, extra):
+    rule = letter_rule(vocabulary)
+    if not isinstance(rule, str):
+        dtype = torch.int64 if wide else torch.int32
+        looked_up(rule, Batch.from_bytes([text.encode() for text in texts]), dtype, extra)
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("begin", [0, 1, 2, 3, 7])
+def test_rows_of_one_length_are_read_from_where_they_lie(monkeypatch, is_pinned, dtype, begin):
+    """Wherever that is, and however many letters there are behind the last word of four."""
+    monkeypatch.setattr(look_up_kernels, "is_pinned", lambda data: is_pinned)
+    monkeypatch.setattr(look_up_kernels, "PIECE_BYTES", 4096)
+    rule = letter_rule(load("hyenadna"))
+    letters = np.frombuffer(b"ACGTN", np.uint8)
+    for rows, length in ((1, 1), (3, 1), (5, 7), (2, 2048), (70, 150), (9, 4099)):
+        text = np.random.default_rng(rows).choice(letters, begin + rows * length)
+        batch = Batch(data=text[begin:], offsets=np.arange(0, rows * length + 1, length))
+        ids, _, launches = looked_up(rule, batch, dtype)
+        assert ids == rule.codes[text[begin:]].reshape(rows, length).tolist()
+        pieces = 1 if is_pinned else -(-rows * length // 4096)
+        assert launches == ["look_up_flat"] * pieces
+
+
+def test_a_letter_without_a_code_is_seen_anywhere():
+    rule = letter_rule(load("nt_v2"))
+    for text in ("N", "ACGTACN", "ACGTANACGTAC", "ACGTACGTACGT?"):
+        _, seen, launches = looked_up(rule, Batch.from_bytes([b"ACGTAC", text.encode(), b"A"]))
+        assert (seen, launches) == (True, ["look_up_rows"])
+
+
+def test_what_one_batch_has_seen_is_not_said_of_the_next(monkeypatch):
+    """Even where so many follow that their marks lie in the same place."""
+    monkeypatch.setattr(look_up_kernels, "NUM_MARKS", 2)
+    rule = letter_rule(load("nt_v2"))
+    for text in (b"ACGTN", b"ACGTACGT", b"ACGTACGT", b"ACGN", b"ACGTAC", b"N", b"N", b"ACG"):
+        _, seen, _ = looked_up(rule, Batch.from_bytes([text]))
+        assert seen == (b"N" in text)
+
+
+def test_python_and_the_kernels_mean_the_same_blocks():
+    assert library().flat_bytes() == look_up_kernels.FLAT_BYTES
+
+
+def test_the_kernels_compile_for_a_device():
+    compile_for_device("look_up_rows.cu")
