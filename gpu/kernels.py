@@ -52,6 +52,7 @@ class Kernel:
         takes_job: the Job comes with the launch, from host memory; others read it on the device.
         cluster: blocks that run side by side; all of a launch.
         is_grid: the blocks of a launch wait for each other, so that all must run at a time.
+        bytes_a_small_block: the same as `bytes_a_block` in small batches; 0: there, too.
     """
 
     threads: int
@@ -62,9 +63,11 @@ class Kernel:
     takes_job: bool = False
     cluster: int = 1
     is_grid: bool = False
+    bytes_a_small_block: int = 0
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
+_FEW_BYTES = constant("FEW_TILES") * _TILE  # Of a small batch, see compact.cuh.
 _CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
@@ -185,9 +188,9 @@ KERNELS = {
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
     "merge": Kernel(1024, 2 * 1024, 1, _MERGE + 25 * constant("NUM_BINS")),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
-    "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32),
+    "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
-    "compact": Kernel(_BLOCK, 8 * _TILE, 32),
+    "compact": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1),
     "report": Kernel(_BLOCK, 16 * _BLOCK, 1),
     "pack": Kernel(_BLOCK, _TILE, 16),
@@ -222,9 +225,10 @@ def num_blocks(name: str, num_bytes: int, processors: int) -> int:
     kernel = KERNELS[name]
     if kernel.cluster > 1:
         return kernel.cluster
-    return max(
-        1, min(-(-num_bytes // kernel.bytes_a_block), kernel.blocks_a_processor * processors)
-    )
+    each = kernel.bytes_a_block
+    if num_bytes <= _FEW_BYTES:
+        each = kernel.bytes_a_small_block or each
+    return max(1, min(-(-num_bytes // each), kernel.blocks_a_processor * processors))
 
 
 def joined_source(module: str) -> str:

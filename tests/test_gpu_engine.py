@@ -45,6 +45,11 @@ def engine_of(name: str) -> GpuEngine:
     return made
 
 
+@functools.cache
+def reference_ids(text: str) -> list[int]:
+    return reference.encode(load("gpt2"), text).ids
+
+
 @pytest.fixture(params=DEVICES)
 def device(request):
     return device_of(request.param)
@@ -88,6 +93,19 @@ def test_many_more_rows_than_warps_have_their_offsets(engine, longest):
         )
     ]
     check(engine.encode(load("gpt2"), Batch(texts)), "gpt2", texts, [EncodeOptions()] * len(texts))
+
+
+@pytest.mark.parametrize("longest", [1, 3, 40])
+@pytest.mark.parametrize("size", [4096, 3 * 4096, 9001])
+def test_many_rows_of_a_tile_have_their_offsets(engine, size, longest):
+    """Empty rows among them, in front of the first byte and behind the last."""
+    chance = np.random.default_rng(size + longest)
+    text = "".join(chance.choice(["It's", " the", "x", "ab" * 70, "\n"], size).tolist())[:size]
+    cuts = np.sort(chance.integers(0, size + 1, 2 * size // longest)).tolist()
+    rows = [text[a:b] for a, b in pairwise([0, 0, *cuts, size, size])]
+    encoded = engine.encode(load("gpt2"), Batch(rows))
+    for row, (begin, end) in zip(rows, pairwise(encoded.offsets.tolist()), strict=True):
+        assert encoded.ids[begin:end].tolist() == reference_ids(row), row
 
 
 def test_rows_that_are_not_utf8_are_refused_alone(engine):

@@ -8,7 +8,10 @@
 
 constexpr uint32_t SCAN_BLOCK = 1024;
 constexpr uint32_t WARPS = BLOCK / 32;
-constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches.
+constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches,
+constexpr uint32_t FEW_TILES = 1024;       // of up to so many.
+
+DEVICE bool has_few_tiles(const Job& job) { return num_tiles(job) <= FEW_TILES; }
 
 DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     if (!(record & MISS)) return 1;
@@ -34,7 +37,7 @@ template <uint32_t PARTS> DEVICE Records records_of(const Job& job, uint32_t uni
 }
 
 // tile_counts: the ids of each unit's pieces; a lane reads four records at a time.
-template <uint32_t PARTS = 1>
+template <uint32_t PARTS>
 DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
     for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride) {
@@ -51,6 +54,11 @@ DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_block
         ids = __reduce_add_sync(0xFFFFFFFF, ids);
         if (lane_of_thread() == 0) job.tile_counts[unit] = ids;
     }
+}
+
+DEVICE void count_all_tiles(const Job& job, uint32_t block, uint32_t num_blocks) {
+    if (has_few_tiles(job)) count_tiles_stage<SMALL_PARTS>(job, block, num_blocks);
+    else count_tiles_stage<1>(job, block, num_blocks);
 }
 
 // The ids before every WARPS units, by one block of any number of warps; returns how many there are.
@@ -79,7 +87,8 @@ DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offse
 }
 
 DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
-    uint64_t num_ids = sum_groups<1>(job, scratch, job.group_offsets);
+    uint64_t num_ids = has_few_tiles(job) ? sum_groups<SMALL_PARTS>(job, scratch, job.group_offsets)
+                                          : sum_groups<1>(job, scratch, job.group_offsets);
     if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
 }
 
@@ -208,7 +217,8 @@ DEVICE void write_tiles(const Job& job, const BinBegins& begins, IdsOf ids_of, u
 DEVICE void compact_stage(const Job& job, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
     find_begins<false>(job, begins);
     auto ids_of = [&](uint32_t unit) { return OwnIds{job.ids + ids_before(job, job.group_offsets, unit)}; };
-    write_tiles<1>(job, begins, ids_of, block, num_blocks);
+    if (has_few_tiles(job)) write_tiles<SMALL_PARTS>(job, begins, ids_of, block, num_blocks);
+    else write_tiles<1>(job, begins, ids_of, block, num_blocks);
 }
 
 // The number of ids before each row. A warp takes neighbouring rows, as many as there are more rows than

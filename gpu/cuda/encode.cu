@@ -4,6 +4,7 @@
 #include "merge_stage.cuh"
 #include "pack.cuh"
 #include "put_out.cuh"
+#include "row_offsets.cuh"
 #include "take_in.cuh"
 
 DYNAMIC_SHARED(memory);
@@ -32,7 +33,7 @@ KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) count_tiles(const Job* job) {
     wait_for_kernel_before();
-    count_tiles_stage(*job, blockIdx.x, gridDim.x);
+    count_all_tiles(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
@@ -49,7 +50,8 @@ KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
     wait_for_kernel_before();
-    row_offsets_stage<1>(*job, sums_of(*job), job->id_offsets, blockIdx.x, gridDim.x);
+    SHARED RowOffsetsShared shared;
+    all_row_offsets(*job, shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) pack(const Job* job) {

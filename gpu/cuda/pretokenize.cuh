@@ -13,14 +13,22 @@
 #include "table_rows.cuh"
 
 constexpr uint32_t CHUNK = 64;             // Bytes of text a thread.
-constexpr uint32_t MAX_RUN_ON = 256;       // Bytes that it reads behind them.
 constexpr uint32_t FIRST_LOOKBACK = 8;     // Bytes that it reads before them; then 16 times as many.
-constexpr uint32_t MAX_LOOKBACK = 2048;
+
+struct Reach {  // Bytes that a thread reads at most: before its chunk, a power of 16 times FIRST_LOOKBACK, and behind.
+    uint32_t before, behind;
+};
+
+// How far to read: what is further away is left to the slow way. A small batch is done sooner so, side by side, and a
+// large one later, as the slow way reads bad tiles from every state.
+constexpr uint32_t NEAR_TEXT = 1 << 22;    // Bytes of a small batch.
+DEVICE Reach far_reach() { return {2048, 256}; }
+DEVICE Reach reach_of(uint64_t num_bytes) { return num_bytes <= NEAR_TEXT ? Reach{128, 64} : far_reach(); }
 
 constexpr uint32_t ROW_STRIDE = 33, ANYWHERE = 31;
 constexpr uint32_t OPEN_PREV = 1, OPEN_PENDING = 2, STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;
 constexpr uint32_t AMBIGUOUS = 1 << 8, AMBIGUOUS_BEFORE = 1 << 9;
-constexpr uint32_t TOO_FAR = 1 << 10;      // In no entry: what decides is further than MAX_RUN_ON.
+constexpr uint32_t TOO_FAR = 1 << 10;      // In no entry: what decides is further than its reach.
 constexpr uint32_t OUT_START = 1 << 7, OUT_START_PREV = 1 << 15, OUT_MARK = 1 << 23;
 constexpr uint32_t OUT_COMMIT = 1u << 31;
 constexpr uint32_t OUTPUTS = OUT_START | OUT_START_PREV | OUT_MARK | OUT_COMMIT;
@@ -202,7 +210,7 @@ template <uint32_t SIZE = CHUNK> DEVICE uint64_t last_character(const Outputs& b
 // Reads on behind a chunk while that may still tell starts inside; returns these.
 template <uint32_t SIZE>
 DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits, uint32_t entry,
-                       uint32_t& doubt) {
+                       const Reach& reach, uint32_t& doubt) {
     if (!(entry & (OPEN_PREV | OPEN_PENDING))) return 0;
     uint64_t place = begin + SIZE, starts = 0;
     uint64_t marked = bits.mark && (entry & OPEN_PENDING) ? 1ull << highest_bit(bits.mark) : 0;
@@ -213,7 +221,7 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
         if (entry & AMBIGUOUS_BEFORE) doubt |= AMBIGUOUS;
         if (entry & OUT_COMMIT) return starts | marked;
         if (!marked || !(entry & OPEN_PENDING)) return starts;
-        if (place > begin + SIZE + MAX_RUN_ON) {
+        if (place > begin + SIZE + reach.behind) {
             doubt |= TOO_FAR;
             return starts;
         }
@@ -222,17 +230,19 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
 }
 
 // The starts of a chunk that begins at `begin`, a multiple of SIZE before num_bytes.
-template <uint32_t SIZE = CHUNK> DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin) {
+template <uint32_t SIZE = CHUNK>
+DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin, const Reach& reach) {
     Chunk chunk;
     uint64_t borders = text_begins<SIZE>(reader, begin);
     for (uint32_t distance = FIRST_LOOKBACK;; distance *= 16) {
         uint32_t doubt = 0;
         chunk.entry = borders & 1 ? 0 : look_back(reader, begin, distance);
         Outputs bits = read_chunk<SIZE>(reader, begin, chunk.entry, doubt);
-        uint64_t later = run_on<SIZE>(reader, begin, bits, chunk.entry, doubt);
+        bool is_last = (borders & 1) || distance >= begin || distance == reach.before;
+        if (!is_last && (doubt & AMBIGUOUS)) continue;
+        uint64_t later = run_on<SIZE>(reader, begin, bits, chunk.entry, reach, doubt);
         chunk.starts = borders | starts_inside(bits) | later;
         chunk.resolved = !(doubt & (AMBIGUOUS | TOO_FAR));
-        bool known = (borders & 1) || distance >= begin || distance == MAX_LOOKBACK;
-        if (known || !(doubt & AMBIGUOUS)) return chunk;
+        if (is_last || !(doubt & AMBIGUOUS)) return chunk;
     }
 }

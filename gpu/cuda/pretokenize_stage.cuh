@@ -42,10 +42,11 @@ DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_
     Reader reader = make_reader(job, shared);
     uint32_t lane = threadIdx.x & 31, chunks = num_tiles(job) * WORDS_A_TILE;
     uint32_t first = block * BLOCK + threadIdx.x, stride = num_blocks * BLOCK;
+    Reach reach = reach_of(job.num_bytes);
     for (uint32_t i = first; i < chunks; i += stride) {
         Chunk chunk = {0, 0, true};
         if (i * 64ull < job.num_bytes) {
-            chunk = pretokenize_chunk(reader, i * 64ull);
+            chunk = pretokenize_chunk(reader, i * 64ull, reach);
             job.starts[i] = chunk.starts;
         }
         bool unresolved = __any_sync(0xFFFFFFFF, !chunk.resolved);
@@ -68,7 +69,7 @@ DEVICE void pretokenize_quarters(const Job& job, const PretokenizeShared& shared
     for (uint32_t i = block * BLOCK + threadIdx.x; i < quarters; i += num_blocks * BLOCK) {
         uint64_t begin = static_cast<uint64_t>(i) * SIZE;
         Chunk chunk = {0, 0, true};
-        if (begin < job.num_bytes) chunk = pretokenize_chunk<SIZE>(reader, begin);
+        if (begin < job.num_bytes) chunk = pretokenize_chunk<SIZE>(reader, begin, far_reach());
         uint64_t starts = chunk.starts << begin % CHUNK;
         starts |= __shfl_xor_sync(0xFFFFFFFF, starts, 1);
         starts |= __shfl_xor_sync(0xFFFFFFFF, starts, 2);
