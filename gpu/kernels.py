@@ -72,7 +72,8 @@ _CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # Cer
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
 _WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3)) + 256  # WalkShared.
-_STEP = 32 * constant("WINDOWS_A_WARP")  # Bytes of text of the windows that a warp looks through.
+_STRIDE = constant("STRIDE_0")  # From window to window of a long piece.
+_BRIDGES = _STRIDE * constant("BRIDGE_WARPS")  # A warp a window.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
 
@@ -177,12 +178,11 @@ KERNELS = {
     "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6),
     "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="cut"),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="cut"),
-    "windows": Kernel(1024, 32 * 256, 1, _MERGE, module="cut"),
-    "check_windows": Kernel(_BLOCK, 32 * _BLOCK, 8, module="cut"),
-    "patches": Kernel(1024, _STEP, 1, _MERGE, module="cut"),
-    "bridges": Kernel(32 * constant("BRIDGE_WARPS"), _STEP, 6, module="cut"),
-    "detours": Kernel(32 * constant("BRIDGE_WARPS"), _STEP, 6, module="cut"),
-    "write_borders": Kernel(_BLOCK, 32 * _BLOCK, 8, module="cut"),
+    "windows": Kernel(1024, 32 * _STRIDE, 1, _MERGE, module="cut"),
+    "check_windows": Kernel(_BLOCK, _STRIDE * _BLOCK, 8, module="cut"),
+    "bridges": Kernel(32 * constant("BRIDGE_WARPS"), _BRIDGES, 6, module="cut"),
+    "detours": Kernel(32 * constant("BRIDGE_WARPS"), _BRIDGES, 6, module="cut"),
+    "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
     "walk_pieces": Kernel(_WALK, _TILE, 1, _WALK_SHARED, module="cut"),
     "whole_pieces": Kernel(_BLOCK, _TILE, 8, module="cut"),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),

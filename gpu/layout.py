@@ -137,8 +137,7 @@ def _text_scratch(n: int, rows: int) -> dict[str, int]:
         "merged_ids": 8 * n + 512,
         "long_pieces": 16 * (n // 129 + 1),
         "whole_pieces": 16 * (n // 129 + 1),
-        "window_borders": 8 * (n // 32 + 1),
-        "seam_bits": 16 * (n // 1024 + 2),
+        "seam_bits": 16 * (n // (129 * 32) + 2),
         "run_starts": 16 * (n // SLIDE_BYTES + 1),
         **bins,
     }

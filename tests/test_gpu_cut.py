@@ -27,7 +27,7 @@ MAX_TOKEN = 40
 
 @dataclass
 class Cut:
-    """What cutting did: pieces, seams of level 0, bridges built again, of level 3, in rounds."""
+    """What cutting did: pieces, seams of level 0, bridges built again, of level 2, in rounds."""
 
     pieces: int
     seams: int
@@ -106,7 +106,7 @@ def test_long_pieces_have_the_ids_of_the_reference(seed, num_letters, in_order):
 @pytest.mark.parametrize("unit", ["a", "ab", "abc", "abcd", "─", "é", "😀"])
 @pytest.mark.parametrize("times", [0, 1, 4, 6])
 def test_runs_end_at_level_1(unit, times):
-    """Tokens of 2^k letters of one to four bytes: windows of level 1 meet."""
+    """Tokens of 2^k letters of one to four bytes: bridges slide along them."""
     vocabulary = vocabulary_of(doubled(unit.encode(), times))
     texts = [(unit * size)[:size] for size in (129, 340, 512, 1000, 1023, 1024, 1026, 2049, 5000)]
     cut = check(vocabulary, texts)
@@ -141,8 +141,8 @@ def test_a_run_amid_other_letters_is_walked_through(shift):
 
 
 @pytest.mark.parametrize("unit", ["a", "bcd", "ab"])
-def test_a_walk_goes_along_with_windows_of_level_1_again(unit):
-    """Short runs that no window agrees on, far from each other: what is between them is kept."""
+def test_a_bridge_goes_over_to_windows_of_level_0_again(unit):
+    """Runs that no window agrees on, far from each other: what is between them is kept."""
     chance = random.Random(7)
     merges = doubled(unit.encode(), 5) + random_merges(chance, "xyz", 30)
     texts = []
@@ -215,9 +215,9 @@ def test_runs_behind_runs_have_the_ids_of_the_reference(seed, num_letters, in_or
     check(vocabulary_of(merges), [runs_of(chance, letters, size) for size in (300, 2000, 12_000)])
 
 
-@pytest.mark.parametrize("size", [100, 300, 999])
+@pytest.mark.parametrize("size", [500, 700, 999])
 def test_long_runs_behind_each_other_need_no_walk(size):
-    """Each of their patches begins amid the run before it, and its bridge slides along its own."""
+    """Windows begin amid one run and end in the next: where they do not meet, bridges lead on."""
     vocabulary = vocabulary_of(
         [merge for letter in b"abcdef" for merge in doubled(bytes([letter]), 6)]
     )
@@ -229,7 +229,7 @@ def test_long_runs_behind_each_other_need_no_walk(size):
 @pytest.mark.parametrize(
     ("seed", "number", "size"), [(1, 24, 300), (9, 24, 300), (12, 24, 300), (1, 9, SLIDE_BYTES)]
 )
-def test_a_bridge_leads_past_a_patch_that_begins_wrong(seed, number, size):
+def test_a_bridge_leads_past_a_window_that_begins_wrong(seed, number, size):
     """Which letters merge between two runs depends on how many of the first are left over."""
     chance = random.Random(seed)
     sizes = size + size // 30, 4 * size // 3
@@ -240,15 +240,11 @@ def test_a_bridge_leads_past_a_patch_that_begins_wrong(seed, number, size):
 
 @pytest.mark.parametrize(("seed", "size"), [(4, 300), (46, 500)])
 def test_what_is_built_again_takes_back_what_others_wrote(seed, size):
-    """A detour writes where its bridge was lost and where those of patches wrote that it passes.
-
-    What it lands in front of is back in the chain: in the second text a window, not the next patch.
-    """
+    """A detour writes where its bridge was lost and where those wrote whose windows it passes."""
     chance = random.Random(seed)
     runs = (chance.choice(ascii_lowercase) * chance.randint(size, 3 * size) for _ in range(24))
     cut = check(load("gpt2"), ["".join(runs)])
     assert cut.lost > 0
-    assert cut.walked == 0
     assert cut.walked == 0
 
 
@@ -256,34 +252,39 @@ def test_what_is_built_again_takes_back_what_others_wrote(seed, size):
 def test_windows_whose_text_repeats_up_to_32_bytes_are_in_runs(seed):
     chance = random.Random(seed)
     units = ["".join(chance.choices("abcxyz", k=chance.randint(1, 40))) for _ in range(40)]
-    parts = [(unit * 300)[: chance.randint(20, 300)] for unit in units]
+    parts = [(unit * 1500)[: chance.randint(20, 1500)] for unit in units]
     data = np.frombuffer(" ".join("".join(parts[i::3]) for i in range(3)).encode(), np.uint8)
     made = GpuEngine(EmulatedDevice(), 1 << 27)
     with made.residents.using(load("gpt2")) as resident, made.workspaces.lend(len(data), 1) as lent:
         pack_rows(lent, resident, data, np.array([0, len(data)], np.int64), made.processors)
         kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
-        launch(lent, kernels[: kernels.index("patches")], made.processors)
+        launch(lent, kernels[: kernels.index("bridges")], made.processors)
         pieces, windows = divmod(int(fetch(lent, "window_counts", np.uint64, 1)[0]), 1 << 40)
         found = fetch(lent, "long_pieces", np.uint32, 4 * pieces).reshape(-1, 4).tolist()
         bits = fetch(lent, "seam_bits", np.uint32, 4 * (windows // 32 + 1)).reshape(-1, 4)[:, 1]
     made.close()
+    found_in_runs = 0
     for begin, end, first, _ in found:
-        for number, place in enumerate(range(begin, max(begin + 1, end - 32), 32), first):
-            text = data[place : min(place + 96, end)]
+        for number, place in enumerate(range(begin, max(begin + 1, end - 256), 256), first):
+            text = data[place : min(place + 512, end)]
             repeats = any(
-                (text[period:] == text[:-period]).all() for period in range(1, len(text) // 3 + 1)
+                (text[period:] == text[:-period]).all()
+                for period in range(1, min(32, len(text) // 3) + 1)
             )
             assert bits[number // 32] >> number % 32 & 1 == repeats, (begin, place)
+            found_in_runs += int(repeats)
+    assert found_in_runs > 5
 
 
-@pytest.mark.parametrize("seed", [45, 48, 83, 118])
-def test_a_bridge_leads_past_a_patch_that_is_entered_behind_its_exit(seed):
-    """Of white space bridges enter some patches in the first half, and others leave them before."""
-    chance = random.Random(seed)
-    runs = (chance.choice(" \n\t") * chance.randint(60, 140) for _ in range(60))
+@pytest.mark.parametrize("length", [60, 150, 300, 800])
+@pytest.mark.parametrize("letters", [" \n\t", "-=_*#.", "etaoin"])
+def test_runs_of_published_vocabularies_need_no_walk(letters, length):
+    """Where windows of 512 bytes see a run's begin and the next one's, they meet."""
+    chance = random.Random(length)
+    runs = (chance.choice(letters) * chance.randint(length // 2, 2 * length) for _ in range(60))
     cut = check(load("cl100k_base"), ["".join(runs)])
-    assert cut.seams > 10
     assert cut.walked == 0
+    assert (cut.seams > 20) == (length >= 300)
 
 
 @pytest.mark.parametrize("unit", ["a", "abc", "abcdefg"])
@@ -309,6 +310,4 @@ def test_rounds_merge_pairs_of_many_ranks_at_once(name):
         token.decode() for token in vocabulary.tokens[300:20_000] if token and token.isalpha()
     ]
     texts.append("".join(chance.choices(tokens, k=600)))
-    cut = check(vocabulary, texts)
-    assert cut.pieces >= 3
-    assert cut.seams > 0
+    assert check(vocabulary, texts).pieces >= 3

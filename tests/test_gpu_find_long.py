@@ -32,7 +32,7 @@ def found(starts: list[int], num_bytes: int, num_blocks: int) -> list[tuple[int,
     window = 0
     for begin, end, first_window, _ in listed:
         assert first_window == window
-        window += max(1, (end - begin - 33) // 32 + 1)
+        window += max(1, (end - begin - 257) // 256 + 1)
     assert window == int(counts[0]) & (1 << 40) - 1
     return sorted((begin, end) for begin, end, *_ in listed)
 

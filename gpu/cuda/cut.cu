@@ -29,11 +29,6 @@ KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
     check_windows_stage(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(MERGE_THREADS, 1) patches(const Job* job) {
-    wait_for_kernel_before();
-    patches_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
-}
-
 KERNEL __launch_bounds__(32 * BRIDGE_WARPS) bridges(const Job* job) {
     wait_for_kernel_before();
     SHARED BridgeShared shared[BRIDGE_WARPS];

@@ -23,9 +23,9 @@ DEVICE void write_repeated(const Job& job, const Borders& borders, uint32_t firs
 // has one such note, which a detour takes back.
 DEVICE void write_run_starts(const Job& job, Bridge& bridge, const Borders& borders, uint32_t first,
                              uint32_t period, uint32_t place, uint32_t length) {
-    Patch& patch = patch_of(job, bridge.patched);
+    Window& own = window_of(job, bridge.first);
     uint64_t number = 0, room = job.num_bytes / SLIDE_BYTES + 1;
-    bool is_noted = length > SLIDE_BYTES && !patch.run_starts;
+    bool is_noted = length > SLIDE_BYTES && !own.run_starts;
     if (is_noted && (threadIdx.x & 31) == 0) number = atomic_add(job.window_counts + 3, 1) + 1;
     number = __shfl_sync(ALL_LANES, number, 0);
     is_noted = is_noted && number <= room;
@@ -33,7 +33,7 @@ DEVICE void write_run_starts(const Job& job, Bridge& bridge, const Borders& bord
     __syncwarp();
     if (!is_noted || (threadIdx.x & 31)) return;
     job.run_starts[number - 1] = {place, period, length, 0};
-    patch.run_starts = static_cast<uint32_t>(number);
+    own.run_starts = static_cast<uint32_t>(number);
 }
 
 // The first window of the run that `window` is in, or one behind it.
@@ -48,12 +48,10 @@ DEVICE uint32_t begin_of_run(const Job& job, const LongPiece& piece, uint32_t wi
 
 // Moves the window along the run that it ends in; false where there is none or its borders do not repeat.
 DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const Borders& borders) {
-    if (bridge.length < 2 * WINDOW_0 || (bridge.has_next() && patch_of(job, bridge.ahead.next).begin < bridge.end()))
-        return false;
-    uint32_t window = piece.first_window + (bridge.end() - WINDOW_0 - piece.begin) / STRIDE_0;
-    if (!(job.seam_bits[window / 32].runs >> window % 32 & 1)) return false;
-    uint32_t behind = end_of_run(job, window, bridge.last + 1, false), lane = threadIdx.x & 31;
-    uint32_t last = begin_of_window(piece, behind - 1), run_end = last + run_bytes(last, piece.end);
+    uint32_t window = window_reached(piece, bridge), lane = threadIdx.x & 31;
+    if (bridge.length < STRIDE_0 || window == bridge.ahead.next || !is_in_run(job, window)) return false;
+    const Window& last = window_of(job, end_of_run(job, window, bridge.last + 1) - 1);
+    uint32_t run_end = last.begin + last.length;
     uint32_t begin = begin_of_window(piece, begin_of_run(job, piece, window));
     if (begin < bridge.right) begin = bridge.right;
     uint32_t first = first_of(borders.words[lane] & ~bits_below(begin - bridge.begin));
@@ -62,11 +60,9 @@ DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const 
     uint32_t period = period_at(borders, first, place);
     if (!period) return false;
     period *= (63 + period) / period;
-    uint32_t in_run = begin_of_window(piece, window);
-    uint32_t text_period = lowest_bit(periods_of(job.text + in_run, run_bytes(in_run, piece.end))) + 1;
-    if (period % text_period || run_end < bridge.end() + period) return false;
+    if (period % window_of(job, window).period || run_end < bridge.end() + period) return false;
     uint32_t from = bridge.from - bridge.begin;
-    if (bridge.is_patch && from < bridge.length / 2) from = bridge.length / 2;  // Behind its entry.
+    if (bridge.is_first && from < bridge.length / 2) from = bridge.length / 2;  // Behind its entry.
     uint32_t earliest = from > first + period ? from - period : first;
     uint32_t meeting = first_of(meetings(borders, borders, period) & ~bits_below(earliest));
     if (meeting == NO_PLACE) return false;
@@ -76,7 +72,7 @@ DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const 
     bridge.from = bridge.right = bridge.begin + meeting;
     clear_up_to(job, bridge, bridge.from);
     write_run_starts(job, bridge, borders, meeting, period, to, bridge.from - to);
-    if (lane == 0) patch_of(job, bridge.patched).written = bridge.from;
-    bridge.is_patch = false;
+    if (lane == 0) window_of(job, bridge.first).written = bridge.from;
+    bridge.is_first = false;
     return true;
 }

@@ -1,4 +1,4 @@
-// Level 3 of cutting long pieces: a block walks through a piece, every window beginning at a border of
+// Level 2 of cutting long pieces: a block walks through a piece, every window beginning at a border of
 // the one before it.
 //
 // So that not one window runs after the other, all warps of the block take one each, as far apart as

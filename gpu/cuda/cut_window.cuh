@@ -39,18 +39,17 @@ DEVICE uint32_t bound_of(uint32_t word) {
     return min_of((word >> BOUND_BITS) + distance, HIGHEST);
 }
 
-// A warp's window in shared memory; the places of a lane lie in different banks from all others'.
+// A warp's window in shared memory; each lane has a bank to itself.
 template <uint32_t MOST> struct WarpColumns {
     uint32_t ranks[32 * MOST];  // Of the pair that begins at a place, bounded; of a symbol's first place.
     uint32_t symbols[32 * MOST];
 };
 
-// Where a place lies in the columns.
-DEVICE uint32_t index_of(uint32_t place) { return place ^ place >> 5; }
+// Where a place of this lane lies in the columns.
+DEVICE uint32_t index_of(uint32_t place) { return 32 * place + (threadIdx.x & 31); }
 
 // What a lane knows of its places; bit i of a mask stands for each.
 struct LanePart {
-    uint32_t base;    // Place i lies at base ^ i in the columns.
     uint32_t alive;   // A symbol begins there.
     uint32_t lower;   // Its pair's rank is lower than that of the pair in front of it, in the lane,
     uint32_t equal;   // or the same.
@@ -67,7 +66,7 @@ template <uint32_t MOST> DEVICE void refresh(const WarpColumns<MOST>& columns, L
     part.lowest = NO_RANK;
     part.bound = HIGHEST;
     for (uint32_t bits = part.alive; bits; bits &= bits - 1) {
-        uint32_t bit = bits & (0 - bits), rank = columns.ranks[part.base ^ lowest_bit(bits)];
+        uint32_t bit = bits & (0 - bits), rank = columns.ranks[index_of(lowest_bit(bits))];
         part.lowest = min_of(part.lowest, rank);
         part.bound = min_of(part.bound, bound_of(rank));
         if (rank < before) part.lower |= bit;
@@ -81,7 +80,7 @@ template <uint32_t MOST> DEVICE void refresh(const WarpColumns<MOST>& columns, L
 template <uint32_t MOST>
 DEVICE LanePart begin_window(const Merging& merging, WarpColumns<MOST>& columns, const uint8_t* text,
                              uint32_t length, uint32_t places) {
-    uint32_t lane = threadIdx.x & 31, first = lane * places, base = index_of(first);
+    uint32_t lane = threadIdx.x & 31, first = lane * places;
 #pragma unroll 1
     for (uint32_t place = 0; place < places; place += 8) {
         uint32_t ranks[8] = {}, begin = first + place;
@@ -94,13 +93,13 @@ DEVICE LanePart begin_window(const Merging& merging, WarpColumns<MOST>& columns,
             }
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) {
-            columns.symbols[base ^ (place + i)] = byte_of(bytes[i / 4].four, i % 4);
-            columns.ranks[base ^ (place + i)] = bounded(merging.job, begin + i + 1 < length ? ranks[i] : NO_RANK);
+            columns.symbols[index_of(place + i)] = byte_of(bytes[i / 4].four, i % 4);
+            columns.ranks[index_of(place + i)] = bounded(merging.job, begin + i + 1 < length ? ranks[i] : NO_RANK);
         }
     }
     __syncwarp();
     uint32_t mine = length > first ? min_of(places, length - first) : 0;
-    LanePart part = {base, mine == 32 ? 0xFFFFFFFFu : (1u << mine) - 1, 0, 0, NO_RANK, HIGHEST};
+    LanePart part = {mine == 32 ? 0xFFFFFFFFu : (1u << mine) - 1, 0, 0, NO_RANK, HIGHEST};
     refresh(columns, part);
     return part;
 }
@@ -121,8 +120,8 @@ DEVICE Neighbours neighbours_of(const LanePart& part) {
     uint32_t lane = threadIdx.x & 31, filled = __ballot_sync(ALL_LANES, part.alive != 0);
     uint32_t before = filled & ((1u << lane) - 1), behind = filled & bits_above(lane);
     uint32_t lane_before = before ? highest_bit(before) : 0, lane_behind = behind ? lowest_bit(behind) : 0;
-    uint32_t last = part.base ^ (part.alive ? highest_bit(part.alive) : 0);
-    uint32_t first = part.base ^ (part.alive ? lowest_bit(part.alive) : 0);
+    uint32_t last = index_of(part.alive ? highest_bit(part.alive) : 0);
+    uint32_t first = index_of(part.alive ? lowest_bit(part.alive) : 0);
     last = __shfl_sync(ALL_LANES, last, lane_before);
     first = __shfl_sync(ALL_LANES, first, lane_behind);
     return {before ? last : NO_PAIR, behind ? first : NO_PAIR, lane_before, lane_behind};
@@ -144,12 +143,12 @@ DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& p
     uint32_t alive = part.alive, first = alive & (0 - alive), lower = part.lower, equal = part.equal & ~first;
     if (!alive) return {0, 0, 0, 1, 0};
     uint32_t before = others.before == NO_PAIR ? NO_RANK : columns.ranks[others.before];
-    uint32_t rank = columns.ranks[part.base ^ lowest_bit(alive)], last = highest_bit(alive);
+    uint32_t rank = columns.ranks[index_of(lowest_bit(alive))], last = highest_bit(alive);
     if (rank < before) lower |= first;
     if (rank == before) equal |= first;  // Of `limit` or more: their chain waits.
     Chains chains = {0, before_of(alive, part.lower), 0, 0, 0};
     for (uint32_t bits = lower & ~chains.beaten; bits; bits &= bits - 1)
-        if (columns.ranks[part.base ^ lowest_bit(bits)] < limit) chains.taken |= bits & (0 - bits);
+        if (columns.ranks[index_of(lowest_bit(bits))] < limit) chains.taken |= bits & (0 - bits);
     if (equal & first) {
         uint32_t others_than = alive & ~equal;
         chains.open = others_than ? equal & ((others_than & (0 - others_than)) - 1) : equal;
@@ -157,7 +156,7 @@ DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& p
     }
     uint32_t chained = follow_chains(alive, equal & ~chains.open, chains.taken);
     chains.state = chains.taken >> last & 1 ? 1 : chained >> last & 1 ? 0 : 2;
-    if (others.behind != NO_PAIR && columns.ranks[others.behind] < columns.ranks[part.base ^ last])
+    if (others.behind != NO_PAIR && columns.ranks[others.behind] < columns.ranks[index_of(last)])
         chains.beaten |= 1u << last;
     return chains;
 }
@@ -188,7 +187,7 @@ DEVICE void merge_pairs(WarpColumns<MOST>& columns, LanePart& part, const Neighb
     uint32_t to_next = __ballot_sync(ALL_LANES, alive && pairs >> highest_bit(alive) & 1);
     if (others.before != NO_PAIR && to_next >> others.lane_before & 1) taken |= alive & (0 - alive);
     for (; pairs; pairs &= pairs - 1) {
-        uint32_t index = part.base ^ lowest_bit(pairs);
+        uint32_t index = index_of(lowest_bit(pairs));
         columns.symbols[index] = FIRST_MERGED + rank_of_bounded(columns.ranks[index]);
     }
     part.alive = alive & ~taken;
@@ -197,10 +196,10 @@ DEVICE void merge_pairs(WarpColumns<MOST>& columns, LanePart& part, const Neighb
 // Looks up the pairs that are new, those that begin with a merged symbol or in front of one; returns
 // where they begin.
 template <uint32_t MOST>
-DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<MOST>& columns, const LanePart& part, uint32_t merged) {
+DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<MOST>& columns, const LanePart& part,
+                               const Neighbours& others, uint32_t merged) {
     constexpr uint32_t AT_ONCE = 2;
     uint32_t alive = part.alive, begins_new = __ballot_sync(ALL_LANES, (merged & alive & (0 - alive)) != 0);
-    Neighbours others = neighbours_of(part);
     uint32_t changed = merged | before_of(alive, merged);
     if (alive && others.behind != NO_PAIR && begins_new >> others.lane_behind & 1) changed |= 1u << highest_bit(alive);
     for (uint32_t bits = changed; bits;) {
@@ -211,10 +210,10 @@ DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<MOST>& column
 #pragma unroll
         for (uint32_t i = 0; i < AT_ONCE; i++, bits &= bits - 1) {
             uint32_t bit = bits ? lowest_bit(bits) : 0, behind = alive & bits_above(bit);
-            uint32_t other = behind ? part.base ^ lowest_bit(behind) : others.behind;
-            indices[i] = bits ? part.base ^ bit : NO_PAIR;
+            uint32_t other = behind ? index_of(lowest_bit(behind)) : others.behind;
+            indices[i] = bits ? index_of(bit) : NO_PAIR;
             ask[i] = bits && other != NO_PAIR;
-            pairs[i] = pair_of(merging.table, columns.symbols[part.base ^ bit], columns.symbols[ask[i] ? other : part.base]);
+            pairs[i] = pair_of(merging.table, columns.symbols[index_of(bit)], columns.symbols[ask[i] ? other : index_of(0)]);
             ask[i] = ask[i] && may_merge(merging.cache, pairs[i]);
             buckets[i] = load_bucket(merging.table, pairs[i], ask[i]);
         }
@@ -232,18 +231,19 @@ template <uint32_t MOST>
 DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<MOST>& columns, const uint8_t* text, uint32_t length,
                              uint32_t places) {
     LanePart part = begin_window(merging, columns, text, length, places);
+    Neighbours others = neighbours_of(part);
     for (;;) {
         uint32_t lowest = __reduce_min_sync(ALL_LANES, part.lowest), alive = part.alive, limit = lowest + 1;
         if (lowest == NO_RANK) return part.alive;
         uint32_t bound = __reduce_min_sync(ALL_LANES, part.bound);
         if (bound > rank_of_bounded(lowest)) limit = bound << BOUND_BITS;
-        Neighbours others = neighbours_of(part);
         uint32_t pairs = pairs_of_round(columns, part, others, limit);
         if (is_late(lowest)) pairs = leftmost(pairs);
         __syncwarp();
         merge_pairs(columns, part, others, pairs);
+        others = neighbours_of(part);
         __syncwarp();
-        uint32_t changed = rank_new_pairs(merging, columns, part, pairs);
+        uint32_t changed = rank_new_pairs(merging, columns, part, others, pairs);
         __syncwarp();
         if (changed || alive != part.alive) refresh(columns, part);
         __syncwarp();

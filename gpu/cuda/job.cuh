@@ -97,10 +97,9 @@ struct Job {
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
     uint32_t* merged_ids;          // Ids of missed pieces, see BinBegins.
-    uint64_t* window_counts;       // uint64[4] pieces << 40 | windows; seams; pieces of level 3; run_starts.
+    uint64_t* window_counts;       // uint64[4] pieces << 40 | windows; seams; pieces of level 2; run_starts.
     LongPiece* long_pieces;        // Level 0.
-    LongPiece* whole_pieces;       // Level 3: those that windows and patches did not cut.
-    uint64_t* window_borders;      // uint64[num_windows] of level 0.
+    LongPiece* whole_pieces;       // Level 2: those that windows and bridges did not cut.
     SeamBits* seam_bits;           // A word for every 32 windows.
     RunStarts* run_starts;         // num_bytes / SLIDE_BYTES + 1 of them, see cut_slide.cuh.
     // Answer.
