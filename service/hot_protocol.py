@@ -33,10 +33,12 @@ from service.errors import ServiceError, as_service_error, problem
 from service.finishing import answer_headers, finish
 from service.hot_cycle import HotCycle
 from service.hot_routes import HOT
+from service.infer_cycle import InferCycle
+from service.infer_cycle import model_of as infer_of
 from service.logs import REQUEST_ID
 from service.rates import CLIENT
 from service.repeated_heads import RepeatedHead
-from service.request_heads import json_call, read_timeout, repeated_call
+from service.request_heads import header_call, read_timeout, repeated_call
 
 if TYPE_CHECKING:
     from service.state import Service
@@ -45,7 +47,9 @@ __all__ = ["MAX_HOT_BYTES", "HotProtocol", "hot_protocol"]
 
 MAX_HOT_BYTES = 65_536  # Longer bodies take the way that streams their answers.
 HOT_URLS = {path.encode(): (path, operation) for path, operation in HOT.items()}
-JSON_TYPE = (b"content-type", b"application/json")
+JSON = b"application/json"
+JSON_TYPE = (b"content-type", JSON)
+SHORT_WAYS = (HotCycle, InferCycle)
 CLOSE = (b"connection", b"close")
 
 
@@ -54,6 +58,7 @@ class HotProtocol(DecliningProtocol):
 
     # The head of answers for as long as uvicorn's own fields, such as the date, are the same ones.
     answer_head: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
+    infers = False
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -96,7 +101,7 @@ class HotProtocol(DecliningProtocol):
     def awaits_more(self) -> bool:
         """Whether a head, or a hot call's body, has not ended."""
         cycle: Any = self.cycle
-        return self.in_head or (type(cycle) is HotCycle and not self.between_messages)
+        return self.in_head or (type(cycle) in SHORT_WAYS and not self.between_messages)
 
     def give_up(self) -> None:
         """Refuse a hot call whose body does not come; a head alone is no request yet."""
@@ -116,24 +121,24 @@ class HotProtocol(DecliningProtocol):
         else:
             self.cycle = cycle  # type: ignore[assignment]
 
-    def _hot_cycle(self) -> HotCycle | None:
-        known = HOT_URLS.get(self.url)
-        if known is None or self.parser.get_method() != b"POST" or self.is_declined:
+    def _hot_cycle(self) -> HotCycle | InferCycle | None:
+        known, model = HOT_URLS.get(self.url), self.infers and infer_of(self.url)
+        if not (known or model) or self.parser.get_method() != b"POST" or self.is_declined:
             return None
         is_free = self.cycle is None or self.cycle.response_complete
         if not is_free or self.flow.write_paused or self.expect_100_continue:
             return None
         if self.parser.get_http_version() != "1.1" or not self.parser.should_keep_alive():
             return None
-        client = self._client(known[0]) if self.service.guard.has_keys else ""
+        client = self._client(self.url.decode()) if self.service.guard.has_keys else ""
         if client is None:
             return None
-        call = json_call(self.headers)
-        if call is None or call.encoding is not None:
+        call = header_call(self.headers)
+        if call.encoding is not None or not 0 < call.content_length <= MAX_HOT_BYTES:
             return None
-        if not 0 < call.content_length <= MAX_HOT_BYTES:
-            return None
-        return HotCycle(*known, call, client, self)
+        if known is None and model:
+            return InferCycle(model, self.headers, call, client, self)
+        return HotCycle(*known, call, client, self) if known and call.media_type == JSON else None
 
     def _client(self, path: str) -> str | None:
         """The name of a key that may make this call, or None: the long way says why not."""
@@ -147,8 +152,10 @@ class HotProtocol(DecliningProtocol):
         """Submit a hot call whose body is whole."""
         self.between_messages = True
         cycle: Any = self.cycle
-        if type(cycle) is not HotCycle or self.is_declined:
+        if type(cycle) not in SHORT_WAYS or self.is_declined:
             super().on_message_complete()
+        elif type(cycle) is InferCycle:
+            cycle.begin()
         elif not self._submit(cycle, bytes(cycle.body)):
             self._leave_to_uvicorn(cycle)
 
@@ -192,7 +199,7 @@ class HotProtocol(DecliningProtocol):
         fields, head = self.answer_head
         if fields is not self.server_state.default_headers:
             fields = self.server_state.default_headers
-            head = _head(200, (*fields, JSON_TYPE))
+            head = head_of(200, (*fields, JSON_TYPE))
             type(self).answer_head = fields, head
         self._write(cycle, 200, head, body)
 
@@ -204,7 +211,13 @@ class HotProtocol(DecliningProtocol):
         cycle.call.refusal = refusal.code
         status, headers, body = problem(refusal)
         own = [field for field in headers if field[0] != b"content-length"]
-        self._write(cycle, status, _head(status, (*self.server_state.default_headers, *own)), body)
+        self._write(
+            cycle, status, head_of(status, (*self.server_state.default_headers, *own)), body
+        )
+
+    def head(self, status: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """A whole head, with what uvicorn says in each."""
+        return head_of(status, (*self.server_state.default_headers, *fields)) + b"\r\n"
 
     def _write(self, cycle: HotCycle, status: int, head: bytes, body: bytes) -> None:
         own = b"".join(
@@ -220,12 +233,17 @@ class HotProtocol(DecliningProtocol):
         finish(self.service, cycle.call, cycle.path, status)
 
 
-def _head(status: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+def head_of(status: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
     """The first line of an answer and its fields, but for its length."""
     line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
     return b"".join((line, *(b"%b: %b\r\n" % field for field in fields)))
 
 
-def hot_protocol(service: Service) -> type[HotProtocol]:
-    """A protocol class for uvicorn that belongs to one service."""
-    return type("HotProtocol", (HotProtocol,), {"service": service})
+def hot_protocol(service: Service, infers: bool = False) -> type[HotProtocol]:
+    """A protocol class for uvicorn that belongs to one service.
+
+    Args:
+        service: the service.
+        infers: whether it answers inference requests itself; front ends forward them.
+    """
+    return type("HotProtocol", (HotProtocol,), {"service": service, "infers": infers})

@@ -13,7 +13,7 @@ from service.errors import InvalidRequest
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-__all__ = ["call_of", "header_call", "json_call", "read_timeout", "repeated_call", "whole_number"]
+__all__ = ["call_of", "header_call", "read_timeout", "repeated_call", "whole_number"]
 
 KNOWN = frozenset(
     (
@@ -51,12 +51,6 @@ def repeated_call(first: Call, content_length: int) -> Call:
         content_length=content_length,
         timeout_ms=first.timeout_ms,
     )
-
-
-def json_call(headers: list[tuple[bytes, bytes]]) -> Call | None:
-    """What the headers of a POST say, or None where its body is no JSON."""
-    call = header_call(headers)
-    return call if call.media_type == b"application/json" else None
 
 
 def header_call(headers: Iterable[tuple[bytes, bytes]]) -> Call:

@@ -24,6 +24,7 @@ from service.hot_protocol import hot_protocol
 from service.hot_routes import HotRoutes
 from service.json_rows import WRITTEN_BY
 from service.metrics_server import start_metrics, stop_metrics
+from service.oip_first import InferFirst
 from service.settings import PREFIX, Settings
 from service.starting import BACKLOG, say_where
 from vocabularies.text_joining import JOINED_BY
@@ -106,7 +107,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 loop="uvloop",
-                http=hot_protocol(app.service),
+                http=hot_protocol(app.service, infers=isinstance(app.app, InferFirst)),
                 ws="none",
                 lifespan="on",
                 log_config=None,

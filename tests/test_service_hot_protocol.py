@@ -35,7 +35,7 @@ async def listening(
 ) -> AsyncIterator[tuple[HotRoutes, int]]:
     """uvicorn with our protocol on loopback, in this loop."""
     app = create_app(Settings(**{"preload": "none", "inline_batch_bytes": 0} | settings), engine)
-    protocol = hot_protocol(app.service)
+    protocol = hot_protocol(app.service, infers=True)
     config = uvicorn.Config(
         app,
         port=0,
