@@ -122,19 +122,22 @@ def few_text(workspace: Workspace, batch: Batch) -> int:
     return workspace.text_place
 
 
-def grid_text(workspace: Workspace, batch: Batch, staging: Staging) -> tuple[int, Copy | None]:
+def grid_text(
+    workspace: Workspace, batch: Batch, staging: Staging, *, in_place: bool = False
+) -> tuple[int, Copy | None]:
     """Where a grid finds the text, and what is still at work on it, or None.
 
-    Its address in pinned memory; 0: it is on its way to the device.
+    Its address in pinned memory; 0: it is on its way to the device. `in_place`: the grid goes on
+    while it reads, so that pinned text of any size stays where it is.
     """
     data = batch.data
-    place = int(data.ctypes.data)
-    if workspace.device.is_pinned(data):
-        if len(data) > TAKE_IN_BYTES:
-            workspace.stream.copy_in(workspace.fields["text"], place, len(data))
-            return 0, None
-        if place % ALIGNMENT == 0:
-            return place, None
-    if len(data) <= TAKE_IN_BYTES:
+    place, is_pinned = int(data.ctypes.data), workspace.device.is_pinned(data)
+    is_few = len(data) <= TAKE_IN_BYTES
+    if is_pinned and place % ALIGNMENT == 0 and (in_place or is_few):
+        return place, None
+    if is_few:
         return few_text(workspace, batch), None
+    if is_pinned:
+        workspace.stream.copy_in(workspace.fields["text"], place, len(data))
+        return 0, None
     return workspace.text_place, staging.start(workspace.text, data)

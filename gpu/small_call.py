@@ -114,7 +114,10 @@ class SmallCall:
         if fused in FEW:
             self.text = few_text(self.workspace, self.batch), None
         elif fused:
-            self.text = grid_text(self.workspace, self.batch, self.engine.staging)
+            in_place = bool(self.family.bases)
+            self.text = grid_text(
+                self.workspace, self.batch, self.engine.staging, in_place=in_place
+            )
 
     def run(self, fused: str, id_bits: int = 32) -> None:
         """All stages. The answer is where the job says."""
