@@ -136,7 +136,7 @@ class GpuWays:
             with engine.workspaces.lend(*size, resident.family.layout) as workspace:
                 pack_rows(workspace, resident, data, offsets, engine.processors)
                 workspace.stream.synchronize()
-                names = first_kernels(resident)
+                names = first_kernels(workspace, resident)
                 yield Kernels(self.clock, workspace, names, engine.processors)
 
     def stream(

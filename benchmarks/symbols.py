@@ -127,7 +127,7 @@ def time_kernels(
     ):
         stream = workspace.stream
         pack_rows(workspace, resident, data, offsets, processors, id_bits=bits)
-        kernels, samples, rare = first_kernels(resident, id_bits=bits), [], 0
+        kernels, samples, rare = first_kernels(workspace, resident, id_bits=bits), [], 0
         for number in range(WARMUPS + ROUNDS):
             stream.clear(workspace.fields["status"], 8 * int(workspace.job[0]["num_cleared"]))
             begin = clock.mark(stream)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpu.families import Family, encode_kernels, letter_kernels, plain_kernels
-from gpu.job import constant
+from gpu.families import Family, encode_kernels, letter_kernels, plain_kernels, run_kernels
+from gpu.job import WORD, constant
 from gpu.launches import STATUS, launch, read_letters, send_job, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident
@@ -19,10 +19,13 @@ __all__ = [
 ]
 
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
+_ROW_LENGTH, _RUNS_APART = WORD["row_length"], WORD["runs_apart"]
+_FOUR_LETTERS = WORD["four_letters"]
 SPAN_BYTES = 8  # Of an id's own span on the device.
 
 
 def first_kernels(
+    workspace: Workspace,
     resident: Resident,
     *,
     validate: bool = False,
@@ -33,6 +36,7 @@ def first_kernels(
     """Those that are tried first: the plain ones of a family that has such, else all.
 
     Args:
+        workspace: where the batch has been packed.
         resident: the vocabulary.
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids, where that is less work.
@@ -41,7 +45,8 @@ def first_kernels(
     """
     family = resident.family
     if family.plain:
-        return plain_kernels(family, id_bits=id_bits, turned=turned)
+        even = bool(workspace.words[_ROW_LENGTH])
+        return plain_kernels(family, id_bits=id_bits, turned=turned, even=even)
     all_kernels = encode_kernels(
         family,
         num_rounds=resident.num_rounds,
@@ -72,6 +77,12 @@ def rare_kernels(
         _reserve_spans(workspace)
     rewritten = bool(rare & (RARE_WIDE | RARE_MARK))
     read_letters(workspace, rewritten)
+    if (
+        workspace.words[_RUNS_APART]
+        and workspace.words[_FOUR_LETTERS]
+        and not (rewritten or with_spans)
+    ):
+        return run_kernels(resident.family, id_bits=id_bits)
     kernels = letter_kernels(resident.family)
     if rewritten:
         rounds = resident.num_rounds
@@ -108,7 +119,9 @@ def launch_content(
     with_spans: bool = False,
 ) -> None:
     """Queue what makes ids of a batch; waits only where plain kernels are tried."""
-    first = first_kernels(resident, validate=validate, count_only=count_only, turned=turned)
+    first = first_kernels(
+        workspace, resident, validate=validate, count_only=count_only, turned=turned
+    )
     if with_spans:
         make_room_for_spans(workspace, resident.family)
     launch(workspace, first, processors)

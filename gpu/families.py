@@ -21,6 +21,7 @@ __all__ = [
     "frame_kernels",
     "letter_kernels",
     "plain_kernels",
+    "run_kernels",
 ]
 
 SPECIAL = (
@@ -57,6 +58,9 @@ class Family:
             where it sets STATUS_RARE the others follow. "" where there is none.
         plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
             others follow. () where there are none such.
+        even: instead of `plain`, for rows of one length (`even_rows`).
+        runs: instead of `content` and `write`, where k-mers begin anew in every run, the bytes are
+            letters and nobody asks for spans. () where there are none such.
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
         fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
             "" where there is none.
@@ -71,6 +75,8 @@ class Family:
     decode: tuple[str, ...] = ("decode_spell", "decode_spell_again")
     fused: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
+    even: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
     rewrite: tuple[str, ...] = ()
     fetch: str = ""
     turns_rows: bool = False
@@ -93,6 +99,7 @@ PLACES = (
     *("mark_letter_rows", "find_breaks", "enter_tiles", "find_places", "sum_letter_tiles"),
     "letter_offsets",
 )
+RUNS = ("find_runs", "enter_run_tiles", "sum_run_tiles")
 CHARACTERS = Family(
     "characters",
     "symbols",
@@ -110,10 +117,17 @@ KMERS = replace(
     name="kmers",
     plain=("place_rows", "write_kmers"),
     fetch="",
+    even=("write_even_kmers",),
+    runs=(*RUNS, "write_runs"),
     decode=("decode_kmers", "decode_kmers_again"),
 )
 """An id for each letter and those behind it."""
-STRIDED_KMERS = replace(KMERS, name="strided_kmers", plain=("place_rows", "write_strided"))
+STRIDED_KMERS = replace(
+    KMERS,
+    name="strided_kmers",
+    plain=("place_rows", "write_strided"),
+    even=("write_even_strided",),
+)
 """An id for every so many letters."""
 
 DNA = Family(
@@ -182,9 +196,17 @@ def encode_kernels(
     )
 
 
-def plain_kernels(family: Family, *, id_bits: int = 32, turned: bool = False) -> tuple[str, ...]:
+def run_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
+    """As letter_kernels, for k-mers that begin anew in every run; ids of fewer bits as above."""
+    *first, write = family.runs
+    return (*first, write if id_bits == 32 else f"{write}{id_bits}")
+
+
+def plain_kernels(
+    family: Family, *, id_bits: int = 32, turned: bool = False, even: bool = False
+) -> tuple[str, ...]:
     """What a family tries first; ids of fewer bits than 32 go to `packed`."""
-    *first, write = family.plain
+    *first, write = family.even if even else family.plain
     return (
         *(("turn_rows",) if turned else ()),
         *first,

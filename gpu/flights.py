@@ -138,6 +138,7 @@ class Flight:
             self.is_plain = False
             return rare_kernels(self.workspace, resident, RARE_BREAK, id_bits=work.id_bits)
         return first_kernels(
+            self.workspace,
             resident,
             validate=work.validate,
             count_only=work.count_only,

@@ -37,8 +37,8 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
     ):
         return {"four_letters": 0}
     return {
-        "four_letters": sum(letter << 8 * slot for slot, letter in slots.items()),
-        "four_codes": sum(letters.index(letter) << 8 * slot for slot, letter in slots.items()),
+        "four_letters": sum(letter << 16 * slot for slot, letter in slots.items()),
+        "four_codes": sum(letters.index(letter) << 16 * slot for slot, letter in slots.items()),
         "four_fold": ANY_CASE if is_upper else OWN_CASE,
     }
 
@@ -50,7 +50,7 @@ def four_characters(entries: UInt32s) -> Numbers:
         return {"four_letters": NO_LETTERS, "four_fold": OWN_CASE}
     ids = [(letter, int(entries[letter])) for letter in upper]
     return {
-        "four_letters": sum(letter << 8 * (letter >> 1 & 3) for letter, _ in ids),
-        "four_codes": sum(number << 8 * (letter >> 1 & 3) for letter, number in ids),
+        "four_letters": sum(letter << 16 * (letter >> 1 & 3) for letter, _ in ids),
+        "four_codes": sum(number << 16 * (letter >> 1 & 3) for letter, number in ids),
         "four_fold": ANY_CASE if (entries[upper] == entries[lower]).all() else OWN_CASE,
     }

@@ -97,6 +97,9 @@ def _symbol_kernels() -> dict[str, Kernel]:
         "sum_letter_tiles": (_SCAN_THREADS, 1 << 62, 1),
         "letter_offsets": (_BLOCK, _TILE, 8),
         "write_places": (_BLOCK, _LETTERS, 8),
+        "find_runs": (_BLOCK, _KMERS, 1 << 20),
+        "enter_run_tiles": (_SCAN_THREADS, 1 << 62, 1),
+        "sum_run_tiles": (_BLOCK, constant("SCAN_ITEMS") * _BLOCK * constant("KMER_TILE"), 8),
         "frame_own_spans": (_BLOCK, _TILE, 8),
         "decode_kmers": (_BLOCK, _TILE, 8),
         "decode_kmers_again": (_BLOCK, _TILE, 8),
@@ -109,6 +112,10 @@ def _symbol_kernels() -> dict[str, Kernel]:
         shapes[f"write_letters{bits}"] = (_BLOCK, each, 1 << 20)
         shapes |= {f"write_{name}{bits}": (_BLOCK, _KMERS, 32) for name in ("kmers", "strided")}
         fetches[f"fetch_letters{bits}"] = (_BLOCK, each, 2)
+        tile, strided = constant("EVEN_TILE"), constant("EVEN_STRIDED_TILE")
+        shapes[f"write_even_kmers{bits}"] = (_BLOCK, _BLOCK // 32 * tile, 1 << 20)
+        shapes[f"write_even_strided{bits}"] = (_BLOCK, _BLOCK // 32 * strided, 32)
+        shapes[f"write_runs{bits}"] = (_BLOCK, _KMERS, 1 << 20)
     kernels = {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
     return kernels | {
         name: Kernel(*shape, module="symbols", takes_job=True) for name, shape in fetches.items()

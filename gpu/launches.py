@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gpu.batches import RowOptions
 from gpu.device import Stream
+from gpu.even_rows import set_even_rows
 from gpu.job import WORD, constant
 from gpu.kernels import num_blocks
 from gpu.memory import Workspace
@@ -56,8 +57,7 @@ _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row
 _HOST_TEXT, _SENT_TEXT, _NUM_CLEARED = WORD["host_text"], WORD["sent_text"], WORD["num_cleared"]
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
-RANDOM = ("random_seed", "first_row", "substitution_rate")
-"""Job fields of an augmentation; 0 where there is none."""
+RANDOM = ("random_seed", "first_row", "substitution_rate")  # 0 where nothing is augmented.
 ROW_BYTES = 64  # A row makes as much work as so many bytes.
 
 
@@ -239,14 +239,14 @@ def _send(
     fields, place, turned = workspace.fields, 0, words[_SENT_TEXT]
     if source is workspace.text and num_bytes <= TAKE_IN_BYTES and not turned:
         place = workspace.text_place
-    elif source is not None:
-        # First of all: nothing of the rest is to keep the bus waiting.
+    elif source is not None:  # First of all: nothing of the rest is to keep the bus waiting.
         address = source.address if isinstance(source, SharedText) else source.ctypes.data
         (inward or stream).copy_in(fields["text"], address, len(source) if turned else num_bytes)
     if workspace.resident is not resident:
         set_fields(workspace, resident)
     words[_HOST_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = place, num_bytes, rows
     words[_REFUSED] = fields["row_refused"]
+    set_even_rows(workspace.job[0], resident.family, workspace.row_flags, offsets)
     workspace.row_begins[: rows + 1] = offsets
     if turned:
         stream.clear(fields["row_not_ascii"], 4 * rows)

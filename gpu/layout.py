@@ -35,6 +35,7 @@ BYTES_A_ROW = 16
 """Room for a row in a workspace; rows beyond the usual number count as bytes."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
+KMER_TILE = constant("KMER_TILE")
 PARTS, SLIDE_BYTES = constant("SMALL_PARTS"), constant("SLIDE_BYTES")
 SMALL_CHUNK, LARGE_CHUNK = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
 SMALL_TEXT = 1 << 24
@@ -163,6 +164,7 @@ def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
         "sent_begins": 8 * (rows + 1),
         "letter_tiles": 4 * (tiles + 8),  # Written four at a time.
         "letter_tile_ids": 4 * (tiles + 8),
+        "run_firsts": 4 * (n // KMER_TILE + 1),
     }
 
 

@@ -181,7 +181,7 @@ class SmallCall:
     def first_kernels(self) -> tuple[str, ...]:
         """Those up to the ids."""
         turned = self.options.turned
-        return first_kernels(self.resident, validate=self.validate, turned=turned)
+        return first_kernels(self.workspace, self.resident, validate=self.validate, turned=turned)
 
     def frames(self) -> tuple[str, ...]:
         """Those behind the ids."""

@@ -49,7 +49,7 @@ def encode_straight(
         try:
             workspace.answer_in(False)
             pack(workspace, resident, batch, NOTHING_ADDED, engine.processors, engine.staging)
-            kernels = (*first_kernels(resident, id_bits=id_bits), "report")
+            kernels = (*first_kernels(workspace, resident, id_bits=id_bits), "report")
             launch(workspace, kernels, engine.processors)
             workspace.stream.synchronize()
         finally:

@@ -50,7 +50,15 @@ MAX_IDS = NOT_A_CODE
 NOTHING: Numbers = dict.fromkeys(
     (
         *("kmer_count", "kmer_shared", "kmer_first_id", "kmer_unknown_id", "kmer_shift"),
-        *("keeps_remainder", "has_words", "can_wrap", "wraps", "piece_ids", "four_letters"),
+        *(
+            "keeps_remainder",
+            "runs_apart",
+            "has_words",
+            "can_wrap",
+            "wraps",
+            "piece_ids",
+            "four_letters",
+        ),
         *("four_codes", "four_fold", "letters_are_bytes"),
     ),
     0,
@@ -110,6 +118,7 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
         "kmer_unknown_id": model.unknown_id,
         "kmer_shift": model.k - 1 if model.junction == "prepend" else 0,
         "keeps_remainder": int(model.remainder == "letters"),
+        "runs_apart": int(is_run),
         "has_words": int(has_words),
         "can_wrap": int(model.stride == 1 and not is_run),
         "wraps": int(model.circular),

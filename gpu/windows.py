@@ -184,7 +184,7 @@ def _launch_content(
     """The ids of the rows; their places, too, where these do not follow from their numbers."""
     takes_bytes = bool(resident.fields.get("letters_are_bytes"))
     validate = not (batch.has_texts or takes_bytes)
-    launch(workspace, first_kernels(resident, turned=options.turned), processors)
+    launch(workspace, first_kernels(workspace, resident, turned=options.turned), processors)
     rare = int(status_of(workspace)[STATUS["RARE"]])
     if rare:
         others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=True)

@@ -27,7 +27,7 @@ def test_a_batch_has_the_blocks_of_its_size_up_to_twice_as_many(monkeypatch):
         made.workspaces.lend(SIZE, 1, resident.family.layout) as workspace,
     ):
         assert workspace.capacity.num_bytes == SIZE
-        kernels = first_kernels(resident)
+        kernels = first_kernels(workspace, resident)
         # A workspace holds rows that make four times as much work as its text.
         for bases, size in (
             *((1, SIZE // 4), (SIZE // 4, SIZE // 4), (SIZE // 4 + 1, SIZE // 2)),

@@ -259,6 +259,6 @@ def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):
         for row, text in enumerate(rows):
             right = reference.encode(vocabulary, text, options).ids
             assert out[ends[row] : ends[row + 1]].tolist() == right, text
-        assert ("place_rows" in seen) == is_tried
+        assert any(name in seen for name in ("place_rows", "write_even_strided")) == is_tried
         if rows is broken:
-            assert seen.count("find_breaks") == 1
+            assert seen.count("find_runs") == 1

@@ -55,7 +55,7 @@ DEVICE void note_space(const Job& job, uint64_t letter, uint32_t letter_class) {
 // Whether sixteen letters from a place on, a multiple of 16, are of the four and in the text. Only then
 // every one of them is of the class BASE, and no break.
 DEVICE bool are_four(const Job& job, const FourLetters& four, uint64_t place) {
-    if (job.letters || !four.letters || place + 16 > four.num_bytes) return false;
+    if (job.letters || !job.four_letters || place + 16 > four.num_bytes) return false;
     uint32_t differ = 0;
     pack_sixteen(four, __ldg(reinterpret_cast<const uint4*>(job.text + place)), differ);
     return differ == 0;

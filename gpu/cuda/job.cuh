@@ -14,24 +14,18 @@ constexpr uint32_t MAX_PIECE = 128;        // Bytes of the longest piece that is
 struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id; see tokens.cuh.
     uint32_t bytes[3], meta;
 };
-
 struct LongEntry {  // A token of 13..28 bytes: the bytes, zeros behind them, length << 27 | id.
     uint32_t bytes[7], meta;
 };
-
 struct LongPiece {  // A pretoken that is cut before it is looked up.
     uint32_t begin, end, first_window, failed;
 };
-
-struct Ending;                             // See dna_forward.cuh.
 struct BaseWord {  // Sixteen letters, see dna_text.cuh.
     uint32_t codes, flags;
 };
-
 struct RunStarts {  // Start bits of `period` bytes, which the `length` bytes from a place on repeat.
     uint32_t place, period, length, unused;
 };
-
 struct SeamBits {  // Of 32 windows of level 0, see cut_seams.cuh.
     uint32_t fails, runs, firsts, live;
 };
@@ -243,12 +237,20 @@ struct Job {
     uint64_t kmer_shift;           // Where a k-mer wraps: letters that the first k-mer is ahead.
     uint64_t letters_are_bytes;    // Not 0: a letter is a byte, whatever it is.
     uint64_t keeps_remainder;      // Letters that no k-mer covers have ids of their own.
+    uint64_t runs_apart;           // K-mers begin anew in every run, see run_tiles.cuh.
     uint64_t has_words;            // K-mers may stand apart, see starts.cuh.
     uint64_t can_wrap;             // A sequence may be a circle.
     uint64_t wraps;                // It is one where row_flags do not say.
-    uint64_t four_letters;         // The letters of a k-mer by bits 1 and 2 of each; 0: not so few.
-    uint64_t four_codes;           // The code of each, by the same bits, a byte each.
+    uint64_t four_letters;         // The letters of a k-mer by bits 1 and 2 of each, two bytes each; 0: not so few.
+    uint64_t four_codes;           // The code of each, by the same bits.
     uint64_t four_fold;            // Bits of four bytes that count.
+    uint64_t row_length;           // Of all rows but the last one; 0: they vary, and the next are not read.
+    uint64_t row_ids;              // Of each of these rows.
+    uint64_t even_count;           // How many rows there are, see EvenRows,
+    uint64_t even_ids;             // ids of each, not 0,
+    uint64_t even_kmers;           // how many of these are k-mers,
+    uint64_t even_last_kmers;      // and of those of the last row,
+    uint64_t even_total;           // and ids of all.
     uint64_t piece_ids;            // Begin and end tokens stand around every so many; 0: around all.
     // Turned rows (turn.cuh).
     const uint8_t* sent_text;      // The batch as it was sent; a null pointer: `text` is that.
@@ -268,6 +270,7 @@ struct Job {
     uint64_t* breaks;              // Bits of letters: a run begins here. Zeros before.
     uint32_t* letter_tiles;        // uint32[letter tiles + 1], see starts.cuh.
     uint32_t* letter_tile_ids;     // uint32[letter tiles + 1].
+    uint32_t* run_firsts;          // uint32[run tiles] the first break of each, NO_BREAK (run_tiles.cuh).
     uint2* own_spans;              // uint2[ids] bytes of each id in its row; a null pointer.
     // Windows (cut_windows.cuh), of C = num_window_prefix + window_length columns.
     const int64_t* window_rows;    // int64[num_rows + 1] the first window of each row.

@@ -22,8 +22,7 @@ struct TileRows {
 };
 
 DEVICE PlainRow tile_row(const KmerTile& tile, const TileRows& rows, uint32_t i) {
-    uint32_t begin = tile.begins[i];
-    return {rows.first_row + i, tile.rows[i].first, begin, tile.begins[i + 1] - begin, (rows.circles >> i & 1) != 0};
+    return {rows.first_row + i, tile.rows[i].first, tile.begins[i], tile.lengths[i], (rows.circles >> i & 1) != 0};
 }
 
 // Ids of a row that belong to its first `letters` letters.
@@ -51,8 +50,7 @@ DEVICE TileRows take_rows(const Job& job, const FourLetters& four, KmerTile& til
     if (rows.count == 0) return rows;
     PlainRow own = {row, static_cast<uint32_t>(job.id_offsets[row]), row_begin, row_end - row_begin, wraps};
     tile.rows[lane] = row_ids(four, rows, own);
-    tile.begins[lane] = row_begin;
-    if (lane == 31) tile.begins[32] = row_end;
+    tile.begins[lane] = own.begin, tile.lengths[lane] = own.length;
     __syncwarp();
     PlainRow first = tile_row(tile, rows, 0), last = tile_row(tile, rows, rows.count - 1);
     rows.begin_id = first.first + (first.begin < begin ? ids_of_first(job, four, first, begin - first.begin) : 0);
@@ -60,34 +58,116 @@ DEVICE TileRows take_rows(const Job& job, const FourLetters& four, KmerTile& til
     return rows;
 }
 
-// COUNT neighbouring ids of k-mers from shared letter `at` on.
-template <uint32_t COUNT, bool IS_STRIDED>
-DEVICE void read_ids(const FourLetters& four, const KmerTile& tile, bool any_strange, uint32_t at, uint32_t* ids) {
-    if constexpr (IS_STRIDED) {
+// The ids of k-mers that begin with neighbouring letters, as many as a word holds, of which `letters` are the first
+// sixteen. Each id is turned to its place in the word.
+template <class Id>
+DEVICE uint32_t word_of_kmers(const FourLetters& four, uint32_t letters) {
+    constexpr uint32_t BITS = 8 * sizeof(Id);
+    uint32_t unused = 32 - 2 * four.k, ids = letters >> unused, own = ALL_LANES >> unused;
 #pragma unroll
-        for (uint32_t i = 0; i < COUNT; i++) ids[i] = four.first_id + Letters32(tile, at + i * four.stride).kmer(0, four.k);
-    } else {
+    for (uint32_t i = 1; i < 32 / BITS; i++)
+        ids |= shift_right(letters, letters, (unused - (BITS + 2) * i) % 32) & own << BITS * i;
+    return ids;
+}
+
+// The ids of a word, each with `id` added.
+template <class Id>
+DEVICE uint32_t in_all_ids(uint32_t id) {
+    return sizeof(Id) == 4 ? id : sizeof(Id) == 2 ? id * 0x00010001u : id * 0x01010101u;
+}
+
+// Sixteen letters from letter `at` of the shared ones on, the first one highest.
+DEVICE uint32_t letters_from(const PackedTile& tile, uint32_t at) {
+    return shift_left(tile.codes[at / 16 + 1], tile.codes[at / 16], at % 16 * 2);
+}
+
+// Strides: k-mers of neighbouring letters, those of Nucleotide Transformer, and any others.
+constexpr uint32_t NEIGHBOURS = 1, BY_SIX = 6, ANY_STRIDE = 0;
+
+// Reads k-mers that begin six letters apart, as many as 16 bytes hold, from shared letter `at` on.
+template <uint32_t COUNT>
+struct BySix {
+    static constexpr uint32_t WORDS = (12 * (COUNT - 1) + 31) / 32 + 1;
+    uint32_t words[WORDS];                 // 16 letters each, the first one highest.
+
+    DEVICE_METHOD BySix(const PackedTile& tile, uint32_t at) {
+        uint32_t next = tile.codes[at / 16];
+#pragma unroll
+        for (uint32_t i = 0; i < WORDS; i++) {
+            uint32_t word = next;
+            next = tile.codes[at / 16 + i + 1];
+            words[i] = shift_left(next, word, at % 16 * 2);
+        }
+    }
+
+    // Letters from the i-th k-mer on.
+    DEVICE_METHOD uint32_t letters(uint32_t i) const {
+        uint32_t bit = 12 * i;
+        return shift_left(bit / 32 + 1 < WORDS ? words[bit / 32 + 1] : 0, words[bit / 32], bit % 32);
+    }
+};
+
+// 16 bytes of ids, of which letters(i) is what the i-th k-mer begins with.
+template <class Id, class Letters>
+DEVICE void join_ids(const FourLetters& four, Letters letters, uint32_t* words) {
+    constexpr uint32_t EACH = 4 / sizeof(Id);
+    uint32_t first = in_all_ids<Id>(four.first_id), unused = 32 - 2 * four.k;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        words[i] = first;
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++) words[i] += letters(i * EACH + j) >> unused << 32 / EACH * j;
+    }
+}
+
+// 16 bytes of ids of k-mers from shared letter `at` on, of known letters.
+template <class Id, uint32_t STRIDE>
+DEVICE void read_vector(const FourLetters& four, const PackedTile& tile, uint32_t at, uint32_t* words) {
+    constexpr uint32_t EACH = 4 / sizeof(Id);
+    if constexpr (STRIDE == NEIGHBOURS) {
         Letters32 letters(tile, at);
 #pragma unroll
-        for (uint32_t i = 0; i < COUNT; i++) ids[i] = four.first_id + letters.kmer(i, four.k);
+        for (uint32_t i = 0; i < 4; i++)
+            words[i] = in_all_ids<Id>(four.first_id) + word_of_kmers<Id>(four, shift_left(letters.low, letters.high, 2 * EACH * i));
+    } else if constexpr (STRIDE == BY_SIX) {
+        BySix<4 * EACH> six(tile, at);
+        join_ids<Id>(four, [&](uint32_t i) { return six.letters(i); }, words);
+    } else {
+        join_ids<Id>(four, [&](uint32_t i) { return letters_from(tile, at + i * four.stride); }, words);
     }
-    if (!any_strange) return;
-#pragma unroll
-    for (uint32_t i = 0; i < COUNT; i++)
-        if (has_strange(tile, at + i * four.stride, four.k)) ids[i] = four.unknown_id;
+}
+
+// The id of the k-mer from shared letter `at` on.
+DEVICE uint32_t read_id(const FourLetters& four, const PackedTile& tile, bool any_strange, uint32_t at) {
+    if (any_strange && has_strange(tile, at, four.k)) return four.unknown_id;
+    return four.first_id + (letters_from(tile, at) >> (32 - 2 * four.k));
+}
+
+// Writes 16 bytes of neighbouring ids; one by one where some may be unknown.
+template <class Id, uint32_t STRIDE>
+DEVICE void write_vector(const FourLetters& four, const PackedTile& tile, bool any_strange, uint32_t at, Id* to) {
+    constexpr uint32_t COUNT = 16 / sizeof(Id);
+    if (any_strange && has_strange_near(tile, at, (COUNT - 1) * four.stride + four.k)) {
+#pragma unroll 1
+        for (uint32_t i = 0; i < COUNT; i++) to[i] = static_cast<Id>(read_id(four, tile, true, at + i * four.stride));
+        return;
+    }
+    uint32_t words[4];
+    read_vector<Id, STRIDE>(four, tile, at, words);
+    store_once(reinterpret_cast<uint4*>(to), {words[0], words[1], words[2], words[3]});
 }
 
 // The vectors of ids whose k-mers lie within a row.
-template <class Id, bool IS_STRIDED, uint32_t ITEMS>
+template <class Id, uint32_t STRIDE>
 DEVICE void write_inside(const FourLetters& four, const KmerTile& tile, const TileRows& rows, Id* out) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
     uint32_t i = 0, first = (rows.begin_id + ITEMS - 1) / ITEMS * ITEMS + (threadIdx.x & 31) * ITEMS;
     for (uint32_t id = first; id + ITEMS <= rows.end_id; id += 32 * ITEMS) {
         while (i + 1 < rows.count && tile.rows[i + 1].first <= id) i++;
         RowIds row = tile.rows[i];
         if (id < row.inner_begin || id + ITEMS > row.inner_end) continue;
-        uint32_t ids[ITEMS], at = row.at + (IS_STRIDED ? id * four.stride : id);
-        read_ids<ITEMS, IS_STRIDED>(four, tile, rows.any_strange, at, ids);
-        store_ids<Id, ITEMS>(out + id, ids);
+        uint32_t at = row.at + id * (STRIDE == ANY_STRIDE ? four.stride : STRIDE);
+        write_vector<Id, STRIDE>(four, tile, rows.any_strange, at, out + id);
     }
 }
 
@@ -111,7 +191,7 @@ DEVICE uint32_t row_at_seam(const KmerTile& tile, const TileRows& rows, uint32_t
 
 // Whether the k letters from a letter of the batch on are among the shared ones.
 DEVICE bool are_shared(const FourLetters& four, const TileRows& rows, uint32_t letter) {
-    return letter - rows.shared_from <= KMER_TILE + 2 * AROUND - four.k;
+    return letter - rows.shared_from <= TILE_LETTERS - four.k;
 }
 
 // The id of a letter behind a row's k-mers.
@@ -167,14 +247,16 @@ DEVICE uint32_t write_seams(const Job& job, const FourLetters& four, const uint3
 template <class Id, bool IS_STRIDED>
 DEVICE void write_tile(const Job& job, const FourLetters& four, const uint32_t* table, KmerTile& tile, uint32_t begin,
                        uint32_t row, uint32_t& seen) {
-    constexpr uint32_t ITEMS = IS_STRIDED ? 4 : 16 / sizeof(Id);
-    bool any_strange = pack_tile(job, four, table, begin, tile, seen);
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    bool any_strange = pack_tile<KMER_TILE>(four, table, begin, tile, seen);
     while (true) {
         TileRows rows = take_rows(job, four, tile, row, begin);
         bool has_ids = rows.begin_id < rows.end_id;
         rows.any_strange = any_strange;
         if (has_ids) {
-            write_inside<Id, IS_STRIDED, ITEMS>(four, tile, rows, ids_out<Id>(job));
+            if (!IS_STRIDED) write_inside<Id, NEIGHBOURS>(four, tile, rows, ids_out<Id>(job));
+            else if (four.stride == BY_SIX) write_inside<Id, BY_SIX>(four, tile, rows, ids_out<Id>(job));
+            else write_inside<Id, ANY_STRIDE>(four, tile, rows, ids_out<Id>(job));
             seen |= write_seams<Id, ITEMS>(job, four, table, tile, rows, ids_out<Id>(job));
         }
         __syncwarp();
@@ -186,9 +268,9 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, const uint32_t* 
 }
 
 // The ids that the four letters have alone, by their codes, behind the table.
-DEVICE void load_singles(const Job& job, const FourLetters& four, uint32_t* table) {
+DEVICE void load_singles(const Job& job, uint32_t* table) {
     if (threadIdx.x >= 4) return;
-    uint32_t letter = byte_of(four.letters, threadIdx.x), code = byte_of(four.codes, threadIdx.x);
+    uint32_t letter = job.four_letters >> 16 * threadIdx.x & 0xFF, code = job.four_codes >> 16 * threadIdx.x & 0xFF;
     table[NUM_LETTERS + code] = job.letter_ids[letter];
 }
 
@@ -196,9 +278,9 @@ DEVICE void load_singles(const Job& job, const FourLetters& four, uint32_t* tabl
 template <class Id, bool IS_STRIDED>
 DEVICE void write_kmers_stage(const Job& job, uint32_t* table, KmerTile* tiles, uint32_t block, uint32_t num_blocks) {
     FourLetters four(job);
-    if (four.letters) load_singles(job, four, table);
+    if (job.four_letters) load_singles(job, table);
     load_letters(job, table);
-    if (!four.letters) return write_any_kmers<Id>(job, table, block, num_blocks);
+    if (!job.four_letters) return write_any_kmers<Id>(job, table, block, num_blocks);
     uint32_t warp = threadIdx.x / 32, stride = num_blocks * (BLOCK / 32) * KMER_TILE, seen = 0;
     for (uint64_t begin = (block * (BLOCK / 32) + warp) * KMER_TILE; begin < four.num_bytes; begin += stride) {
         uint32_t row = first_not_before_by_warp(job.row_begins, job.num_rows, begin + 1) - 1;

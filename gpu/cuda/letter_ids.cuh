@@ -36,8 +36,8 @@ DEVICE void load_text(const uint8_t* text, uint32_t* words) {
 // The ids of four letters; of those from `end` on nothing is said.
 DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t word, uint32_t end, uint32_t* ids,
                         uint32_t& seen) {
-    uint32_t selector = four_selector(word), packed = permute_bytes(four.codes, selector);
-    if (permute_bytes(four.letters, selector) == (word & four.fold)) {
+    uint32_t selector = four_selector(word), packed = four.codes.chosen(selector);
+    if (four.letters.chosen(selector) == (word & four.fold)) {
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) ids[i] = byte_of(packed, i);
         return;

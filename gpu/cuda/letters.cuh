@@ -23,6 +23,7 @@ constexpr uint32_t RARE_BREAK = 1;         // ... what ends a run,
 constexpr uint32_t RARE_WIDE = 2;          // ... characters that are not ASCII,
 constexpr uint32_t RARE_MARK = 4;          // ... a byte that special tokens have.
 constexpr uint32_t RARE_FLAGS = RARE_BREAK | RARE_WIDE | RARE_MARK;
+constexpr uint32_t RARE_UNEVEN = 8;        // Of STATUS_RARE alone: rows are not of one length (even_rows.cuh).
 constexpr uint32_t CLASS_SHIFT = 29;
 constexpr uint32_t BASE = 0;               // What k-mers are made of.
 constexpr uint32_t SINGLE = 1;             // An id of its own.

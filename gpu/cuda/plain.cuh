@@ -12,29 +12,49 @@
 #pragma once
 #include "letters.cuh"
 
+// What belongs to each of four letters: a byte, with one that says nothing behind it.
+struct OfFour {
+    uint32_t low, high;
+
+    DEVICE_METHOD explicit OfFour(uint64_t bytes)
+        : low(static_cast<uint32_t>(bytes)), high(static_cast<uint32_t>(bytes >> 32)) {}
+
+    // What belongs to four letters, see four_selector.
+    DEVICE_METHOD uint32_t chosen(uint32_t selector) const { return permute_bytes(low, high, selector); }
+};
+
 // Four letters that bits 1 and 2 tell apart, as they do A, C, T and G, and what else the ids need of the Job,
 // in registers: a store might change the Job's own. Codes are those of k-mers, or a character's ids.
 struct FourLetters {
-    uint32_t letters, codes, fold;
+    OfFour letters, codes;
+    uint32_t fold;
     uint32_t k, stride, shift, first_id, unknown_id;
     uint32_t num_bytes;                    // Places in a batch have 32 bits (gpu/workspaces.py).
+    const uint8_t* text;
 
     DEVICE_METHOD explicit FourLetters(const Job& job)
         : letters(job.four_letters), codes(job.four_codes), fold(job.four_fold), k(job.kmer_k),
           stride(job.kmer_stride), shift(job.kmer_shift), first_id(job.kmer_first_id),
-          unknown_id(job.kmer_unknown_id), num_bytes(job.num_bytes) {}
+          unknown_id(job.kmer_unknown_id), num_bytes(job.num_bytes), text(job.text) {}
 };
 
 // Where permute_bytes finds what belongs to each of four letters: a nibble for a letter, the first one lowest.
 DEVICE uint32_t four_selector(uint32_t word) {
-    uint32_t two_bits = word >> 1 & 0x03030303, nibbles = two_bits | two_bits >> 4;
-    return (nibbles & 0xFF) | (nibbles >> 8 & 0xFF00);
+    uint32_t places = word & 0x06060606;   // Twice the two bits.
+    return permute_bytes(places | places >> 4, 0, 0x3120);
 }
 
 // K-mers in a run of `length` letters.
 DEVICE uint32_t kmers_of(const FourLetters& four, uint32_t length) {
     uint32_t more = length - four.k;
     return length < four.k ? 0 : (four.stride == 1 ? more : more / four.stride) + 1;
+}
+
+// Ids of a row of `length` letters that does not wrap.
+DEVICE uint32_t ids_of_letters(const FourLetters& four, bool keeps_remainder, uint32_t length) {
+    uint32_t kmers = kmers_of(four, length);
+    if (!keeps_remainder) return kmers;
+    return kmers ? length - (kmers - 1) * (four.stride - 1) - (four.k - 1) : length;
 }
 
 // No row is at fault but those that cannot be circles, or are no sequences and have another strand.
@@ -55,10 +75,8 @@ struct RowLengths {
         : begins(job.row_begins), four(job), can_wrap(job.can_wrap), keeps_remainder(job.keeps_remainder) {}
 
     DEVICE_METHOD uint32_t ids_of(const Job& job, uint64_t row) const {
-        uint32_t length = static_cast<uint32_t>(begins[row + 1] - begins[row]), kmers = kmers_of(four, length);
-        if (can_wrap && is_circle(job, row)) return length;
-        if (!keeps_remainder) return kmers;
-        return kmers ? length - (kmers - 1) * (four.stride - 1) - (four.k - 1) : length;
+        uint32_t length = static_cast<uint32_t>(begins[row + 1] - begins[row]);
+        return can_wrap && is_circle(job, row) ? length : ids_of_letters(four, keeps_remainder, length);
     }
 };
 

@@ -108,6 +108,15 @@ DEVICE uint32_t reversed_bits(uint32_t bits) {
 
 DEVICE uint32_t min_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+// The upper 32 bits of a product.
+DEVICE uint32_t high_product(uint32_t a, uint32_t b) {
+#ifdef __CUDACC__
+    return __umulhi(a, b);
+#else
+    return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
+#endif
+}
+
 // The lower 32 bits of (high:low) >> shift, shift < 32.
 DEVICE uint32_t shift_right(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef __CUDACC__
@@ -135,15 +144,16 @@ DEVICE uint32_t low_halves(uint32_t low, uint32_t high) {
 #endif
 }
 
-// Four bytes of a word, each chosen by a nibble 0 .. 3 of the selector.
-DEVICE uint32_t permute_bytes(uint32_t bytes, uint32_t selector) {
-#ifdef __CUDACC__
-    return __byte_perm(bytes, 0, selector);
-#else
+// Four bytes of two words, each chosen by a nibble 0 .. 7 of the selector's lower half.
+DEVICE uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
     uint32_t chosen = 0;
-    for (uint32_t i = 0; i < 4; i++) chosen |= (bytes >> (selector >> 4 * i & 3) * 8 & 0xFF) << 8 * i;
-    return chosen;
+#ifdef __CUDACC__                          // __byte_perm masks the nibbles first.
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(chosen) : "r"(low), "r"(high), "r"(selector));
+#else
+    uint64_t bytes = static_cast<uint64_t>(high) << 32 | low;
+    for (uint32_t i = 0; i < 4; i++) chosen |= static_cast<uint32_t>(bytes >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
 #endif
+    return chosen;
 }
 
 // The first thing of a kernel that is launched early (early_launch.py): waits for all that the kernel before it

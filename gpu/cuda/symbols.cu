@@ -1,10 +1,12 @@
 // The kernels of characters and k-mers, in the order in which they run; see gpu/README.md. Launch:
 // BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
 #include "cut_windows.cuh"
+#include "even_rows.cuh"
 #include "kmers.cuh"
 #include "letter_ids.cuh"
 #include "spell.cuh"
 #include "turn.cuh"
+#include "write_runs.cuh"
 #include "write_starts.cuh"
 
 KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {
@@ -75,6 +77,67 @@ KERNEL __launch_bounds__(BLOCK) write_strided8(const Job* job) {
     SHARED uint32_t table[NUM_LETTERS + 4];
     SHARED KmerTile tiles[BLOCK / 32];
     write_kmers_stage<uint8_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_even_kmers(const Job* job) {
+    SHARED PackedTile tiles[BLOCK / 32];
+    write_even_rows_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_even_kmers16(const Job* job) {
+    SHARED PackedTile tiles[BLOCK / 32];
+    write_even_rows_stage<uint16_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_even_kmers8(const Job* job) {
+    SHARED PackedTile tiles[BLOCK / 32];
+    write_even_rows_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_even_strided(const Job* job) {
+    SHARED PackedTile tiles[BLOCK / 32];
+    write_even_rows_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_even_strided16(const Job* job) {
+    SHARED PackedTile tiles[BLOCK / 32];
+    write_even_rows_stage<uint16_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_even_strided8(const Job* job) {
+    SHARED PackedTile tiles[BLOCK / 32];
+    write_even_rows_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) find_runs(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    SHARED RunTile tiles[BLOCK / 32];
+    find_runs_stage(*job, table, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(SCAN_THREADS) enter_run_tiles(const Job* job) {
+    SHARED uint32_t scratch[SCAN_THREADS / 32];
+    enter_run_tiles_stage(*job, scratch);
+}
+
+KERNEL __launch_bounds__(BLOCK) sum_run_tiles(const Job* job) {
+    SHARED ScanShared shared;
+    sum_run_tiles_stage(*job, shared, blockIdx.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_runs(const Job* job) {
+    SHARED RunTile tiles[BLOCK / 32];
+    write_runs_stage<uint32_t>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_runs16(const Job* job) {
+    SHARED RunTile tiles[BLOCK / 32];
+    write_runs_stage<uint16_t>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_runs8(const Job* job) {
+    SHARED RunTile tiles[BLOCK / 32];
+    write_runs_stage<uint8_t>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) begin_letters(const Job* job) {

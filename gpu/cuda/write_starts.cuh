@@ -61,7 +61,7 @@ struct StartTile {
 DEVICE uint32_t codes_of_sixteen(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t place,
                                  bool& strange) {
     uint32_t differ = 0;
-    uint4 letters = sixteen_letters(job, four, static_cast<uint32_t>(place));
+    uint4 letters = sixteen_letters(four, static_cast<uint32_t>(place));
     uint32_t codes = pack_sixteen(four, letters, differ);
     if (!differ) return codes;
     const uint32_t words[4] = {letters.x, letters.y, letters.z, letters.w};
@@ -75,7 +75,7 @@ DEVICE uint32_t codes_of_sixteen(const Job& job, const FourLetters& four, const 
 
 // Fills a warp's tile; whether k-mers can be read from it.
 DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first, StartTile& tile) {
-    if (job.letters || !four.letters || four.k < 2 || job.can_wrap || job.has_words || job.own_spans) return false;
+    if (job.letters || !job.four_letters || four.k < 2 || job.can_wrap || job.has_words || job.own_spans) return false;
     uint32_t lane = threadIdx.x & 31;
     uint64_t end = num_letters(job);
     bool strange = false;

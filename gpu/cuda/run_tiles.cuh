@@ -1,0 +1,158 @@
+// Runs of letters where k-mers begin anew in each of them (Nucleotide Transformer), in batches whose bytes are letters.
+//
+// What starts.cuh says holds here, too, but a run is known by its length: nothing is kept of a letter but its ids,
+// and a tile without breaks is written as one of a plain batch (kmers.cuh).
+//
+//     find_runs        the first and the last break of each tile, and the ids of the runs between them
+//     enter_run_tiles  the last break before each tile
+//     sum_run_tiles    the ids of the runs that end before each tile, up to its last break
+//     write_runs       the ids, and where those of the rows begin (write_runs.cuh)
+//
+// A warp takes a tile. Here all letters of the class BASE are among the four, and no others are.
+//
+// Example, k = 3, a tile ACGTANNACG in a run that began with GG before it: its breaks are the letters 5, 6 and 7, and
+// the runs between have the ids N and N. What GGACGTA becomes is known once the tiles before are, what ACG.. by the next.
+#pragma once
+#include "breaks.cuh"
+#include "kmers.cuh"
+
+constexpr uint32_t NO_BREAK = 0xFFFFFFFF;
+constexpr uint32_t SPAN_WORDS = KMER_TILE / 32 + 2;         // Words of the bits of a tile and of what is behind it.
+constexpr uint32_t PART_WORDS = 32;                         // A lane a word.
+constexpr uint32_t PART_LETTERS = 32 * PART_WORDS;
+
+// What a warp has in shared memory.
+struct RunTile : PackedTile {
+    uint32_t breaks[SPAN_WORDS + 1];       // Bits of letters, of which the end of the batch is one.
+    uint16_t starts[PART_LETTERS];         // Letters that begin ids, of a part.
+    bool any_strange, any_breaks;
+};
+
+// A tile more where the last one is full: rows may begin at the end.
+DEVICE uint32_t run_tiles(const Job& job) { return static_cast<uint32_t>(job.num_bytes) / KMER_TILE + 1; }
+
+DEVICE void set_break(RunTile& tile, uint32_t letter) { atomicOr(tile.breaks + letter / 32, 1u << letter % 32); }
+
+// Whether a letter of the tile is of the class BASE.
+DEVICE bool is_base(const RunTile& tile, uint32_t letter) {
+    uint32_t at = letter + AROUND;
+    return !tile.any_strange || !(tile.strange[at / 16] << at % 16 & 0x8000);
+}
+
+// The breaks among sixteen letters from letter `first` of the tile on, some of which, or the one before, are no BASE.
+DEVICE void find_class_breaks(const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin, uint32_t first) {
+    uint32_t place = begin + first;
+    if (place >= four.num_bytes) return;
+    uint32_t before = place ? class_of(table[four.text[place - 1]]) : BASE;
+    for (uint32_t i = 0; i < 16 && place + i < four.num_bytes; i++) {
+        uint32_t own = class_of(table[four.text[place + i]]);
+        if (own != before || stands_alone(own)) set_break(tile, first + i);
+        before = own;
+    }
+}
+
+// The breaks where rows begin, from `row` on, the first one that does not begin before the tile.
+DEVICE bool mark_rows(const Job& job, RunTile& tile, uint32_t begin, uint64_t row) {
+    uint64_t lane = threadIdx.x & 31, end = begin + static_cast<uint64_t>(32 * SPAN_WORDS);
+    if (end > job.num_bytes + 1) end = job.num_bytes + 1;
+    bool any = false;
+    while (true) {
+        uint64_t place = row + lane <= job.num_rows ? job.row_begins[row + lane] : end;
+        uint32_t here = count_bits(__ballot_sync(ALL_LANES, place < end));
+        if (place < end) set_break(tile, static_cast<uint32_t>(place) - begin);
+        any |= here != 0;
+        if (here < 32) return any;
+        uint64_t last = __shfl_sync(ALL_LANES, place, 31);  // Rows that begin together, however many, are one break.
+        row = last == __shfl_sync(ALL_LANES, place, 0) ? first_not_before_by_warp(job.row_begins, job.num_rows, last + 1) : row + 32;
+    }
+}
+
+// Fills a tile; returns the first row that does not begin before it.
+DEVICE uint64_t load_run_tile(const Job& job, const FourLetters& four, const uint32_t* table, uint32_t begin, RunTile& tile,
+                              uint32_t& seen) {
+    uint32_t lane = threadIdx.x & 31;
+    for (uint32_t i = lane; i <= SPAN_WORDS; i += 32) tile.breaks[i] = 0;
+    bool any_strange = pack_tile<KMER_TILE>(four, table, begin, tile, seen);
+    if (lane == 0) tile.any_strange = any_strange;
+    if (any_strange)
+        for (uint32_t i = lane; i < SPAN_WORDS * 2; i += 32)
+            if (tile.strange[i + 1] || tile.strange[i] & 1) find_class_breaks(four, table, tile, begin, 16 * i);
+    uint64_t row = first_not_before_by_warp(job.row_begins, job.num_rows, begin);
+    bool any_rows = mark_rows(job, tile, begin, row);
+    if (lane == 0) tile.any_breaks = any_rows || any_strange;
+    __syncwarp();
+    return row;
+}
+
+// Ids of a run from letter `begin` of the batch to `end`, of which the first letters of `length` count.
+DEVICE uint32_t ids_of_run(const Job& job, const FourLetters& four, const uint32_t* table, uint32_t begin, uint32_t end,
+                           uint32_t letters) {
+    if (letters == 0) return 0;
+    uint32_t letter_class = class_of(table[four.text[begin]]);
+    if (letter_class != BASE) return letter_class != SPACE;
+    return ids_of_first(job, four, {0, 0, begin, end - begin, false}, letters);
+}
+
+// The last break before a lane's word, as the letter behind it: 0 where there is none.
+DEVICE uint32_t break_before(uint32_t breaks, uint32_t first, uint32_t entry) {
+    uint32_t last = breaks ? first + highest_bit(breaks) + 1 : 0;
+    last = join_lanes(last, [](uint32_t a, uint32_t b) { return a < b ? b : a; });
+    uint32_t before = __shfl_up_sync(ALL_LANES, last, 1);
+    return (threadIdx.x & 31) == 0 || before < entry ? entry : before;
+}
+
+// What a tile does to the runs, for those behind it.
+DEVICE void summarize_tile(const Job& job, const FourLetters& four, const uint32_t* table, const RunTile& tile, uint32_t number) {
+    uint32_t lane = threadIdx.x & 31, entry = 0, first_break = NO_BREAK, ids = 0;
+    for (uint32_t word = lane; tile.any_breaks && word < KMER_TILE / 32; word += PART_WORDS) {
+        uint32_t first = number * KMER_TILE + 32 * word, breaks = tile.breaks[word];
+        uint32_t before = break_before(breaks, first, entry), own = 0;
+        for (uint32_t rest = breaks; rest; rest &= rest - 1) {
+            uint32_t place = first + lowest_bit(rest);
+            if (before) own += ids_of_run(job, four, table, before - 1, place, place - before + 1);
+            else first_break = place;
+            before = place + 1;
+        }
+        ids += __reduce_add_sync(ALL_LANES, own);
+        entry = __shfl_sync(ALL_LANES, before, 31);
+    }
+    first_break = __reduce_min_sync(ALL_LANES, first_break);
+    if (lane) return;
+    job.run_firsts[number] = first_break;
+    job.letter_tiles[number] = entry ? entry - 1 : 0;
+    job.letter_tile_ids[number] = ids;
+}
+
+DEVICE void find_runs_stage(const Job& job, uint32_t* table, RunTile* tiles, uint32_t block, uint32_t num_blocks) {
+    load_letters(job, table);
+    FourLetters four(job);
+    RunTile& tile = tiles[threadIdx.x / 32];
+    uint32_t seen = 0, warps = num_blocks * (BLOCK / 32);
+    for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < run_tiles(job); number += warps) {
+        load_run_tile(job, four, table, number * KMER_TILE, tile, seen);
+        summarize_tile(job, four, table, tile, number);
+        __syncwarp();
+    }
+    note_rare(job, seen);                  // Where plain kernels were not tried, nobody else has.
+}
+
+DEVICE void enter_run_tiles_stage(const Job& job, uint32_t* scratch) {
+    scan_letter_tiles(job.letter_tiles, run_tiles(job), scratch, [](uint32_t a, uint32_t b) { return a < b ? b : a; });
+}
+
+DEVICE void sum_run_tiles_stage(const Job& job, ScanShared& shared, uint32_t block) {
+    uint32_t tiles = run_tiles(job);
+    if (block >= scan_tiles(tiles)) return;
+    FourLetters four(job);
+    const uint32_t* table = job.letter_table;
+    scan(job.letter_states, tiles, shared,
+         [&](uint64_t tile) {
+             uint32_t end = job.run_firsts[tile], begin = job.letter_tiles[tile];
+             return end == NO_BREAK ? 0 : job.letter_tile_ids[tile] + ids_of_run(job, four, table, begin, end, end - begin);
+         },
+         [&](uint64_t tile, uint64_t before) {
+             uint32_t last = job.letter_tiles[tile];
+             if (tile < tiles) job.letter_tile_ids[tile] = static_cast<uint32_t>(before);
+             else job.status[STATUS_NUM_IDS] = before + ids_of_run(job, four, table, last, four.num_bytes, four.num_bytes - last);
+         });
+}
