@@ -4,6 +4,10 @@
 // last token, the last token of the place where it begins tells; if that is one of two as well, both mostly tell the
 // same, so that no place has to wait. Those that do wait for earlier places alone, so that none waits for ever.
 //
+// Places are asked for while others are noted, on purpose: a place's classes are one word, and whoever still reads the
+// two that were there before answers as right as who reads the one that is left, or asks again. A tool that looks for
+// races names these reads of `ask` and the writes of `note_last`, and nothing else.
+//
 //     place   left by letters        asks                the pairs ca-t, a-t and g-t
 //     4       ca or a                place 2
 //     5       t or gt                place 4             t may follow ca and a: it is t, whatever place 4 is

@@ -87,7 +87,8 @@ DEVICE View view_of(const Job& job, uint32_t part, uint32_t part_size, uint32_t 
     return {begin - lead, part, lead, end, static_cast<uint32_t>(rest < end + LOOK ? rest : end + LOOK)};
 }
 
-// Asks for the letters of a round that begins with letter `first`, if there are any, from where the batch lies.
+// Asks for the letters of a round that begins with letter `first`, if there are any, from where the batch lies: by
+// sixteen bytes that begin at a multiple of as many, and so lie in one page, whatever ends among them.
 DEVICE void ask_for_text(const Job& job, PartShared& shared, TextCopies& copies, const View& view, uint32_t first) {
     if (first >= view.size) return;
     const uint8_t* text = job.host_text ? job.host_text : job.text;

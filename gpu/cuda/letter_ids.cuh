@@ -33,9 +33,8 @@ DEVICE void load_text(const uint8_t* text, uint32_t* words) {
     }
 }
 
-// The ids of four letters; of those from `end` on nothing is said.
-DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t word, uint32_t end, uint32_t* ids,
-                        uint32_t& seen) {
+// The ids of four letters.
+DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t word, uint32_t* ids, uint32_t& seen) {
     uint32_t selector = four_selector(word), packed = four.codes.chosen(selector);
     if (four.letters.chosen(selector) == (word & four.fold)) {
 #pragma unroll
@@ -45,9 +44,20 @@ DEVICE void ids_of_word(const FourLetters& four, const uint32_t* table, uint32_t
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t entry = __ldg(table + byte_of(word, i));
-        if (i < end) seen |= entry;
+        seen |= entry;
         ids[i] = entry & VALUE_BITS;
     }
+}
+
+// The ids of the letters from `begin` on, fewer than a thread writes at a time. Nothing behind the text is read: it
+// may end where memory ends.
+template <class Id>
+DEVICE uint32_t last_letters_to_ids(const Job& job, const uint8_t* text, Id* out, uint32_t begin) {
+    uint32_t place = begin + threadIdx.x;
+    if (place >= job.num_bytes) return 0;
+    uint32_t entry = __ldg(job.letter_table + __ldg(text + place));
+    out[place] = static_cast<Id>(entry & VALUE_BITS);
+    return entry;
 }
 
 // The ids of all letters; returns all entries of the table that this thread has seen.
@@ -56,27 +66,24 @@ DEVICE uint32_t letters_to_ids(const Job& job, const uint8_t* text, Id* out, uin
     constexpr uint32_t ITEMS = 16 / sizeof(Id), WORDS = ITEMS / 4;
     FourLetters four(job);
     const uint32_t* table = job.letter_table;
-    uint32_t num_bytes = four.num_bytes, seen = 0;
+    uint32_t end = four.num_bytes / ITEMS * ITEMS;
+    uint32_t seen = block == 0 ? last_letters_to_ids(job, text, out, end) : 0;
     uint64_t each = LETTER_ROUNDS * BLOCK * ITEMS;
-    for (uint64_t first = block * each + threadIdx.x * ITEMS; first < num_bytes; first += num_blocks * each) {
+    for (uint64_t first = block * each + threadIdx.x * ITEMS; first < end; first += num_blocks * each) {
         uint32_t words[LETTER_ROUNDS][WORDS];
 #pragma unroll
         for (uint32_t round = 0; round < LETTER_ROUNDS; round++) {
             uint64_t begin = first + round * BLOCK * ITEMS;
-            if (begin < num_bytes) load_text<ITEMS>(text + begin, words[round]);
+            if (begin < end) load_text<ITEMS>(text + begin, words[round]);
         }
 #pragma unroll
         for (uint32_t round = 0; round < LETTER_ROUNDS; round++) {
             uint64_t begin = first + round * BLOCK * ITEMS;
-            if (begin >= num_bytes) break;
-            uint32_t ids[ITEMS], left = num_bytes - begin;
+            if (begin >= end) break;
+            uint32_t ids[ITEMS];
 #pragma unroll
-            for (uint32_t i = 0; i < ITEMS; i += 4)
-                ids_of_word(four, table, words[round][i / 4], left > i ? left - i : 0, ids + i, seen);
-            if (left >= ITEMS) store_ids<Id, ITEMS>(out + begin, ids);
-#pragma unroll
-            for (uint32_t i = 0; i < ITEMS; i++)
-                if (left < ITEMS && i < left) out[begin + i] = static_cast<Id>(ids[i]);
+            for (uint32_t i = 0; i < ITEMS; i += 4) ids_of_word(four, table, words[round][i / 4], ids + i, seen);
+            store_ids<Id, ITEMS>(out + begin, ids);
         }
     }
     return seen;
