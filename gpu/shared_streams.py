@@ -80,7 +80,7 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
         out = Out(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes, True)
 
         to_device = ON_DEVICE if rows.text.memory.on_device else TO_DEVICE
-        pace = to_device if rows.out.on_device else BY_BUS
+        pace = to_device if rows.out.on_device else BY_BUS.of(len(rows.text))
         turn = engine.pipeline.turn if pace is ON_DEVICE else AT_ONCE
 
         def new_answer() -> _SharedAnswer:

@@ -56,7 +56,15 @@ class Pace:
     in_flight: int
     ends: Ends
 
+    def of(self, num_bytes: int) -> Pace:
+        """That of so much text: smaller chunks where there would be few, down to LEAST_CHUNK."""
+        size = self.chunk_bytes
+        while size > LEAST_CHUNK and num_bytes < MANY_CHUNKS * size:
+            size //= 2
+        return replace(self, chunk_bytes=size)
 
+
+LEAST_CHUNK, MANY_CHUNKS = 8 << 20, 12
 # The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
 BY_BUS = Pace(16 << 20, 4, (4 << 20, 4 << 20))
 # The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.
@@ -192,7 +200,7 @@ def encode_stream(
         plain = _encode_plain(engine, vocabulary, data, offsets, target)
         if plain is not None:
             return plain
-    pace = TO_DEVICE if target.on_device else BY_BUS
+    pace = TO_DEVICE if target.on_device else BY_BUS.of(len(data))
     chunk_bytes = chunk_bytes or pace.chunk_bytes
     room = target.num_bytes // target.item_bytes
     if target.ordinary is None and len(data) <= min(chunk_bytes, room):
@@ -270,7 +278,7 @@ def encode_packed(
     offsets: Int64s,
     out: NDArray[np.uint32],
     *,
-    chunk_bytes: int = BY_BUS.chunk_bytes,
+    chunk_bytes: int | None = None,
     in_flight: int = BY_BUS.in_flight,
 ) -> PackedIds:
     """As `encode_stream`, in as few bits an id as the vocabulary needs: 17 for cl100k_base.
@@ -280,7 +288,8 @@ def encode_packed(
     """
     id_bits = max(1, (len(vocabulary) - 1).bit_length())
     target = Out.of(out, engine.device, ("<u4",))
-    pace = Pace(chunk_bytes, in_flight, BY_BUS.ends)
+    pace = BY_BUS.of(len(data))
+    pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
     answer = _stream(engine, vocabulary, data, offsets, target, id_bits, pace, 4)
     parts = np.array([(place // 4, count) for place, count in answer.parts], np.int64)
     return PackedIds(out, id_bits, parts.reshape(-1, 2), answer.offsets)

@@ -19,7 +19,7 @@ from gpu.device import CudaDevice, Device, OutOfMemory
 from gpu.engine import GpuEngine
 from gpu.layout import BYTES_A_ROW, Capacity, device_bytes
 from gpu.pipeline import Pipeline, _Call
-from gpu.streams import Pace, encode_packed, encode_stream
+from gpu.streams import BY_BUS, Pace, encode_packed, encode_stream
 from gpu.workspaces import Workspaces
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.lazy_device import LazyDevice
@@ -244,6 +244,11 @@ def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
             values = there.values(device) if out is there else out
             assert values[: ends[-1]].tolist() == wanted.tolist()
     assert_idle(engine)
+
+
+@pytest.mark.parametrize(("text", "chunk"), [(1, 8), (96, 8), (191, 8), (192, 16), (1024, 16)])
+def test_a_stream_to_the_host_goes_in_many_chunks_of_8_mib_at_least(text, chunk):
+    assert BY_BUS.of(text << 20) == Pace(chunk << 20, BY_BUS.in_flight, BY_BUS.ends)
 
 
 def test_copies_of_a_call_go_one_after_the_other_in_the_order_of_its_chunks(monkeypatch):
