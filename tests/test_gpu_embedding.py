@@ -28,6 +28,7 @@ from benchmarks import embedding as benchmark  # noqa: E402
 from gpu.discovery import Discovery, discover  # noqa: E402
 from gpu.embedding import EmbeddingLayer, Part  # noqa: E402
 from gpu.look_up import LookUp  # noqa: E402
+from gpu.look_up_kernels import KernelLookUp  # noqa: E402
 from gpu.row_ids import RowIds  # noqa: E402
 from gpu.upstream import SequenceRefused  # noqa: E402
 
