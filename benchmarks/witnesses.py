@@ -1,5 +1,6 @@
-"""What tiktoken says the ids are, asked on all cores; where it gives up, Hugging Face tokenizers.
+"""What tiktoken says the ids are, asked on all cores; where it gives up, what others say.
 
+These are Hugging Face tokenizers and, where its regular expressions give up, too, fastokens.
 A text goes to the processes as a file that all of them read, its answers come back as digests.
 Knows no engine of ours.
 """
@@ -117,12 +118,32 @@ def _tokenizers_ids(witness: Witness, text: str) -> Ids:
     return np.array(encoded.ids, np.int32)
 
 
+@functools.cache
+def _fastokens(witness: Witness) -> Any:
+    import fastokens
+
+    return fastokens.Tokenizer.from_json_str(witness.tokenizer_json.read_text())
+
+
+def _fastokens_ids(witness: Witness, text: str) -> Ids:
+    ids: bytes = _fastokens(witness).encode_batch_flat([text], False, False)[0]
+    return np.frombuffer(ids, np.int32)
+
+
+def _gives_up(error: BaseException) -> bool:
+    """Whether a library's regular expressions have met a limit; tokenizers then panics."""
+    return isinstance(error, ValueError) or type(error).__name__ == "PanicException"
+
+
 def witness_ids(witness: Witness, texts: Sequence[str]) -> tuple[str, list[Ids]]:
-    """Each text's ids, and which library says so."""
-    try:
-        return "tiktoken", [_tiktoken_ids(witness, text) for text in texts]
-    except ValueError:
-        return "tokenizers", [_tokenizers_ids(witness, text) for text in texts]
+    """Each text's ids, and which library says so: the first that does not give up."""
+    for library, ids in (("tiktoken", _tiktoken_ids), ("tokenizers", _tokenizers_ids)):
+        try:
+            return library, [ids(witness, text) for text in texts]
+        except BaseException as error:
+            if not _gives_up(error):
+                raise
+    return "fastokens", [_fastokens_ids(witness, text) for text in texts]
 
 
 def _ask(witness: Witness, path: Path, borders: Int64s, first: int) -> Part:

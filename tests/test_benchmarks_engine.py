@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from benchmarks import engine, gpu_ways, rivals
+from benchmarks import engine, gpu_ways, rivals, witnesses
 from benchmarks.corpora import FILES, make_corpus
 from benchmarks.goals import GOALS, GRAPHTOK_US, goal_rows, goal_table
 from benchmarks.plot import Panel, _axis, plot
@@ -14,8 +14,9 @@ from benchmarks.proofs import Differs, NotProved, Proofs
 from benchmarks.published import read_published
 from benchmarks.session import TINY
 from benchmarks.texts import cut_rows, one_row
-from benchmarks.witnesses import Part, counts_digest, ids_digest
+from benchmarks.witnesses import Part, counts_digest, ids_digest, witness_ids
 from tests.data_files import ids_digest as expected_digest
+from tests.fake_engine import PanicException
 from vocabularies.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
@@ -217,6 +218,40 @@ def test_a_wrong_id_of_a_timed_way_ends_it(run, monkeypatch, tmp_path, place, me
     with pytest.raises(SystemExit, match=message):
         run("--only", "host", "--corpora", "english")
     assert not list(tmp_path.iterdir())
+
+
+LIMITS = {"tiktoken": ValueError("limit"), "tokenizers": PanicException("limit")}
+
+
+@pytest.mark.parametrize(
+    ("given_up", "answers"),
+    [((), "tiktoken"), (("tiktoken",), "tokenizers"), (("tiktoken", "tokenizers"), "fastokens")],
+)
+def test_the_first_witness_that_does_not_give_up_answers(
+    given_up, answers, folder, tmp_path, monkeypatch
+):
+    def gives_up(library):
+        def ids(witness, text):
+            raise LIMITS[library]
+
+        return ids
+
+    for library in given_up:
+        monkeypatch.setattr(witnesses, f"_{library}_ids", gives_up(library))
+    timed = read_published("gpt2", folder, tmp_path)
+    library, rows = witness_ids(timed.witness, [PROSE, "ab"])
+    options = EncodeOptions(add_special_tokens=False)
+    assert library == answers
+    assert [row.tolist() for row in rows] == [encode(GPT2, t, options).ids for t in (PROSE, "ab")]
+
+
+def test_a_witness_that_breaks_is_no_witness_that_gives_up(folder, tmp_path, monkeypatch):
+    def breaks(witness, text):
+        raise KeyError("ranks")
+
+    monkeypatch.setattr(witnesses, "_tiktoken_ids", breaks)
+    with pytest.raises(KeyError):
+        witness_ids(read_published("gpt2", folder, tmp_path).witness, ["ab"])
 
 
 class OneWitness:

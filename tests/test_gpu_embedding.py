@@ -329,15 +329,17 @@ def test_look_ups_that_fail_end_with_the_upstream_tokenizer(
 ) -> None:
     vocabulary, texts = load("nt_v2"), sequences(20, 13)
     num_calls = itertools.count(1)
-    looks_up: type[Any] = LookUp if device == "cpu" else KernelLookUp
-    real: Callable[..., Any] = looks_up.__call__
 
-    def fails(self: Any, *arguments: Any) -> Any:
-        if next(num_calls) > 1:
-            raise RuntimeError("the look-up broke")
-        return real(self, *arguments)
+    def fails_later(real: Callable[..., Any]) -> Callable[..., Any]:
+        def look_up(self: Any, *arguments: Any) -> Any:
+            if next(num_calls) > 1:
+                raise RuntimeError("the look-up broke")
+            return real(self, *arguments)
 
-    monkeypatch.setattr(looks_up, "__call__", fails)
+        return look_up
+
+    for kind in (LookUp, KernelLookUp):
+        monkeypatch.setattr(kind, "__call__", fails_later(kind.__call__))
     embed = embedding(device=device)
     layer = EmbeddingLayer(embed, discover(vocabulary), device=device, max_rows=3)
     parts = list(layer.embed_from_strings(texts, "bytes"))
