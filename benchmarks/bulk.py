@@ -6,14 +6,15 @@ A stream is a corpus again and again, whose ids are the proved ones as often.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.gpu_ways import Ids
 from benchmarks.proofs import Differs, Pair
 from benchmarks.published import Published
 from benchmarks.session import Block, Row, Session
-from benchmarks.texts import Bytes, Text, repeated
-from benchmarks.timing import Seconds, clocked, per_second, summary, take_turns
+from benchmarks.texts import Bytes, Int64s, Text, repeated
+from benchmarks.timing import Run, Seconds, clocked, per_second, summary, take_turns
 
 __all__ = ["HOST", "KERNELS"]
 
@@ -39,56 +40,80 @@ def _kernels_of(session: Session, text: Text) -> Iterator[Row]:
         with gpu.kernels(timed.vocabulary, pinned, text.offsets) as kernels:
             samples = take_turns({"kernels": kernels.run}, session.sizes.rounds, warmups=3)
             session.proofs.require(timed, text, kernels.ids())
-        row = _row(text, timed, samples["kernels"])
+        row = _row(len(text.data), text.name, timed, samples["kernels"])
         session.log(f"{text.name} {timed.name}: kernels {row['gb_per_s']:.1f} GB/s")
         yield row
 
 
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """A corpus again and again, in pinned memory.
+
+    Attributes:
+        once: the corpus, whose ids were proved.
+        times: how often it is in `pinned`.
+        offsets: of the stream's rows.
+        out: pinned room for its ids as int32.
+        copies: plain ones of the same bytes.
+    """
+
+    once: Text
+    times: int
+    pinned: Bytes
+    offsets: Int64s
+    out: Bytes
+    copies: dict[str, Run]
+
+
 def time_host(session: Session) -> list[Row]:
     """Pinned text to ids on the device and in pinned memory; and the call on ordinary memory."""
-    gpu, rows = session.gpu, []
-    texts = [(text, _stream_of(session, text)) for text in session.chosen_corpora]
-    out = gpu.device.allocate_pinned(4 * max(len(stream.data) for _, stream in texts))
-    for text, stream in texts:
+    return [
+        row
+        for stream in _streams(session)
+        for timed in session.vocabularies.values()
+        for row in _host_of(session, stream, timed)
+    ]
+
+
+def _streams(session: Session) -> Iterator[_Stream]:
+    """One of each corpus; pinned memory is taken once, for the longest."""
+    gpu, texts = session.gpu, session.chosen_corpora
+    times = [max(1, session.sizes.stream_bytes // len(text.data)) for text in texts]
+    longest = max((len(text.data) * n for text, n in zip(texts, times, strict=True)), default=0)
+    out = gpu.device.allocate_pinned(4 * longest)
+    for text, often in zip(texts, times, strict=True):
+        stream = repeated(text, often)
         pinned = gpu.pinned(stream.data)
-        for timed in session.vocabularies.values():
-            rows += _host_of(session, text, stream, timed, pinned, out)
+        with gpu.copies(pinned) as copies:
+            yield _Stream(text, often, pinned, stream.offsets, out, copies)
         gpu.device.free_pinned(pinned)
     gpu.device.free_pinned(out)
-    return rows
 
 
-def _stream_of(session: Session, text: Text) -> Text:
-    return repeated(text, max(1, session.sizes.stream_bytes // len(text.data)))
-
-
-def _host_of(
-    session: Session, text: Text, stream: Text, timed: Published, pinned: Bytes, out: Bytes
-) -> list[Row]:
-    gpu, vocabulary = session.gpu, timed.vocabulary
+def _host_of(session: Session, stream: _Stream, timed: Published) -> list[Row]:
+    gpu, vocabulary, text = session.gpu, timed.vocabulary, stream.once
+    pinned, offsets, out = stream.pinned, stream.offsets, stream.out
     called: list[Any] = []
 
     def call() -> None:
         called.clear()
         called.append(gpu.encode(vocabulary, text.data, text.offsets)[0])
 
-    ways = gpu.to_pinned(vocabulary, pinned, stream.offsets, out)
-    with (
-        gpu.to_device(vocabulary, pinned, stream.offsets) as on_device,
-        gpu.copies(pinned) as copies,
-    ):
+    ways = gpu.to_pinned(vocabulary, pinned, offsets, out)
+    with gpu.to_device(vocabulary, pinned, offsets) as on_device:
         ways[ON_DEVICE] = on_device
         runs = {name: clocked(way.run) for name, way in ways.items()} | {CALL: clocked(call)}
-        samples = take_turns(runs | copies, session.sizes.rounds, warmups=2)
-        session.proofs.require(timed, text, called.pop())
+        samples = take_turns(runs | stream.copies, session.sizes.rounds, warmups=2)
+        once = called.pop()
+        session.proofs.require(timed, text, once)
         for way in ways.values():
-            out.fill(POISON)
+            out[: stream.times * once.nbytes].fill(POISON)
             way.run()
-            _require_each(session, timed, text, way.ids(), len(pinned) // len(text.data))
-    rates = {name: per_second(len(pinned), samples[name]) for name in copies}
+            _require_each(session, timed, text, way.ids(), stream.times)
+    rates = {name: per_second(len(pinned), samples[name]) for name in stream.copies}
     rows: list[Row] = []
     for name in runs:
-        row = _row(text if name == CALL else stream, timed, samples[name])
+        row = _row(len(text.data if name == CALL else pinned), text.name, timed, samples[name])
         row |= {"way": name, "copies_gb_per_s": rates}
         rows.append(row | {"copy_ratio": row["gb_per_s"] / rates[COPY]})
     told = ", ".join(f"{row['way']} {row['gb_per_s']:.1f}" for row in rows)
@@ -104,12 +129,12 @@ def _require_each(session: Session, timed: Published, text: Text, ids: Ids, time
         raise Differs(f"{timed.name} on {text.name}: others in a stream")
 
 
-def _row(text: Text, timed: Published, samples: Seconds) -> Row:
+def _row(num_bytes: int, corpus: str, timed: Published, samples: Seconds) -> Row:
     return {
-        "corpus": text.name,
+        "corpus": corpus,
         "vocabulary": timed.name,
-        "bytes": len(text.data),
-        "gb_per_s": per_second(len(text.data), samples),
+        "bytes": num_bytes,
+        "gb_per_s": per_second(num_bytes, samples),
         "seconds": summary(samples),
     }
 

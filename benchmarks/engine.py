@@ -105,7 +105,7 @@ def prove(session: Session, blocks: dict[str, Block], prove_bytes: float) -> Non
 
 
 def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> dict[str, Any]:
-    """Prove, time, and give the document of results.
+    """Prove, time, and give the document of results; each block is written as it ends.
 
     Raises:
         Differs: an id of ours is not the witness's.
@@ -126,9 +126,14 @@ def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> 
         )
         blocks = {name: block for name, block in BLOCKS.items() if name in args.only}
         prove(session, blocks, args.prove_bytes)
-    rows = {name: block.run(session) for name, block in blocks.items()}
+    document: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
+    for name, block in blocks.items():
+        rows[name] = block.run(session)
+        document = document_of(session, command, rows)
+        partial_of(args.out).write_text(as_text(document))
     session.log("done")
-    return document_of(session, command, rows)
+    return document or document_of(session, command, rows)
 
 
 def document_of(session: Session, command: str, rows: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +151,11 @@ def document_of(session: Session, command: str, rows: dict[str, Any]) -> dict[st
         **rows,
         "goals": goal_rows(rows),
     }
+
+
+def partial_of(out: Path) -> Path:
+    """Where the blocks that are done lie while others are being timed."""
+    return out.with_suffix(".partial.json")
 
 
 def command_of(args: argparse.Namespace, argv: list[str] | None) -> str:
@@ -176,13 +186,15 @@ def main(argv: list[str] | None = None) -> None:
         print(f"no benchmark without a GPU: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     gpu = GpuWays(device, int(WORKSPACES_SHARE * device.info.free_bytes))
+    args.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="warptok-benchmark-") as scratch:
         try:
             document = run(args, command_of(args, argv), gpu, Path(scratch))
         except Differs as error:
+            partial_of(args.out).unlink(missing_ok=True)
             raise SystemExit(f"wrong ids, so no figures: {error}") from error
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(as_text(document))
+    partial_of(args.out).unlink(missing_ok=True)
     args.out.with_suffix(".svg").write_text(plot(document))
     print(goal_table(document["goals"]))
     print(f"written: {args.out}, {args.out.with_suffix('.svg')}")

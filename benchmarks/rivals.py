@@ -97,7 +97,7 @@ def rivals(gpu: GpuWays, front_bytes: int) -> tuple[Rival, ...]:
         Rival("gigatoken", "gigatoken", "all", _gigatoken_form, _gigatoken, COLD_LOADS),
         Rival("tiktoken", "tiktoken", "1", _strings, _tiktoken(1), most_bytes=front_bytes),
         Rival(
-            "tiktoken", "tiktoken", "all", _strings, _tiktoken(cores), most_bytes=8 * front_bytes
+            "tiktoken", "tiktoken", "all", _strings, _tiktoken(cores), most_bytes=2 * front_bytes
         ),
         Rival("tokenizers", "tokenizers", "all", _strings, _tokenizers, most_bytes=front_bytes),
     )

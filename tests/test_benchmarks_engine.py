@@ -1,6 +1,7 @@
 """The GPU benchmark as a command, with tiny texts on the emulation: what it proves and says."""
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -200,6 +201,24 @@ def test_a_wrong_id_of_the_engine_ends_it_before_anything_is_timed(run, monkeypa
     with pytest.raises(SystemExit, match=r"gpt2 on english.*other ids than those of tiktoken"):
         run("--only", "kernels", "--corpora", "english")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_is_stopped_leaves_the_blocks_that_were_done(run, monkeypatch, tmp_path):
+    def stopped(session):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(engine.BLOCKS, "cliffs", replace(engine.BLOCKS["cliffs"], run=stopped))
+    with pytest.raises(KeyboardInterrupt):
+        run("--only", "kernels", "cliffs", "--corpora", "english")
+    (left,) = tmp_path.iterdir()
+    assert left.name == "engine.partial.json"
+    document = json.loads(left.read_text())
+    assert document["kernels"] and document["proofs"] and "cliffs" not in document
+
+
+def test_a_run_that_ends_leaves_its_results_alone(run, tmp_path):
+    run("--only", "kernels", "--corpora", "english")
+    assert {path.name for path in tmp_path.iterdir()} == {"engine.json", "engine.svg"}
 
 
 @pytest.mark.parametrize(
