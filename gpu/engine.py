@@ -230,7 +230,8 @@ class GpuEngine:
     ) -> tuple[NDArray[np.int32], Int64s]:
         """int32[T] and int64[B + 1]: ids of UTF-8 rows, special tokens matched, nothing added.
 
-        What `encode` does without options and errors, for bulk: the bytes are taken as they are.
+        What `encode` does without options and errors, for bulk: the bytes are taken as they are, and
+        a row that is refused has no ids.
         """
         batch = Batch(data=data, offsets=offsets)
 
@@ -244,7 +245,7 @@ class GpuEngine:
                     vocabulary, resident, batch, NOTHING_ADDED, validate=False
                 )
             if encoded is None:
-                work = Work(resident, data, self.device.is_pinned(data))
+                work = Work(resident, data, self.device.is_pinned(data), NOTHING_ADDED)
                 encoded = self._in_chunks(vocabulary, batch, work, new_answer).finish()
             return encoded.ids.astype(np.int32, copy=False), encoded.offsets
 

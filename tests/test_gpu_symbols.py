@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -213,6 +214,22 @@ def test_streams_have_the_ids_of_batches(engine, name, in_flight):
         ).ids
     ]
     assert ids.tolist() == wanted
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_bulk_ids_leave_out_the_rows_that_encode_refuses(engine, monkeypatch, is_small):
+    """A circle of fewer letters than a k-mer has no ids, in one small batch and in chunks."""
+    monkeypatch.setattr(engine.workspaces, "is_small", lambda *size: is_small)
+    monkeypatch.setattr(engine.pipeline, "chunk_bytes", 16)
+    linear = load("mtdna6")
+    assert isinstance(linear.model, Kmers)
+    circular = replace(linear, model=replace(linear.model, circular=True))
+    batch = Batch.from_bytes([b"ACGTACGTAC", b"ACG", b"", b"TTGACAGT", b"CAGTC", b"GATTACA"])
+    encoded = engine.encode(circular, batch)
+    assert [*encoded.errors] == [1, 2, 4]
+    assert np.diff(encoded.offsets).tolist() == [10, 0, 0, 8, 0, 7]
+    ids, offsets = engine.encode_ids(circular, batch.data, batch.offsets)
+    assert (ids.tolist(), offsets.tolist()) == (encoded.ids.tolist(), encoded.offsets.tolist())
 
 
 NAMED = ("mtdna6_linear", "mtdna6_circular", *NAMES)
