@@ -230,8 +230,8 @@ class GpuEngine:
     ) -> tuple[NDArray[np.int32], Int64s]:
         """int32[T] and int64[B + 1]: ids of UTF-8 rows, special tokens matched, nothing added.
 
-        What `encode` does without options and errors, for bulk: the bytes are taken as they are, and
-        a row that is refused has no ids.
+        What `encode` does without options and errors, for bulk: the bytes are taken as they are,
+        and a row that is refused has no ids.
         """
         batch = Batch(data=data, offsets=offsets)
 
