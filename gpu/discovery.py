@@ -34,6 +34,7 @@ FIXED = {"A": 1, "C": 2, "G": 3, "T": 4, "N": 0}
 """Ids where an embedder has no tokenizer; every other byte is 0, lower case as upper case."""
 
 MAX_K = 8  # 65,536 words are encoded to learn their ids.
+LONG = (1 << 17) + 1  # Letters; a tokenizer that cuts off what is too long shows it.
 MAX_TOKEN_LEN = 1 << 24  # Some libraries write 10**30 for "no limit".
 _ASCII = [chr(byte) for byte in range(128)]
 _LETTERS = [character for character in _ASCII if character.isalpha()]
@@ -119,12 +120,12 @@ def _rule_of(tokenizer: Any, upstream: EncodeBatch) -> tuple[LetterRule | None, 
             return None, own
         fault = _fault(own, upstream)
         return (None, fault) if fault else (own, f"the rule of a {tokenizer.kind} vocabulary")
+    fault, specials = "", special_tokens(tokenizer)
     words = _find_words(upstream)
     if words is not None:
-        fault = _fault(words, upstream)
+        fault = _words_fault(words, specials or ()) or _fault(words, upstream)
         named = f"words of {words.k} letters, one every {words.stride}"
         return (None, fault) if fault else (words, named)
-    fault, specials = "", special_tokens(tokenizer)
     # A tokenizer that does not say its special tokens may have any that is not of letters alone.
     for characters in (_LETTERS,) if specials is None else (_ASCII, _LETTERS):
         found = _find_characters(upstream, characters, specials or ())
@@ -193,12 +194,33 @@ def _find_words(upstream: EncodeBatch) -> LetterRule | None:
     return LetterRule(codes, k, stride, len(DNA), word_ids, letter_ids)
 
 
+def _words_fault(rule: LetterRule, specials: Sequence[str]) -> str:
+    """What sequences of few letters would not show: a word without an id, a token of bases."""
+    assert rule.word_ids is not None
+    words = map("".join, itertools.product(DNA, repeat=rule.k))
+    for word, word_id in zip(words, rule.word_ids[:-1], strict=True):
+        if word_id == ELSEWHERE:
+            return f"{word!r} alone does not give one id"
+    for content in filter(None, specials):
+        if set(content.upper()) <= set(DNA):
+            return f"the token {content!r} may be in any sequence"
+    return ""
+
+
 def _fault(rule: LetterRule, upstream: EncodeBatch) -> str:
     """What is wrong with a rule: a base without a code, or a text with other ids upstream."""
     missing = [letter for letter in DNA if rule.codes[ord(letter)] == ELSEWHERE]
     if missing:
         return f"{missing[0]!r} alone does not give one id"
-    looked_up = [(text, rule.ids(np.frombuffer(text.encode(), np.uint8))) for text in _tests(rule)]
+    # What merges letters takes long for a long text, and short ones show it.
+    return _difference(rule, upstream, _tests(rule)) or _difference(
+        rule, upstream, [_random(DNA, LONG, LONG)]
+    )
+
+
+def _difference(rule: LetterRule, upstream: EncodeBatch, texts: Sequence[str]) -> str:
+    """The first text that has other ids upstream; "" where none has."""
+    looked_up = [(text, rule.ids(np.frombuffer(text.encode(), np.uint8))) for text in texts]
     tests = [(text, found) for text, found in looked_up if found is not None]
     for (text, found), ids in zip(tests, _ask(upstream, [text for text, _ in tests]), strict=True):
         if ids is None or not np.array_equal(found, ids):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from collections.abc import Callable
@@ -166,6 +167,42 @@ def test_letters_that_a_tokenizer_raises_for_are_left_to_it() -> None:
     assert found.rule is not None
     assert found.rule.ids(data_of("GATTACAN")).tolist() == [2, 0, 3, 3, 0, 1, 0, 4]
     assert found.rule.ids(data_of("acgt")) is None
+
+
+def words_of(k: int, *more: str) -> dict[str, int]:
+    words = map("".join, itertools.product("ACGT", repeat=k))
+    return {word: i for i, word in enumerate([*words, *more])}
+
+
+def test_a_word_that_a_tokenizer_raises_for_is_found_among_4096() -> None:
+    table = words_of(6)
+    del table["TAGACC"]
+    found = discover(Plain(lambda text: [table[text[i : i + 6]] for i in range(len(text) - 5)]))
+    assert not found.use_ids_path
+    assert "'TAGACC'" in found.reason
+
+
+@pytest.mark.parametrize("adapter", ["AGATCGGAAGAGC", "agatcggaagagc"])
+def test_an_added_token_of_bases_may_be_anywhere_among_words(adapter: str) -> None:
+    short = ["?", *"ACGT", *(a + b for a in "ACGT" for b in "ACGT")]
+    tokenizer = Tokenizer(models.WordLevel(words_of(3, *short), unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(".{3}|."), "isolated")
+    assert discover(tokenizer).use_ids_path
+    tokenizer.add_tokens([AddedToken(adapter)])
+    found = discover(tokenizer)
+    assert not found.use_ids_path
+    assert repr(adapter) in found.reason
+
+
+@pytest.mark.parametrize("limit", [2_500, 5_000, 100_000])
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_tokenizer_that_cuts_long_texts_is_left_to_itself(limit: int, k: int) -> None:
+    table = words_of(k)
+
+    def encode(text: str) -> list[int]:
+        return [table[text[i : i + k]] for i in range(len(text) - k + 1)][:limit]
+
+    assert not discover(Plain(encode)).use_ids_path
 
 
 class InTransformersManner:
