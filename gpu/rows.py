@@ -56,11 +56,12 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
         return _of_arrow(sequences)
     if isinstance(sequences, np.ndarray) and sequences.ndim == 2:
         return _of_matrix(sequences)
-    if isinstance(sequences, tuple) and len(sequences) == 2 and not isinstance(sequences[0], str):
-        return _of_values(*sequences)
+    if isinstance(sequences, tuple) and len(sequences) == 2:
+        if not isinstance(sequences[1], str | bytes | bytearray):
+            return _of_values(*sequences)
     if isinstance(sequences, Sequence):
         return _of_list(sequences, memory, copy)
-    if isinstance(sequences, np.ndarray):
+    if isinstance(sequences, np.ndarray) and sequences.ndim == 1:
         return _of_list(sequences.tolist(), memory, copy)
     raise TypeError(f"a {type(sequences).__name__} holds no sequences that are known here")
 

@@ -202,6 +202,7 @@ def test_every_form_of_input_gives_the_same(device: str, tmp_path: Path) -> None
             assert [ids for part in parts for ids in part.ids.tolist()] == expected, type(form)
     assert layer.ids_from_strings(pa.array(texts)[2:7]).tolist() == expected[2:7]
     assert layer.ids_from_strings(pa.array([], pa.string())).tolist() == []
+    assert layer.ids_from_strings(tuple(rows[:2])).tolist() == expected[:2]
 
 
 def test_sequences_that_are_none_are_named() -> None:
@@ -211,6 +212,7 @@ def test_sequences_that_are_none_are_named() -> None:
         (["A", b"C"], TypeError, "row 1 is a bytes"),
         ([1, 2], TypeError, "row 0 is a int"),
         (7, TypeError, "int holds no sequences"),
+        (np.array("ACGT"), TypeError, "ndarray holds no sequences"),
         ((b"ACGT", [0, 3, 2]), ValueError, "row 1 ends"),
         ((b"ACGT", [0, 5]), ValueError, "0 to 5 in 4"),
         ((b"ACGT", [0.0, 4.0]), TypeError, "float64"),
