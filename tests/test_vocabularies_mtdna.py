@@ -15,8 +15,9 @@ from tests.torch_or_skip import torch_or_skip
 from vocabularies import reference
 from vocabularies.batch import EncodeOptions
 from vocabularies.builtin import load
+from vocabularies.formats import read_vocabulary
 from vocabularies.mtdna import KmerVocabulary, tokenize_sequence, window_sequence
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.vocabulary import Vocabulary, VocabularyError
 
 SIX = KmerVocabulary.build(k=6)
 THREE = KmerVocabulary.build(k=3)
@@ -42,6 +43,18 @@ def test_a_vocabulary_of_any_k_is_saved_and_read_again(k: int, tmp_path: Path) -
     assert built.decode(built.encode("ACGTACGT"[:k])) == "ACGTACGT"[:k]
     built.save_pretrained(tmp_path / "new")
     assert KmerVocabulary.from_pretrained(tmp_path / "new").vocabulary == built.vocabulary
+
+
+def test_more_kmers_than_a_file_may_have_are_built_and_read_in_process(tmp_path: Path) -> None:
+    config = b'{"model_type": "kmer", "k": 11}'
+    with pytest.raises(VocabularyError, match="1 to 4000000 k-mers"):
+        read_vocabulary({"vocab_config.json": config})
+    (tmp_path / "vocab_config.json").write_bytes(config)
+    built = KmerVocabulary.from_pretrained(tmp_path)
+    assert len(built) == len(KmerVocabulary.build(11)) == 4**11 + 6
+    tokens = tokenize_sequence("ACGTTGCAACGTN", built, circular=False)
+    assert tokens["input_ids"].tolist() == [*map(built.encode, ["ACGTTGCAACG", "CGTTGCAACGT"]), 3]
+    assert built.decode(tokens["input_ids"][1]) == "CGTTGCAACGT"
 
 
 def test_the_models_own_file_is_read(tmp_path: Path) -> None:

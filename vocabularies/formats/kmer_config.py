@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from vocabularies.canonical import of_type
+from vocabularies.checks import MAX_K
 from vocabularies.formats.contents import MAX_TOKENS, parse_json
 from vocabularies.formats.roles import guess_roles
 from vocabularies.formats.word_list_rules import MTDNA
@@ -92,8 +93,12 @@ def from_pretrained(folder: str | Path) -> Vocabulary:
     return read_kmer_config((Path(folder) / CONFIG_NAME).read_bytes())
 
 
-def read_kmer_config(data: bytes) -> Vocabulary:
+def read_kmer_config(data: bytes, max_tokens: int = MAX_TOKENS) -> Vocabulary:
     """The vocabulary of a vocab_config.json.
+
+    Args:
+        data: the file.
+        max_tokens: most ids; 12-mers of four letters have 4^12 and take 2 GiB.
 
     Raises:
         VocabularyError: with every field that is wrong.
@@ -109,10 +114,10 @@ def read_kmer_config(data: bytes) -> Vocabulary:
     fields = _fields(config, _MODELS[model_type], special)
     used = [token.id for token in special] + [i for _, i in fields.get("letter_ids", ())]
     if model_type == "kmer":
-        used.append(fields["first_id"] + _num_kmers(fields) - 1)
+        used.append(fields["first_id"] + _num_kmers(fields, max_tokens) - 1)
     size = config.get("vocab_size", max(used, default=-1) + 1)
-    if not max(used, default=0) < size <= MAX_TOKENS:
-        message = f"{size} must be above every id and at most {MAX_TOKENS}"
+    if not max(used, default=0) < size <= max_tokens:
+        message = f"{size} must be above every id and at most {max_tokens}"
         raise VocabularyError.at("vocab_size", message)
     model = _MODELS[model_type](**fields)
     return Vocabulary(
@@ -185,10 +190,10 @@ def _fields(
     return fields
 
 
-def _num_kmers(fields: dict[str, Any]) -> int:
+def _num_kmers(fields: dict[str, Any], most: int) -> int:
     k, num_letters = fields["k"], len(fields.get("letters", "ACGT"))
-    if not 1 <= k <= 12 or num_letters**k > MAX_TOKENS or not 0 <= fields["first_id"] < MAX_TOKENS:
-        message = f"{k}: there must be 1 to {MAX_TOKENS} k-mers"
+    if not 1 <= k <= MAX_K or num_letters**k > most or not 0 <= fields["first_id"] < most:
+        message = f"{k}: there must be 1 to {most} k-mers"
         raise VocabularyError.at("k", message)
     return int(num_letters**k)
 
@@ -251,7 +256,7 @@ def write_kmer_config(vocabulary: Vocabulary) -> bytes:
     data = json.dumps(config, indent=1).encode()
     message = "vocab_config.json cannot say this vocabulary (its tokens or its unknown token)"
     try:
-        again = read_kmer_config(data)
+        again = read_kmer_config(data, max(MAX_TOKENS, len(vocabulary)))
     except VocabularyError as error:
         raise VocabularyError([Finding("tokens", message), *error.findings]) from error
     if again != vocabulary:
