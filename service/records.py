@@ -74,7 +74,8 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
         paths: files; none means stdin.
         reading: "auto": FASTA where the first byte is ">", FASTQ where it is "@", else the file is
             one text; "whole": always one text; "lines": each line is one, without its line end;
-            "sequences": as "auto", and "lines" where that finds no records.
+            "sequences": as "auto", and "lines" where that finds no records; none of these may
+            begin with ">".
 
     Raises:
         OSError: a file cannot be read.
@@ -175,6 +176,10 @@ def _texts(file: BufferedReader, name: str, reading: Reading) -> Iterator[Record
         yield Record(name, file.read())
         return
     for number, line in enumerate(file, 1):
+        if reading == "sequences" and line.lstrip().startswith(b">"):
+            raise ValueError(
+                f"line {number} begins with '>', but FASTA does so with its first byte"
+            )
         yield Record(f"{name or STDIN}:{number}", line.removesuffix(b"\n").removesuffix(b"\r"))
 
 

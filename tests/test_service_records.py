@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ FASTA = b">one first of all\nACGT\nNNAC\r\n\n>two\n>three\nTT\n"
 FASTQ = b"@r1 x\nACGT\n+\nIIII\n@r2\nNN\n+r2\nII\n"
 
 
-def rows_of(path: Path, **limits: int) -> list[list[tuple[str, bytes]]]:
+def rows_of(path: Path, **limits: Any) -> list[list[tuple[str, bytes]]]:
     return [
         [(name, batch.row_bytes(row)) for row, name in enumerate(names)]
         for names, batch in read_batches([str(path)], **limits)
@@ -119,6 +120,18 @@ def test_what_is_wrong_is_named_with_its_place(
     path.write_bytes(content)
     with pytest.raises(BadRecords, match=rf"wrong\.x: .*{message}"):
         rows_of(path)
+
+
+@pytest.mark.parametrize("begin", [b"\n", b"#made by hand\n", b" ", b"\xef\xbb\xbf>zero\n"])
+def test_fasta_that_begins_with_something_else_is_no_list_of_sequences(
+    tmp_path: Path, begin: bytes
+) -> None:
+    path = tmp_path / "x.fa"
+    path.write_bytes(begin + FASTA)
+    with pytest.raises(BadRecords, match=r"x\.fa: line . begins with '>'"):
+        list(read_batches([str(path)], "sequences"))
+    path.write_bytes(b"ACGT\nTT>\n")
+    assert rows_of(path, reading="sequences") == [[(f"{path}:1", b"ACGT"), (f"{path}:2", b"TT>")]]
 
 
 def test_batches_before_an_error_are_given_out(tmp_path: Path) -> None:
