@@ -199,7 +199,14 @@ def encode_kernels(
 def run_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
     """As letter_kernels, for k-mers that begin anew in every run; ids of fewer bits as above."""
     *first, write = family.runs
-    return (*first, write if id_bits == 32 else f"{write}{id_bits}")
+    return (*first, *_writing(write, id_bits))
+
+
+def _writing(kernel: str, id_bits: int) -> tuple[str, ...]:
+    """Ids of so many bits: by a kernel that writes such, or of 32 and then packed."""
+    if id_bits in (8, 16):
+        return (f"{kernel}{id_bits}",)
+    return (kernel,) if id_bits == 32 else (kernel, "pack")
 
 
 def plain_kernels(
@@ -210,7 +217,7 @@ def plain_kernels(
     return (
         *(("turn_rows",) if turned else ()),
         *first,
-        write if id_bits == 32 else f"{write}{id_bits}",
+        *_writing(write, id_bits),
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpu import launches, symbols
 from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
-from gpu.streams import encode_stream
+from gpu.streams import encode_packed, encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.gpu_emulation import compile_for_device
@@ -206,6 +206,13 @@ def test_streams_have_the_ids_of_batches(engine, name, in_flight):
         )
         assert got.tolist() == offsets.tolist()
         assert out[: len(ids)].tolist() == ids.tolist()
+    words = np.zeros(len(batch.data) + 9, np.uint32)
+    packed = encode_packed(
+        engine, load(name), batch.data, batch.offsets, words, chunk_bytes=4000, in_flight=in_flight
+    )
+    assert packed.id_bits == (4 if name == "hyenadna" else 13)
+    assert packed.offsets.tolist() == offsets.tolist()
+    assert packed.unpack().tolist() == ids.tolist()
     wanted = [
         token_id
         for row in rows
