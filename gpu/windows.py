@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
 from gpu.contents import first_kernels, rare_kernels
@@ -113,7 +113,7 @@ def encode_windows(
     stride: int,
     pad_id: int,
     prefix: Sequence[int] = (),
-    channel: NDArray[np.float32] | None = None,
+    channel: ArrayLike | None = None,
 ) -> DeviceWindows:
     """The windows of each row of a batch, one row's behind another's.
 
@@ -126,7 +126,7 @@ def encode_windows(
         stride: tokens from one window's begin to the next one's.
         pad_id: id of the padding.
         prefix: ids put before every window.
-        channel: float32[N], one value for each byte of the batch.
+        channel: N values, one for each byte of the batch; made float32.
 
     Raises:
         ValueError: window or stride is below 1, a row has a max_length, or the channel has another
@@ -134,48 +134,55 @@ def encode_windows(
         NotCovered: the vocabulary is of another family.
         OutOfMemory: the batch or its windows do not fit.
     """
-    _check(batch, window, stride, channel)
+    values = None if channel is None else np.asarray(channel, np.float32)
+    _check(batch, window, stride, values)
     with engine.residents.using(vocabulary) as resident:
         if not resident.family.plain:
             raise NotCovered("windows are cut of characters and k-mers")
         size = len(batch.data), len(batch)
         with engine.workspaces.lend(*size, resident.family.layout) as workspace:
-            options = row_options(vocabulary, batch, resident.family)
-            pack(workspace, resident, batch, options, engine.processors, engine.staging)
-            _launch_content(workspace, resident, batch, options, engine.processors)
-            refused = _refused(workspace, len(batch))
-            errors = row_errors(vocabulary, batch, options, refused)
-            counts = np.diff(fetch(workspace, "id_offsets", np.int64, len(batch) + 1))
-            counts[list(errors)] = 0
-            rows = offsets_of(-(-counts // stride))
+            counts, errors = _encode(engine, workspace, resident, vocabulary, batch)
+            rows, columns = offsets_of(-(-counts // stride)), len(prefix) + window
             job = workspace.job[0]
             job["window_length"], job["window_stride"], job["window_pad"] = window, stride, pad_id
             job["num_window_prefix"] = len(prefix)
             _send(workspace, "window_rows", rows)
             _send(workspace, "window_prefix", np.asarray(prefix, np.int32))
             job["channel"] = 0
-            if channel is not None:
-                _send(workspace, "channel", channel)
-            made = _allocate(engine.device, workspace, rows, len(prefix) + window, errors)
-            stream = workspace.stream
-            stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
-            cells = int(rows[-1]) * (len(prefix) + window)
-            blocks = num_blocks("cut_windows", cells, engine.processors)
-            stream.launch("cut_windows", blocks, workspace.device_job)
-            stream.synchronize()
+            if values is not None:
+                _send(workspace, "channel", values)
+            made = _allocate(engine.device, workspace, rows, columns, errors)
+            _cut(workspace, int(rows[-1]) * columns, engine.processors)
             return made
 
 
-def _check(batch: Batch, window: int, stride: int, channel: NDArray[np.float32] | None) -> None:
+def _check(batch: Batch, window: int, stride: int, values: NDArray[np.float32] | None) -> None:
     for name, value in (("window", window), ("stride", stride)):
         if value < 1:
             raise ValueError(f"{name} is {value}; it must be at least 1")
-    if channel is not None and len(channel) != len(batch.data):
-        raise ValueError(f"{len(channel)} values for {len(batch.data)} bytes")
+    if values is not None and values.shape != batch.data.shape:
+        raise ValueError(f"{values.size} values for {len(batch.data)} bytes")
     options = batch.options
     each = [options] if isinstance(options, EncodeOptions) else options
     if any(option.max_length is not None for option in each):
         raise ValueError("rows that become windows cannot have a max_length")
+
+
+def _encode(
+    engine: GpuEngine,
+    workspace: Workspace,
+    resident: Resident,
+    vocabulary: Vocabulary,
+    batch: Batch,
+) -> tuple[Int64s, dict[int, RowError]]:
+    """int64[B]: how many ids each row has, which stay in the workspace; and the refused rows."""
+    options = row_options(vocabulary, batch, resident.family)
+    pack(workspace, resident, batch, options, engine.processors, engine.staging)
+    _launch_content(workspace, resident, batch, options, engine.processors)
+    errors = row_errors(vocabulary, batch, options, _refused(workspace, len(batch)))
+    counts = np.diff(fetch(workspace, "id_offsets", np.int64, len(batch) + 1))
+    counts[list(errors)] = 0
+    return counts, errors
 
 
 def _launch_content(
@@ -190,6 +197,15 @@ def _launch_content(
         others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=True)
         launch(workspace, others, processors)
         status_of(workspace)
+
+
+def _cut(workspace: Workspace, cells: int, processors: int) -> None:
+    """Write so many cells of windows, as the job says, and wait for them."""
+    stream = workspace.stream
+    stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
+    blocks = num_blocks("cut_windows", cells, processors)
+    stream.launch("cut_windows", blocks, workspace.device_job)
+    stream.synchronize()
 
 
 def _refused(workspace: Workspace, rows: int) -> NDArray[np.uint32]:

@@ -112,6 +112,15 @@ def test_a_mitochondrial_genome_has_65_windows(engine, circular):
     assert (interface["shape"], interface["typestr"]) == ((65, 512), "<i8")
 
 
+@pytest.mark.parametrize("kind", [list, np.float64, np.float16, np.int64])
+def test_a_channel_of_other_numbers_is_made_float32(engine, kind):
+    values = list(range(10)) if kind is list else np.arange(10).astype(kind)
+    layout = {"window": 4, "stride": 4, "pad_id": PAD}
+    batch = Batch(["ACGTACGTAC"])
+    made = encode_windows(engine, load("mtdna6"), batch, channel=values, **layout).to_host()
+    assert made.channel.tolist() == [[0, 1, 2, 3], [4, 0, 0, 0]]
+
+
 def test_what_cannot_be_cut_is_refused(engine):
     batch = Batch(["ACGTACGT"])
     layout = {"window": 4, "stride": 2, "pad_id": PAD}
