@@ -3,32 +3,13 @@
 // Every field has 8 bytes, in the order of gpu/job.py. Numbers of bytes, rows and ids are read from
 // here and never from launch parameters, so that a captured launch serves batches of any size.
 #pragma once
-#include "shim.cuh"
+#include "entries.cuh"
 
 constexpr uint32_t TILE = 4096;            // Bytes of text that one block looks at at a time.
 constexpr uint32_t WORDS_A_TILE = TILE / 64;
 constexpr uint32_t BLOCK = 256;            // Threads of a block, where a kernel does not say.
 constexpr uint32_t NUM_BINS = 8;           // Lists of pieces that are no token, by length.
 constexpr uint32_t MAX_PIECE = 128;        // Bytes of the longest piece that is merged.
-
-struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id; see tokens.cuh.
-    uint32_t bytes[3], meta;
-};
-struct LongEntry {  // A token of 13..28 bytes: the bytes, zeros behind them, length << 27 | id.
-    uint32_t bytes[7], meta;
-};
-struct LongPiece {  // A pretoken that is cut before it is looked up.
-    uint32_t begin, end, first_window, failed;
-};
-struct BaseWord {  // Sixteen letters, see dna_text.cuh.
-    uint32_t codes, flags;
-};
-struct RunStarts {  // Start bits of `period` bytes, which the `length` bytes from a place on repeat.
-    uint32_t place, period, length, unused;
-};
-struct SeamBits {  // Of 32 windows of level 0, see cut_seams.cuh.
-    uint32_t fails, runs, firsts, live;
-};
 
 struct Job {
     // The batch.
