@@ -131,7 +131,7 @@ class Device(Protocol):
         """Give pinned host memory back."""
 
     def is_pinned(self, memory: Bytes) -> bool:
-        """Whether an array lies in pinned memory, known by its address, whoever pinned it."""
+        """Whether an array is one piece of pinned memory, by its address, whoever pinned it."""
 
     def pin(self, address: int, num_bytes: int) -> None:
         """Page-lock host memory that is there already; the device reaches it under its address.
@@ -244,10 +244,12 @@ class CudaDevice:
         del self._page_locked[memory.ctypes.data]
 
     def is_pinned(self, memory: Bytes) -> bool:
-        """Whether an array lies in pinned memory, known by its address, whoever pinned it."""
+        """Whether an array is one piece of pinned memory, by its address, whoever pinned it."""
         first = memory.ctypes.data
         ends = (first, first + max(0, memory.nbytes - 1))
-        return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
+        return memory.flags.c_contiguous and all(
+            self._runtime.pointerGetAttributes(end).type == PINNED for end in ends
+        )
 
     def pin(self, address: int, num_bytes: int) -> None:
         """Page-lock host memory that is there already; the device reaches it under its address.

@@ -136,7 +136,7 @@ def marks_of_batches() -> Int64s:
 
 def is_pinned(data: Bytes) -> bool:
     """Whether the device can read rows where they lie."""
-    return data.flags.writeable and torch.from_numpy(data).is_pinned()
+    return data.flags.writeable and data.flags.c_contiguous and torch.from_numpy(data).is_pinned()
 
 
 def kernel_look_up(

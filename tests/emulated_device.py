@@ -161,7 +161,9 @@ class EmulatedDevice:
 
     def is_pinned(self, memory: Bytes) -> bool:
         begin, end = memory.ctypes.data, memory.ctypes.data + memory.nbytes
-        return any(at <= begin and end <= at + size for at, size in self.pinned.items())
+        return memory.flags.c_contiguous and any(
+            at <= begin and end <= at + size for at, size in self.pinned.items()
+        )
 
     def open_shared(self, handle: bytes) -> int:
         """A handle is the address of a block, in decimal digits."""

@@ -164,6 +164,22 @@ def test_bytes_that_are_not_utf8_are_refused_alone_unless_the_units_are_bytes(en
 
 
 @on_engines(BUILTINS)
+@pytest.mark.parametrize("num_rows", [2, 400])
+def test_what_lies_before_the_first_row_and_behind_the_last_is_no_rows(engine, name, num_rows):
+    rows = [b"ACGTACGTAA", b"CGTTGCAGTT"] * (num_rows // 2)
+    around = Batch.from_bytes([b"TTT", *rows, b"GGGGGGGGG"])
+    for first, last in ((1, num_rows + 1), (0, num_rows + 1), (1, num_rows + 2)):
+        batch = Batch(data=around.data, offsets=around.offsets[first : last + 1])
+        same = [around.row_bytes(row) for row in range(first, last)]
+        expected = engine.encode(load(name), Batch.from_bytes(same))
+        encoded = engine.encode(load(name), batch)
+        assert encoded.ids.tolist() == expected.ids.tolist()
+        assert encoded.offsets.tolist() == expected.offsets.tolist()
+        counted = engine.count(load(name), batch).counts
+        assert counted.tolist() == np.diff(expected.offsets).tolist()
+
+
+@on_engines(BUILTINS)
 def test_count_is_the_number_of_ids(engine, name):
     texts = [text for text in SOME_TEXTS for _ in OPTIONS]
     options = [option for _ in SOME_TEXTS for option in OPTIONS]

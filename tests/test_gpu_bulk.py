@@ -144,6 +144,16 @@ def test_any_chunks_give_every_row_what_the_reference_gives(
     assert_idle(engine)
 
 
+def test_every_other_byte_of_pinned_memory_is_not_read_where_it_lies(engine):
+    text = b"so that none is read from where another lies " * 9
+    twice = pinned(engine, np.frombuffer(text, np.uint8).repeat(2))
+    assert engine.device.is_pinned(twice)
+    assert not engine.device.is_pinned(twice[::2])
+    with pytest.raises(ValueError, match="not C-contiguous"):
+        engine.encode(FRAMED, Batch(data=twice[::2], offsets=np.array([0, 45, len(text)])))
+    engine.device.free_pinned(twice)
+
+
 @pytest.mark.parametrize("leased_bytes", [0, 1 << 24])
 @pytest.mark.parametrize("device", DEVICES)
 def test_answers_grow_where_later_text_has_more_ids_than_the_first(device, leased_bytes):

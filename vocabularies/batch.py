@@ -96,8 +96,14 @@ class Batch:
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
         id_dtype: type[np.integer[Any]] = np.int32,
     ) -> None:
-        """Either texts, or data uint8[N] and offsets int64[B + 1], left unchanged by the caller."""
+        """Either texts, or data uint8[N] and offsets int64[B + 1], left unchanged by the caller.
+
+        Offsets may begin behind 0 and end before N: what lies outside belongs to no row.
+        """
         assert (texts is None) == (data is not None and offsets is not None)
+        if data is not None and offsets is not None:
+            if offsets[0] or offsets[-1] != len(data):
+                data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
         self._texts, self._data, self._offsets = texts, data, offsets
         self.options, self.id_dtype = options, id_dtype
         self.is_wanted: Callable[[], bool] = lambda: True
