@@ -25,6 +25,7 @@ BASES = 4
 MIXED, GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
 DROPPED, UNKNOWN = constant("LETTER_DROPPED"), constant("LETTER_UNKNOWN")
 NO_LETTER = constant("NO_TOKEN")
+NO_RUN = 0xFF  # No byte of UTF-8; NUL is one.
 _ISOLATE = "isolate:"
 
 
@@ -52,6 +53,29 @@ class Letters:
     steps: Steps
     run_id: int
 
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """By Job field."""
+        return {
+            "dna_classes": self.classes,
+            "dna_letter_ids": self.ids,
+            "letter_map": np.frombuffer(self.steps.letters, np.uint8),
+            "uncovered_letters": self.steps.uncovered(),
+            "dropped_letters": self.dropped,
+            "stripped_letters": self.stripped,
+        }
+
+    def numbers(self) -> dict[str, int]:
+        """By Job field."""
+        return {
+            "num_uncovered": len(self.steps.uncovered()),
+            "num_dropped": len(self.dropped),
+            "num_stripped": len(self.stripped),
+            "strips": self.steps.strips,
+            "run_letter": self.steps.run_letter if self.steps.run_length else NO_RUN,
+            "run_length": self.steps.run_length,
+            "run_id": self.run_id,
+        }
+
 
 def letters_of(
     vocabulary: Vocabulary, letter_ids: dict[bytes, int], merged: Iterable[bytes]
@@ -71,37 +95,42 @@ def letters_of(
     assert isinstance(model, Bpe)
     counts = Counter(letter for token in merged for letter in set(token))
     _check(model, letter_ids, counts)
-    bases = bytes(
-        letter for letter, _ in sorted(counts.items(), key=lambda c: (-c[1], c[0]))[:BASES]
-    )
-    bases = bytes(sorted(bases))
-    unknown = NO_LETTER if model.unknown_id is None else model.unknown_id
-    classes = np.full(256, GAP, np.uint8)
-    ids = np.full(256, unknown, np.uint16)
-    for spelled, letter_id in letter_ids.items():
-        ids[spelled[0]] = letter_id
-    ids[0x80:0xC0] = NO_LETTER
-    for letter in counts:
-        classes[letter] = bases.index(letter) if letter in bases else MIXED
-    spaces = _dropped(vocabulary, set(counts))
-    for letter in spaces[spaces < 0x80].tolist():
-        classes[letter] = DROPPED
-    ids[classes == DROPPED] = NO_LETTER
-    classes[(classes == GAP) & (ids == NO_LETTER) & (np.arange(256) < 0x80)] = UNKNOWN
-    steps = steps_of(vocabulary)
-    if steps.strips and any(chr(letter) in normalizer_code_points("strip") for letter in counts):
+    most = sorted(counts, key=lambda letter: (-counts[letter], letter))[:BASES]
+    bases, spaces = bytes(sorted(most)), _dropped(vocabulary, set(counts))
+    classes, ids = _classes_and_ids(model, letter_ids, bases, set(counts), spaces)
+    steps, stripped = steps_of(vocabulary), normalizer_code_points("strip")
+    if steps.strips and any(chr(letter) in stripped for letter in counts):
         raise NotCovered("white space that is stripped is merged")
     return Letters(
         bases=bases,
         classes=classes,
         ids=ids,
         dropped=spaces[spaces >= 0x80],
-        stripped=_code_points(normalizer_code_points("strip"))
-        if steps.strips
-        else _code_points(()),
+        stripped=_code_points(stripped if steps.strips else ()),
         steps=steps,
         run_id=_run_id(steps, ids, {*counts, *spaces.tolist()}),
     )
+
+
+def _classes_and_ids(
+    model: Bpe,
+    letter_ids: dict[bytes, int],
+    bases: bytes,
+    merging: set[int],
+    dropped: NDArray[np.uint32],
+) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
+    """uint8[256] and uint16[256], those of `Letters`."""
+    classes = np.full(256, GAP, np.uint8)
+    ids = np.full(256, NO_LETTER if model.unknown_id is None else model.unknown_id, np.uint16)
+    for spelled, letter_id in letter_ids.items():
+        ids[spelled[0]] = letter_id
+    ids[0x80:0xC0] = NO_LETTER
+    for letter in merging:
+        classes[letter] = bases.index(letter) if letter in bases else MIXED
+    classes[dropped[dropped < 0x80]] = DROPPED
+    ids[classes == DROPPED] = NO_LETTER
+    classes[(classes == GAP) & (ids == NO_LETTER) & (np.arange(256) < 0x80)] = UNKNOWN
+    return classes, ids
 
 
 def _check(model: Bpe, letter_ids: dict[bytes, int], merged: Collection[int]) -> None:

@@ -45,6 +45,16 @@ class Longest:
     keys: UInt64s
     ids: UInt32s
 
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """By Job field."""
+        return {
+            "dna_longest": self.first,
+            "dna_longer": self.longer,
+            "long_ranges": self.ranges,
+            "long_keys": self.keys,
+            "long_ids": self.ids,
+        }
+
 
 def longest_tokens(
     codes: dict[bytes, list[int]], ids: dict[bytes, int], k: int, next_letters: int = NEXT_LETTERS

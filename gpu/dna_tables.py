@@ -35,6 +35,8 @@ SMALL_VOCABULARY, SMALL_K, LARGE_K = 6000, 8, 10
 PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
 MAX_PAIR_BYTES = 64 << 20
+MAX_TEMPLATE = 6  # Workspaces have room for so many a row.
+SMALL_TEXT = 1 << 23  # Text up to which small chunks were faster.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,10 +73,31 @@ class DnaTables:
     endings: Endings | None
     bases: Bases | None
 
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """By Job field."""
+        own: dict[str, NDArray[np.generic]] = {
+            "complement": np.ascontiguousarray(COMPLEMENT),
+            "dna_spelled": self.spelled,
+            "dna_tokens": self.tokens,
+            "dna_pairs": self.pairs,
+            "mixed_bytes": self.mixed_bytes,
+            "mixed_ids": self.mixed_ids,
+        }
+        others = (self.letters, self.longest, self.endings, self.bases)
+        return own | {name: a for each in others if each for name, a in each.arrays().items()}
 
-MAX_TEMPLATE = 6  # Workspaces have room for so many a row.
-NO_RUN = 0xFF  # No byte of UTF-8; NUL is one.
-SMALL_TEXT = 1 << 23  # Text up to which small chunks were faster.
+    def numbers(self) -> dict[str, int]:
+        """By Job field."""
+        own = {
+            "dna_k": self.k,
+            "dna_pair_words": self.pair_words,
+            "num_mixed": len(self.mixed_ids),
+            "mixed_reach": self.reach,
+            "dna_small_bytes": SMALL_TEXT,
+            **dict.fromkeys(("piece_ids", "wraps", "can_wrap", "ending_k"), 0),
+        }
+        others = (self.letters, self.endings, self.bases)
+        return own | {name: n for each in others if each for name, n in each.numbers().items()}
 
 
 def prepare_dna(
@@ -88,54 +111,13 @@ def prepare_dna(
     if len(vocabulary.prefix) + len(vocabulary.suffix) > MAX_TEMPLATE:
         raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
     tables = dna_tables(vocabulary)
-    letters, longest = tables.letters, tables.longest
-    arrays: dict[str, NDArray[np.generic]] = {
-        "complement": np.ascontiguousarray(COMPLEMENT),
-        "dna_classes": letters.classes,
-        "dna_letter_ids": letters.ids,
-        "letter_map": np.frombuffer(letters.steps.letters, np.uint8),
-        "uncovered_letters": letters.steps.uncovered(),
-        "dropped_letters": letters.dropped,
-        "stripped_letters": letters.stripped,
-        "dna_longest": longest.first,
-        "dna_longer": longest.longer,
-        "dna_spelled": tables.spelled,
-        "dna_tokens": tables.tokens,
-        "dna_pairs": tables.pairs,
-        "long_ranges": longest.ranges,
-        "long_keys": longest.keys,
-        "long_ids": longest.ids,
-        "mixed_bytes": tables.mixed_bytes,
-        "mixed_ids": tables.mixed_ids,
-    }
-    numbers = {
-        "num_uncovered": len(letters.steps.uncovered()),
-        "num_dropped": len(letters.dropped),
-        "num_stripped": len(letters.stripped),
-        "strips": letters.steps.strips,
-        "run_letter": letters.steps.run_letter if letters.steps.run_length else NO_RUN,
-        "run_length": letters.steps.run_length,
-        "run_id": letters.run_id,
-        "dna_k": tables.k,
-        "dna_pair_words": tables.pair_words,
-        "num_mixed": len(tables.mixed_ids),
-        "mixed_reach": tables.reach,
-        "dna_small_bytes": SMALL_TEXT,
-        **dict.fromkeys(("piece_ids", "wraps", "can_wrap", "ending_k"), 0),
-    }
-    if tables.endings:
-        arrays |= tables.endings.arrays()
-        numbers |= tables.endings.numbers()
-    if tables.bases:
-        arrays |= tables.bases.arrays()
-        numbers |= tables.bases.numbers()
     family = dna_family(
         has_whole=bool(tables.whole),
-        maps=letters.steps.maps,
+        maps=tables.letters.steps.maps,
         walk=_walk(tables),
         bases=_bases(tables),
     )
-    return family, arrays, numbers, tables.whole
+    return family, tables.arrays(), tables.numbers(), tables.whole
 
 
 def _walk(tables: DnaTables) -> tuple[str, ...]:
@@ -165,20 +147,15 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
     if len(vocabulary) > MAX_IDS:
         raise NotCovered(f"more than {MAX_IDS} ids")
     letter_ids, tokens, runs = _reached(vocabulary)
-    letters = letters_of(vocabulary, letter_ids, [token for token in tokens if len(token) > 1])
-    merging = {letter for token in tokens if len(token) > 1 for letter in token}
+    long = [token for token in tokens if len(token) > 1]
+    letters, merging = letters_of(vocabulary, letter_ids, long), set(b"".join(long))
     kept = {token: each for token, each in tokens.items() if token[0] in merging}
     if any(len(token) > MAX_LETTERS for token in kept):
         raise NotCovered(f"a token of more than {MAX_LETTERS} letters")
-    if k is None:
-        most = SMALL_K if len(kept) <= SMALL_VOCABULARY else LARGE_K
-        k = min(most, 2 + len(kept).bit_length() // 2)
+    k = _indexed_letters(len(kept)) if k is None else k
     records, pairs = _records(vocabulary, kept, runs, letter_ids, letters)
-    codes = {
-        token: [letters.bases.index(letter) for letter in token]
-        for token in kept
-        if _pure(token, letters)
-    }
+    places = {letter: place for place, letter in enumerate(letters.bases)}
+    codes = {token: [places[letter] for letter in token] for token in kept if _pure(token, letters)}
     mixed = sorted(token for token in kept if token not in codes)
     return DnaTables(
         letters=letters,
@@ -188,15 +165,24 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         tokens=records,
         pairs=pairs.bits.reshape(-1),
         pair_words=pairs.bits.shape[1],
-        mixed_bytes=np.frombuffer(
-            b"".join(token.ljust(MAX_LETTERS, b"\0") for token in mixed), np.uint8
-        ),
+        mixed_bytes=_padded(mixed),
         mixed_ids=np.array([len(token) << 16 | kept[token] for token in mixed], np.uint32),
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
         whole=whole_tokens(vocabulary, tokens, letters.steps),
         endings=endings_of(codes, kept, pairs),
         bases=bases_of(vocabulary, letters, codes, kept, k),
     )
+
+
+def _indexed_letters(num_tokens: int) -> int:
+    """Letters that tables of so many tokens are indexed by."""
+    most = SMALL_K if num_tokens <= SMALL_VOCABULARY else LARGE_K
+    return min(most, 2 + num_tokens.bit_length() // 2)
+
+
+def _padded(tokens: list[bytes]) -> NDArray[np.uint8]:
+    """uint8[tokens * MAX_LETTERS], one behind the other."""
+    return np.frombuffer(b"".join(token.ljust(MAX_LETTERS, b"\0") for token in tokens), np.uint8)
 
 
 def _reached(
