@@ -105,9 +105,7 @@ def _of_values(values: Any, offsets: Any) -> Batch:
     shrinking = np.flatnonzero(offsets[1:] < offsets[:-1])  # A difference may not fit 64 bits.
     if len(shrinking):
         raise ValueError(f"row {shrinking[0]} ends before it begins")
-    if offsets[0] < 0 or offsets[-1] > len(data):
-        raise ValueError(f"offsets go from {offsets[0]} to {offsets[-1]} in {len(data)} bytes")
-    return Batch(data=data[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
+    return Batch(data=data, offsets=offsets)
 
 
 def _of_arrow(array: Any) -> Batch:

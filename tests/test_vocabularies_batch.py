@@ -29,6 +29,12 @@ def test_a_part_is_the_batch_of_its_rows(form, options):
     assert batch.part(0, 5) is batch
 
 
+@pytest.mark.parametrize("offsets", [[-1, 4], [0, 5], [5, 9], [3, 2]])
+def test_rows_that_lie_outside_of_the_data_are_refused(offsets):
+    with pytest.raises(ValueError, match=f"from {offsets[0]} to {offsets[1]} in 4 bytes"):
+        Batch(data=np.zeros(4, np.uint8), offsets=np.array(offsets))
+
+
 @pytest.mark.parametrize("form", ["texts", "bytes"])
 def test_bytes_are_counted_and_not_characters(form):
     for texts in (TEXTS, [], ["a" * 9], ["é" * 9], ["🙂" * 9, "中"]):

@@ -99,10 +99,16 @@ class Batch:
         """Either texts, or data uint8[N] and offsets int64[B + 1], left unchanged by the caller.
 
         Offsets may begin behind 0 and end before N: what lies outside belongs to no row.
+
+        Raises:
+            ValueError: they begin before 0 or end behind N.
         """
         assert (texts is None) == (data is not None and offsets is not None)
         if data is not None and offsets is not None:
             if offsets[0] or offsets[-1] != len(data):
+                if not 0 <= offsets[0] <= offsets[-1] <= len(data):
+                    places = f"from {offsets[0]} to {offsets[-1]}"
+                    raise ValueError(f"offsets go {places} in {len(data)} bytes")
                 data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
         self._texts, self._data, self._offsets = texts, data, offsets
         self.options, self.id_dtype = options, id_dtype
