@@ -11,17 +11,20 @@ embeddings of a case are compared before it is timed. "alone" waits for the devi
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.timing import clocked, summary, take_turns
-from gpu.discovery import discover
+from gpu.discovery import Discovery, discover
 from gpu.embedding import EmbeddingLayer
 from vocabularies.builtin import load
 
@@ -85,49 +88,98 @@ def timed(
     }
 
 
-def cases(shape: tuple[int, int], device: str) -> Iterator[Case]:
-    """(name, work, ids) of everything that is timed of a shape."""
-    num_ids = shape[0] * shape[1]
-    letters = np.frombuffer(b"ACGTN", np.uint8)
-    matrix = np.random.default_rng(0).choice(letters, shape)
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The rows of a shape in every form, and what they become.
+
+    Attributes:
+        matrix, pinned, texts: the same rows, uint8[B, T] twice and strings.
+        found: of HyenaDNA.
+        embedding: on the device.
+        expected: int64[B, T], the ids, on the host.
+    """
+
+    matrix: NDArray[np.uint8]
+    pinned: torch.Tensor
+    texts: list[str]
+    found: Discovery
+    embedding: torch.nn.Embedding
+    expected: torch.Tensor
+    device: str
+
+    @property
+    def num_ids(self) -> int:
+        """Of all rows."""
+        return self.matrix.size
+
+
+def inputs_of(shape: tuple[int, int], device: str) -> Inputs:
+    """Random bases and N."""
+    matrix = np.random.default_rng(0).choice(np.frombuffer(b"ACGTN", np.uint8), shape)
     pinned = torch.from_numpy(matrix)
     pinned = pinned.pin_memory() if device != "cpu" else pinned
     texts = [row.tobytes().decode() for row in matrix]
     vocabulary = load("hyenadna")
     found = discover(vocabulary)
+    assert found.rule is not None
+    expected = torch.from_numpy(found.rule.codes[matrix].astype(np.int64))
     embedding = torch.nn.Embedding(len(vocabulary), WIDTH, device=device).requires_grad_(False)
+    return Inputs(matrix, pinned, texts, found, embedding, expected, device)
+
+
+def cases(shape: tuple[int, int], device: str) -> Iterator[Case]:
+    """(name, work, ids) of everything that is timed of a shape."""
+    inputs = inputs_of(shape, device)
+    if device != "cpu":
+        yield from memory_cases(inputs)
+    yield from layer_cases(inputs)
+    yield from ids_cases(inputs)
+
+
+def memory_cases(inputs: Inputs) -> Iterator[Case]:
+    """What the bus and the memory take by themselves."""
+    target = torch.empty_like(inputs.pinned, device=inputs.device)
+    copy = functools.partial(target.copy_, inputs.pinned, non_blocking=True)
+    yield "copy to the device", copy, inputs.num_ids
+    output = torch.empty(min(inputs.num_ids, 1 << 20), WIDTH, device=inputs.device)
+    yield "writing embeddings, 1 micro-batch", lambda: output.fill_(1.0), len(output)
+
+
+def layer_cases(inputs: Inputs) -> Iterator[Case]:
+    """From sequences to embeddings, by every path."""
+    embedding, matrix, pinned = inputs.embedding, inputs.matrix, inputs.pinned.numpy()
 
     def torchs(ids: Any) -> Any:
         return torch.nn.functional.embedding(ids, embedding.weight)
 
-    if device != "cpu":
-        target = torch.empty_like(pinned, device=device)
-        yield "copy to the device", lambda: target.copy_(pinned, non_blocking=True), num_ids
-        output = torch.empty(min(num_ids, 1 << 20), WIDTH, device=device)
-        yield "writing embeddings, 1 micro-batch", lambda: output.fill_(1.0), len(output)
-    expected = torch.from_numpy(found.rule.codes[matrix].astype(np.int64))  # type: ignore[union-attr]
     for name, sequences, embedder, path, settings in (
-        ("pinned bytes", pinned.numpy(), embedding, "bytes", {}),
-        ("pinned bytes, int32 ids", pinned.numpy(), embedding, "bytes", {"ids_dtype": torch.int32}),
-        ("pinned bytes, not pipelined", pinned.numpy(), embedding, "bytes", {"pipelined": False}),
-        ("pinned bytes, torch's embedding", pinned.numpy(), torchs, "bytes", {}),
+        ("pinned bytes", pinned, embedding, "bytes", {}),
+        ("pinned bytes, int32 ids", pinned, embedding, "bytes", {"ids_dtype": torch.int32}),
+        ("pinned bytes, not pipelined", pinned, embedding, "bytes", {"pipelined": False}),
+        ("pinned bytes, torch's embedding", pinned, torchs, "bytes", {}),
         ("bytes", matrix, embedding, "bytes", {}),
-        ("list[str]", texts, embedding, "bytes", {}),
+        ("list[str]", inputs.texts, embedding, "bytes", {}),
         ("ids, int32 staging", matrix, embedding, "ids", {}),
         ("ids, int64 staging", matrix, embedding, "ids", {"staging_dtype": torch.int64}),
     ):
-        layer = EmbeddingLayer(embedder, found, device=device, **settings)
-        prove(layer, sequences, path, expected, embedding.weight)
-        yield name, work_of(layer, sequences, path), num_ids
-    settings = {"ids_dtype": torch.int32}
-    for name, sequences in (
-        ("pinned bytes", pinned.numpy()),
-        ("bytes", matrix),
-        ("list[str]", texts),
-    ):
-        layer = EmbeddingLayer(embedding, found, device=device, **settings)
-        prove_ids(layer, sequences, expected)
-        yield f"int32 ids alone, {name}", ids_work_of(layer, sequences), num_ids
+        layer = EmbeddingLayer(embedder, inputs.found, device=inputs.device, **settings)
+        prove(layer, sequences, path, inputs.expected, embedding.weight)
+        yield name, work_of(layer, sequences, path), inputs.num_ids
+
+
+def ids_cases(inputs: Inputs) -> Iterator[Case]:
+    """From sequences to int32 ids."""
+    forms = {
+        "pinned bytes": inputs.pinned.numpy(),
+        "bytes": inputs.matrix,
+        "list[str]": inputs.texts,
+    }
+    for name, sequences in forms.items():
+        layer = EmbeddingLayer(
+            inputs.embedding, inputs.found, device=inputs.device, ids_dtype=torch.int32
+        )
+        prove_ids(layer, sequences, inputs.expected)
+        yield f"int32 ids alone, {name}", ids_work_of(layer, sequences), inputs.num_ids
 
 
 def prove(layer: EmbeddingLayer, sequences: Any, path: Any, expected: Any, weight: Any) -> None:

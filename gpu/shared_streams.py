@@ -62,8 +62,9 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
         raise NotCovered(f"ids of {rows.id_bytes} bytes")
     if rows.options.spans or rows.options.max_length is not None:
         raise NotCovered("spans and truncation are reported by the host")
-    # What options need of a batch is their rows; its bytes are elsewhere.
-    batch = Batch(data=np.zeros(0, np.uint8), offsets=rows.offsets, options=rows.options)
+    # What options need of a batch is how many rows it has; its bytes are elsewhere.
+    nowhere = np.zeros_like(rows.offsets)
+    batch = Batch(data=np.zeros(0, np.uint8), offsets=nowhere, options=rows.options)
     with (
         rows.text.memory.in_use(),
         rows.out.in_use(),
