@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from gpu import streams
 from gpu.chunks import chunks_of
-from gpu.device import CudaDevice, Device, OutOfMemory
+from gpu.device import Device, OutOfMemory
 from gpu.engine import GpuEngine
 from gpu.layout import BYTES_A_ROW, Capacity, device_bytes
 from gpu.pipeline import Pipeline, _Call
 from gpu.streams import BY_BUS, Pace, encode_packed, encode_stream
 from gpu.workspaces import Workspaces
+from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.lazy_device import LazyDevice
 from vocabularies import reference
@@ -49,13 +50,11 @@ OPTIONS = [
 IN_FLIGHT = [1, 2, 3, 8, 33]
 PIECES = st.sampled_from(["ab ", "ab", "b a", " 11 1", "\n", "é", "中", "<ab>", "a <a"])
 ROWS = st.lists(st.lists(PIECES, max_size=20).map("".join), min_size=1, max_size=12)
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 
 
 @functools.cache
 def engine_of(name: str, leased_bytes: int = 1 << 24) -> GpuEngine:
-    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 32)
-    engine = GpuEngine(device, 1 << 27, answer_bytes=leased_bytes)
+    engine = GpuEngine(new_device(name), 1 << 27, answer_bytes=leased_bytes)
     engine.workspaces.is_small = lambda num_bytes, num_rows: False  # type: ignore[method-assign]
     return engine
 

@@ -10,10 +10,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpu.device import CudaDevice, Device, OutOfMemory
+from gpu.device import OutOfMemory
 from gpu.engine import GpuEngine, NotCovered
 from gpu.streams import encode_packed, encode_stream
 from tests.data_files import data_bytes, expected, ids_digest
+from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice
 from tests.test_engines import OPTIONS, SOME_TEXTS, check, right
 from tests.texts import SEQUENCES, TEXTS
@@ -25,16 +26,13 @@ from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
 NAMES = ("gpt2", "cl100k_base", "o200k_base")
 MEGABYTES = 1 << 20
 TEXT_OPTIONS = [o for o in OPTIONS if not o.reverse_complement and o.circular is None]
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 ENGINES = ("emulated", "emulated, a launch for each stage")
 ENGINES += tuple(
     pytest.param(name.replace("emulated", "cuda"), marks=pytest.mark.gpu) for name in ENGINES
 )
 
 
-@functools.cache
-def device_of(name: str) -> Device:
-    return CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
+device_of = functools.cache(new_device)
 
 
 @functools.cache

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu import launches
-from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine
 from gpu.even_rows import SAMPLE, KmerRule, even_length, even_numbers
 from gpu.job import constant
 from gpu.streams import encode_stream
+from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_gpu_letter_tiles import own_kmers
 from vocabularies import reference
@@ -25,15 +25,11 @@ from vocabularies.framing import offsets_of
 from vocabularies.vocabulary import Kmers, Vocabulary
 
 TILE = constant("KMER_TILE")
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 PLAIN = EncodeOptions(add_special_tokens=False)
 LETTERS = {"plain": "ACGT", "strange": "ACGT" * 500 + "N", "very_strange": "ACGTN"}
 
 
-@functools.cache
-def engine_of(name: str) -> GpuEngine:
-    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
-    return GpuEngine(device, 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
 @pytest.fixture

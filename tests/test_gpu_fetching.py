@@ -12,10 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpu import fetching
-from gpu.device import CudaDevice, Device, OutOfMemory
+from gpu.device import OutOfMemory
 from gpu.engine import GpuEngine, NotCovered
 from gpu.streams import encode_stream
 from service.cpu_engine import CpuEngine
+from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.sequence_strategies import SEQUENCES, character_vocabularies
 from tests.test_gpu_bulk import DeviceArray, assert_idle, pinned
@@ -23,15 +24,11 @@ from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.vocabulary import Kmers, Vocabulary
 
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 CPU, CONTENT = CpuEngine(), EncodeOptions(add_special_tokens=False)
 KINDS = {32: "<i4", 16: "<u2", 8: "|u1"}
 
 
-@functools.cache
-def engine_of(name: str) -> GpuEngine:
-    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
-    return GpuEngine(device, 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
 @pytest.fixture(params=DEVICES)

@@ -7,18 +7,15 @@ import functools
 import numpy as np
 import pytest
 
-from gpu.device import CudaDevice, Device
-from gpu.engine import GpuEngine
 from gpu.job import constant
 from gpu.streams import encode_stream
-from tests.emulated_device import EmulatedDevice
+from tests.each_device import DEVICES, new_engine
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.vocabulary import Kmers, Vocabulary
 
 TILE = constant("KMER_TILE")
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 PLAIN = EncodeOptions(add_special_tokens=False)
 ROWS = {
     "one": lambda chance: [3 * TILE + 77],
@@ -31,10 +28,7 @@ ROWS = {
 LETTERS = {"plain": "ACGT", "soft": "ACGT" * 40 + "acgt", "strange": "ACGT" * 200 + "NXn"}
 
 
-@functools.cache
-def engine_of(name: str) -> GpuEngine:
-    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
-    return GpuEngine(device, 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
 def own_kmers(k: int, stride: int, remainder: str, junction: str, letters: str) -> Vocabulary:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import assume, event, given, settings
 
 from gpu.chunks import may_cut_rows
-from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
 from gpu.prepared import prepare
-from tests.emulated_device import EmulatedDevice
+from tests.each_device import DEVICES, new_engine
 from tests.motif_strategies import motif_cases, motif_vocabulary
 from tests.sequence_strategies import OPTIONS
 from tests.test_gpu_symbols import check
@@ -24,15 +23,11 @@ from vocabularies.training import train
 from vocabularies.training_options import TrainingOptions
 from vocabularies.vocabulary import Normalizer, SpecialToken, Vocabulary
 
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 TEXT_OPTIONS = OPTIONS.map(lambda o: replace(o, reverse_complement=False, circular=None))
 PLAIN = EncodeOptions(special="plain", spans=True)
 
 
-@functools.cache
-def engine_of(name: str) -> GpuEngine:
-    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
-    return GpuEngine(device, 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
 @pytest.fixture(params=DEVICES)

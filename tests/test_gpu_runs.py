@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu import launches
-from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine
 from gpu.job import constant
 from gpu.layout import SMALL_BYTES
 from gpu.streams import encode_stream
+from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_gpu_letter_tiles import own_kmers
 from vocabularies import reference
@@ -26,16 +26,12 @@ from vocabularies.framing import offsets_of
 from vocabularies.vocabulary import Kmers, Vocabulary
 
 TILE = constant("KMER_TILE")
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 PLAIN = EncodeOptions(add_special_tokens=False)
 SIZES = (0, 1, 5, 31, 32, 33, 64, 100, 1000, 1024, TILE - 1, TILE, TILE + 1, 2 * TILE, 9000)
 OTHERS = "NXx \n"
 
 
-@functools.cache
-def engine_of(name: str) -> GpuEngine:
-    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
-    return GpuEngine(device, 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
 def run_kmers(k: int, remainder: str, letters: str, whitespace: str, case: str) -> Vocabulary:

@@ -16,27 +16,26 @@ import numpy as np
 import pytest
 
 from gpu import shared_streams
-from gpu.device import CudaDevice
 from gpu.engine import GpuEngine
 from gpu.flights import Flight
 from gpu.shared_memory import SharedHostMemory
 from gpu.shared_streams import encode_shared
 from gpu.streams import Pace
 from gpu.tables import NotCovered
+from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice
 from vocabularies import reference
 from vocabularies.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.shared_rows import SharedRows, SharedText
 
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 TEXTS = ["It's unzipped", "", "北京 now " * 300, "one long row of words " * 900, "größe"]
 SEQUENCES = ["ACGTTGCA" * 300, "", "ACGNNNNNNNNNNNNACGT", "acgt" * 99]
 
 
 @functools.cache
 def engine_of(device: str) -> GpuEngine:
-    return GpuEngine(CudaDevice() if device == "cuda" else EmulatedDevice(), 1 << 28)
+    return GpuEngine(new_device(device), 1 << 28)
 
 
 @pytest.fixture(params=DEVICES)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu.batches import NOTHING_ADDED, row_options
-from gpu.device import CudaDevice, DeviceInfo
+from gpu.device import DeviceInfo
 from gpu.engine import GpuEngine
 from gpu.families import DNA, TEXT
 from gpu.launches import TAKE_IN_BYTES
@@ -17,6 +17,7 @@ from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.small_call import COPIED_BYTES
 from gpu.staging import Copy
 from gpu.streams import encode_stream
+from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_engines import OPTIONS, check
 from tests.test_gpu_bulk import DeviceArray
@@ -34,12 +35,10 @@ TEXT_OPTIONS = [
 ]
 
 
-@functools.cache
-def engine_of(name: str) -> GpuEngine:
-    return GpuEngine(CudaDevice() if name == "cuda" else EmulatedDevice(), 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=DEVICES)
 def engine(request):
     return engine_of(request.param)
 

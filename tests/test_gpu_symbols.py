@@ -12,10 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpu import launches, symbols
-from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
 from gpu.streams import encode_packed, encode_stream
 from tests.data_files import expected, ids_digest, records
+from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import (
@@ -34,14 +34,10 @@ NAMES = (
     *("evo_bytes", "hyenadna", "caduceus", "gpn", "ntv3", "mtdna6", "nt_v1", "nt_v2"),
     *("dnabert1_3mer", "dnabert1_6mer"),
 )
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 MEGABYTE = 1 << 20
 
 
-@functools.cache
-def engine_of(name: str) -> GpuEngine:
-    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
-    return GpuEngine(device, 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
 @pytest.fixture(params=DEVICES)

@@ -16,6 +16,7 @@ from gpu.device import CudaDevice, Device, OutOfMemory
 from gpu.job import CUDA
 from gpu.training import DeviceMerger, merger_on
 from tests.compiled import compiled
+from tests.each_device import DEVICES, new_device
 from tests.emulated_device import (
     EMULATION,
     NO_COPIES,
@@ -31,7 +32,6 @@ from vocabularies.motifs import Motif, MotifBank
 from vocabularies.training import Training, TrainingOptions, train
 from vocabularies.vocabulary import VocabularyError
 
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 BLOCK = 256
 RUNS = st.lists(st.tuples(st.sampled_from("ACGTN"), st.integers(1, 60)), max_size=6).map(
     lambda runs: "".join(letter * number for letter, number in runs)
@@ -41,7 +41,7 @@ ANY_ROWS = (st.lists(RUNS, max_size=3) | ROWS).filter(any)
 
 @pytest.fixture(params=DEVICES)
 def device(request) -> Device:
-    return CudaDevice() if request.param == "cuda" else EmulatedDevice()
+    return new_device(request.param)
 
 
 def tiles_of(device: Device, threads: int):

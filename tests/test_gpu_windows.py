@@ -10,24 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.augmented import encode_augmented
-from gpu.device import CudaDevice, Device
-from gpu.engine import GpuEngine, NotCovered
+from gpu.engine import NotCovered
 from gpu.windows import encode_windows
-from tests.emulated_device import EmulatedDevice
+from tests.each_device import DEVICES, new_engine
 from vocabularies import reference
 from vocabularies.augmentation import Augmentation, augment
 from vocabularies.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
 from vocabularies.windows import windows
 
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 PAD = 0
 
 
-@functools.cache
-def engine_of(name: str) -> GpuEngine:
-    device: Device = CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
-    return GpuEngine(device, 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
 @pytest.fixture(params=DEVICES)
