@@ -78,19 +78,7 @@ def _bpe(
     vocab: dict[str, int],
     added: list[SpecialToken],
 ) -> Vocabulary:
-    merges = model.get("merges")
-    if not isinstance(merges, list):
-        raise VocabularyError.at("model.merges", "must be a list")
-    prefix = model.get("continuing_subword_prefix") or ""
-    if not isinstance(prefix, str):
-        raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is no text")
-    # The library cuts the right part without a look at it, and ends the process where that leaves
-    # half a character.
-    pairs = merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
-    unknown = model.get("unk_token")
-    if unknown is not None and not (isinstance(unknown, str) and unknown in vocab):
-        message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
-        raise VocabularyError.at("model.unk_token", message)
+    pairs, unknown_id = _merges(model, vocab), _unknown_id(model, vocab)
     _refuse_uncovered_options(model)
     pretokenizer, motifs, byte_level = read_pretokenizer(document.get("pre_tokenizer"))
     normalizers = read_normalizers(document.get("normalizer"))
@@ -105,14 +93,14 @@ def _bpe(
         byte_level=byte_level,
         special_tokens=added,
         ignore_merges=model.get("ignore_merges") or False,
-        unknown_id=None if unknown is None else vocab[unknown],
-        fuse_unknown=(model.get("fuse_unk") or False) and unknown is not None,
+        unknown_id=unknown_id,
+        fuse_unknown=(model.get("fuse_unk") or False) and unknown_id is not None,
         pretokenizer=pretokenizer,
         motifs=motifs,
         normalizers=normalizers,
         prefix=template.prefix,
         suffix=template.suffix,
-        roles=_roles(added, template, None if unknown is None else vocab[unknown]),
+        roles=_roles(added, template, unknown_id),
     )
     try:
         return make()
@@ -121,6 +109,28 @@ def _bpe(
         if motifs and all(f.where.startswith(_OF_MOTIFS) for f in error.findings):
             raise NotCovered(f"pre_tokenizer: {error.findings[0]}") from error
         raise
+
+
+def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[int, int]]:
+    merges = model.get("merges")
+    if not isinstance(merges, list):
+        raise VocabularyError.at("model.merges", "must be a list")
+    prefix = model.get("continuing_subword_prefix") or ""
+    if not isinstance(prefix, str):
+        raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is no text")
+    # The library cuts the right part without a look at it, and ends the process where that leaves
+    # half a character.
+    return merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
+
+
+def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int]) -> int | None:
+    unknown = model.get("unk_token")
+    if unknown is None:
+        return None
+    if not isinstance(unknown, str) or unknown not in vocab:
+        message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
+        raise VocabularyError.at("model.unk_token", message)
+    return vocab[unknown]
 
 
 def _without_version(merges: list[Any]) -> list[Any]:
