@@ -56,19 +56,7 @@ class Workspace:
         self.device, self.capacity = device, capacity
         places, cleared_end, size = field_places(capacity)
         n, rows = -(-max(1, capacity.num_bytes) // TILE) * TILE, capacity.num_rows
-        host_sizes = {
-            "job": JOB.itemsize,
-            "status": 64,
-            "row_begins": 8 * (rows + 1),
-            "row_flags": rows,
-            "row_max_length": 4 * rows,
-            "text": n + TEXT_PADDING,
-            "offsets": 8 * (rows + 1),
-            "errors": 4 * rows,
-        }
-        if n <= SMALL_BYTES:
-            # Begin and end tokens are few: MAX_TEMPLATE a row, and a row takes BYTES_A_ROW.
-            host_sizes |= {"ids": 8 * n}
+        host_sizes = _host_sizes(n, rows)
         host, host_size = cut(host_sizes, 0)
         self.block = device.allocate(size)
         try:
@@ -90,7 +78,7 @@ class Workspace:
         self.row_max_length = view("row_max_length", np.uint32)
         self.text_place = int(self.text.ctypes.data)
         self.offsets, self.errors = view("offsets", np.int64), view("errors", np.uint32)
-        self.is_small = n <= SMALL_BYTES
+        self.is_small = "ids" in host_sizes
         if self.is_small:
             self.ids = view("ids", np.int32)
         self.device_job, self.stream = self.block, device.stream()
@@ -155,3 +143,19 @@ class Workspace:
             self.device.free(self.fields[field])
         self.device.free(self.block)
         self.device.free_pinned(self.pinned)
+
+
+def _host_sizes(n: int, rows: int) -> dict[str, int]:
+    """Bytes of what lies in pinned memory, for n bytes of text (whole tiles) and rows."""
+    sizes = {
+        "job": JOB.itemsize,
+        "status": 64,
+        "row_begins": 8 * (rows + 1),
+        "row_flags": rows,
+        "row_max_length": 4 * rows,
+        "text": n + TEXT_PADDING,
+        "offsets": 8 * (rows + 1),
+        "errors": 4 * rows,
+    }
+    # Begin and end tokens are few: MAX_TEMPLATE a row, and a row takes BYTES_A_ROW.
+    return sizes | ({"ids": 8 * n} if n <= SMALL_BYTES else {})
