@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from service.cpu_engine import CpuEngine
+from service.engines import Engine
+from tests.each_engine import MARKS, make_engine
 from tests.fuzz.doors import open_doors
 from tests.fuzz.faults import Answer, Lines, fault_of
 from tests.fuzz.hunt import Hunt
@@ -30,11 +32,19 @@ def test_changed_messages_are_answered_or_refused_and_never_logged():
     assert hunt.num_uploads > 100
 
 
-def test_random_vocabularies_have_the_references_ids_over_http():
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("emulated", marks=MARKS["emulated"])])
+def test_random_vocabularies_have_the_references_ids_over_http(kind):
     differences: list[str] = []
-    num_vocabularies, _ = random_hunt(15, 1, differences.append)
+    engines: list[Engine] = []
+
+    def new_engine() -> Engine:
+        engines.append(make_engine(kind))
+        return engines[-1]
+
+    num_vocabularies, _ = random_hunt(15, 1, differences.append, new_engine)
     assert differences == []
     assert num_vocabularies >= 5
+    assert {engine.name for engine in engines} == {"cpu" if kind == "cpu" else "gpu"}
 
 
 GET, INFER = Message("GET", "/v1/info"), Message("POST", "/v2/models/gpn/infer")

@@ -3,7 +3,8 @@
 real     vocabularies of the data folder and the built-in ones on nasty texts, beside tiktoken,
          tokenizers and the reference
 random   vocabularies that were never published, uploaded and asked through the HTTP doors and the
-         engine, beside the reference
+         engine, beside the reference; with `--engine emulated` or `cuda` what a GPU can do comes
+         from there
 
 Prints a line for each difference, with what is needed to see it again, and ends with status 1.
 """
@@ -13,8 +14,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from random import Random
 
+from tests.each_engine import ENGINES, make_engine
 from tests.fuzz.random_ids import random_hunt
 from tests.fuzz.real_ids import real_hunt
 
@@ -25,6 +28,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=["real", "random"])
+    parser.add_argument("--engine", choices=[*ENGINES], default="cpu", help="of random ones")
     asked = parser.parse_args()
     differences: list[str] = []
 
@@ -39,7 +43,7 @@ def main() -> None:
         texts, ids = real_hunt(until, Random(asked.seed), found)
     number = asked.seed
     while asked.only != "real" and time.monotonic() < end and len(differences) < 50:
-        more, more_rows = random_hunt(200, number, found)
+        more, more_rows = random_hunt(200, number, found, partial(make_engine, asked.engine))
         vocabularies, rows, number = vocabularies + more, rows + more_rows, number + 1
     print(
         f"{len(differences)} differences; real: {texts} texts, {ids} ids; random: "

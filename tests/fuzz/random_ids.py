@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from service.cpu_engine import CpuEngine
+from service.engines import Engine
 from tests.app_client import serving
 from tests.fuzz.texts import nasty_text, strings
 from tests.sequence_strategies import character_vocabularies, kmer_vocabularies
@@ -58,8 +59,10 @@ def uploads(draw: st.DrawFn) -> tuple[bytes, str, dict[str, str]]:
             return canonical.to_bytes(draw(kmer_vocabularies())), "ACGTACGTACGTNacgtR ", {}
 
 
-def random_hunt(num_examples: int, number: int, found: Found) -> tuple[int, int]:
-    """Random vocabularies; how many vocabularies and texts were compared."""
+def random_hunt(
+    num_examples: int, number: int, found: Found, new_engine: Callable[[], Engine] = CpuEngine
+) -> tuple[int, int]:
+    """Random vocabularies, each with an engine anew; how many and how many texts were compared."""
     counts = [0, 0]
 
     @seed(number)
@@ -75,7 +78,7 @@ def random_hunt(num_examples: int, number: int, found: Found) -> tuple[int, int]
         upload: tuple[bytes, str, dict[str, str]], options: list[EncodeOptions], place: int
     ) -> None:
         rng = Random(place)
-        if asyncio.run(through_the_doors(*upload, options, rng, found)):
+        if asyncio.run(through_the_doors(*upload, options, rng, found, new_engine())):
             counts[0] += 1
             counts[1] += len(options)
 
@@ -90,6 +93,7 @@ async def through_the_doors(
     options: list[EncodeOptions],
     rng: Random,
     found: Found,
+    engine: Engine,
 ) -> bool:
     """Upload, encode and decode over HTTP; whether the service took it and was compared."""
     try:
@@ -105,7 +109,7 @@ async def through_the_doors(
         else "".join(rng.choices(some, k=rng.randrange(30)))
         for _ in options
     ]
-    async with serving(CpuEngine()) as (client, _):
+    async with serving(engine) as (client, _):
         answer = await client.put("/v1/vocabularies/mine", content=content, params=beside)
         if answer.status_code != 201:
             found(f"not taken: {answer.text}: {shown(content)}")
