@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -22,11 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpu.discovery import Discovery
+from gpu.embed_letters import EmbeddedRows, letter_embedder
 from gpu.gather import gathered
+from gpu.micro_batches import MAX_AHEAD, Part, Run, is_too_large
 from gpu.row_ids import LookedUp, RowIds, Way
-from gpu.rows import next_rows
 from gpu.upstream import SequenceRefused
-from vocabularies.batch import Batch
 
 __all__ = ["MAX_IDS", "EmbeddingLayer", "Part"]
 
@@ -35,55 +34,11 @@ MAX_IDS = 1 << 20
 
 GROUP = 4  # Micro-batches of equal rows looked up at once: the host's work for each is less.
 STAGED_AHEAD = 2  # Groups looked up ahead: with one, the host would wait for its look-up.
-MAX_AHEAD = 3  # Micro-batches whose embedding may be outstanding; bounds the memory of their ids.
-TOO_LARGE = ("out of memory", "canuse32bitindexmath", "conv1d index")
+AT_ONCE = "bytes, at once"
 Path = Literal["auto", "ids", "bytes"]
 FALLBACKS = {"bytes": ("bytes", "ids", "upstream"), "ids": ("ids", "upstream")}
 _log = logging.getLogger(__name__)
 _cuda: Any = torch.cuda  # Partly without types.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Neighbouring rows and what the embedder made of them.
-
-    Attributes:
-        begin, end: the rows.
-        ids: [end - begin, T'] on the device, padded on the left; never written again by the layer.
-        activations: what `embed_tokens` gave for these ids.
-        path: how the ids came: "bytes", "ids" or "upstream", with ", pipelined" where copies and
-            look-ups ran beside the embedding.
-        num_upstream: rows that had to go to the upstream tokenizer.
-        reason: why another path ran than was asked for; "" where it did.
-    """
-
-    begin: int
-    end: int
-    ids: Tensor
-    activations: Any
-    path: str
-    num_upstream: int
-    reason: str
-
-
-@dataclass(slots=True)
-class _Run:
-    """One call: what is left to do, and how many rows the embedder bears at once."""
-
-    batch: Batch
-    counts: NDArray[np.int64]
-    max_rows: int
-    begin: int = 0
-    reason: str = ""
-
-    def next_rows(self, begin: int, least_width: int, max_ids: int) -> tuple[int, Batch]:
-        """The row behind the next micro-batches, and these as one batch."""
-        end = next_rows(self.counts, begin, least_width, max_ids, self.max_rows, GROUP)
-        return end, self.batch.part(begin, end)
-
-    def halve(self, num_rows: int, error: RuntimeError) -> None:
-        self.max_rows = max(1, num_rows // 2)
-        _log.warning("%d rows are too many at once (%s): now %d", num_rows, error, self.max_rows)
 
 
 class EmbeddingLayer:
@@ -119,17 +74,14 @@ class EmbeddingLayer:
         """
         if max_ids < 1 or (max_rows is not None and max_rows < 1):
             raise ValueError(f"max_ids is {max_ids}, max_rows {max_rows}; the least is 1")
-        default = "cuda" if torch.cuda.is_available() else "cpu"
-        self.device = torch.empty(0, device=device or default).device  # "cuda" gets its number.
-        self.discovery = discovery
+        self.device, self.discovery = device_of(device), discovery
         self.max_rows, self.max_ids = max_rows or max_ids, max_ids
         self.embed_tokens, self.embedded_by = gathered(embed_tokens, self.device)
         num_ids = getattr(embed_tokens, "num_embeddings", None)
         self._ids = RowIds(discovery, self.device, ids_dtype, staging_dtype, num_ids)
-        self._side: Any = None
+        self._at_once = letter_embedder(embed_tokens, discovery.rule, self.device, self._ids)
+        self._side = _side_stream(self.device) if pipelined else None
         if self.device.type == "cuda":
-            # Of higher priority, or its small kernels would wait for all blocks of the embedder's.
-            self._side = _cuda.Stream(self.device, priority=-1) if pipelined else None
             _cuda.synchronize(self.device)  # The side stream does not wait for the tables.
 
     def embed_from_strings(self, sequences: Any, path: Path = "auto") -> Iterator[Part]:
@@ -152,8 +104,8 @@ class EmbeddingLayer:
                 would be the next.
             RuntimeError: of the embedder, when no path and no size is left to try.
         """
-        batch = self._ids.batch(sequences)
-        run = _Run(batch, self._ids.counts(batch), self.max_rows)
+        batch, least_width = self._ids.batch(sequences), self.discovery.token_len or 0
+        run = Run(batch, self._ids.counts(batch), least_width, self.max_ids, self.max_rows)
         return self._parts(run, self._paths(path))
 
     def ids_from_strings(self, sequences: Any, path: Path = "auto") -> Tensor:
@@ -177,10 +129,13 @@ class EmbeddingLayer:
         paths = [*([] if self._side is None else [f"{path}, pipelined"]), *FALLBACKS[path]]
         return paths if self.discovery.upstream is not None else paths[:-1]
 
-    def _parts(self, run: _Run, paths: list[str]) -> Iterator[Part]:
+    def _parts(self, run: Run, paths: list[str]) -> Iterator[Part]:
+        if paths[0].startswith("bytes") and self._is_at_once(run):
+            paths = [AT_ONCE, *paths]
         for attempt, path in enumerate(paths):
+            stream = self._embedded if path == AT_ONCE else self._stream
             try:
-                for part in self._stream(run, path):
+                for part in stream(run, path):
                     run.begin = part.end  # Before it is given out: it never comes again.
                     yield part
                 return
@@ -192,7 +147,26 @@ class EmbeddingLayer:
                 run.reason = f"{path} stopped at row {run.begin}: {error}"
                 _log.warning("%s; going on with %s", run.reason, paths[attempt + 1])
 
-    def _stream(self, run: _Run, path: str) -> Iterator[Part]:
+    def _is_at_once(self, run: Run) -> bool:
+        """Whether one kernel looks letters up and embeds them, and nothing else runs.
+
+        Where something does, a call that waits for its embeddings would wait for that as well.
+        """
+        if self._at_once is None or not self._at_once.is_right or not run.width:
+            return False
+        return bool(_cuda.current_stream(self.device).query())
+
+    def _embedded(self, run: Run, path: str) -> Iterator[Part]:
+        """The parts of rows that one kernel embeds; others among them are looked up first."""
+        assert self._at_once is not None
+        for begin, end, embedded in EmbeddedRows(self._at_once, run, self.embed_tokens):
+            if embedded is not None:
+                yield Part(begin, end, embedded.ids, embedded.activations, path, 0, run.reason)
+                continue
+            looked_up = self._ids.look_up(run.batch.part(begin, end), "bytes")
+            yield from self._embed(run, *self._receive(looked_up, begin), begin, "bytes")
+
+    def _stream(self, run: Run, path: str) -> Iterator[Part]:
         """The parts from run.begin on; look-ups on the side stream run ahead of the embedding.
 
         An error of a look-up comes when the parts before it have been given out.
@@ -205,29 +179,36 @@ class EmbeddingLayer:
             if not staged:
                 staged_end = self._stage(run, staged_end, way, is_beside, staged)
             ids, rows = self._receive(staged.popleft(), begin)
-            first, rows = begin, rows + begin
-            while begin - first < len(ids):
-                num_rows = min(run.max_rows, max(1, self.max_ids // max(1, ids.shape[1])))
-                some = ids[begin - first : begin - first + num_rows]
-                try:
-                    activations = self.embed_tokens(some)
-                except RuntimeError as error:
-                    if not is_too_large(error) or len(some) == 1:
-                        raise
-                    run.halve(len(some), error)
-                    continue
-                end = begin + len(some)
+            for part in self._embed(run, ids, rows, begin, path):
+                begin = part.end
                 if is_beside:
                     self._keep_near(in_flight)
                     while staged_end < len(run.batch) and len(staged) < STAGED_AHEAD:
                         staged_end = self._stage(run, staged_end, way, is_beside, staged)
-                num_upstream = int(np.count_nonzero((begin <= rows) & (rows < end)))
-                begin = end
-                yield Part(end - len(some), end, some, activations, path, num_upstream, run.reason)
+                yield part
+
+    def _embed(
+        self, run: Run, ids: Tensor, upstream: NDArray[np.int64], begin: int, path: str
+    ) -> Iterator[Part]:
+        """The parts of rows from `begin` on; `upstream` of these have been to the tokenizer."""
+        first, upstream = begin, upstream + begin
+        while begin - first < len(ids):
+            some = ids[begin - first : begin - first + run.most_rows(ids.shape[1])]
+            try:
+                activations = self.embed_tokens(some)
+            except RuntimeError as error:
+                if not is_too_large(error) or len(some) == 1:
+                    raise
+                run.halve(len(some), error)
+                continue
+            end = begin + len(some)
+            num_upstream = int(np.count_nonzero((begin <= upstream) & (upstream < end)))
+            yield Part(begin, end, some, activations, path, num_upstream, run.reason)
+            begin = end
 
     def _stage(
         self,
-        run: _Run,
+        run: Run,
         begin: int,
         way: str,
         is_beside: str,
@@ -237,9 +218,10 @@ class EmbeddingLayer:
         side = self._side if is_beside else None
         if begin == run.begin and side is not None and _cuda.current_stream(self.device).query():
             side = None  # Nothing runs that the look-up could be beside.
-        end, batch = run.next_rows(begin, self.discovery.token_len or 0, self.max_ids)
+        end = run.next_rows(begin, GROUP)
         try:
-            staged.append(self._ids.look_up(batch, cast("Way", way), side))
+            looked_up = self._ids.look_up(run.batch.part(begin, end), cast("Way", way), side)
+            staged.append(looked_up)
         except RuntimeError as error:
             staged.append(error)
         return end
@@ -267,7 +249,15 @@ class EmbeddingLayer:
             in_flight.popleft().synchronize()
 
 
-def is_too_large(error: RuntimeError) -> bool:
-    """Whether an embedder says that it was given too much at once."""
-    message = str(error).lower()
-    return any(words in message for words in TOO_LARGE)
+def device_of(device: torch.device | str | None) -> torch.device:
+    """A device with its number; None: the GPU if there is one, else the CPU."""
+    default = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.empty(0, device=device or default).device
+
+
+def _side_stream(device: torch.device) -> Any:
+    """A stream for look-ups; None on a CPU.
+
+    Of higher priority, or its small kernels would wait for all blocks of the embedder's.
+    """
+    return _cuda.Stream(device, priority=-1) if device.type == "cuda" else None

@@ -14,7 +14,7 @@ from torch import Tensor
 from gpu.row_kernels import RowKernels, row_kernels
 from gpu.text_memory import current_stream
 
-__all__ = ["RowGather", "gathered"]
+__all__ = ["WORD_BYTES", "RowGather", "gathered", "takes_rows_only"]
 
 WORD_BYTES = 16  # A row must be a multiple of this, and begin at one.
 THREADS = 128  # GATHER_BLOCK of gather_rows.cuh.
@@ -59,18 +59,19 @@ def gathered(embed_tokens: Any, device: torch.device) -> tuple[Callable[[Tensor]
     gather = RowGather(kernels)
 
     def embed(ids: Tensor) -> Any:
-        if not _takes_rows_only(embed_tokens, ids):
+        if not takes_rows_only(embed_tokens, ids.device):
             return embed_tokens(ids)
         return gather(ids.contiguous(), embed_tokens.weight)
 
     return embed, "gather_rows, the embedder itself where it does more"
 
 
-def _takes_rows_only(embedding: torch.nn.Embedding, ids: Tensor) -> bool:
+def takes_rows_only(embedding: torch.nn.Embedding, device: torch.device) -> bool:
+    """Whether an embedding of ids on a device is a kernel's work: rows of weights, no more."""
     weight = embedding.weight
     if embedding.max_norm is not None or embedding._forward_hooks or embedding._forward_pre_hooks:
         return False
-    if (torch.is_grad_enabled() and weight.requires_grad) or weight.device != ids.device:
+    if (torch.is_grad_enabled() and weight.requires_grad) or weight.device != device:
         return False
     row_bytes = weight.shape[1] * weight.element_size()
     is_aligned = row_bytes % WORD_BYTES == weight.data_ptr() % WORD_BYTES == 0

@@ -8,7 +8,7 @@ pinned memory by several threads, and read or copied piece by piece meanwhile.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -19,27 +19,25 @@ from numpy.typing import NDArray
 from gpu.letters import LetterRule
 from gpu.look_up import Found, to_device
 from gpu.row_kernels import RowKernels, row_kernels
-from gpu.text_memory import TextMemory, current_stream, page_locked, staging
+from gpu.text_memory import TextMemory, current_stream, page_locked
 
-__all__ = ["KernelLookUp", "kernel_look_up"]
+__all__ = ["KernelLookUp", "Mark", "kernel_look_up", "next_mark"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 THREADS = 256  # LOOK_UP_BLOCK of look_up_rows.cuh,
 FLAT_BYTES = 16 * THREADS  # and what a block of look_up_flat reads.
-PIECE_BYTES = 1 << 20  # Of text, that is staged before the device reads it.
 NUM_MARKS = 1 << 14
 _numbers = count(1)
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One batch: its ids, the stream, where its number is left, and the number."""
+    """One batch: its ids, the stream, and where it is told that a letter has no code."""
 
     found: Found
     stream: int
-    mark: int
-    number: int
+    mark: Mark
 
 
 class KernelLookUp:
@@ -77,24 +75,23 @@ class KernelLookUp:
         # No row has more ids than the matrix is wide, so that all have as many if it has no more.
         is_flat = self.rule.word_ids is None and num_rows * width == len(data)
         stream = current_stream(self.device)
-        number = next(_numbers)
-        marks, place = marks_of_batches(), number % NUM_MARKS
-        found = Found(ids, None if self.rule.is_total else lambda: bool(marks[place] == number))
-        call = _Call(found, stream, marks.ctypes.data + 8 * place, number)
+        mark = next_mark()
+        found = Found(ids, None if self.rule.is_total else mark.is_set)
+        call = _Call(found, stream, mark)
         run = self._flat if is_flat else self._rows
         run(data, offsets, width, call)
         return found
 
     def _flat(self, data: Bytes, _: Int64s, width: int, call: _Call) -> None:
         ids = call.found.ids.data_ptr()
-        for place, begin, end in self._pieces(data, call.found):
+        for place, begin, end in self._texts.pieces(data, call.found.host):
             size, at = end - begin, ids + begin * self._id_bytes
             blocks = -(-size // FLAT_BYTES)
             self._launch("look_up_flat", blocks, call, (place, 0, at), (size, 0, width))
 
     def _rows(self, data: Bytes, offsets: Int64s, width: int, call: _Call) -> None:
         d_data = torch.empty(len(data), dtype=torch.uint8, device=self.device)
-        for place, begin, end in self._pieces(data, call.found):
+        for place, begin, end in self._texts.pieces(data, call.found.host):
             self._kernels.copy_in(d_data.data_ptr() + begin, place, end - begin, call.stream)
         d_begins, num_rows = to_device(offsets, self.device), len(offsets) - 1
         blocks = -(-max(len(data), num_rows * width) // THREADS)
@@ -105,21 +102,27 @@ class KernelLookUp:
         self, kernel: str, blocks: int, call: _Call, places: Sequence[int], sizes: Sequence[int]
     ) -> None:
         """Run a kernel on text, begins and ids, of so many bytes and rows of a width."""
-        fields = (*places, call.mark, *self._places, *sizes, *self._numbers, call.number)
+        mark = call.mark
+        fields = (*places, mark.address, *self._places, *sizes, *self._numbers, mark.number)
         self._kernels.launch(kernel, blocks, THREADS, call.stream, *fields)
 
-    def _pieces(self, data: Bytes, found: Found) -> Iterator[tuple[int, int, int]]:
-        """Address, begin and end of pieces that lie in pinned memory, as soon as they do."""
-        if is_pinned(data):
-            found.host.append(data)
-            yield data.ctypes.data, 0, len(data)
-            return
-        block = self._texts.take(len(data))
-        found.host.append(block)
-        copy, place = staging().start(block, data), block.ctypes.data
-        for begin in range(0, len(data), PIECE_BYTES):
-            copy.wait(end := min(begin + PIECE_BYTES, len(data)))
-            yield place + begin, begin, end
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where kernels leave the number of a batch that has a letter without a code."""
+
+    address: int
+    number: int
+
+    def is_set(self) -> bool:
+        """Whether they have left it, once they are done."""
+        return bool(marks_of_batches()[self.number % NUM_MARKS] == self.number)
+
+
+def next_mark() -> Mark:
+    """That of a new batch."""
+    number = next(_numbers)
+    return Mark(marks_of_batches().ctypes.data + 8 * (number % NUM_MARKS), number)
 
 
 @functools.cache
@@ -132,11 +135,6 @@ def marks_of_batches() -> Int64s:
     marks = page_locked(8 * NUM_MARKS).view(np.int64)
     marks[:] = 0
     return marks
-
-
-def is_pinned(data: Bytes) -> bool:
-    """Whether the device can read rows where they lie."""
-    return data.flags.writeable and data.flags.c_contiguous and torch.from_numpy(data).is_pinned()
 
 
 def kernel_look_up(

@@ -52,7 +52,12 @@ class LookedUp:
 
 
 class RowIds:
-    """The ids that a discovery means, on one device."""
+    """The ids that a discovery means, on one device.
+
+    Attributes:
+        dtype: int64 or int32, what they are there.
+        texts: pinned memory for text; None on a CPU.
+    """
 
     def __init__(
         self,
@@ -78,26 +83,26 @@ class RowIds:
             if dtype not in (torch.int32, torch.int64):
                 raise ValueError(f"ids are int32 or int64, not {dtype}")
         self.discovery, self.device = discovery, device
-        self._dtype, self._num_ids = ids_dtype, num_ids
-        self._texts = TextMemory() if device.type == "cuda" else None
+        self.dtype, self._num_ids = ids_dtype, num_ids
+        self.texts = TextMemory() if device.type == "cuda" else None
         rule, pad_id = discovery.rule, discovery.pad_id
         self._check(max(pad_id, 0 if rule is None else rule.largest_id))
         self._look_up: dict[str, LookUp | KernelLookUp] = {}
         if rule is not None:
             by_kernels = None
-            if self._texts is not None:
-                by_kernels = kernel_look_up(rule, pad_id, device, ids_dtype, self._texts)
+            if self.texts is not None:
+                by_kernels = kernel_look_up(rule, pad_id, device, ids_dtype, self.texts)
             self._look_up["bytes"] = by_kernels or LookUp(rule, pad_id, device, ids_dtype)
             staged = staging_dtype if device.type == "cuda" else ids_dtype
-            memory = None if self._texts is None else self._texts.take
+            memory = None if self.texts is None else self.texts.take
             self._look_up["ids"] = LookUp(rule, pad_id, torch.device("cpu"), staged, memory)
 
     def batch(self, sequences: Any) -> Batch:
         """Anything that holds sequences, as `look_up` takes it best; see `rows.as_batch`."""
-        if self._texts is None:
+        if self.texts is None:
             return as_batch(sequences)
         copy = staging().gather if staging().gathers else None
-        return as_batch(sequences, self._texts.take, copy)
+        return as_batch(sequences, self.texts.take, copy)
 
     def _check(self, largest: int) -> None:
         if self._num_ids is not None and largest >= self._num_ids:
@@ -124,13 +129,13 @@ class RowIds:
         ids, has_unknown = found.ids, found.has_unknown
         if way == "ids":
             ids = to_device(ids.numpy(), self.device)
-        ids = ids.to(self._dtype)
-        if self._texts is None:
+        ids = ids.to(self.dtype)
+        if self.texts is None:
             return LookedUp(batch, counts, ids, has_unknown, None)
         done = (side or torch.cuda.current_stream(self.device)).record_event()
-        self._texts.keep(batch.data, done)
+        self.texts.keep(batch.data, done)
         for memory in found.host:
-            self._texts.hold(memory, done)
+            self.texts.hold(memory, done)
         return LookedUp(batch, counts, ids, has_unknown, done, side is not None)
 
     def finish(self, looked_up: LookedUp) -> tuple[Tensor, NDArray[np.int64]]:
@@ -172,9 +177,7 @@ class RowIds:
             raise SequenceRefused(int(rows[refused.row]), refused.problem) from refused
         self._check(int(new[0].max(initial=0)))
         least, pad_id = self.discovery.token_len or 0, self.discovery.pad_id
-        return to_device(patched(ids, counts, rows, new, least, pad_id), self.device).to(
-            self._dtype
-        )
+        return to_device(patched(ids, counts, rows, new, least, pad_id), self.device).to(self.dtype)
 
 
 def patched(

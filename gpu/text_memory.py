@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,17 @@ from numpy.typing import NDArray
 
 from gpu.staging import Staging
 
-__all__ = ["TextMemory", "current_stream", "page_locked", "staging"]
+__all__ = [
+    "TextMemory",
+    "current_stream",
+    "is_pinned",
+    "page_locked",
+    "record_event",
+    "staging",
+]
 
 Bytes = NDArray[np.uint8]
+PIECE_BYTES = 1 << 20  # Of text, that is staged before the device reads it.
 
 
 def page_locked(num_bytes: int) -> Bytes:
@@ -33,6 +41,16 @@ def current_stream(device: torch.device) -> int:
     """The address of torch's current stream; an object for it takes longer than a launch."""
     address: int = torch._C._cuda_getCurrentRawStream(device.index)
     return address
+
+
+def record_event(device: torch.device) -> Any:
+    """An event of torch's current stream."""
+    return torch.cuda.current_stream(device).record_event()
+
+
+def is_pinned(data: Bytes) -> bool:
+    """Whether the device can read rows where they lie."""
+    return data.flags.writeable and data.flags.c_contiguous and torch.from_numpy(data).is_pinned()
 
 
 @functools.cache
@@ -55,6 +73,22 @@ class TextMemory:
         memory = self._allocate(num_bytes)
         self._given[id(memory)] = memory
         return memory
+
+    def pieces(self, data: Bytes, held: list[Bytes]) -> Iterator[tuple[int, int, int]]:
+        """Address, begin and end of pieces that lie in pinned memory, as soon as they do.
+
+        What must stay until the device has read them is added to `held`.
+        """
+        if is_pinned(data):
+            held.append(data)
+            yield data.ctypes.data, 0, len(data)
+            return
+        block = self.take(len(data))
+        held.append(block)
+        copy, place = staging().start(block, data), block.ctypes.data
+        for begin in range(0, len(data), PIECE_BYTES):
+            copy.wait(end := min(begin + PIECE_BYTES, len(data)))
+            yield place + begin, begin, end
 
     def keep(self, data: Bytes, done: Any) -> None:
         """Keep the memory that rows lie in, if it was given here, until an event has passed."""

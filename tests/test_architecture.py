@@ -99,7 +99,8 @@ def test_only_gpu_imports_cupy_and_torch() -> None:
 def test_only_the_embedding_layer_imports_torch() -> None:
     """Everything else runs where torch is not installed."""
     importing = {relative(path) for path in MODULES for name, _ in imports(path) if name == "torch"}
-    layer = ("embedding", "gather", "look_up", "look_up_kernels", "row_ids", "text_memory")
+    layer = ["embed_letters", "embedding", "gather", "look_up", "look_up_kernels", "micro_batches"]
+    layer += ["row_ids", "text_memory"]
     assert importing == {f"gpu/{name}.py" for name in layer}
 
 

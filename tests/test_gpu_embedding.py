@@ -36,6 +36,7 @@ CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 DEVICES = pytest.mark.parametrize("device", ["cpu", CUDA])
 FAMILIES = ["hyenadna", "caduceus", "gpn", "evo_bytes", "ntv3", "nt_v1", "nt_v2", "mtdna6"]
 FAMILIES += ["dnabert1_3mer", "dnabert1_6mer"]
+LETTERS = np.frombuffer(b"ACGTN", np.uint8)
 COUNTS = [1, 2, 3, 4, 5, 33]  # Micro-batches: DNATok's own are right up to two.
 
 
@@ -412,7 +413,7 @@ def test_the_benchmark_proves_and_times_every_path(tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
     benchmark.main(["--quick", "--device", "cpu", "--rounds", "1", "--out", str(out)])
     rows = json.loads(out.read_text())["rows"]
-    assert len(rows) == 2 * 11
+    assert len(rows) == 2 * 12
     assert all(row["alone"]["median_s"] > 0 for row in rows)
 
 
@@ -447,6 +448,42 @@ def test_streams_that_run_far_apart_mix_no_rows(num_parts: int, path: Any, slow:
         assert torch.equal(torch.cat([part.ids for part in parts]).cpu(), expected)
         activations = torch.cat([part.activations for part in parts])
         assert torch.equal(activations, embed.weight[expected.cuda()])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", ["pinned", "ordinary", "list"])
+@pytest.mark.parametrize("num_parts", COUNTS)
+def test_letters_are_read_before_their_part_is_given_out(num_parts: int, form: str) -> None:
+    """Whatever the caller makes of its text then, and on which stream the parts are used."""
+    found, embed = discover(load("hyenadna")), embedding(width=128, device="cuda")
+    matrix = np.random.default_rng(num_parts).choice(LETTERS, (256 * num_parts, 512))
+    expected = torch.from_numpy(found.rule.codes[matrix].astype(np.int64)).cuda()
+    if form == "pinned":
+        matrix = torch.from_numpy(matrix).pin_memory().numpy()
+    rows = [row.tobytes().decode() for row in matrix] if form == "list" else matrix
+    layer = EmbeddingLayer(embed, found, device="cuda", max_rows=256)
+    torch.cuda.synchronize()
+    parts = []
+    for part in layer.embed_from_strings(rows, "bytes"):
+        matrix[part.begin : part.end] = ord("N")
+        parts.append(part)
+    assert [part.path for part in parts] == ["bytes, at once"] * num_parts
+    with torch.cuda.stream(torch.cuda.Stream()):
+        assert torch.equal(torch.cat([part.ids for part in parts]), expected)
+        activations = torch.cat([part.activations for part in parts])
+        assert torch.equal(activations, embed.weight[expected])
+
+
+@pytest.mark.gpu
+def test_a_call_beside_other_work_does_not_wait_for_it() -> None:
+    """Its look-ups run on the side stream, and the first part comes while the others wait."""
+    found, embed = discover(load("hyenadna")), embedding(width=128, device="cuda")
+    texts = sequences(256 * 4, 512)
+    layer = EmbeddingLayer(embed, found, device="cuda", max_rows=256)
+    list(layer.embed_from_strings(texts, "bytes"))
+    torch.cuda._sleep(2_000_000_000)
+    assert next(iter(layer.embed_from_strings(texts, "bytes"))).path == "bytes, pipelined"
+    assert not torch.cuda.current_stream().query()
 
 
 @pytest.mark.gpu

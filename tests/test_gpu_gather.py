@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.job import CUDA
-from tests.data_files import ROOT
+from tests.emulated_row_kernels import compiled
 from tests.gpu_emulation import compile_for_device
 from tests.torch_or_skip import torch_or_skip
 
@@ -42,16 +40,7 @@ class Gather(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++ to compile the kernel with")
-    path = ROOT / "build" / "emulation" / "gather_rows.so"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-Wno-unknown-pragmas"]
-    command += [f"-I{CUDA}", "-x", "c++", "-o", str(path), "-"]
-    done = subprocess.run(command, input=LAUNCH, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    loaded = ctypes.CDLL(str(path))
+    loaded = compiled("gather_rows", LAUNCH)
     loaded.launch.argtypes = (Gather, ctypes.c_uint64)
     loaded.launch.restype = ctypes.c_uint64
     return loaded

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.job import CUDA
 from gpu.letters import ELSEWHERE, letter_rule
-from tests.data_files import ROOT
+from tests.emulated_row_kernels import EmulatedKernels, compiled, memory
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
 from tests.torch_or_skip import torch_or_skip
@@ -22,7 +18,7 @@ from vocabularies.batch import Batch
 from vocabularies.builtin import load
 
 torch = torch_or_skip()
-from gpu import look_up_kernels  # noqa: E402
+from gpu import look_up_kernels, text_memory  # noqa: E402
 from gpu.look_up import LookUp  # noqa: E402
 from gpu.look_up_kernels import KernelLookUp  # noqa: E402
 from gpu.text_memory import TextMemory  # noqa: E402
@@ -42,39 +38,8 @@ extern "C" uint64_t flat_bytes() { return LOOK_UP_BLOCK * FLAT_ROUNDS * 4; }
 """
 
 
-@functools.cache
 def library() -> ctypes.CDLL:
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++ to compile the kernels with")
-    path = ROOT / "build" / "emulation" / "look_up_rows.so"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    command += ["-Wno-unused-function", "-Wno-unknown-pragmas"]
-    command += [f"-I{CUDA}", "-x", "c++", "-o", str(path), "-"]
-    done = subprocess.run(command, input=LAUNCH, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(str(path))
-
-
-class EmulatedKernels:
-    """RowKernels without a GPU."""
-
-    def __init__(self) -> None:
-        self.launches: list[str] = []
-
-    def launch(self, name: str, blocks: int, threads: int, stream: int, *fields: int) -> None:
-        assert threads == look_up_kernels.THREADS
-        self.launches.append(name)
-        words = np.array(fields, np.int64)
-        getattr(library(), name)(words.ctypes, ctypes.c_uint64(blocks))
-
-    def copy_in(self, device: int, host: int, num_bytes: int, stream: int) -> None:
-        ctypes.memmove(device, host, num_bytes)
-
-
-def memory(num_bytes: int) -> np.ndarray:
-    return np.full(num_bytes, 0xEE, np.uint8)
+    return compiled("look_up_rows", LAUNCH)
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +56,7 @@ def looked_up(
     counts = rule.counts(np.diff(batch.offsets))
     width = int(counts.max(initial=0)) + extra
     right = LookUp(rule, 77, torch.device("cpu"), dtype)(batch.data, batch.offsets, width)
-    kernels = EmulatedKernels()
+    kernels = EmulatedKernels(library(), look_up_kernels.THREADS)
     cpu = torch.device("cpu")
     look_up = KernelLookUp(kernels, rule, 77, cpu, dtype, TextMemory(memory))
     found = look_up(batch.data, batch.offsets, width)
@@ -128,8 +93,8 @@ def test_any_rows_have_the_ids_of_torchs_look_up(vocabulary, texts, wide, extra)
 @pytest.mark.parametrize("begin", [0, 1, 2, 3, 7])
 def test_rows_of_one_length_are_read_from_where_they_lie(monkeypatch, is_pinned, dtype, begin):
     """Wherever that is, and however many letters there are behind the last word of four."""
-    monkeypatch.setattr(look_up_kernels, "is_pinned", lambda data: is_pinned)
-    monkeypatch.setattr(look_up_kernels, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(text_memory, "is_pinned", lambda data: is_pinned)
+    monkeypatch.setattr(text_memory, "PIECE_BYTES", 4096)
     rule = letter_rule(load("hyenadna"))
     letters = np.frombuffer(b"ACGTN", np.uint8)
     for rows, length in ((1, 1), (3, 1), (5, 7), (2, 2048), (70, 150), (9, 4099)):

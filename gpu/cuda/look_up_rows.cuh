@@ -25,21 +25,22 @@ struct LookUp {
     uint64_t number;             // Of the batch.
 };
 
-DEVICE void put_id(const LookUp& look_up, uint64_t place, int32_t id) {
-    if (look_up.id_bytes == 4) static_cast<int32_t*>(look_up.ids)[place] = id;
-    else static_cast<int64_t*>(look_up.ids)[place] = id;
+// An id of 4 or 8 bytes to its place.
+DEVICE void put_id(void* ids, uint64_t id_bytes, uint64_t place, int32_t id) {
+    if (id_bytes == 4) static_cast<int32_t*>(ids)[place] = id;
+    else static_cast<int64_t*>(ids)[place] = id;
 }
 
 // Four neighbouring ids, the first at a multiple of four.
-DEVICE void put_four(const LookUp& look_up, uint64_t place, const int32_t* ids) {
+DEVICE void put_four(void* ids, uint64_t id_bytes, uint64_t place, const int32_t* four) {
     uint32_t words[8];
     for (uint32_t i = 0; i < 4; i++) {
-        if (look_up.id_bytes == 4) words[i] = ids[i];
-        else words[2 * i] = ids[i], words[2 * i + 1] = ids[i] < 0 ? ~0u : 0;
+        if (id_bytes == 4) words[i] = four[i];
+        else words[2 * i] = four[i], words[2 * i + 1] = four[i] < 0 ? ~0u : 0;
     }
-    uint4* to = reinterpret_cast<uint4*>(static_cast<uint8_t*>(look_up.ids) + place * look_up.id_bytes);
+    uint4* to = reinterpret_cast<uint4*>(static_cast<uint8_t*>(ids) + place * id_bytes);
     to[0] = {words[0], words[1], words[2], words[3]};
-    if (look_up.id_bytes == 8) to[1] = {words[4], words[5], words[6], words[7]};
+    if (id_bytes == 8) to[1] = {words[4], words[5], words[6], words[7]};
 }
 
 // Four letters at any address, of which the first `left` are there; nothing is read behind their last word.
@@ -69,8 +70,8 @@ DEVICE void look_up_letters(const LookUp& look_up, const int32_t* codes, uint64_
             ids[i] = codes[words[round] >> 8 * i & 0xFF];
             if (i < left && ids[i] < least) least = ids[i];
         }
-        if (left >= 4) put_four(look_up, place, ids);
-        for (uint32_t i = 0; left < 4 && i < left; i++) put_id(look_up, place + i, ids[i]);
+        if (left >= 4) put_four(look_up.ids, look_up.id_bytes, place, ids);
+        for (uint32_t i = 0; left < 4 && i < left; i++) put_id(look_up.ids, look_up.id_bytes, place + i, ids[i]);
     }
     if (least < 0) *look_up.unknown = look_up.number;
 }
@@ -108,5 +109,5 @@ DEVICE void look_up_row(const LookUp& look_up, const int32_t* codes, uint64_t pl
     if (place >= look_up.num_rows * look_up.width) return;
     uint64_t row = place / look_up.width, column = place - row * look_up.width;
     int64_t begin = look_up.begins[row], length = look_up.begins[row + 1] - begin;
-    put_id(look_up, place, row_id(look_up, codes, look_up.text + begin, length, look_up.width - 1 - column));
+    put_id(look_up.ids, look_up.id_bytes, place, row_id(look_up, codes, look_up.text + begin, length, look_up.width - 1 - column));
 }
