@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.dna_texts import QUICK, SHAPES, Sequences, Shape, genome, proof_rows, sequences
-from benchmarks.dna_ways import cpu_ways, front, gpu_ways, joined, other_ways
-from benchmarks.dna_witnesses import OWN, prove_witness, witness_of
+from benchmarks.dna_proofs import Prover
+from benchmarks.dna_texts import QUICK, SHAPES, Sequences, Shape, genome, sequences
+from benchmarks.dna_ways import cores, cpu_ways, front, gpu_ways, other_ways
+from benchmarks.dna_witnesses import witness_of
 from benchmarks.gpu_ways import GpuWays
 from benchmarks.machine import machine
 from benchmarks.plot import Panel, draw
@@ -36,49 +37,28 @@ from benchmarks.timing import per_second, summary, take_turns
 from gpu.device import CudaDevice, DeviceUnavailable
 from service.cpu_engine import CpuEngine
 from vocabularies import builtin
-from vocabularies.batch import Batch
 
 VOCABULARIES = ("hyenadna", "nt_v2", "mtdna6", "dnabert2", "gena_lm_t2t_32k")
 PACKAGES = ("numpy", "tokenizers", "fastokens", "transformers", "cupy-cuda12x")
-WITNESS_BASES = 200_000  # Compared with the reference.
-BATCH_BASES = 8_000_000
 WORKSPACE_BYTES = 8 << 30
 
 
-def prove(args: argparse.Namespace, engines: dict[str, Any], name: str) -> dict[str, Any]:
-    """Every engine beside the witness on random and real rows.
+def time_shape(
+    args: argparse.Namespace,
+    prover: Prover,
+    cpu: CpuEngine,
+    gpu: GpuWays | None,
+    name: str,
+    rows: Sequences,
+) -> Iterator[dict[str, Any]]:
+    """All ways of one vocabulary on one shape.
 
     Raises:
-        SystemExit: an id differs.
+        SystemExit: one of them gives other ids than the witness.
     """
     vocabulary = builtin.load(name)
-    known_by, witness = witness_of(vocabulary)
-    proved = {"vocabulary": name, "witness": known_by, "bases": 0, "ids": 0}
-    most = min(BATCH_BASES, args.prove_bases)
-    for batch in proof_rows(args.data, args.prove_bases, 11, most):
-        if not proved["bases"]:
-            ends = int(np.searchsorted(batch.offsets, WITNESS_BASES))
-            checked = prove_witness(vocabulary, witness, batch.texts[:ends])
-            proved["reference_bases"] = checked
-        expected = joined(witness(batch.texts))
-        for engine_name, engine in engines.items():
-            rows = Batch(data=batch.data, offsets=batch.offsets, options=OWN)
-            encoded = engine.encode(vocabulary, rows)
-            if encoded.errors or not np.array_equal(encoded.ids, expected):
-                raise SystemExit(f"{name}: the {engine_name} engine differs from {known_by}")
-        proved["bases"] += len(batch.data)
-        proved["ids"] += len(expected)
-    print(f"{name}: {proved['bases']:,} bases, {proved['ids']:,} ids as {known_by}", flush=True)
-    return proved
-
-
-def time_shape(
-    args: argparse.Namespace, cpu: CpuEngine, gpu: GpuWays | None, name: str, rows: Sequences
-) -> Iterator[dict[str, Any]]:
-    """All ways of one vocabulary on one shape."""
-    vocabulary = builtin.load(name)
     _, witness = witness_of(vocabulary)
-    expected = {len(rows.data): joined(witness(rows.texts))}
+    expected = {len(rows.data): prover.ids(name, rows)}
     with ExitStack() as stack:
         ways = cpu_ways(cpu, vocabulary, rows)
         ways |= dict(other_ways(vocabulary, name, witness, rows, args.data))
@@ -87,7 +67,7 @@ def time_shape(
         for way_name, way in ways.items():
             way.run()
             if way.bases not in expected:
-                expected[way.bases] = joined(witness(front(rows, way.bases).texts))
+                expected[way.bases] = prover.ids(name, front(rows, way.bases))
             is_copy = way_name.startswith("copy ")
             if not is_copy and not np.array_equal(way.ids(), expected[way.bases]):
                 raise SystemExit(f"{name}, {rows.name}: {way_name} gives other ids")
@@ -142,22 +122,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--only-prove", action="store_true")
     parser.add_argument("--quick", action="store_true", help="two small shapes")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--slice-s", type=float, default=0.02)
+    parser.add_argument("--slice-s", type=float, default=0.005)
+    parser.add_argument("--processes", type=int, default=cores(), help="of witnesses")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/dna.json")
     return parser.parse_args(arguments)
 
 
 def run(args: argparse.Namespace, gpu: GpuWays | None, shapes: tuple[Shape, ...]) -> dict[str, Any]:
     """Prove, then time."""
-    cpu = CpuEngine()
-    engines: dict[str, Any] = {"cpu": cpu} | ({"gpu": gpu.engine} if gpu is not None else {})
-    proofs = [prove(args, engines, name) for name in args.vocabularies]
+    cpu, engines = CpuEngine(), {} if gpu is None else {"gpu": gpu.engine}
     source, bases = genome(args.data)
     results: list[dict[str, Any]] = []
-    for shape in () if args.only_prove else shapes:
-        rows = sequences(shape, bases)
-        for name in args.vocabularies:
-            results += time_shape(args, cpu, gpu, name, rows)
+    with Prover(args.data, args.processes) as prover:
+        proofs = [prover.prove(engines, name, args.prove_bases) for name in args.vocabularies]
+        for shape in () if args.only_prove else shapes:
+            rows = sequences(shape, bases)
+            for name in args.vocabularies:
+                results += time_shape(args, prover, cpu, gpu, name, rows)
     return {"bases_of": source, "proofs": proofs, "results": results}
 
 

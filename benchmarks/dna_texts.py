@@ -5,6 +5,7 @@ Bases are those of E. coli where the data folder has them, else random; which st
 
 from __future__ import annotations
 
+import functools
 import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,12 @@ class Sequences:
         text = self.data.tobytes().decode()
         return [text[b:e] for b, e in zip(self.offsets, self.offsets[1:], strict=False)]
 
+    def part(self, begin: int, end: int) -> Sequences:
+        """Some of the rows."""
+        offsets = self.offsets[begin : end + 1]
+        data = self.data[offsets[0] : offsets[-1]]
+        return Sequences(self.name, data, offsets - offsets[0])
+
 
 def genome(data: Path | None) -> tuple[str, Bytes]:
     """What bases are taken of, and these."""
@@ -97,6 +104,7 @@ def records(path: Path) -> list[Bytes]:
     return [np.frombuffer(text.replace(b"\r", b""), np.uint8) for text in texts]
 
 
+@functools.cache
 def genomes(data: Path | None) -> list[Bytes]:
     """All FASTA files of the data folder."""
     if data is None:
@@ -105,7 +113,9 @@ def genomes(data: Path | None) -> list[Bytes]:
     return [record for path in paths for record in records(path) if len(record)]
 
 
-def proof_rows(data: Path | None, num_bases: int, seed: int, most: int) -> Iterator[Sequences]:
+def proof_rows(
+    data: Path | None, num_bases: int, seed: int | tuple[int, ...], most: int
+) -> Iterator[Sequences]:
     """Batches of random and real rows of all lengths, up to so many bases in all.
 
     Four tenths are parts of real genomes, with their N and soft masked bases; one tenth repeats one
@@ -114,7 +124,7 @@ def proof_rows(data: Path | None, num_bases: int, seed: int, most: int) -> Itera
     Args:
         data: the data folder.
         num_bases: of all rows.
-        seed: the same rows for the same seed.
+        seed: the same rows for the same seed, of one number or several.
         most: bases of a batch.
     """
     chance, real, made = np.random.default_rng(seed), genomes(data), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.dna_proofs import joined
 from benchmarks.dna_texts import Sequences
 from benchmarks.dna_witnesses import OWN, Witness
 from benchmarks.gpu_ways import GpuWays
@@ -19,10 +21,15 @@ from service.cpu_engine import CpuEngine
 from vocabularies.batch import Batch
 from vocabularies.vocabulary import Bpe, Characters, Vocabulary
 
-__all__ = ["Way", "cpu_ways", "front", "gpu_ways", "joined", "other_ways"]
+__all__ = ["Way", "cpu_ways", "front", "gpu_ways", "other_ways"]
 
 FRONT_BASES, LEAST_BASES = 1 << 18, 1 << 16  # For what is slow, and for what is slower still.
 Ids = NDArray[Any]
+
+
+def cores() -> int:
+    """How many this machine has."""
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +58,18 @@ def kept(work: Callable[[], Any], bases: int, ids: Callable[[Any], Ids]) -> Way:
     return Way(clocked(run), lambda: ids(last[0]), bases)
 
 
-def joined(rows: Any) -> Ids:
-    """Rows of ids as one array."""
-    return np.concatenate([np.asarray(row, np.int32) for row in rows])
-
-
 def front(rows: Sequences, bases: int | None = None) -> Sequences:
     """The rows up to so many bases, FRONT_BASES by default, of which the last one is cut."""
     bases = bases or FRONT_BASES
     count = int(np.searchsorted(rows.offsets, bases))
     offsets = np.minimum(rows.offsets[: count + 1], bases)
     return Sequences(rows.name, rows.data[: offsets[-1]], offsets)
+
+
+def front_for_all_cores(rows: Sequences) -> int:
+    """Bases of which a library that takes a core for each row has enough; of one row any."""
+    lengths = np.diff(rows.offsets)
+    return max(FRONT_BASES, cores() * int(lengths.max()) if len(lengths) > 1 else 0)
 
 
 def cpu_ways(engine: CpuEngine, vocabulary: Vocabulary, rows: Sequences) -> dict[str, Way]:
@@ -86,7 +94,6 @@ def other_ways(
     vocabulary: Vocabulary, name: str, witness: Witness, rows: Sequences, data: Path | None
 ) -> Iterator[tuple[str, Way]]:
     """Other libraries, and what Python and NumPy do by themselves."""
-    few = front(rows)
     if isinstance(vocabulary.model, Characters):
         ids = joined(witness([chr(byte) for byte in range(128)]))
         table = bytes(np.resize(ids, 256).astype(np.uint8))
@@ -98,6 +105,7 @@ def other_ways(
         )
         yield "NumPy look-up", kept(lambda: wide[rows.data], len(raw), lambda found: found)
     elif isinstance(vocabulary.model, Bpe):
+        few = front(rows, front_for_all_cores(rows))
         yield "tokenizers, all cores", kept(lambda: witness(few.texts), len(few.data), joined)
     if name == "nt_v2" and (slow := slow_tokenizer(data)) is not None:
         few = front(rows, LEAST_BASES)

@@ -26,15 +26,19 @@ Witness = Callable[[Sequence[str]], Rows]
 OWN = EncodeOptions(add_special_tokens=False)
 
 
-def witness_of(vocabulary: Vocabulary) -> tuple[str, Witness]:
+def witness_of(vocabulary: Vocabulary, *, all_cores: bool = True) -> tuple[str, Witness]:
     """Its name, and what gives the ids of each row without begin and end tokens.
+
+    Args:
+        vocabulary: whose ids these are.
+        all_cores: let a library take more than one for the rows of a call.
 
     Raises:
         ValueError: nobody here knows the vocabulary.
     """
     model = vocabulary.model
     if isinstance(model, Bpe):
-        return "tokenizers", _by_tokenizers(vocabulary)
+        return "tokenizers", _by_tokenizers(vocabulary, all_cores)
     if isinstance(model, Characters):
         return "a table of bytes", _by_bytes(vocabulary)
     if isinstance(model, Kmers) and model.frame == "run":
@@ -56,9 +60,9 @@ def prove_witness(vocabulary: Vocabulary, witness: Witness, texts: Sequence[str]
     return sum(map(len, texts))
 
 
-def _by_tokenizers(vocabulary: Vocabulary) -> Witness:
+def _by_tokenizers(vocabulary: Vocabulary, all_cores: bool) -> Witness:
     tokenizer = Tokenizer.from_str(tokenizer_json(vocabulary))
-    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    os.environ["TOKENIZERS_PARALLELISM"] = str(all_cores).lower()
 
     def encode(texts: Sequence[str]) -> Rows:
         encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)

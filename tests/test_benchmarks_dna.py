@@ -8,7 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks import dna, dna_ways
+from benchmarks import dna, dna_proofs, dna_ways
+from benchmarks.dna_proofs import Prover
 from benchmarks.dna_texts import Shape, proof_rows, sequences
 from benchmarks.dna_witnesses import prove_witness, witness_of
 from benchmarks.gpu_ways import GpuWays
@@ -17,7 +18,7 @@ from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
 
 FEW = ["--engine", "cpu", "--vocabularies", "hyenadna", "nt_v2", "dnabert2", "--rounds", "1"]
-FEW += ["--slice-s", "0", "--prove-bases", "3e4"]
+FEW += ["--slice-s", "0", "--prove-bases", "3e4", "--processes", "1"]
 
 
 @pytest.mark.parametrize("name", dna.VOCABULARIES)
@@ -54,12 +55,19 @@ def test_the_gpus_ways_are_proved_and_timed_too():
 
 def test_what_is_slow_gets_the_front_of_a_shape_and_is_proved_on_it(monkeypatch):
     monkeypatch.setattr(dna_ways, "FRONT_BASES", 130)
+    monkeypatch.setattr(dna_ways, "cores", lambda: 2)
     args = dna.parse([*FEW[:3], "dnabert2", *FEW[6:], "--prove-bases", "2e3"])
     document = dna.run(args, None, (Shape("3 x 50", 3, 50), Shape("1 x 700", 1, 700)))
     assert {(row["shape"], row["bases"]) for row in document["results"]} == {
         ("3 x 50", 130),
         ("1 x 700", 130),
     }
+    for shape, wanted in (
+        (Shape("", 3, 90), 180),
+        (Shape("", 9, 9), 130),
+        (Shape("", 1, 990), 130),
+    ):
+        assert dna_ways.front_for_all_cores(sequences(shape, np.zeros(9, np.uint8))) == wanted
     rows = sequences(Shape("3 x 50", 3, 50), np.zeros(9, np.uint8))
     for bases, wanted in (
         (49, [0, 49]),
@@ -71,15 +79,36 @@ def test_what_is_slow_gets_the_front_of_a_shape_and_is_proved_on_it(monkeypatch)
         assert len(dna_ways.front(rows, bases).data) == wanted[-1]
 
 
-def test_a_wrong_id_ends_it(monkeypatch):
-    encode = CpuEngine.encode
-
-    def wrong(self, vocabulary, batch):
+def wrong(encode):
+    def encode_wrong(self, vocabulary, batch):
         encoded = encode(self, vocabulary, batch)
         encoded.ids = np.array(encoded.ids)
         encoded.ids[-1] += 1
         return encoded
 
-    monkeypatch.setattr(CpuEngine, "encode", wrong)
-    with pytest.raises(SystemExit, match="the cpu engine differs"):
-        dna.prove(dna.parse(FEW), {"cpu": CpuEngine()}, "hyenadna")
+    return encode_wrong
+
+
+def test_a_wrong_id_ends_it(monkeypatch):
+    monkeypatch.setattr(CpuEngine, "encode", wrong(CpuEngine.encode))
+    with Prover(None, 1) as prover, pytest.raises(SystemExit, match="the cpu engine differs"):
+        prover.prove({}, "hyenadna", 1000)
+
+
+def test_a_wrong_id_of_another_engine_ends_it():
+    class Other:
+        encode = wrong(lambda self, vocabulary, batch: CpuEngine().encode(vocabulary, batch))
+
+    with Prover(None, 1) as prover, pytest.raises(SystemExit, match="the other engine differs"):
+        prover.prove({"other": Other()}, "hyenadna", 1000)
+
+
+def test_processes_side_by_side_give_the_same(monkeypatch):
+    monkeypatch.setattr(dna_proofs, "PIECE_BASES", 20_000)
+    rows = sequences(Shape("7 x 50", 7, 50), np.frombuffer(b"ACGTTGCA", np.uint8))
+    made = []
+    for processes in (1, 2):
+        with Prover(None, processes) as prover:
+            made.append((prover.prove({}, "nt_v2", 70_000), prover.ids("nt_v2", rows).tolist()))
+    assert made[0] == made[1]
+    assert made[0][0]["bases"] > 70_000
