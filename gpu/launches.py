@@ -55,9 +55,10 @@ _NOT_COVERED, _FAULT = STATUS["NOT_COVERED"], STATUS["FAULT"]
 _NUM_BYTES, _NUM_ROWS, _ID_BITS = WORD["num_bytes"], WORD["num_rows"], WORD["id_bits"]
 _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
 _HOST_TEXT, _SENT_TEXT, _NUM_CLEARED = WORD["host_text"], WORD["sent_text"], WORD["num_cleared"]
+_TEXT, _SENT_BEGINS = WORD["text"], WORD["sent_begins"]
+_NOT_TURNED = ("own_spans", "random_seed", "first_row", "substitution_rate")  # 0 where rows stay.
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
-RANDOM = ("random_seed", "first_row", "substitution_rate")  # 0 where nothing is augmented.
 ROW_BYTES = 64  # A row makes as much work as so many bytes.
 
 
@@ -199,12 +200,11 @@ def _pack_options(
 
 def turn(workspace: Workspace, turned: bool) -> None:
     """Whether the rows are encoded as they are sent, or as turn_rows makes them."""
-    job, fields = workspace.job[0], workspace.fields
-    job["text"] = fields["turned" if turned else "text"]
-    job["sent_text"] = fields["text"] if turned else 0
-    job["sent_begins"] = fields["row_begins"]
-    for name in ("own_spans", *RANDOM):
-        job[name] = 0
+    words, fields = workspace.words, workspace.fields
+    words[_TEXT] = fields["turned" if turned else "text"]
+    words[_SENT_TEXT], words[_SENT_BEGINS] = fields["text"] if turned else 0, fields["row_begins"]
+    for name in _NOT_TURNED:
+        words[WORD[name]] = 0
 
 
 def read_letters(workspace: Workspace, rewritten: bool) -> None:

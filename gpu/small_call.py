@@ -31,6 +31,8 @@ _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _CUT, _NOT_UTF8 = STATUS["CUT"], STATUS["NOT_UTF8"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
 UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
+LOOKS, LOOK_BYTES = 4, 64  # Where a text is looked at for letters that repeat,
+PERIODS = (2, 3)  # one to three of them: of more, many texts are encoded in parts.
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
@@ -143,6 +145,8 @@ class SmallCall:
         if resident.bases_untried:
             resident.bases_untried -= 1
             return False
+        if repeats(self.batch.data):
+            return False
         self.workspace.status[:] = 0
         if self.launch_fused(kernel):
             resident.bases_untried = UNTRIED
@@ -225,3 +229,15 @@ class SmallCall:
         """The refused rows."""
         places = self.workspace.errors[: len(self.batch)]
         return row_errors(self.vocabulary, self.batch, self.options, places)
+
+
+def repeats(data: NDArray[np.uint8]) -> bool:
+    """Whether a text repeats one to three letters wherever it is looked at."""
+    if len(data) < LOOKS * LOOK_BYTES:
+        return False
+    step = len(data) // LOOKS
+    for begin in range(0, LOOKS * step, step):
+        look = data[begin : begin + LOOK_BYTES].tobytes()
+        if not any(look[period:] == look[:-period] for period in PERIODS):
+            return False
+    return True

@@ -18,6 +18,7 @@ from gpu.chunks import Chunk, Ends, chunks_of
 from gpu.device import Device, OutOfMemory
 from gpu.fetching import fetch_letters
 from gpu.flights import Flight, Work
+from gpu.residents import Resident
 from gpu.small_call import SmallCall
 from gpu.straight import encode_straight
 from vocabularies.batch import Batch
@@ -196,30 +197,31 @@ def encode_stream(
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
-    if target.on_device:
-        plain = _encode_plain(engine, vocabulary, data, offsets, target)
-        if plain is not None:
-            return plain
     pace = TO_DEVICE if target.on_device else BY_BUS.of(len(data))
     chunk_bytes = chunk_bytes or pace.chunk_bytes
     room = target.num_bytes // target.item_bytes
-    if target.ordinary is None and len(data) <= min(chunk_bytes, room):
-        small = _encode_small(engine, vocabulary, Batch(data=data, offsets=offsets), target)
-        if small is not None:
-            return small
+    with engine.residents.using(vocabulary) as resident:
+        begins = None
+        if target.on_device and resident.family.plain:
+            begins = _encode_plain(engine, resident, data, offsets, target)
+        if begins is None and target.ordinary is None and len(data) <= min(chunk_bytes, room):
+            batch = Batch(data=data, offsets=offsets)
+            begins = _encode_small(engine, vocabulary, resident, batch, target)
+        if begins is not None:
+            return begins
     pace = Pace(chunk_bytes, in_flight, pace.ends)
     return _stream(engine, vocabulary, data, offsets, target, bits, pace).offsets
 
 
 def _encode_plain(
-    engine: GpuEngine, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Out
+    engine: GpuEngine, resident: Resident, data: Bytes, offsets: Int64s, out: Out
 ) -> Int64s | None:
     """Characters of any number, some k-mers; None: it is neither, or it is not plain."""
     text, begins = data[offsets[0] : offsets[-1]], offsets - offsets[0]
     bits = 8 * out.item_bytes
     if not len(text) or len(text) * out.item_bytes > out.num_bytes:
         return None
-    with engine.residents.using(vocabulary) as resident, suppress(OutOfMemory):
+    with suppress(OutOfMemory):
         if not resident.family.fetch:
             batch = Batch(data=text, offsets=begins)
             return encode_straight(engine, resident, batch, out.address, bits)
@@ -228,19 +230,18 @@ def _encode_plain(
 
 
 def _encode_small(
-    engine: GpuEngine, vocabulary: Vocabulary, batch: Batch, out: Out
+    engine: GpuEngine, vocabulary: Vocabulary, resident: Resident, batch: Batch, out: Out
 ) -> Int64s | None:
     """A batch whose stages are one launch; None: it is none."""
     size = len(batch.data), len(batch)
-    with engine.residents.using(vocabulary) as resident:
-        kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED)
-        if not kernel or not engine.workspaces.is_small(*size):
-            return None
-        workspace = engine.workspaces.take(*size, resident.family.layout)
-        with SmallCall(
-            engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
-        ) as call:
-            return call.encode_to(out.address, 8 * out.item_bytes, kernel)
+    kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED)
+    if not kernel or not engine.workspaces.is_small(*size):
+        return None
+    workspace = engine.workspaces.take(*size, resident.family.layout)
+    with SmallCall(
+        engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
+    ) as call:
+        return call.encode_to(out.address, 8 * out.item_bytes, kernel)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -145,13 +145,32 @@ def test_batches_behind_one_that_was_left_are_not_tried():
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
     with engine.residents.using(vocabulary) as resident:
         resident.bases_untried = 0
-        check(engine, vocabulary, ["A" * 9000])
+        check(engine, vocabulary, [bases(9, 3000), "A" * 9000])
         assert resident.bases_untried == small_call.UNTRIED
         for left in range(small_call.UNTRIED, 0, -1):
             check(engine, vocabulary, ["ACGTACCA"])
             assert resident.bases_untried == left - 1
         check(engine, vocabulary, ["ACGTACCA"])
         assert resident.bases_untried == 0
+
+
+def test_texts_that_repeat_a_few_letters_are_not_tried():
+    """One to three of them, wherever the text is looked at."""
+    engine, vocabulary = engine_of("emulated"), load("dnabert2")
+    with engine.residents.using(vocabulary) as resident:
+        resident.bases_untried = 0
+        for unit in ("A", "CA", "ACG"):
+            check(engine, vocabulary, [unit * 600, unit * 500])
+            assert resident.bases_untried == 0
+    for text in (
+        bases(9, 4000),
+        "A" * 1000 + bases(9, 3000),
+        "A" * 3000 + bases(9, 1000),
+        "A" * 99,
+    ):
+        assert not small_call.repeats(np.frombuffer(text.encode(), np.uint8))
+    for text in ("ACGT" * 900, "TTAGGG" * 600, "A" * 63 + "C" + "A" * 600):
+        assert not small_call.repeats(np.frombuffer(text.encode(), np.uint8))
 
 
 def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
