@@ -43,17 +43,6 @@ DEVICE uint32_t printed_bytes(uint32_t word) { return ((word & 0x7F7F7F7F) + 0x5
 // Of bytes that continue a character.
 DEVICE uint32_t continuing_bytes(uint32_t word) { return word & ~(word << 1); }
 
-// Bit i: the upper bit of byte i, of 16.
-DEVICE uint32_t upper_bits(const uint32_t* words) {
-    uint32_t bits = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i += 2) {
-        uint32_t eight = (words[i] & 0x80808080) >> 7 | (words[i + 1] & 0x80808080) >> 3;
-        bits |= (eight * 0x01020408u >> 24) << (4 * i);
-    }
-    return bits;
-}
-
 // 16 bytes of the text and where pieces begin in them: also behind its end, which nobody asks about.
 struct Sixteen {
     uint4 bytes;

@@ -184,6 +184,17 @@ DEVICE uint32_t byte_of(uint32_t word, uint32_t i) {
 #endif
 }
 
+// Bit i: the upper bit of byte i, of 16.
+DEVICE uint32_t upper_bits(const uint32_t* words) {
+    uint32_t bits = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i += 2) {
+        uint32_t eight = (words[i] & 0x80808080) >> 7 | (words[i + 1] & 0x80808080) >> 3;
+        bits |= (eight * 0x01020408u >> 24) << (4 * i);
+    }
+    return bits;
+}
+
 // Copies sixteen bytes to shared memory. The thread waits for them with wait_for_copies, until at most GROUPS of what it
 // closed with end_copies are on their way.
 DEVICE void copy_to_shared(void* to, const void* from) {

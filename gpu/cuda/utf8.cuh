@@ -47,22 +47,20 @@ DEVICE bool is_bad(uint32_t before, uint32_t bytes, uint32_t borders) {
     return is_cut || !is_allowed(bytes, length);
 }
 
-// The first bad byte of each row among sixteen, which may lie in several rows.
-DEVICE void check_sixteen(const Job& job, uint64_t begin) {
+// The first bad byte of each row among sixteen, which may lie in several rows; bit i of `high` is set where byte i
+// is not ASCII.
+DEVICE void check_sixteen(const Job& job, uint64_t begin, uint32_t high) {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(job.text + begin);
-    uint32_t borders = begin < 2 ? row_borders(job, 0) << 2 : row_borders(job, begin - 2);
-    uint32_t before = begin ? words[-1] : 0, low = words[0];
-    bool noted = false;
-    for (uint32_t i = 0; i < 16 && begin + i < job.num_bytes; i++, borders >>= 1) {
-        if (i && i % 4 == 0) low = words[i / 4];
-        uint32_t bytes = i % 4 ? shift_right(low, words[i / 4 + 1], i % 4 * 8) : low;
-        if (borders & 4) noted = false;
-        if (!noted && is_bad(before, bytes, borders)) {
-            uint64_t place = begin + i;
-            note_fault(job.row_errors, row_of(job, place), static_cast<uint32_t>(place));
-            noted = true;
-        }
-        before = before >> 8 | bytes << 24;
+    uint32_t borders = begin < 2 ? row_borders(job, 0) << 2 : row_borders(job, begin - 2), noted = 32;
+    for (; high; high &= high - 1) {
+        uint32_t i = lowest_bit(high), word = words[i / 4], shift = i % 4 * 8;
+        if (begin + i >= job.num_bytes) return;
+        if (noted < i && !(borders >> (noted + 3) & ((1u << (i - noted)) - 1))) continue;  // It is the same row.
+        uint32_t before = shift_right(begin + i >= 4 ? *(words + i / 4 - 1) : 0, word, shift);
+        if (!is_bad(before, shift_right(word, words[i / 4 + 1], shift), borders >> i)) continue;
+        uint64_t place = begin + i;
+        note_fault(job.row_errors, row_of(job, place), static_cast<uint32_t>(place));
+        noted = i;
     }
 }
 
@@ -72,6 +70,8 @@ DEVICE void validate_stage(const Job& job, uint32_t block, uint32_t num_blocks) 
     uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 16;
     for (uint64_t begin = first; begin < job.num_bytes; begin += stride) {
         uint4 vector = *reinterpret_cast<const uint4*>(job.text + begin);
-        if ((vector.x | vector.y | vector.z | vector.w) & 0x80808080) check_sixteen(job, begin);
+        const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+        uint32_t high = upper_bits(words);
+        if (high) check_sixteen(job, begin, high);
     }
 }
