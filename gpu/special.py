@@ -40,7 +40,8 @@ class SpecialTables:
     Attributes:
         special_edges: uint32[slots, 4], a hash table of edges; see cuda/special_match.cuh.
         special_nodes: uint32[nodes], id of the token that ends there; all ones where none does.
-        special_first: uint32[2, 8], one bit for each byte that tokens of a round begin with.
+        special_first: uint32[2, 2, 8], one bit for each byte that tokens of a round begin with, and
+            one for each that may follow it there.
         num_rounds: 0 where nothing is looked for; 2 where some are looked for in the text and
             others in what these leave of it.
     """
@@ -102,11 +103,17 @@ def special_tables(
     nodes = np.full(max((last for _, _, last in edges), default=WHOLE_ROOT) + 1, NO_ID, np.uint32)
     for node, token in ends.items():
         nodes[node] = token.id
-    first = np.zeros((2, 8), np.uint32)
-    for bits, tokens in zip(first, rounds, strict=False):
-        for byte in {token.content[0] for token in tokens}:
-            bits[byte // 32] |= np.uint32(1 << byte % 32)
+    first = np.zeros((2, 2, 8), np.uint32)
+    for own, tokens in zip(first, rounds, strict=False):
+        own[0] = _bits({token.content[0] for token in tokens})
+        own[1] = _bits({byte for token in tokens for byte in token.content[1:2] or range(256)})
     return SpecialTables(_edge_table(edges, ends, seed), nodes, first, len(rounds))
+
+
+def _bits(members: set[int]) -> UInt32s:
+    """uint32[8]: one bit for each byte of a set."""
+    is_in = np.isin(np.arange(256), list(members))
+    return np.packbits(is_in, bitorder="little").view(np.uint32)
 
 
 def _rounds(vocabulary: Vocabulary, is_rewritten: bool) -> list[list[_Sought]]:

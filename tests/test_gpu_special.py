@@ -171,6 +171,27 @@ def test_a_token_inside_of_what_the_tile_before_takes(ahead: int) -> None:
         check(vocabulary_of(looked_for), [row], ["plain"])
 
 
+@pytest.mark.parametrize("tokens", [["<a>", "<b>", "</a>"], ["<a>", "x"], ["é", "北京"], []])
+def test_a_candidate_begins_with_two_bytes_that_some_token_has(tokens: list[str]) -> None:
+    """Behind a token of one byte any other may come."""
+    tables = special_tables(vocabulary_of([(token, True, False) for token in tokens]), SEED)
+    first, second = np.unpackbits(tables.special_first[0].view(np.uint8), axis=1, bitorder="little")
+    contents = [token.encode() for token in tokens]
+    assert set(np.flatnonzero(first)) == {content[0] for content in contents}
+    short = any(len(content) == 1 for content in contents)
+    assert set(np.flatnonzero(second)) == (
+        set(range(256)) if short else {content[1] for content in contents}
+    )
+    assert not tables.special_first[1].any()
+
+
+@pytest.mark.parametrize("ahead", range(1, 18))
+def test_a_token_across_the_bytes_of_two_threads(ahead: int) -> None:
+    for row in (b"." * (TILE - ahead) + b"<ab>" + b"<a" * 20, b"." * (64 - ahead) + b"<ab>"):
+        for end in range(len(row) - 45, len(row) + 1):
+            check(vocabulary_of([("<ab>", True, False), ("b", True, True)]), [row[:end]], ["match"])
+
+
 def test_the_longest_token_that_is_covered() -> None:
     longest = "".join(random.Random(1).choices("ab", k=256))
     vocabulary = vocabulary_of([(longest, True, False), (longest[1:], True, False)])

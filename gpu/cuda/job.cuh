@@ -95,7 +95,7 @@ struct Job {
     const uint32_t* special_edges; // uint32[slots][4] hash table of a trie, see special_match.cuh.
     uint64_t special_mask;
     const uint32_t* special_nodes; // uint32[nodes] id of the token that ends there, NO_ID.
-    const uint32_t* special_first; // uint32[2][8] bits of the bytes that tokens of a round begin with.
+    const uint32_t* special_first; // uint32[2][2][8] bits of the first bytes of a round's tokens, of their second ones.
     uint64_t* special;             // Bits of places: a special token begins here. Zeros before.
     uint32_t* special_counts;      // uint32[8], see COUNT_*. Zeros before.
     uint64_t* special_list;        // uint64[num_tiles] tiles that have some, see special.cuh.

@@ -42,7 +42,7 @@ struct OrbitShared {
 struct SpecialShared {
     OrbitShared orbits;
     uint4 text[BLOCK + MAX_SPECIAL / 16 + 1];
-    uint32_t first[8];                     // Bits of first bytes.
+    uint32_t first[16];                    // Bits of first bytes, of second ones.
     uint16_t masks[BLOCK], before[BLOCK];  // Candidates of each 16 bytes, and how many before them.
     uint32_t scratch[BLOCK / 32 + 1];
     uint32_t exit;
@@ -58,15 +58,27 @@ DEVICE uint4 load_sixteen(const Job& job, uint64_t begin) {
     return *reinterpret_cast<const uint4*>(job.text + begin);
 }
 
-// Which of a thread's 16 bytes are a token's first one.
-template <uint32_t ROUND>
-DEVICE uint32_t first_bytes(const Job& job, const uint32_t* first, uint64_t begin, uint4 vector) {
-    if (begin >= job.num_bytes) return 0;
-    uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w}, found = 0;
+// Which of 16 bytes have a bit.
+DEVICE uint32_t bytes_in(const uint32_t* bits, const uint32_t words[4]) {
+    uint32_t found = 0;
 #pragma unroll
     for (uint32_t i = 0; i < 16; i++) {
         uint32_t byte = words[i / 4] >> (i % 4 * 8) & 0xFF;
-        found |= (first[byte / 32] >> byte % 32 & 1) << i;
+        found |= (bits[byte / 32] >> byte % 32 & 1) << i;
+    }
+    return found;
+}
+
+// Which of a thread's 16 bytes are a token's first one, in front of one that may follow it.
+template <uint32_t ROUND>
+DEVICE uint32_t first_bytes(const Job& job, const uint32_t* first, uint64_t begin, uint4 vector) {
+    if (begin >= job.num_bytes) return 0;
+    uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w}, found = bytes_in(first, words);
+    if (found) {
+        uint32_t next = job.text[begin + 16];
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) words[i] = shift_right(words[i], i < 3 ? words[i + 1] : next, 8);
+        found &= bytes_in(first + 8, words);
     }
     if (ROUND) found |= static_cast<uint32_t>(job.special[begin / 64] >> begin % 64) & 0xFFFF;
     return job.num_bytes - begin < 16 ? found & ((1u << (job.num_bytes - begin)) - 1) : found;
@@ -195,7 +207,7 @@ DEVICE void write_candidates(const Job& job, const SpecialShared& shared, uint32
 template <uint32_t ROUND>
 DEVICE void find_special_stage(const Job& job, SpecialShared& shared, uint32_t block,
                                uint32_t num_blocks) {
-    if (threadIdx.x < 8) shared.first[threadIdx.x] = job.special_first[ROUND * 8 + threadIdx.x];
+    if (threadIdx.x < 16) shared.first[threadIdx.x] = job.special_first[ROUND * 16 + threadIdx.x];
     __syncthreads();
     for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
         uint32_t count = list_candidates<ROUND>(job, shared, static_cast<uint64_t>(tile) * TILE);
