@@ -119,6 +119,16 @@ def test_a_tiny_batch_is_one_launch(launches, rows, size, kernel):
     check(encoded, "gpt2", texts, [EncodeOptions()] * rows)
 
 
+def test_a_tile_whose_last_piece_has_more_ids_than_bytes_are_left(engine, kernel):
+    """Ids of a byte each, and at the tile's last byte a piece of 128 of them."""
+    text = "a1" * 2047 + "a" + "\x01" * 128 + "a1" * 3000
+    for id_dtype in (np.int32, np.uint16):
+        for texts in ([text], [text[:4000], text[4000:], text]):
+            encoded = engine.encode(load("gpt2"), Batch(texts, id_dtype=id_dtype))
+            check(encoded, "gpt2", texts, [EncodeOptions()] * len(texts), id_dtype)
+            assert len(encoded.ids) == len("".join(texts))
+
+
 @pytest.mark.parametrize("hard", ["ab" * 200, "=" * 3000, "1234567890" * 2000, "x" * 9000], ids=len)
 @pytest.mark.parametrize("name", NAMES)
 def test_where_a_long_run_or_piece_is_found_all_kernels_run(launches, name, hard):

@@ -1,15 +1,14 @@
 // Puts the ids of all tiles one after another, and says where each row's begin.
 //
-// Three passes: a warp counts the ids of a tile, one block adds the counts up, a warp writes a tile's
-// ids. Warps and not blocks: nothing waits for its neighbours, and sixty-four warps of a multiprocessor
-// are in different places of their tiles.
+// Three passes: a warp counts the ids of a tile, unless others have (tile_parts.cuh), one block adds the
+// counts up, a warp writes a tile's ids. Warps and not blocks: nothing waits for its neighbours, and
+// sixty-four warps of a multiprocessor are in different places of their tiles.
 #pragma once
 #include "merge_stage.cuh"
 
 constexpr uint32_t SCAN_BLOCK = 1024;
 constexpr uint32_t WARPS = BLOCK / 32;
-constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches,
-constexpr uint32_t FEW_TILES = 1024;       // of up to so many.
+constexpr uint32_t FEW_TILES = 1024;       // Of small batches at most.
 
 DEVICE bool has_few_tiles(const Job& job) { return num_tiles(job) <= FEW_TILES; }
 
@@ -19,16 +18,11 @@ DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     return job.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
 }
 
-// The records that a warp takes: all of a tile, or in small batches, where nobody else would have
-// anything to do, those of one of its parts. Units are the parts of all tiles.
+// The records that a warp takes: all of a tile, or in small batches those of one of its parts. Units
+// are the parts of all tiles.
 struct Records {
     uint32_t tile, first, end;
 };
-
-template <uint32_t PARTS> DEVICE uint32_t size_of_part(uint32_t pieces) {
-    if (PARTS == 1) return TILE;
-    return pieces <= 4 * PARTS ? 4 : (pieces + 4 * PARTS - 1) / (4 * PARTS) * 4;  // They are read by fours.
-}
 
 template <uint32_t PARTS> DEVICE Records records_of(const Job& job, uint32_t unit) {
     uint32_t pieces = job.tile_pieces[unit / PARTS], size = size_of_part<PARTS>(pieces);
@@ -100,52 +94,21 @@ template <class Count> struct GroupSums {
 
 DEVICE GroupSums<uint64_t> sums_of(const Job& job) { return {job.group_offsets, job.status[STATUS_NUM_IDS]}; }
 
-// The ids before a unit; the whole warp asks.
-template <class Count> DEVICE uint64_t ids_before(const Job& job, const Count* group_offsets, uint32_t unit) {
-    uint32_t group = unit / WARPS, other = group * WARPS + lane_of_thread();
-    uint32_t sum = __reduce_add_sync(0xFFFFFFFF, other < unit ? job.tile_counts[other] : 0);
-    return group_offsets[group] + sum;
+// The ids of one unit of those before another in its group, a lane's.
+DEVICE uint32_t ids_of_lane(const Job& job, uint32_t unit) {
+    uint32_t other = unit / WARPS * WARPS + lane_of_thread();
+    return other < unit ? job.tile_counts[other] : 0;
 }
 
-// Where ids go in memory of the device.
-struct OwnIds {
-    int32_t* first;
+// The ids before a unit, from those of all lanes.
+template <class Count> DEVICE uint64_t ids_before(const Count* group_offsets, uint32_t unit, uint32_t of_lane) {
+    return group_offsets[unit / WARPS] + __reduce_add_sync(0xFFFFFFFF, of_lane);
+}
 
-    DEVICE_METHOD void put(uint32_t place, uint32_t id) const { first[place] = id; }
-    DEVICE_METHOD OwnIds open(uint32_t, uint32_t) const { return *this; }
-    DEVICE_METHOD void close() const {}
-};
-
-// Where ids go otherwise, in so many bits, such as pinned memory: there single words are slow, and what
-// lanes write out of turn is put in order first, in `staged` of their warp.
-constexpr uint32_t STAGED_IDS = 256;
-struct WantedIds {
-    void* first;
-    uint64_t bits;
-    uint32_t* staged;
-    uint32_t begin, count;                 // Those that are staged.
-
-    DEVICE_METHOD void put_out(uint32_t place, uint32_t id) const {
-        if (bits == 32) static_cast<int32_t*>(first)[place] = id;
-        else if (bits == 16) static_cast<uint16_t*>(first)[place] = id;
-        else static_cast<uint8_t*>(first)[place] = id;
-    }
-    DEVICE_METHOD WantedIds behind(uint64_t ids) const {
-        return {static_cast<uint8_t*>(first) + ids * (bits / 8), bits, staged, 0, 0};
-    }
-    DEVICE_METHOD WantedIds open(uint32_t place, uint32_t ids) const {
-        return {first, bits, staged, place, ids <= STAGED_IDS ? ids : 0};
-    }
-    DEVICE_METHOD void put(uint32_t place, uint32_t id) const {
-        if (count) staged[place - begin] = id;
-        else put_out(place, id);
-    }
-    DEVICE_METHOD void close() const {
-        __syncwarp();
-        for (uint32_t i = lane_of_thread(); i < count; i += 32) put_out(begin + i, staged[i]);
-        __syncwarp();
-    }
-};
+// The same; the whole warp asks.
+template <class Count> DEVICE uint64_t ids_before(const Job& job, const Count* group_offsets, uint32_t unit) {
+    return ids_before(group_offsets, unit, ids_of_lane(job, unit));
+}
 
 // The id of a missed piece's symbol of this number.
 DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t record, uint32_t number) {
@@ -157,8 +120,7 @@ DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t reco
 
 // Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
 // five lanes copy, and each finds its piece by the running sums 2 2 5.
-template <class Ids>
-DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, const Ids& ids,
+DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, int32_t* ids,
                         uint32_t place) {
     uint32_t lane = lane_of_thread(), sums = sum_of_lanes(count);
     uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
@@ -172,14 +134,12 @@ DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record
         uint32_t its_record = __shfl_sync(0xFFFFFFFF, record, owner);
         uint32_t its_place = __shfl_sync(0xFFFFFFFF, place, owner);
         if (wanted >= total) continue;
-        ids.put(its_place + number, merged_id(job, begins, its_record, number));
+        ids[its_place + number] = merged_id(job, begins, its_record, number);
     }
 }
 
 // Writes the ids of one unit; a lane takes a record.
-template <uint32_t PARTS, class Ids>
-DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit, const Ids& ids) {
-    Records own = records_of<PARTS>(job, unit);
+DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& own, int32_t* ids) {
     const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
     uint32_t number = own.first + lane_of_thread(), written = 0;
     uint32_t record = number < own.end ? records[number] : 0;
@@ -189,15 +149,13 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit, c
         uint32_t after = number + 64 < own.end ? records[number + 64] : 0, next_count = count_of(job, next);
         bool here = number < own.end, miss = record & MISS;
         if (!__any_sync(0xFFFFFFFF, miss)) {
-            if (here) ids.put(written + lane_of_thread(), record);
+            if (here) ids[written + lane_of_thread()] = record;
             written += min_of(32, left);
         } else {
             uint32_t sums = sum_of_lanes(here ? count : 0), place = written + sums - count;
             uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
-            Ids turn = ids.open(written, total);
-            if (here && !miss) turn.put(place, record);
-            copy_merged(job, begins, record, miss ? count : 0, turn, place);
-            turn.close();
+            if (here && !miss) ids[place] = record;
+            copy_merged(job, begins, record, miss ? count : 0, ids, place);
             written += total;
         }
         record = next;
@@ -206,19 +164,19 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, uint32_t unit, c
     }
 }
 
-// The same of all units; `ids_of` says where each one's go.
-template <uint32_t PARTS, class IdsOf>
-DEVICE void write_tiles(const Job& job, const BinBegins& begins, IdsOf ids_of, uint32_t block, uint32_t num_blocks) {
+// The same of all units, whose ids lie one behind the other in memory of the device.
+template <uint32_t PARTS, class Count>
+DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* group_offsets, uint32_t block,
+                        uint32_t num_blocks) {
     uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
     for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride)
-        write_unit<PARTS>(job, begins, unit, ids_of(unit));
+        write_unit(job, begins, records_of<PARTS>(job, unit), job.ids + ids_before(job, group_offsets, unit));
 }
 
 DEVICE void compact_stage(const Job& job, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
     find_begins<false>(job, begins);
-    auto ids_of = [&](uint32_t unit) { return OwnIds{job.ids + ids_before(job, job.group_offsets, unit)}; };
-    if (has_few_tiles(job)) write_tiles<SMALL_PARTS>(job, begins, ids_of, block, num_blocks);
-    else write_tiles<1>(job, begins, ids_of, block, num_blocks);
+    if (has_few_tiles(job)) write_units<SMALL_PARTS>(job, begins, job.group_offsets, block, num_blocks);
+    else write_units<1>(job, begins, job.group_offsets, block, num_blocks);
 }
 
 // The number of ids before each row. A warp takes neighbouring rows, as many as there are more rows than
@@ -238,6 +196,7 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
             continue;
         }
         if (row == first || counted < tile_begin) counted = tile_begin, part = pieces = ids = 0;
+        uint32_t all_pieces = job.tile_pieces[tile];  // Asked for before it is needed, as is of_lane.
         uint32_t more_pieces = 0, more_ids = 0, before = pieces;
         for (uint64_t i = counted / 64 + lane; i * 64 < begin; i += 32) {
             uint64_t bits = job.starts[i];
@@ -247,12 +206,13 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
         }
         counted = begin;
         pieces += __reduce_add_sync(0xFFFFFFFF, more_pieces);
-        uint32_t size = size_of_part<PARTS>(job.tile_pieces[tile]), own = min_of(pieces / size, PARTS - 1);
+        uint32_t size = size_of_part<PARTS>(all_pieces), own = min_of(pieces / size, PARTS - 1);
         if (own != part) part = own, before = part * size, ids = 0;
+        uint32_t unit = static_cast<uint32_t>(tile) * PARTS + part, of_lane = ids_of_lane(job, unit);
         for (uint32_t i = before + lane; i < pieces; i += 32)
             more_ids += count_of(job, job.records[tile_begin + i]);
         ids += __reduce_add_sync(0xFFFFFFFF, more_ids);
-        uint64_t before_unit = ids_before(job, sums.before, static_cast<uint32_t>(tile) * PARTS + part);
+        uint64_t before_unit = ids_before(sums.before, unit, of_lane);
         if (lane == 0) offsets[row] = before_unit + ids;
     }
 }

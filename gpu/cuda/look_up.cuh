@@ -10,8 +10,8 @@
 // Pieces of more than MAX_PIECE bytes were cut before and are tokens.
 #pragma once
 #include "block.cuh"
-#include "small_piece.cuh"
 #include "special.cuh"
+#include "tile_parts.cuh"
 #include "tokens.cuh"
 
 constexpr uint32_t BIN_SHIFT = 27, MISS_NUMBER = (1u << BIN_SHIFT) - 1;
@@ -47,7 +47,7 @@ struct LookUpShared {
     uint16_t begins[TILE];
     uint16_t later[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes.
     uint32_t misses[TILE / 4 + 1];  // Number in the tile | bin << 12 | place in the bin << 16.
-    uint32_t bin_counts[NUM_BINS], bin_begins[NUM_BINS];
+    uint32_t bin_counts[NUM_BINS], bin_begins[NUM_BINS], part_ids[SMALL_PARTS];
     uint32_t scratch[BLOCK / 32 + 1];
     uint32_t num_misses, num_later, end, has_special;
 };
@@ -88,8 +88,9 @@ DEVICE void list_miss(LookUpShared& shared, uint32_t number, uint32_t length) {
     shared.misses[atomicAdd(&shared.num_misses, 1u)] = number | bin << 12 | place << 16;
 }
 
-DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t number,
-                          uint32_t begin, uint32_t length) {
+template <class Parts>
+DEVICE void look_up_short(const Job& job, LookUpShared& shared, const Parts& parts, uint64_t tile_begin,
+                          uint32_t number, uint32_t begin, uint32_t length) {
     const uint8_t* text = reinterpret_cast<const uint8_t*>(shared.text) + begin;
     uint32_t words[3];
     read_words<3>(text, length, words);
@@ -98,8 +99,9 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, uint64_t tile_be
     if (are_listed(record)) record = listed_record(record);
     else if (record == NO_ID && length <= MAX_SMALL) record = small_record(job, words[0], length);
     else if (record == NO_ID) record = repeated_record(job, text, words[0], length);
-    if (record == NO_ID) list_miss(shared, number, length);
-    else job.records[tile_begin + number] = record;
+    if (record == NO_ID) return list_miss(shared, number, length);
+    job.records[tile_begin + number] = record;
+    parts.add(number, record);
 }
 
 // A piece of more than MAX_PIECE bytes that is no token. The cut leaves none; where it was only begun (CUT
@@ -111,37 +113,51 @@ template <bool CUT> DEVICE void no_such_piece(const Job& job, uint64_t record) {
 }
 
 // Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
-template <bool CUT>
-DEVICE void look_up_longer(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t number,
-                           uint32_t begin, uint32_t length) {
+template <bool CUT, class Parts>
+DEVICE void look_up_longer(const Job& job, LookUpShared& shared, const Parts& parts, uint64_t tile_begin,
+                           uint32_t number, uint32_t begin, uint32_t length) {
     const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
     const uint8_t* text = job.text + tile_begin + begin;
     uint32_t id = length <= MAX_LONG ? find_token(job, staged, length) : find_any(job, text, length);
     id = checked_id(job, id, tile_begin + begin, tile_begin + begin + length);
     if (id == NO_ID && length <= MAX_PIECE) id = repeated_record(job, text, first_word(text, 4), length);
-    if (id != NO_ID) job.records[tile_begin + number] = id;
+    if (id != NO_ID) job.records[tile_begin + number] = id, parts.add(number, id);
     else if (length <= MAX_PIECE) list_miss(shared, number, length);
     else no_such_piece<CUT>(job, tile_begin + number);
 }
 
+// An entry of job.misses: a piece's place, its length, and its part of the tile where these are counted.
+constexpr uint32_t LENGTH_OF_MISS = 32, PART_OF_MISS = 40;
+
+DEVICE uint32_t length_of_miss(uint64_t entry) { return static_cast<uint32_t>(entry >> LENGTH_OF_MISS) & 0xFF; }
+
+// The unit of compact.cuh that a missed piece is in.
+DEVICE uint32_t unit_of_miss(uint64_t entry) {
+    return static_cast<uint32_t>(entry) / TILE * SMALL_PARTS + static_cast<uint32_t>(entry >> PART_OF_MISS);
+}
+
 // Copies a tile's list of misses to the lists of all tiles.
-DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t count) {
+template <bool COUNTS>
+DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t count, uint32_t size) {
     for (uint32_t i = threadIdx.x; i < shared.num_misses; i += BLOCK) {
         uint32_t miss = shared.misses[i], number = miss & 0xFFF, bin = miss >> 12 & 0xF;
         uint32_t begin = shared.begins[number];
         uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
         uint32_t place = shared.bin_begins[bin] + (miss >> 16);
-        job.misses[bin][place] = tile_begin + begin | static_cast<uint64_t>(end - begin) << 32;
+        uint64_t part = COUNTS ? number / size : 0, length = end - begin;
+        job.misses[bin][place] = tile_begin + begin | length << LENGTH_OF_MISS | part << PART_OF_MISS;
         job.records[tile_begin + number] = MISS | bin << BIN_SHIFT | place;
     }
 }
 
-template <bool CUT = true>
+// COUNTS: tile_counts, too, see tile_parts.cuh.
+template <bool CUT = true, bool COUNTS = false>
 DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t tiles = num_tiles(job);
     for (uint32_t tile = block; tile < tiles; tile += num_blocks) {
         uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE;
         if (threadIdx.x < NUM_BINS) shared.bin_counts[threadIdx.x] = 0;
+        if (COUNTS && threadIdx.x < SMALL_PARTS) shared.part_ids[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
             shared.num_misses = shared.num_later = 0;
             shared.has_special = job.special_counts[COUNT_ACCEPTED];
@@ -149,13 +165,14 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         }
         load_text(job, shared, tile_begin);
         uint32_t count = list_pieces(job, shared, tile_begin);
+        PartIds<COUNTS> parts = {shared.part_ids, size_of_part<SMALL_PARTS>(count)};
         for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
             uint32_t begin = shared.begins[number];
             uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
             if (shared.has_special && begins_special(job, tile_begin + begin)) {
                 job.records[tile_begin + number] = special_id(job, tile_begin + begin, end - begin);
             } else if (end - begin <= MAX_SHORT) {
-                look_up_short(job, shared, tile_begin, number, begin, end - begin);
+                look_up_short(job, shared, parts, tile_begin, number, begin, end - begin);
             } else {
                 shared.later[atomicAdd(&shared.num_later, 1u)] = number;
             }
@@ -164,15 +181,16 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         for (uint32_t i = threadIdx.x; i < shared.num_later; i += BLOCK) {
             uint32_t number = shared.later[i], begin = shared.begins[number];
             uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
-            look_up_longer<CUT>(job, shared, tile_begin, number, begin, end - begin);
+            look_up_longer<CUT>(job, shared, parts, tile_begin, number, begin, end - begin);
         }
         __syncthreads();
         if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])
             shared.bin_begins[threadIdx.x] =
                 atomicAdd(&job.miss_counts[threadIdx.x], shared.bin_counts[threadIdx.x]);
         if (threadIdx.x == 0) job.tile_pieces[tile] = count;
+        parts.write(job.tile_counts + tile * SMALL_PARTS, count);
         __syncthreads();
-        write_misses(job, shared, tile_begin, count);
+        write_misses<COUNTS>(job, shared, tile_begin, count, parts.size);
         __syncthreads();
     }
 }

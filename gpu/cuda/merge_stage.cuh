@@ -31,14 +31,26 @@ struct BinBegins {
     uint64_t merged[NUM_BINS];
     const uint64_t* misses[NUM_BINS];
     uint32_t counts[NUM_BINS], chunks[NUM_BINS], num_chunks;
+    uint32_t lane_bits;                    // Binary logarithm of the lanes of a warp that merge.
 };
+
+// Few pieces are spread over the warps, since a warp takes as long as its longest piece: how many of its
+// lanes merge, as a binary logarithm. A piece of the longest bins has so many at least.
+template <bool FEW> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t count) {
+    constexpr uint32_t LEAST = 3, MOST = 5;
+    if (!FEW) return MOST;
+    uint32_t lanes = __reduce_add_sync(ALL_LANES, count << lane_bits<FEW>(bin % NUM_BINS)), bits = LEAST;
+    while (bits < MOST && lanes >> bits >= gridDim.x * blockDim.x / 32) bits++;
+    return bits;
+}
 
 // Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
 // for longest_in_bin ids; the chunks of longer bins come first.
 template <bool FEW> DEVICE void find_begins(const Job& job, BinBegins& begins) {
-    uint32_t bin = threadIdx.x, chunk_bits = 5 - lane_bits<FEW>(bin % NUM_BINS);
+    uint32_t bin = threadIdx.x;
     if (bin < 32) {
-        uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0;
+        uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0, lanes = lanes_that_merge<FEW>(bin, count);
+        uint32_t chunk_bits = lanes - lane_bits<FEW>(bin % NUM_BINS);
         uint32_t room = count * longest_in_bin(bin % NUM_BINS);
         uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
         uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
@@ -54,7 +66,7 @@ template <bool FEW> DEVICE void find_begins(const Job& job, BinBegins& begins) {
             begins.counts[bin] = count;
             begins.chunks[bin] = all_chunks - chunks;
         }
-        if (bin == 0) begins.num_chunks = all_chunks;
+        if (bin == 0) begins.num_chunks = all_chunks, begins.lane_bits = lanes;
     }
     __syncthreads();
 }
@@ -101,51 +113,53 @@ template <bool FEW> DEVICE MissChunk chunk_of(const BinBegins& begins, uint32_t 
     uint32_t lane = threadIdx.x & 31;
     bool begun = lane < NUM_BINS && begins.chunks[lane % NUM_BINS] <= chunk;
     uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
-    return {bin, (chunk - begins.chunks[bin]) << (5 - lane_bits<FEW>(bin))};
+    return {bin, (chunk - begins.chunks[bin]) << (begins.lane_bits - lane_bits<FEW>(bin))};
 }
 
 // The entry of this lane's piece in the list of misses, 0 behind its end.
 template <bool FEW> DEVICE uint64_t entry_of(const BinBegins& begins, const MissChunk& chunk) {
-    uint32_t number = chunk.first + ((threadIdx.x & 31) >> lane_bits<FEW>(chunk.bin));
+    uint32_t lane = threadIdx.x & 31, number = chunk.first + (lane >> lane_bits<FEW>(chunk.bin));
+    if (FEW && lane >> begins.lane_bits) return 0;
     return number < begins.counts[chunk.bin] ? begins.misses[chunk.bin][number] : 0;
 }
 
-// Merges the pieces of a chunk; `entry` is this lane's.
-template <uint32_t LANES, uint32_t SLOTS>
+// Merges the pieces of a chunk; `entry` is this lane's. COUNTS: adds to tile_counts, see tile_parts.cuh.
+template <bool COUNTS, uint32_t LANES, uint32_t SLOTS>
 DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     Group<LANES> group(mergers.columns[threadIdx.x / 32]);
     uint32_t number = chunk.first + group.number, bin = chunk.bin;
     const uint8_t* text = job.text + static_cast<uint32_t>(entry);
-    uint32_t length = entry >> 32;
+    uint32_t length = length_of_miss(entry);
     merge_piece<LANES, SLOTS>(merging(job, mergers.cache), group, text, length);
     if (length && group.member == 0) {
         uint64_t begin = mergers.begins.merged[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
         uint32_t count = write_merged(job.symbol_ids, group, length, job.merged_ids + begin);
         job.merged_counts[bin][number] = count;
+        if (COUNTS) atomicAdd(job.tile_counts + unit_of_miss(entry), count - 1);
     }
 }
 
 // The same by the lanes that the pieces of its bin have.
-template <bool FEW>
+template <bool FEW, bool COUNTS>
 DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     if (FEW) {
-        if (chunk.bin < 4) merge_chunk<1, 4>(job, mergers, chunk, entry);
-        else merge_chunk<8, 4>(job, mergers, chunk, entry);
+        if (chunk.bin < 4) merge_chunk<COUNTS, 1, 4>(job, mergers, chunk, entry);
+        else merge_chunk<COUNTS, 8, 4>(job, mergers, chunk, entry);
         return;
     }
-    if (chunk.bin == 0) merge_chunk<1, 1>(job, mergers, chunk, entry);
-    else if (chunk.bin == 1) merge_chunk<1, 2>(job, mergers, chunk, entry);
-    else if (chunk.bin == 2) merge_chunk<1, 3>(job, mergers, chunk, entry);
-    else if (chunk.bin == 3) merge_chunk<1, 4>(job, mergers, chunk, entry);
-    else if (chunk.bin < 6) merge_chunk<2, 4>(job, mergers, chunk, entry);
-    else if (chunk.bin == 6) merge_chunk<4, 4>(job, mergers, chunk, entry);
-    else merge_chunk<8, 4>(job, mergers, chunk, entry);
+    if (chunk.bin == 0) merge_chunk<COUNTS, 1, 1>(job, mergers, chunk, entry);
+    else if (chunk.bin == 1) merge_chunk<COUNTS, 1, 2>(job, mergers, chunk, entry);
+    else if (chunk.bin == 2) merge_chunk<COUNTS, 1, 3>(job, mergers, chunk, entry);
+    else if (chunk.bin == 3) merge_chunk<COUNTS, 1, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin < 6) merge_chunk<COUNTS, 2, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin == 6) merge_chunk<COUNTS, 4, 4>(job, mergers, chunk, entry);
+    else merge_chunk<COUNTS, 8, 4>(job, mergers, chunk, entry);
 }
 
 // Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
 //
 // While a chunk is merged, the entries of the next one and the ticket behind it are on their way.
-template <bool FEW>
+template <bool FEW, bool COUNTS = false>
 DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block, uint32_t num_blocks) {
     uint32_t chunks = mergers.begins.num_chunks, first_ones = num_blocks * (blockDim.x / 32);
     uint32_t number = threadIdx.x / 32 * num_blocks + block;
@@ -160,7 +174,7 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
         MissChunk next = is_last ? chunk : chunk_of<FEW>(mergers.begins, number);
         uint64_t next_entry = is_last ? 0 : entry_of<FEW>(mergers.begins, next);
         if (draws) ticket = atomicAdd(job.merge_tickets, 1u);
-        merge_any_chunk<FEW>(job, mergers, chunk, entry);
+        merge_any_chunk<FEW, COUNTS>(job, mergers, chunk, entry);
         if (is_last) return;
         chunk = next;
         entry = next_entry;

@@ -27,17 +27,27 @@ DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     report_faults(job, block, num_blocks);
 }
 
-template <class Id> DEVICE void put_ids(const Job& job, uint32_t block, uint32_t num_blocks) {
-    Id* ids = reinterpret_cast<Id*>(job.host_ids);
-    uint64_t num_ids = job.answer_offsets[job.num_rows], stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    for (uint64_t i = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; i < num_ids; i += stride)
-        ids[i] = static_cast<Id>(job.answer_ids[i]);
+// Threads take ids by turns; warps write whole lines, wherever in one the first id goes.
+template <class Id>
+DEVICE void put_lines(Id* to, const int32_t* ids, uint64_t count, uint64_t first, uint64_t stride) {
+    constexpr uint64_t LINE = 128;
+    uint64_t before = reinterpret_cast<uint64_t>(to) % LINE / sizeof(Id);  // Places of the first line.
+    for (uint64_t i = first; i < before + count; i += stride)
+        if (i >= before) to[i - before] = static_cast<Id>(ids[i - before]);
 }
 
-// Copies the ids, too, of 32, 16 or 8 bits.
+// Puts ids out behind so many others, of 32, 16 or 8 bits.
+DEVICE void put_ids(const Job& job, uint64_t behind, const int32_t* ids, uint64_t count, uint64_t first,
+                    uint64_t stride) {
+    if (job.id_bits == 16) put_lines(reinterpret_cast<uint16_t*>(job.host_ids) + behind, ids, count, first, stride);
+    else if (job.id_bits == 8) put_lines(reinterpret_cast<uint8_t*>(job.host_ids) + behind, ids, count, first, stride);
+    else put_lines(job.host_ids + behind, ids, count, first, stride);
+}
+
+// All ids of an answer, and what the host must know of it.
 DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    if (job.id_bits == 16) put_ids<uint16_t>(job, block, num_blocks);
-    else if (job.id_bits == 8) put_ids<uint8_t>(job, block, num_blocks);
-    else put_ids<int32_t>(job, block, num_blocks);
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    put_ids(job, 0, job.answer_ids, job.answer_offsets[job.num_rows], first, stride);
     report_stage(job, block, num_blocks);
 }

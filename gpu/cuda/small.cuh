@@ -34,7 +34,7 @@ struct SmallShared {
         Columns columns[BLOCK / 32];
         struct {
             uint32_t sums[32], group_offsets[SMALL_TILES * SMALL_PARTS / WARPS];
-            uint32_t staged[WARPS][STAGED_IDS];
+            int32_t ids[TILE + MAX_PIECE];  // Of the pieces that begin in a tile.
         };
         ScanShared frame;
     };
@@ -80,43 +80,51 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
     }
 
     DEVICE_METHOD void look_up() const {
-        look_up_stage<Size::STOPS>(job, shared.look_up, block, num_blocks);
+        look_up_stage<Size::STOPS, true>(job, shared.look_up, block, num_blocks);
         wait();
     }
 
     DEVICE_METHOD void merge() const {
         find_begins<Size::FEW>(job, shared.begins);
         if (!shared.begins.num_chunks) return;
-        merge_chunks<Size::FEW>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
+        merge_chunks<Size::FEW, true>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
         wait();
     }
 
-    // Whether the answer is written as soon as it is known: by few threads, where nothing is behind the ids.
-    DEVICE_METHOD bool answers_at_once() const { return Size::FEW && !job.framed; }
-
     DEVICE_METHOD void compact() const {
-        count_tiles_stage<SMALL_PARTS>(job, block, num_blocks);
-        wait();
         // Every block adds up for itself, which takes less than waiting for one.
         uint64_t num_ids = sum_groups<SMALL_PARTS>(job, shared.sums, shared.group_offsets);
         if (block == 0 && threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
         GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
-        int64_t* offsets = answers_at_once() ? job.host_offsets : job.id_offsets;
-        row_offsets_stage<SMALL_PARTS>(job, sums, offsets, block, num_blocks);
-        if (answers_at_once()) {
-            WantedIds ids = {job.host_ids, job.id_bits, shared.staged[threadIdx.x / 32], 0, 0};
-            auto ids_of = [&](uint32_t unit) { return ids.behind(ids_before(job, sums.before, unit)); };
-            write_tiles<SMALL_PARTS>(job, shared.begins, ids_of, block, num_blocks);
-        } else {
-            auto ids_of = [&](uint32_t unit) { return OwnIds{job.ids + ids_before(job, sums.before, unit)}; };
-            write_tiles<SMALL_PARTS>(job, shared.begins, ids_of, block, num_blocks);
+        if (job.framed) {
+            row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
+            write_units<SMALL_PARTS>(job, shared.begins, sums.before, block, num_blocks);
             wait();
+        } else {
+            answer_tiles(num_ids);  // What follows is done while they are on their way.
+            row_offsets_stage<SMALL_PARTS>(job, sums, job.host_offsets, block, num_blocks);
+            report_faults(job, block, num_blocks);
+        }
+    }
+
+    // The ids of tile after tile to where they are wanted, put in order in shared memory: single words are slow
+    // on their way to the host.
+    DEVICE_METHOD void answer_tiles(uint64_t num_ids) const {
+        static_assert(SMALL_PARTS == WARPS, "a warp a part, and what is before a tile's first one is added up");
+        const uint32_t* before = shared.group_offsets;
+        for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
+            uint32_t unit = tile * SMALL_PARTS + threadIdx.x / 32;
+            uint64_t place = ids_before(job, before, unit) - before[tile];
+            write_unit(job, shared.begins, records_of<SMALL_PARTS>(job, unit), shared.ids + place);
+            __syncthreads();
+            uint64_t end = tile + 1 < num_tiles(job) ? before[tile + 1] : num_ids;
+            put_ids(job, before[tile], shared.ids, end - before[tile], threadIdx.x, BLOCK);
+            __syncthreads();
         }
     }
 
     DEVICE_METHOD void put_out() const {
-        if (answers_at_once()) report_faults(job, block, num_blocks);
-        else put_out_stage(job, block, num_blocks);
+        if (job.framed) put_out_stage(job, block, num_blocks);
     }
 };
 
