@@ -180,7 +180,7 @@ KERNELS = {
     "accept_whole": Kernel(_BLOCK, _CHUNKS, 8),
     "clear_special": Kernel(_BLOCK, _CHUNKS, 8),
     "pretokenize": Kernel(_BLOCK, _CHUNKS, 16),
-    "map_tiles": Kernel(_BLOCK, _TILE, 4),
+    "map_tiles": Kernel(constant("MAP_BLOCK"), _TILE, 2),
     "enter_runs": Kernel(constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1),
     "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6),
     "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="cut"),

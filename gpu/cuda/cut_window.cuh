@@ -14,6 +14,7 @@
 // Each lane owns 8, 16 or 32 `places`. What lies at the places of the others it learns by votes and
 // shuffles, except symbols and ranks, which all may read.
 #pragma once
+#include "block.cuh"
 #include "masks.cuh"
 #include "merge.cuh"
 
@@ -35,7 +36,7 @@ DEVICE bool is_late(uint32_t word) { return word % (1 << BOUND_BITS) == LATE; }
 // The lowest rank that a pair with what this one gives can have; not above HIGHEST.
 DEVICE uint32_t bound_of(uint32_t word) {
     uint32_t code = word % (1 << BOUND_BITS), power = code / 32;
-    uint32_t distance = power ? (32 + code % 32) << min_of(power - 1, 17) : code;
+    uint32_t distance = power ? (32 + code % 32) << (power - 1) : code;  // Below 2^32 - HIGHEST.
     return min_of((word >> BOUND_BITS) + distance, HIGHEST);
 }
 
@@ -52,26 +53,34 @@ DEVICE uint32_t index_of(uint32_t place) { return 32 * place + (threadIdx.x & 31
 struct LanePart {
     uint32_t alive;   // A symbol begins there.
     uint32_t lower;   // Its pair's rank is lower than that of the pair in front of it, in the lane,
-    uint32_t equal;   // or the same.
+    uint32_t equal;   // or the same, which is a rank.
     uint32_t lowest;  // Of its pairs, bounded.
     uint32_t bound;   // The lowest of its pairs' bounds.
 };
 
 DEVICE uint32_t bits_above(uint32_t bit) { return 0xFFFFFFFEu << bit; }
 
-// Looks at all pairs of a lane again.
-template <uint32_t MOST> DEVICE void refresh(const WarpColumns<MOST>& columns, LanePart& part) {
+// Looks at all pairs of a lane again. Eight places at a time, whose ranks are on their way together.
+template <uint32_t MOST> DEVICE void refresh(const WarpColumns<MOST>& columns, LanePart& part, uint32_t places) {
     uint32_t before = 0;  // Nothing is lower; what stands in front of the first pair is another lane's.
     part.lower = part.equal = 0;
     part.lowest = NO_RANK;
     part.bound = HIGHEST;
-    for (uint32_t bits = part.alive; bits; bits &= bits - 1) {
-        uint32_t bit = bits & (0 - bits), rank = columns.ranks[index_of(lowest_bit(bits))];
-        part.lowest = min_of(part.lowest, rank);
-        part.bound = min_of(part.bound, bound_of(rank));
-        if (rank < before) part.lower |= bit;
-        if (rank == before) part.equal |= bit;
-        before = rank;
+#pragma unroll 1
+    for (uint32_t first = 0; first < places; first += 8) {
+        uint32_t alive = part.alive >> first, lower = 0, equal = 0, ranks[8];
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) ranks[i] = alive >> i & 1 ? columns.ranks[index_of(first + i)] : NO_RANK;
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) {
+            if (ranks[i] < before) lower |= 1u << i;
+            if (ranks[i] == before && ranks[i] != NO_RANK) equal |= 1u << i;
+            part.lowest = min_of(part.lowest, ranks[i]);
+            part.bound = min_of(part.bound, bound_of(ranks[i]));
+            if (alive >> i & 1) before = ranks[i];
+        }
+        part.lower |= lower << first;
+        part.equal |= equal << first;
     }
 }
 
@@ -100,7 +109,7 @@ DEVICE LanePart begin_window(const Merging& merging, WarpColumns<MOST>& columns,
     __syncwarp();
     uint32_t mine = length > first ? min_of(places, length - first) : 0;
     LanePart part = {mine == 32 ? 0xFFFFFFFFu : (1u << mine) - 1, 0, 0, NO_RANK, HIGHEST};
-    refresh(columns, part);
+    refresh(columns, part, places);
     return part;
 }
 
@@ -145,7 +154,7 @@ DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& p
     uint32_t before = others.before == NO_PAIR ? NO_RANK : columns.ranks[others.before];
     uint32_t rank = columns.ranks[index_of(lowest_bit(alive))], last = highest_bit(alive);
     if (rank < before) lower |= first;
-    if (rank == before) equal |= first;  // Of `limit` or more: their chain waits.
+    if (rank == before && rank < limit) equal |= first;  // Else their chain waits.
     Chains chains = {0, before_of(alive, part.lower), 0, 0, 0};
     for (uint32_t bits = lower & ~chains.beaten; bits; bits &= bits - 1)
         if (columns.ranks[index_of(lowest_bit(bits))] < limit) chains.taken |= bits & (0 - bits);
@@ -193,35 +202,42 @@ DEVICE void merge_pairs(WarpColumns<MOST>& columns, LanePart& part, const Neighb
     part.alive = alive & ~taken;
 }
 
-// Looks up the pairs that are new, those that begin with a merged symbol or in front of one; returns
-// where they begin.
+// The lane that has item `number` of all lanes' items, of which there are `up_to` up to each lane; 31 if none has.
+DEVICE uint32_t lane_of_item(uint32_t up_to, uint32_t number) {
+    uint32_t lane = 0;
+#pragma unroll
+    for (uint32_t step = 16; step; step /= 2)
+        if (__shfl_sync(ALL_LANES, up_to, lane + step - 1) <= number) lane += step;
+    return lane;
+}
+
+// Looks up the pairs that are new, those that begin with a merged symbol or in front of one; returns where they
+// begin. Each lane looks up as many, whosever places they are at:
+//
+//     lane           0     1     2     3
+//     new pairs      a b   .     c     d e f
+//     looked up      a     b     c     d          then e and f
 template <uint32_t MOST>
 DEVICE uint32_t rank_new_pairs(const Merging& merging, WarpColumns<MOST>& columns, const LanePart& part,
                                const Neighbours& others, uint32_t merged) {
-    constexpr uint32_t AT_ONCE = 2;
     uint32_t alive = part.alive, begins_new = __ballot_sync(ALL_LANES, (merged & alive & (0 - alive)) != 0);
     uint32_t changed = merged | before_of(alive, merged);
     if (alive && others.behind != NO_PAIR && begins_new >> others.lane_behind & 1) changed |= 1u << highest_bit(alive);
-    for (uint32_t bits = changed; bits;) {
-        uint32_t indices[AT_ONCE];
-        Pair pairs[AT_ONCE];
-        uint4 buckets[AT_ONCE];
-        bool ask[AT_ONCE];
-#pragma unroll
-        for (uint32_t i = 0; i < AT_ONCE; i++, bits &= bits - 1) {
-            uint32_t bit = bits ? lowest_bit(bits) : 0, behind = alive & bits_above(bit);
-            uint32_t other = behind ? index_of(lowest_bit(behind)) : others.behind;
-            indices[i] = bits ? index_of(bit) : NO_PAIR;
-            ask[i] = bits && other != NO_PAIR;
-            pairs[i] = pair_of(merging.table, columns.symbols[index_of(bit)], columns.symbols[ask[i] ? other : index_of(0)]);
-            ask[i] = ask[i] && may_merge(merging.cache, pairs[i]);
-            buckets[i] = load_bucket(merging.table, pairs[i], ask[i]);
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < AT_ONCE; i++) {
-            if (indices[i] == NO_PAIR) continue;
-            columns.ranks[indices[i]] = bounded(merging.job, rank_in(merging.table, pairs[i], buckets[i], ask[i]));
-        }
+    uint32_t count = count_bits(changed), up_to = sum_of_lanes(count), total = __shfl_sync(ALL_LANES, up_to, 31);
+    for (uint32_t number = threadIdx.x & 31; number - (threadIdx.x & 31) < total; number += 32) {
+        uint32_t owner = lane_of_item(up_to, number), bits = __shfl_sync(ALL_LANES, changed, owner);
+        uint32_t passed = number - __shfl_sync(ALL_LANES, up_to - count, owner);
+        uint32_t its_alive = __shfl_sync(ALL_LANES, alive, owner), behind = __shfl_sync(ALL_LANES, others.behind, owner);
+        if (number >= total) continue;
+#pragma unroll 1
+        for (; passed; passed--) bits &= bits - 1;
+        uint32_t place = lowest_bit(bits), left = 32 * place + owner, above = its_alive & bits_above(place);
+        uint32_t right = above ? 32 * lowest_bit(above) + owner : behind;
+        bool ask = right != NO_PAIR;
+        Pair pair = pair_of(merging.table, columns.symbols[left], columns.symbols[ask ? right : left]);
+        ask = ask && may_merge(merging.cache, pair);
+        uint32_t rank = rank_in(merging.table, pair, load_bucket(merging.table, pair, ask), ask);
+        columns.ranks[left] = bounded(merging.job, rank);
     }
     return changed;
 }
@@ -245,7 +261,7 @@ DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<MOST>& columns,
         __syncwarp();
         uint32_t changed = rank_new_pairs(merging, columns, part, others, pairs);
         __syncwarp();
-        if (changed || alive != part.alive) refresh(columns, part);
+        if (changed || alive != part.alive) refresh(columns, part, places);
         __syncwarp();
     }
 }

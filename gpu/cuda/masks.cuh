@@ -25,14 +25,11 @@ DEVICE uint32_t odd_ones(uint32_t bits) {
 }
 
 // Of pairs that go on with a chain (`equal`) takes every other one, behind the first, which is taken; returns
-// all pairs of these chains.
+// all pairs of these chains. A carry runs through a chain from its second pair on.
 DEVICE uint32_t follow_chains(uint32_t alive, uint32_t equal, uint32_t& taken) {
-    uint32_t chained = taken;
-    for (uint32_t bits = equal; bits; bits &= bits - 1) {
-        uint32_t bit = bits & (0 - bits), before = 1u << highest_bit(alive & (bit - 1));
-        if (!(chained & before)) continue;
-        chained |= bit;
-        if (!(taken & before)) taken |= bit;
-    }
-    return chained;
+    uint32_t odd = odd_ones(alive), passed = equal | ~alive;
+    uint32_t behind_odd = equal & ~(passed + (behind_of(alive, taken & odd) & equal));
+    uint32_t behind_even = equal & ~(passed + (behind_of(alive, taken & ~odd) & equal));
+    taken |= (behind_odd & odd) | (behind_even & ~odd);
+    return taken | behind_odd | behind_even;
 }

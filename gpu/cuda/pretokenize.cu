@@ -1,5 +1,5 @@
 // The kernels of the pretokenizer, in the order in which they run; the last three have nothing to do
-// for most batches and return at once. Launch: BLOCK threads, in enter_runs
+// for most batches and return at once. Launch: BLOCK threads, in map_tiles MAP_BLOCK, in enter_runs
 // ENTER_BLOCK or fewer warps; any number of blocks.
 #include "pretokenize_redo.cuh"
 #include "pretokenize_runs.cuh"
@@ -11,7 +11,7 @@ KERNEL __launch_bounds__(BLOCK) pretokenize(const Job* job) {
     pretokenize_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) map_tiles(const Job* job) {
+KERNEL __launch_bounds__(MAP_BLOCK) map_tiles(const Job* job) {
     wait_for_kernel_before();
     SHARED MapShared shared;
     map_tiles_stage(*job, shared, blockIdx.x, gridDim.x);

@@ -15,12 +15,12 @@ struct PretokenizeShared {
     alignas(16) uint32_t entries[MAX_ROWS * ROW_STRIDE];
 };
 
-// Copies the automaton to shared memory; the whole block calls it.
-DEVICE void load_entries(const Job& job, PretokenizeShared& shared) {
+// Copies the automaton to shared memory; the whole block of THREADS calls it.
+template <uint32_t THREADS = BLOCK> DEVICE void load_entries(const Job& job, PretokenizeShared& shared) {
     uint32_t count = (ROW_END + static_cast<uint32_t>(job.num_classes)) * ROW_STRIDE, fours = count / 4;
     const uint4* from = reinterpret_cast<const uint4*>(job.entries);
     uint4* to = reinterpret_cast<uint4*>(shared.entries);
-    for (uint32_t i = threadIdx.x; i < fours; i += BLOCK) to[i] = __ldg(from + i);
+    for (uint32_t i = threadIdx.x; i < fours; i += THREADS) to[i] = __ldg(from + i);
     uint32_t rest = 4 * fours + threadIdx.x;
     if (rest < count) shared.entries[rest] = __ldg(job.entries + rest);
 }
@@ -29,8 +29,8 @@ DEVICE Reader reader_of(const Job& job, const PretokenizeShared& shared) {
     return {job.text, job.num_bytes, job.hard, shared.entries, job.class_pages, job.class_table};
 }
 
-DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
-    load_entries(job, shared);
+template <uint32_t THREADS = BLOCK> DEVICE Reader make_reader(const Job& job, PretokenizeShared& shared) {
+    load_entries<THREADS>(job, shared);
     __syncthreads();
     return reader_of(job, shared);
 }

@@ -25,11 +25,13 @@
 constexpr uint32_t DROPPED = 0, COMMITTED = 1, PENDING = 2;
 constexpr uint32_t FATE_SHIFT = 5;         // Of a chunk's map in shared memory: the state lies below.
 
+constexpr uint32_t MAP_BLOCK = 1024;       // Threads of a block that maps tiles.
+
 struct MapShared {
     PretokenizeShared pretokenize;
     alignas(16) uint8_t rows[TILE];
     uint8_t maps[WORDS_A_TILE][32];
-    uint32_t tiles[BLOCK], count;          // Those to map.
+    uint32_t tiles[MAP_BLOCK], count;          // Those to map.
 };
 
 // Whether a tile is bad; otherwise `state` is the one behind it. Where the first pass is not certain
@@ -128,16 +130,16 @@ DEVICE void chain_fates(const Job& job, const MapShared& shared, uint32_t tile) 
 
 // Maps one tile, the whole block: sixteen or 32 lanes a chunk, as many as there are states.
 DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, uint32_t tile) {
-    static_assert(BLOCK * 16 == TILE, "sixteen bytes a thread");
+    static_assert(MAP_BLOCK * 16 >= TILE, "sixteen bytes a thread");
     uint64_t begin = static_cast<uint64_t>(tile) * TILE, own = begin + threadIdx.x * 16;
     uint64_t rest = own < reader.num_bytes ? reader.num_bytes - own : 0;
-    if (own - own % CHUNK < reader.num_bytes) {  // Chunks behind the end are not read.
+    if (threadIdx.x < TILE / 16 && own - own % CHUNK < reader.num_bytes) {  // Chunks behind the end are not read.
         uint4* to = reinterpret_cast<uint4*>(shared.rows) + threadIdx.x;
         *to = rows_at(reader, own, rest < 16 ? static_cast<uint32_t>(rest) : 16);
     }
     __syncthreads();
     uint32_t shift = job.num_states <= 16 ? 4 : 5, state = threadIdx.x & ((1u << shift) - 1);
-    for (uint32_t i = threadIdx.x >> shift; i < WORDS_A_TILE; i += BLOCK >> shift)
+    for (uint32_t i = threadIdx.x >> shift; i < WORDS_A_TILE; i += MAP_BLOCK >> shift)
         shared.maps[i][state] = map_chunk(reader, shared.rows + i * CHUNK, begin + i * CHUNK, state);
     __syncthreads();
     if (threadIdx.x / 32 == 0) chain_states(job, shared, tile);
@@ -147,9 +149,9 @@ DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, ui
 // Settles all tiles, a thread a tile, and maps those that are bad or follow a bad one.
 DEVICE void map_tiles_stage(const Job& job, MapShared& shared, uint32_t block, uint32_t num_blocks) {
     if (!job.bad_tiles[0]) return;
-    Reader reader = make_reader(job, shared.pretokenize);
+    Reader reader = make_reader<MAP_BLOCK>(job, shared.pretokenize);
     uint32_t tiles = num_tiles(job);
-    for (uint32_t first = block; first < tiles; first += num_blocks * BLOCK) {
+    for (uint32_t first = block; first < tiles; first += num_blocks * MAP_BLOCK) {
         if (threadIdx.x == 0) shared.count = 0;
         __syncthreads();
         uint32_t tile = first + threadIdx.x * num_blocks;

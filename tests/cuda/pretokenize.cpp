@@ -9,12 +9,12 @@ extern "C" void pretokenize_batch(const Job* job, uint32_t num_blocks, uint32_t 
     for (uint32_t i = 0; slow && i < 2 * num_tiles(*job); i++) job->half_states[i] |= UNRESOLVED;
     if (slow) job->bad_tiles[0] = 1;
     if (!job->bad_tiles[0]) return;  // So would the others, each thread of them.
-    emulate(map_tiles, num_blocks, BLOCK, job);
+    emulate(map_tiles, num_blocks, MAP_BLOCK, job);
     emulate(enter_runs, num_blocks, 64, job);
     emulate(redo_tiles, num_blocks, BLOCK, job);
 }
 
-extern "C" void map_all(const Job* job, uint32_t num_blocks) { emulate(map_tiles, num_blocks, BLOCK, job); }
+extern "C" void map_all(const Job* job, uint32_t num_blocks) { emulate(map_tiles, num_blocks, MAP_BLOCK, job); }
 
 extern "C" void enter_all(const Job* job, uint32_t num_blocks, uint32_t threads) {
     emulate(enter_runs, num_blocks, threads, job);
