@@ -3,8 +3,9 @@
     python -m benchmarks.symbols --out FILE.json [--megabytes 256]
 
 The ids are compared with the CPU engine's. The share of the copy rate counts bytes moved: text read
-and ids written, against a copy of device memory, read and written, in the same run. Random bases;
-where it says so, N and soft masking among them, which other kernels than the plain ones serve.
+and ids written, against a copy of device memory, read and written, in the same run; `with_places`
+counts where rows begin and where their ids do, too. Random bases; where it says so, N and soft
+masking among them, which other kernels than the plain ones serve.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ WIDTHS = {
 NUM_MOTIFS, MOTIF_BASES = 2777, 7  # As many seeds as the miRNA families of MirMachine have.
 ROW_BASES = (0, 150, 512, 32_768, 131_072)
 """Lengths of rows; 0 is one row of all bases."""
+RAGGED_BASES = 150  # On average, from half of it to half as much again.
+PLACE_BYTES = 16  # Of a row: where its letters begin, and where its ids do.
 GIGA = 1e9
 
 
@@ -64,6 +67,16 @@ class Sequences:
             return cls(name, data, np.array([0, len(data)]))
         offsets = np.arange(0, len(data) + 1, bases)
         return cls(f"{name}, rows of {bases}", data[: offsets[-1]], offsets)
+
+    @classmethod
+    def ragged(cls, name: str, data: Bytes, bases: int) -> Sequences:
+        """Rows of about so many bases."""
+        lengths = np.random.default_rng(1).integers(
+            bases // 2, bases * 3 // 2 + 1, len(data) // bases
+        )
+        offsets = np.append(0, np.cumsum(lengths))
+        offsets = offsets[offsets <= len(data)]
+        return cls(f"{name}, rows of about {bases}", data[: offsets[-1]], offsets)
 
 
 @functools.cache
@@ -93,6 +106,8 @@ def all_sequences(size: int) -> list[Sequences]:
     real[chance.integers(0, size, max(1, size // 10_000))] = ord("N")
     real[size // 4 : size // 2] |= 0x20
     made = [Sequences.of("bases", bases, row) for row in ROW_BASES if row < size]
+    if RAGGED_BASES < size:
+        made.append(Sequences.ragged("bases", bases, RAGGED_BASES))
     return [*made, Sequences.of("N and soft masking", real, 0)]
 
 
@@ -172,10 +187,12 @@ def measure(device: Device, size: int) -> dict[str, Any]:
                 timed = time_kernels(engine, clock, name, sequences, bits)
                 seconds = timed["seconds"]["median_s"]
                 share, bases = timed["moved"] / seconds / rate, len(sequences.data) / seconds / GIGA
+                places = PLACE_BYTES * len(sequences.offsets)
+                shares = {"share_of_copy": share, "with_places": share + places / seconds / rate}
                 what = f"{sequences.name:28} {name:14} {bits:2} bits"
                 print(f"{what}  {bases:6.0f} Gbases/s  {share:.0%} of the copy rate")
                 named = {"sequences": sequences.name, "vocabulary": name, "bits": bits}
-                results.append({**named, "proved_bases": proved, "share_of_copy": share, **timed})
+                results.append({**named, "proved_bases": proved, **shares, **timed})
     about = device_facts(device.info) | machine(PACKAGES)
     return {"machine": about, "copy_bytes_a_second": rate, "results": results}
 

@@ -17,6 +17,7 @@ from gpu.job import constant
 __all__ = ["KmerRule", "even_length", "even_numbers", "set_even_rows"]
 
 SAMPLE = 32
+MOST = (1 << 32) - 1
 ROW_CIRCLE = constant("ROW_CIRCLE")
 
 
@@ -81,6 +82,9 @@ def even_numbers(rule: KmerRule, offsets: NDArray[np.int64]) -> dict[str, int]:
         "even_kmers": rule.kmers(length),
         "even_last_kmers": rule.kmers(last),
         "even_total": (count - 1) * rule.ids(length) + rule.ids(last),
+        "even_length": length,
+        "even_ids_inverse": MOST // rule.ids(length),
+        "even_length_inverse": MOST // length,
     }
 
 

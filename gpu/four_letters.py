@@ -29,6 +29,7 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
     slots = {letter >> 1 & 3: letter for letter in letters}
     any_case = letters + letters.lower() if is_upper else letters
     flagged = entries[list(any_case)] & np.uint32(RARE)
+    other_case = letters + letters.swapcase()
     if (
         len(letters) != 4
         or len(slots) != 4
@@ -40,6 +41,9 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
         "four_letters": sum(letter << 16 * slot for slot, letter in slots.items()),
         "four_codes": sum(letters.index(letter) << 16 * slot for slot, letter in slots.items()),
         "four_fold": ANY_CASE if is_upper else OWN_CASE,
+        "four_plain_fold": OWN_CASE
+        if (entries[list(other_case)] & np.uint32(RARE)).any()
+        else ANY_CASE,
     }
 
 

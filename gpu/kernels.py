@@ -80,6 +80,7 @@ _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
 _LETTERS = _BLOCK // 32 * constant("LETTER_TILE")
 _SCAN_THREADS = constant("SCAN_THREADS")
 _KMERS = _BLOCK // 32 * constant("KMER_TILE")
+_AROUND = constant("AROUND") + constant("BEHIND_TILE")  # Letters that two tiles have.
 
 
 def _symbol_kernels() -> dict[str, Kernel]:
@@ -110,11 +111,15 @@ def _symbol_kernels() -> dict[str, Kernel]:
         # Blocks that come and go: fewer that go on to other text took 5 to 10 % longer.
         each = constant("LETTER_ROUNDS") * _BLOCK * 16 // id_bytes
         shapes[f"write_letters{bits}"] = (_BLOCK, each, 1 << 20)
-        shapes |= {f"write_{name}{bits}": (_BLOCK, _KMERS, 32) for name in ("kmers", "strided")}
+        letters = constant("STAGED_BYTES") // id_bytes
+        for name, own, blocks in (
+            ("kmers", min(letters, constant("MOST_LETTERS")), 1 << 20),
+            ("strided", min(letters, constant("MOST_LETTERS")), 1 << 20),
+            ("even_kmers", letters, 1 << 20),
+            ("even_strided", constant("TILE_LETTERS"), 32),
+        ):
+            shapes[f"write_{name}{bits}"] = (_BLOCK, _BLOCK // 32 * (own - _AROUND), blocks)
         fetches[f"fetch_letters{bits}"] = (_BLOCK, each, 2)
-        tile, strided = constant("EVEN_TILE"), constant("EVEN_STRIDED_TILE")
-        shapes[f"write_even_kmers{bits}"] = (_BLOCK, _BLOCK // 32 * tile, 1 << 20)
-        shapes[f"write_even_strided{bits}"] = (_BLOCK, _BLOCK // 32 * strided, 32)
         shapes[f"write_runs{bits}"] = (_BLOCK, _KMERS, 1 << 20)
     kernels = {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
     return kernels | {

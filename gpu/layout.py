@@ -35,7 +35,7 @@ BYTES_A_ROW = 16
 """Room for a row in a workspace; rows beyond the usual number count as bytes."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
-KMER_TILE = constant("KMER_TILE")
+KMER_TILE, ROW_MARK = constant("KMER_TILE"), constant("ROW_MARK")
 PARTS, SLIDE_BYTES = constant("SMALL_PARTS"), constant("SLIDE_BYTES")
 SMALL_CHUNK, LARGE_CHUNK = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
 SMALL_TEXT = 1 << 24
@@ -165,6 +165,7 @@ def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
         "letter_tiles": 4 * (tiles + 8),  # Written four at a time.
         "letter_tile_ids": 4 * (tiles + 8),
         "run_firsts": 4 * (n // KMER_TILE + 1),
+        "row_marks": 4 * (n // ROW_MARK + 1),
     }
 
 

@@ -25,6 +25,7 @@ ROWS = {
     "borders": lambda chance: TILE + chance.integers(-20, 20, 4),
     "all": lambda chance: chance.choice([0, 1, 5, 6, 7, 40, 500, 2047, 2048], 40),
 }
+NAMES = "hyenadna", "mtdna6", "nt_v2", "dnabert1_3mer"
 LETTERS = {"plain": "ACGT", "soft": "ACGT" * 40 + "acgt", "strange": "ACGT" * 200 + "NXn"}
 
 
@@ -51,7 +52,7 @@ def own_kmers(k: int, stride: int, remainder: str, junction: str, letters: str) 
 
 
 VOCABULARIES = {
-    **{name: (lambda name=name: load(name)) for name in ("hyenadna", "mtdna6", "nt_v2")},
+    **{name: (lambda name=name: load(name)) for name in NAMES},
     "wraps_ahead": lambda: own_kmers(6, 1, "drop", "prepend", "ACGT"),
     "wraps_behind": lambda: own_kmers(5, 1, "drop", "append", "TGCA"),
     "overlaps": lambda: own_kmers(4, 3, "letters", "append", "ACGT"),
@@ -83,3 +84,17 @@ def test_rows_of_all_sizes_have_the_ids_of_the_reference(device, name, rows, let
         assert offsets.tolist() == [0, *np.cumsum([*map(len, wanted)]).tolist()]
         assert out[: len(ids)].tolist() == ids
         assert not out[len(ids) :].any()
+
+
+@pytest.mark.parametrize("name", ["mtdna6", "nt_v2"])
+def test_rows_of_more_letters_than_are_marked_are_found(name):
+    """The row of a letter is noted every so many letters, of a long row not to its end."""
+    marked = constant("ROW_MARK") * constant("MOST_MARKS")
+    sizes = [3, marked + 5000, 5, 0, 0, 300, marked + 7, 1, 2000]
+    chance = np.random.default_rng(len(name))
+    texts = ["".join(chance.choice([*"ACGT"], size)) for size in sizes]
+    engine, batch = engine_of("emulated"), Batch.from_bytes([text.encode() for text in texts])
+    wanted = [reference.encode(load(name), text, PLAIN).ids for text in texts]
+    ids, offsets = engine.encode_ids(load(name), batch.data, batch.offsets)
+    assert offsets.tolist() == [0, *np.cumsum([*map(len, wanted)]).tolist()]
+    assert ids.tolist() == [token_id for row in wanted for token_id in row]

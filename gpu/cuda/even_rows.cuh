@@ -6,20 +6,23 @@
 //
 //     place_even_rows    where the ids of each row begin
 //     write_even_inside  vectors of 16 bytes that lie within the k-mers of a row
-//     write_even_seams   the vectors at the ends of rows, a lane a vector or a lane an id
+//     write_seams_by_vectors, write_seams_by_ids   those at the ends of rows, a lane a vector or a lane an id
 //
-// A warp takes a tile of letters (kmer_tile.cuh) and writes the vectors whose first id belongs to one of them.
+// A warp takes a tile of letters (kmer_tile.cuh) and writes the vectors whose first id belongs to one of them: to shared
+// memory, and from there as a whole (staged_ids.cuh).
 //
 // Example, k = 3, stride 1, rows ACGTACGTAC and CCCCCC, ids of 32 bits: row 1 begins with id 8; the vectors 0, 1
 // and 2 lie within rows. Of rows of 9 letters ids 4 .. 7 do not: they are one seam.
 #pragma once
-#include "kmers.cuh"
+#include "kmer_rows.cuh"
+#include "kmer_vectors.cuh"
 
 // Divides by a number that is not 0.
 struct Divider {
     uint32_t number, inverse;
 
-    DEVICE_METHOD explicit Divider(uint32_t number) : number(number), inverse(ALL_LANES / number) {}
+    DEVICE_METHOD Divider(uint64_t number, uint64_t inverse)
+        : number(static_cast<uint32_t>(number)), inverse(static_cast<uint32_t>(inverse)) {}
 
     // The product is the quotient, or one less.
     DEVICE_METHOD uint32_t quotient(uint32_t value) const {
@@ -30,12 +33,12 @@ struct Divider {
 
 // Rows and their ids. Rows that k-mers side by side fill are taken as one.
 struct EvenRows {
-    uint32_t count, length, kmers, last_kmers, total;
-    Divider ids;
+    uint32_t count, kmers, last_kmers, total;
+    Divider length, ids;
 
     DEVICE_METHOD explicit EvenRows(const Job& job)
-        : count(job.even_count), length(count == 1 ? job.num_bytes : job.row_length), kmers(job.even_kmers),
-          last_kmers(job.even_last_kmers), total(job.even_total), ids(job.even_ids) {}
+        : count(job.even_count), kmers(job.even_kmers), last_kmers(job.even_last_kmers), total(job.even_total),
+          length(job.even_length, job.even_length_inverse), ids(job.even_ids, job.even_ids_inverse) {}
 
     // Letters that no k-mer covers may give the last row more ids than others have.
     DEVICE_METHOD uint32_t row_of(uint32_t id) const { return min_of(ids.quotient(id), count - 1); }
@@ -52,17 +55,23 @@ struct EvenRows {
     DEVICE_METHOD uint32_t inside() const { return (count - 1) * ids.number + last_kmers; }
 
     // Ids that belong to the letters before one.
-    DEVICE_METHOD uint32_t ids_before(const Job& job, const FourLetters& four, uint64_t letter) const {
+    DEVICE_METHOD uint32_t ids_before(const FourLetters& four, uint64_t letter) const {
         if (letter >= four.num_bytes) return total;
-        uint32_t row = count == 1 ? 0 : static_cast<uint32_t>(letter) / length, begin = row * length;
-        PlainRow own = {row, 0, begin, row + 1 == count ? four.num_bytes - begin : length, false};
-        return row * ids.number + ids_of_first(job, four, own, static_cast<uint32_t>(letter) - begin);
+        uint32_t row = length.quotient(static_cast<uint32_t>(letter)), own = kmers_of(row);
+        uint32_t letters = static_cast<uint32_t>(letter) - row * length.number;
+        uint32_t covered = own ? (own - 1) * four.stride + four.k : 0;
+        uint32_t begun = min_of(own, four.stride == 1 ? letters : (letters + four.stride - 1) / four.stride);
+        return row * ids.number + begun + (singles() && letters > covered ? letters - covered : 0);
     }
 };
 
-// Letters of a warp. Of neighbouring k-mers a tile's ids are more, and are all stored before they leave the caches.
-constexpr uint32_t EVEN_TILE = 2048;
-constexpr uint32_t EVEN_STRIDED_TILE = KMER_TILE;
+// K-mers that are no neighbours have few ids: one for six letters of a tile, and some more.
+constexpr uint32_t STRIDED_IDS = 768;
+
+// What a warp has in shared memory.
+template <class Id, bool IS_STRIDED>
+using EvenTile = StagedTile<Id, IS_STRIDED ? TILE_LETTERS : STAGED_BYTES / sizeof(Id),
+                            IS_STRIDED ? STRIDED_IDS : STAGED_BYTES / sizeof(Id)>;
 
 // The vectors of a tile, by their first ids, and the shared letters: the first one, and how many.
 struct EvenPart {
@@ -83,45 +92,53 @@ DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks)
 }
 
 // Every second lane finds where the part ends, the others where it begins.
-template <uint32_t ITEMS, uint32_t LETTERS>
-DEVICE EvenPart even_part(const Job& job, const FourLetters& four, const EvenRows& rows, uint64_t begin, bool any_strange) {
-    uint32_t ids = rows.ids_before(job, four, begin + (threadIdx.x & 1) * LETTERS);
+template <uint32_t ITEMS, uint32_t LETTERS, uint32_t SHARED_LETTERS>
+DEVICE EvenPart even_part(const FourLetters& four, const EvenRows& rows, uint64_t begin) {
+    uint32_t ids = rows.ids_before(four, begin + (threadIdx.x & 1) * LETTERS);
     uint32_t first = (ids + ITEMS - 1) / ITEMS * ITEMS;
     uint32_t shared_from = static_cast<uint32_t>(begin) - AROUND;
     uint32_t begin_id = __shfl_sync(ALL_LANES, first, 0), end_id = __shfl_sync(ALL_LANES, first, 1);
-    return {begin_id, end_id, shared_from, AROUND + LETTERS + BEHIND, any_strange};
+    return {begin_id, end_id, shared_from, SHARED_LETTERS, false};
 }
 
-template <class Id, uint32_t STRIDE>
-DEVICE void write_even_inside(const FourLetters& four, const EvenRows& rows, const PackedTile& tile, const EvenPart& part,
+// A lane goes on by as many ids as the warp writes at a time, which are so many rows and so many ids.
+template <class Id, uint32_t STRIDE, class Tile>
+DEVICE void write_even_inside(const FourLetters& four, const EvenRows& rows, const Tile& tile, const EvenPart& part,
                               Id* out) {
-    constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    uint32_t inside = rows.inside();
-    for (uint32_t id = part.first + (threadIdx.x & 31) * ITEMS; id < part.end; id += 32 * ITEMS) {
-        uint32_t row = rows.ids.quotient(id), number = id - row * rows.ids.number;
-        if (number + ITEMS > rows.kmers || id + ITEMS > inside) continue;
-        uint32_t at = row * rows.length - part.shared_from + number * (STRIDE == ANY_STRIDE ? four.stride : STRIDE);
-        write_vector<Id, STRIDE>(four, tile, part.any_strange, at, out + id);
+    constexpr uint32_t ITEMS = 16 / sizeof(Id), STEP = 32 * ITEMS;
+    if (rows.kmers < ITEMS || rows.inside() < ITEMS) return;
+    uint32_t stride = STRIDE == ANY_STRIDE ? four.stride : STRIDE, ids = rows.ids.number, inner = rows.kmers - ITEMS;
+    uint32_t id = part.first + (threadIdx.x & 31) * ITEMS, row = rows.ids.quotient(id), number = id - row * ids;
+    uint32_t at = row * rows.length.number - part.shared_from + number * stride;
+    uint32_t step_rows = rows.ids.quotient(STEP), step = STEP - step_rows * ids;
+    uint32_t step_at = step_rows * rows.length.number + step * stride, between = rows.length.number - ids * stride;
+    uint32_t end = min_of(part.end, rows.inside() - ITEMS + 1) - part.first;
+    for (id -= part.first; static_cast<int32_t>(id) < static_cast<int32_t>(end); id += STEP) {
+        if (number <= inner) write_vector<Id, STRIDE, true>(four, tile, part.any_strange, at, out + id);
+        number += step, at += step_at;
+        if (number >= ids) number -= ids, at += between;
     }
 }
 
 // An id from the shared letters, or letter by letter where they do not hold it.
-DEVICE uint32_t even_id(const Job& job, const FourLetters& four, const EvenRows& rows, const PackedTile& tile,
+template <class Tile>
+DEVICE uint32_t even_id(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
                         const EvenPart& part, uint32_t id) {
     uint32_t row = rows.row_of(id), number = id - row * rows.ids.number, kmers = rows.kmers_of(row), seen = 0;
     bool is_kmer = number < kmers;
     uint32_t letter = is_kmer ? number * four.stride : number + (kmers ? (kmers - 1) * (four.stride - 1) + four.k - 1 : 0);
-    uint32_t begin = row * rows.length, at = begin + letter - part.shared_from;
+    uint32_t begin = row * rows.length.number, at = begin + letter - part.shared_from;
+    bool is_shared = at + (is_kmer ? four.k : 1) <= part.num_shared;
+    if (!is_kmer && is_shared && !part.any_strange) return tile.singles[letters_from(tile, at) >> 30];
     if (!is_kmer) return job.letter_ids[job.text[begin + letter]];
-    if (at + four.k > part.num_shared)
-        return plain_id(job, job.letter_table, {row, 0, begin, rows.length, false}, number, seen);
+    if (!is_shared) return plain_id(job, job.letter_table, {row, 0, begin, rows.length.number, false}, number, seen);
     return read_id(four, tile, part.any_strange, at);
 }
 
 // The ends of rows are seams: the last ids of a row may belong to letters that no k-mer covers, and a vector may go
 // on with the next row. Here a lane takes an id.
-template <class Id>
-DEVICE void write_seams_by_ids(const Job& job, const FourLetters& four, const EvenRows& rows, const PackedTile& tile,
+template <class Id, class Tile>
+DEVICE void write_seams_by_ids(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
                                const EvenPart& part, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
     uint32_t back = rows.singles(), last = part.end - 1 + back;
@@ -130,60 +147,72 @@ DEVICE void write_seams_by_ids(const Job& job, const FourLetters& four, const Ev
         uint32_t row = begin + i / ITEMS, seam = row < rows.count ? row * rows.ids.number : rows.total;
         uint32_t id = (seam < back ? 0 : seam - back) / ITEMS * ITEMS + i % ITEMS;
         for (; id < min_of((seam / ITEMS + 1) * ITEMS, rows.total); id += ITEMS)
-            if (id >= part.first && id < part.end) out[id] = static_cast<Id>(even_id(job, four, rows, tile, part, id));
+            if (id >= part.first && id < part.end)
+                out[id - part.first] = static_cast<Id>(even_id(job, four, rows, tile, part, id));
     }
 }
 
-// The same where rows have k-mers only, no fewer than a vector's, and all letters are known: a lane takes a vector.
-template <class Id>
-DEVICE void write_seams_by_vectors(const FourLetters& four, const EvenRows& rows, const PackedTile& tile,
+// The same where rows have k-mers only, no fewer than a vector's, and all letters are known: a lane takes a vector, and
+// reads it as if it lay in the row before the seam, and as if it lay in the one behind.
+template <class Id, uint32_t STRIDE, class Tile>
+DEVICE void write_seams_by_vectors(const FourLetters& four, const EvenRows& rows, const Tile& tile,
                                    const EvenPart& part, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    uint32_t end = rows.row_of(part.end - 1), between = rows.length - rows.ids.number * four.stride;
+    uint32_t end = rows.row_of(part.end - 1), between = rows.length.number - rows.ids.number * four.stride;
     for (uint32_t row = rows.row_of(part.first) + 1 + (threadIdx.x & 31); row <= end; row += 32) {
-        uint32_t seam = row * rows.ids.number, before = seam % ITEMS, words[4];
+        uint32_t seam = row * rows.ids.number, before = seam % ITEMS;
         if (before == 0) continue;
-        uint32_t at = row * rows.length - between - before * four.stride - part.shared_from;
-        join_ids<Id>(
-            four,
-            [&](uint32_t i) { return letters_from(tile, at + i * four.stride + (i < before ? 0 : between)); },
-            words);
-        store_once(reinterpret_cast<uint4*>(out + seam - before), {words[0], words[1], words[2], words[3]});
+        uint32_t next = row * rows.length.number - part.shared_from - before * four.stride;
+        *reinterpret_cast<uint4*>(out + (seam - before - part.first)) =
+            joined_vector<Id, STRIDE>(four, tile, next - between, next, before);
     }
 }
 
-template <class Id>
-DEVICE void write_even_seams(const Job& job, const FourLetters& four, const EvenRows& rows, const PackedTile& tile,
-                             const EvenPart& part, Id* out) {
+template <class Id, uint32_t STRIDE, class Tile>
+DEVICE void stage_even_part(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
+                            const EvenPart& part, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    write_even_inside<Id, STRIDE>(four, rows, tile, part, out);
     bool by_vectors = rows.singles() == 0 && rows.ids.number >= ITEMS && part.end <= rows.total && !part.any_strange;
-    if (by_vectors) write_seams_by_vectors(four, rows, tile, part, out);
+    if (by_vectors) write_seams_by_vectors<Id, STRIDE>(four, rows, tile, part, out);
     else write_seams_by_ids(job, four, rows, tile, part, out);
+}
+
+// The ids of a tile.
+template <class Id, bool IS_STRIDED>
+DEVICE void write_even_tile(const Job& job, const FourLetters& four, const EvenRows& rows, EvenTile<Id, IS_STRIDED>& tile,
+                            EvenPart part) {
+    Id* out = ids_out<Id>(job);
+    for (uint32_t end = part.end; part.first < end; part.first = part.end) {
+        part.end = min_of(end, part.first + tile.MOST_IDS);
+        wait_for_stores();
+        if (!IS_STRIDED) stage_even_part<Id, NEIGHBOURS>(job, four, rows, tile, part, tile.ids);
+        else if (four.stride == BY_SIX) stage_even_part<Id, BY_SIX>(job, four, rows, tile, part, tile.ids);
+        else stage_even_part<Id, ANY_STRIDE>(job, four, rows, tile, part, tile.ids);
+        store_staged(tile.ids, out + part.first, min_of(part.end, rows.total) - part.first);
+    }
 }
 
 // A warp takes a tile at a time.
 template <class Id, bool IS_STRIDED>
-DEVICE void write_even_rows_stage(const Job& job, PackedTile* tiles, uint32_t block, uint32_t num_blocks) {
-    constexpr uint32_t LETTERS = IS_STRIDED ? EVEN_STRIDED_TILE : EVEN_TILE;
+DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, IS_STRIDED>* tiles, uint32_t block, uint32_t num_blocks) {
+    using Tile = EvenTile<Id, IS_STRIDED>;
+    constexpr uint32_t LETTERS = Tile::OWN_LETTERS;
     FourLetters four(job);
     EvenRows rows(job);
-    PackedTile& tile = tiles[threadIdx.x / 32];
+    Tile& tile = tiles[threadIdx.x / 32];
+    if (rows.singles()) load_singles(job, tile.singles);
     uint32_t warp = block * (BLOCK / 32) + threadIdx.x / 32, seen = 0;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * (BLOCK / 32) * LETTERS;
     for (uint64_t begin = warp * static_cast<uint64_t>(LETTERS); begin < four.num_bytes; begin += stride) {
-        bool any_strange = pack_tile<LETTERS>(four, job.letter_table, begin, tile, seen);
-        EvenPart part = even_part<16 / sizeof(Id), LETTERS>(job, four, rows, begin, any_strange);
-        if (part.first < part.end) {
-            if (!IS_STRIDED) write_even_inside<Id, NEIGHBOURS>(four, rows, tile, part, ids_out<Id>(job));
-            else if (four.stride == BY_SIX) write_even_inside<Id, BY_SIX>(four, rows, tile, part, ids_out<Id>(job));
-            else write_even_inside<Id, ANY_STRIDE>(four, rows, tile, part, ids_out<Id>(job));
-            write_even_seams<Id>(job, four, rows, tile, part, ids_out<Id>(job));
-        }
-        __syncwarp();
+        EvenPart part = even_part<16 / sizeof(Id), LETTERS, Tile::SHARED_LETTERS>(four, rows, begin);
+        if constexpr (IS_STRIDED) part.any_strange = pack_tile(four, job.letter_table, begin, tile, seen);
+        else part.any_strange = pack_text(four, job.letter_table, begin, tile, seen);
+        write_even_tile<Id, IS_STRIDED>(job, four, rows, tile, part);
     }
     note_rare(job, seen);
     bool is_uneven = place_even_rows(job, block, num_blocks);
     if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.status + STATUS_RARE, RARE_UNEVEN);
-    if (warp + (threadIdx.x & 31) > 0) return;
-    job.id_offsets[job.num_rows] = job.status[STATUS_NUM_IDS] = rows.total;
+    if (warp + (threadIdx.x & 31) == 0) job.id_offsets[job.num_rows] = job.status[STATUS_NUM_IDS] = rows.total;
+    wait_for_stores();
 }

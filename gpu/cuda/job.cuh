@@ -224,14 +224,18 @@ struct Job {
     uint64_t wraps;                // It is one where row_flags do not say.
     uint64_t four_letters;         // The letters of a k-mer by bits 1 and 2 of each, two bytes each; 0: not so few.
     uint64_t four_codes;           // The code of each, by the same bits.
-    uint64_t four_fold;            // Bits of four bytes that count.
+    uint64_t four_fold;            // Bits of four bytes that count,
+    uint64_t four_plain_fold;      // and that count where no kernel but a plain one is needed.
     uint64_t row_length;           // Of all rows but the last one; 0: they vary, and the next are not read.
     uint64_t row_ids;              // Of each of these rows.
     uint64_t even_count;           // How many rows there are, see EvenRows,
     uint64_t even_ids;             // ids of each, not 0,
     uint64_t even_kmers;           // how many of these are k-mers,
     uint64_t even_last_kmers;      // and of those of the last row,
-    uint64_t even_total;           // and ids of all.
+    uint64_t even_total;           // ids of all,
+    uint64_t even_length;          // letters of each but the last one,
+    uint64_t even_ids_inverse;     // and 2^32 - 1 over `even_ids`, see Divider,
+    uint64_t even_length_inverse;  // and over `even_length`.
     uint64_t piece_ids;            // Begin and end tokens stand around every so many; 0: around all.
     // Turned rows (turn.cuh).
     const uint8_t* sent_text;      // The batch as it was sent; a null pointer: `text` is that.
@@ -243,6 +247,7 @@ struct Job {
     uint64_t substitution_rate;    // Letters of 2^24 that are substituted.
     // Characters and k-mers, in the workspace.
     uint64_t* place_states;        // uint64[scan_states(num_rows)]. Zeros before.
+    uint32_t* row_marks;           // uint32[num_bytes / ROW_MARK + 1] the row of every so many letters, see plain.cuh.
     uint64_t* letter_states;       // uint64[scan_states(num_bytes)]. Zeros before.
     uint16_t* letters;             // uint16[...]; a null pointer: the bytes of the text are.
     uint32_t* letter_places;       // uint32[...] the byte that each letter begins with.

@@ -1,24 +1,36 @@
 // A tile of letters as two bits each, in the shared memory of a warp.
 //
 // Four letters are told apart by two of their bits (FourLetters). Sixteen letters of which any is another are
-// packed once more, by the table: a letter that is none of the four has a bit in `strange`, and the
-// flags of letters that plain batches may not have are said.
+// looked at once more: a letter that is none of the four has a bit in `strange`, and the table says which
+// flags it has that plain batches may not have.
 //
 // Example, ACGT with the codes 0 to 3: CAGT is 01 00 10 11; behind CANT `strange` has the third bit.
 #pragma once
 #include "plain.cuh"
+#include "staged_ids.cuh"
 
 constexpr uint32_t KMER_TILE = 4096;       // Letters of a warp.
 constexpr uint32_t AROUND = 16;            // Letters before a tile that its k-mers reach into,
-constexpr uint32_t BEHIND = 80;            // and behind it: 16 bytes of ids of two rows come from no more.
-constexpr uint32_t TILE_LETTERS = AROUND + KMER_TILE + BEHIND;
-constexpr uint32_t TILE_WORDS = TILE_LETTERS / 16;
+constexpr uint32_t BEHIND_TILE = 80;       // and behind it: 16 bytes of ids of two rows come from no more.
+constexpr uint32_t TILE_LETTERS = AROUND + KMER_TILE + BEHIND_TILE;
 constexpr uint32_t KMER_ROWS = 32;         // Rows of a tile that are taken together, a lane each.
+constexpr uint32_t STAGED_BYTES = 4096;    // Of ids of neighbouring k-mers, an id for each letter of a tile.
+constexpr uint32_t MOST_LETTERS = 3072;    // Of a tile with rows of all lengths.
 
 // What a warp has in shared memory. Letter i of the tile is letter AROUND + i here.
-struct PackedTile {
-    uint32_t codes[TILE_WORDS + 2];        // 16 letters a word, the first one highest.
-    uint16_t strange[TILE_WORDS + 2];      // Bits, the same way round: none of the four.
+template <uint32_t LETTERS>
+struct PackedLetters {
+    static constexpr uint32_t SHARED_LETTERS = LETTERS, WORDS = LETTERS / 16;
+    uint32_t codes[WORDS + 2];             // 16 letters a word, the first one highest.
+    uint16_t strange[WORDS + 2];           // Bits, the same way round: none of the four.
+};
+
+// The same with ids on their way to memory.
+template <class Id, uint32_t LETTERS, uint32_t IDS = LETTERS>
+struct StagedTile : PackedLetters<LETTERS> {
+    static constexpr uint32_t OWN_LETTERS = LETTERS - AROUND - BEHIND_TILE, MOST_IDS = IDS;
+    uint32_t singles[4];                   // The ids of the letters alone, by their codes.
+    alignas(16) Id ids[IDS];
 };
 
 // A row, by numbers of ids: its first one, those of k-mers that lie within it, and `at`, to which an id's
@@ -28,7 +40,8 @@ struct alignas(16) RowIds {
 };
 
 // A tile with its rows.
-struct KmerTile : PackedTile {
+template <class Id>
+struct KmerTile : StagedTile<Id, sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id)> {
     RowIds rows[KMER_ROWS];
     uint32_t begins[KMER_ROWS], lengths[KMER_ROWS];  // Letters of the batch.
 };
@@ -52,30 +65,71 @@ DEVICE uint4 sixteen_letters(const FourLetters& four, uint32_t place) {
     return place < four.num_bytes ? __ldg(reinterpret_cast<const uint4*>(four.text + place)) : uint4{0, 0, 0, 0};
 }
 
-// Packs a word of a tile that begins with letter `begin` by the table; whether any letter is none of the four.
-DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, PackedTile& tile, uint32_t word,
+// Bits of the four bytes of a word that are not 0, the first one highest.
+DEVICE uint32_t nonzero_bytes(uint32_t word) {
+    uint32_t high = (((word & 0x7F7F7F7F) + 0x7F7F7F7F) | word) & 0x80808080;
+    return (high >> 7) * 0x08040201 >> 24 & 0xF;
+}
+
+// Packs a word of a tile that begins with letter `begin`; whether any letter is none of the four. The table says what
+// such letters are, but for those that only have another case and are known to be unknown, no more (`plain_fold`).
+template <class Tile>
+DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t word,
                          uint32_t& seen) {
-    uint32_t place = begin - AROUND + 16 * word, codes = 0, strange = 0;
+    uint32_t place = begin - AROUND + 16 * word, codes = 0, strange = 0, rest = 0;
+    uint32_t plain_fold = static_cast<uint32_t>(four.job.four_plain_fold);
     uint4 letters = sixteen_letters(four, place);
     const uint32_t words[4] = {letters.x, letters.y, letters.z, letters.w};
 #pragma unroll
-    for (uint32_t i = 0; i < 16; i++) {
-        uint32_t entry = place + i < four.num_bytes ? table[byte_of(words[i / 4], i % 4)] : 0;
-        seen |= entry;
-        strange |= (entry & NOT_A_CODE ? 0x8000u : 0u) >> i;
-        codes = codes << 2 | (entry & 3);
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t selector = four_selector(words[i]), chosen = four.letters.chosen(selector);
+        codes = shift_left(four.codes.chosen(selector) * 0x40100401u, codes, 8);
+        strange = strange << 4 | nonzero_bytes(chosen ^ (words[i] & four.fold));
+        rest = rest << 4 | nonzero_bytes(chosen ^ (words[i] & plain_fold));
     }
+    uint32_t inside = place < four.num_bytes ? min_of(four.num_bytes - place, 16) : 0;
+    uint32_t there = 0xFFFF0000 >> inside & 0xFFFF;
+    for (rest &= there; rest; rest &= rest - 1) seen |= table[four.text[place + 15 - lowest_bit(rest)]];
     tile.codes[word] = codes;
-    tile.strange[word] = strange;
-    return strange != 0;
+    tile.strange[word] = static_cast<uint16_t>(strange & there);
+    return (strange & there) != 0;
 }
 
-// Packs a tile of LETTERS letters that begins with letter `begin`; whether any is none of the four.
-template <uint32_t LETTERS>
-DEVICE bool pack_tile(const FourLetters& four, const uint32_t* table, uint32_t begin, PackedTile& tile, uint32_t& seen) {
-    constexpr uint32_t ROUNDS = 4;
+// Packs a tile of which the first letter of its own is `begin`, with those around it, a multiple of 512 letters in all;
+// whether any letter is none of the four. `strange` is not written where none is.
+template <class Tile>
+DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen) {
+    constexpr uint32_t ALL = Tile::WORDS / 32, ROUNDS = ALL % 4 == 0 ? 4 : ALL % 3 == 0 ? 3 : 2;
+    uint32_t lane = threadIdx.x & 31, others = 0;  // Bit i: word lane + 32 * i has others than the four.
+    for (uint32_t first = 0; first < ALL; first += ROUNDS) {
+        uint4 letters[ROUNDS];
+#pragma unroll
+        for (uint32_t i = 0; i < ROUNDS; i++)
+            letters[i] = sixteen_letters(four, begin - AROUND + 16 * (lane + 32 * (first + i)));
+#pragma unroll
+        for (uint32_t i = 0; i < ROUNDS; i++) {
+            uint32_t differ = 0;
+            tile.codes[lane + 32 * (first + i)] = pack_sixteen(four, letters[i], differ);
+            others |= (differ ? 1u : 0u) << (first + i);
+        }
+    }
+    bool any = false;
+    if (__any_sync(ALL_LANES, others != 0)) {
+        for (uint32_t i = 0; i < ALL; i++) tile.strange[lane + 32 * i] = 0;
+        for (; others; others &= others - 1)
+            any |= pack_strange(four, table, begin, tile, lane + 32 * lowest_bit(others), seen);
+        any = __any_sync(ALL_LANES, any);
+    }
+    __syncwarp();
+    return any;
+}
+
+// The same where a tile's own letters are KMER_TILE, read by whole lines of the memory, and those around them apart.
+template <class Tile>
+DEVICE bool pack_tile(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen) {
+    constexpr uint32_t ROUNDS = 4, LETTERS = KMER_TILE;
     uint32_t lane = threadIdx.x & 31, word = lane ? LETTERS / 16 + lane : 0;
-    uint4 around = sixteen_letters(four, lane <= BEHIND / 16 ? begin - AROUND + 16 * word : four.num_bytes);
+    uint4 around = sixteen_letters(four, lane <= BEHIND_TILE / 16 ? begin - AROUND + 16 * word : four.num_bytes);
     bool any = false;
     for (uint32_t first = 1 + lane; first <= LETTERS / 16; first += 32 * ROUNDS) {
         uint4 letters[ROUNDS];
@@ -92,7 +146,7 @@ DEVICE bool pack_tile(const FourLetters& four, const uint32_t* table, uint32_t b
         for (; others; others &= others - 1)
             any |= pack_strange(four, table, begin, tile, first + 32 * lowest_bit(others), seen);
     }
-    if (lane <= BEHIND / 16) {
+    if (lane <= BEHIND_TILE / 16) {
         uint32_t differ = 0;
         tile.codes[word] = pack_sixteen(four, around, differ);
         tile.strange[word] = 0;
@@ -107,10 +161,11 @@ DEVICE bool pack_tile(const FourLetters& four, const uint32_t* table, uint32_t b
 struct Letters32 {
     uint32_t high, low;
 
-    DEVICE_METHOD Letters32(const PackedTile& tile, uint32_t at) {
+    template <class Tile>
+    DEVICE_METHOD Letters32(const Tile& tile, uint32_t at) {
         uint32_t first = tile.codes[at / 16], second = tile.codes[at / 16 + 1], third = tile.codes[at / 16 + 2];
-        high = shift_left(second, first, at % 16 * 2);
-        low = shift_left(third, second, at % 16 * 2);
+        high = shift_left(second, first, at * 2);
+        low = shift_left(third, second, at * 2);
     }
 
     // The number of the k-mer that begins i < 16 letters behind the first one.
@@ -118,7 +173,8 @@ struct Letters32 {
 };
 
 // Whether any of `count` <= 32 letters from letter `at` of the shared ones on is none of the four.
-DEVICE bool has_strange(const PackedTile& tile, uint32_t at, uint32_t count) {
+template <class Tile>
+DEVICE bool has_strange(const Tile& tile, uint32_t at, uint32_t count) {
     uint64_t bits = 0;
 #pragma unroll
     for (uint32_t i = 0; i < 3; i++) bits = bits << 16 | tile.strange[at / 16 + i];
@@ -126,7 +182,8 @@ DEVICE bool has_strange(const PackedTile& tile, uint32_t at, uint32_t count) {
 }
 
 // Whether any of the words that hold `count` letters from letter `at` of the shared ones on has such a letter.
-DEVICE bool has_strange_near(const PackedTile& tile, uint32_t at, uint32_t count) {
+template <class Tile>
+DEVICE bool has_strange_near(const Tile& tile, uint32_t at, uint32_t count) {
     uint32_t bits = 0;
 #pragma unroll 1
     for (uint32_t word = at / 16; word <= (at + count - 1) / 16; word++) bits |= tile.strange[word];

@@ -1,6 +1,7 @@
 // Batches in which every row is one run of letters.
 //
-//     place_rows                  how many ids each row has, from its length alone, and where they begin
+//     place_rows                  how many ids each row has, from its length alone, where they begin, and marks
+//                                 of rows, so that the row of a letter is soon found
 //     write_kmers (kmers.cuh)     the ids; here are those that are found letter by letter
 //     write_letters (letter_ids.cuh)   both at once where every letter is an id
 //
@@ -31,11 +32,12 @@ struct FourLetters {
     uint32_t k, stride, shift, first_id, unknown_id;
     uint32_t num_bytes;                    // Places in a batch have 32 bits (gpu/workspaces.py).
     const uint8_t* text;
+    const Job& job;                        // For what is seldom asked for.
 
     DEVICE_METHOD explicit FourLetters(const Job& job)
         : letters(job.four_letters), codes(job.four_codes), fold(job.four_fold), k(job.kmer_k),
           stride(job.kmer_stride), shift(job.kmer_shift), first_id(job.kmer_first_id),
-          unknown_id(job.kmer_unknown_id), num_bytes(job.num_bytes), text(job.text) {}
+          unknown_id(job.kmer_unknown_id), num_bytes(job.num_bytes), text(job.text), job(job) {}
 };
 
 // Where permute_bytes finds what belongs to each of four letters: a nibble for a letter, the first one lowest.
@@ -80,6 +82,30 @@ struct RowLengths {
     }
 };
 
+constexpr uint32_t ROW_MARK = 1024;        // Letters.
+constexpr uint32_t MOST_MARKS = 64;        // Of a row. Longer rows are few, and found soon.
+
+// Notes in which row every so many letters lie.
+DEVICE void mark_row(const Job& job, uint64_t row) {
+    uint64_t begin = job.row_begins[row], end = job.row_begins[row + 1], mark = (begin + ROW_MARK - 1) / ROW_MARK;
+    for (uint64_t last = mark + MOST_MARKS; mark < last && mark * ROW_MARK < end; mark++)
+        job.row_marks[mark] = static_cast<uint32_t>(row);
+}
+
+// The row of a letter, from the mark before it, unless that is of another batch; the whole warp calls it.
+DEVICE uint32_t marked_row(const Job& job, uint32_t letter) {
+    uint64_t mark = letter / ROW_MARK * ROW_MARK, lane = threadIdx.x & 31, row = job.row_marks[letter / ROW_MARK];
+    bool is_right = row < job.num_rows && static_cast<uint64_t>(job.row_begins[row]) <= mark &&
+                    static_cast<uint64_t>(job.row_begins[row + 1]) > mark;
+    if (!is_right) row = first_not_before_by_warp(job.row_begins, job.num_rows, letter + 1ull) - 1;
+    while (true) {
+        bool begins = row + 1 + lane < job.num_rows && static_cast<uint64_t>(job.row_begins[row + 1 + lane]) <= letter;
+        uint32_t count = count_bits(__ballot_sync(ALL_LANES, begins));
+        row += count;
+        if (count < 32) return static_cast<uint32_t>(row);
+    }
+}
+
 DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
     if (block >= scan_tiles(job.num_rows)) return;
     RowLengths lengths(job);
@@ -87,7 +113,7 @@ DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block,
          [&](uint64_t row, uint64_t before) {
              job.id_offsets[row] = before;
              if (row == job.num_rows) job.status[STATUS_NUM_IDS] = before;
-             else refuse_row(job, row);
+             else mark_row(job, row), refuse_row(job, row);
          });
 }
 

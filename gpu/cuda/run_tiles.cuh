@@ -14,7 +14,8 @@
 // the runs between have the ids N and N. What GGACGTA becomes is known once the tiles before are, what ACG.. by the next.
 #pragma once
 #include "breaks.cuh"
-#include "kmers.cuh"
+#include "kmer_rows.cuh"
+#include "kmer_vectors.cuh"
 
 constexpr uint32_t NO_BREAK = 0xFFFFFFFF;
 constexpr uint32_t SPAN_WORDS = KMER_TILE / 32 + 2;         // Words of the bits of a tile and of what is behind it.
@@ -22,7 +23,7 @@ constexpr uint32_t PART_WORDS = 32;                         // A lane a word.
 constexpr uint32_t PART_LETTERS = 32 * PART_WORDS;
 
 // What a warp has in shared memory.
-struct RunTile : PackedTile {
+struct RunTile : PackedLetters<TILE_LETTERS> {
     uint32_t breaks[SPAN_WORDS + 1];       // Bits of letters, of which the end of the batch is one.
     uint16_t starts[PART_LETTERS];         // Letters that begin ids, of a part.
     bool any_strange, any_breaks;
@@ -72,7 +73,7 @@ DEVICE uint64_t load_run_tile(const Job& job, const FourLetters& four, const uin
                               uint32_t& seen) {
     uint32_t lane = threadIdx.x & 31;
     for (uint32_t i = lane; i <= SPAN_WORDS; i += 32) tile.breaks[i] = 0;
-    bool any_strange = pack_tile<KMER_TILE>(four, table, begin, tile, seen);
+    bool any_strange = pack_tile(four, table, begin, tile, seen);
     if (lane == 0) tile.any_strange = any_strange;
     if (any_strange)
         for (uint32_t i = lane; i < SPAN_WORDS * 2; i += 32)

@@ -117,21 +117,21 @@ DEVICE uint32_t high_product(uint32_t a, uint32_t b) {
 #endif
 }
 
-// The lower 32 bits of (high:low) >> shift, shift < 32.
+// The lower 32 bits of (high:low) >> shift % 32.
 DEVICE uint32_t shift_right(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef __CUDACC__
     return __funnelshift_r(low, high, shift);
 #else
-    return static_cast<uint32_t>(((static_cast<uint64_t>(high) << 32) | low) >> shift);
+    return static_cast<uint32_t>(((static_cast<uint64_t>(high) << 32) | low) >> shift % 32);
 #endif
 }
 
-// The upper 32 bits of (high:low) << shift, shift < 32.
+// The upper 32 bits of (high:low) << shift % 32.
 DEVICE uint32_t shift_left(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef __CUDACC__
     return __funnelshift_l(low, high, shift);
 #else
-    return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) << shift >> 32);
+    return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) << shift % 32 >> 32);
 #endif
 }
 

@@ -43,69 +43,63 @@ KERNEL __launch_bounds__(BLOCK) fetch_letters8(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint8_t>(job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_kmers(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS + 4];
-    SHARED KmerTile tiles[BLOCK / 32];
-    write_kmers_stage<uint32_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(BLOCK, 4) write_kmers(const Job* job) {
+    SHARED KmerTile<uint32_t> tiles[BLOCK / 32];
+    write_kmers_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_kmers16(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS + 4];
-    SHARED KmerTile tiles[BLOCK / 32];
-    write_kmers_stage<uint16_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(BLOCK, 4) write_kmers16(const Job* job) {
+    SHARED KmerTile<uint16_t> tiles[BLOCK / 32];
+    write_kmers_stage<uint16_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_kmers8(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS + 4];
-    SHARED KmerTile tiles[BLOCK / 32];
-    write_kmers_stage<uint8_t, false>(*job, table, tiles, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) {
+    SHARED KmerTile<uint8_t> tiles[BLOCK / 32];
+    write_kmers_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_strided(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS + 4];
-    SHARED KmerTile tiles[BLOCK / 32];
-    write_kmers_stage<uint32_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(BLOCK, 4) write_strided(const Job* job) {
+    SHARED KmerTile<uint32_t> tiles[BLOCK / 32];
+    write_kmers_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_strided16(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS + 4];
-    SHARED KmerTile tiles[BLOCK / 32];
-    write_kmers_stage<uint16_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(BLOCK, 4) write_strided16(const Job* job) {
+    SHARED KmerTile<uint16_t> tiles[BLOCK / 32];
+    write_kmers_stage<uint16_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_strided8(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS + 4];
-    SHARED KmerTile tiles[BLOCK / 32];
-    write_kmers_stage<uint8_t, true>(*job, table, tiles, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(BLOCK, 4) write_strided8(const Job* job) {
+    SHARED KmerTile<uint8_t> tiles[BLOCK / 32];
+    write_kmers_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_even_kmers(const Job* job) {
-    SHARED PackedTile tiles[BLOCK / 32];
+KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers(const Job* job) {
+    SHARED EvenTile<uint32_t, false> tiles[BLOCK / 32];
     write_even_rows_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_even_kmers16(const Job* job) {
-    SHARED PackedTile tiles[BLOCK / 32];
+KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers16(const Job* job) {
+    SHARED EvenTile<uint16_t, false> tiles[BLOCK / 32];
     write_even_rows_stage<uint16_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_even_kmers8(const Job* job) {
-    SHARED PackedTile tiles[BLOCK / 32];
+KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers8(const Job* job) {
+    SHARED EvenTile<uint8_t, false> tiles[BLOCK / 32];
     write_even_rows_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_even_strided(const Job* job) {
-    SHARED PackedTile tiles[BLOCK / 32];
+KERNEL __launch_bounds__(BLOCK, 4) write_even_strided(const Job* job) {
+    SHARED EvenTile<uint32_t, true> tiles[BLOCK / 32];
     write_even_rows_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_even_strided16(const Job* job) {
-    SHARED PackedTile tiles[BLOCK / 32];
+KERNEL __launch_bounds__(BLOCK, 4) write_even_strided16(const Job* job) {
+    SHARED EvenTile<uint16_t, true> tiles[BLOCK / 32];
     write_even_rows_stage<uint16_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_even_strided8(const Job* job) {
-    SHARED PackedTile tiles[BLOCK / 32];
+KERNEL __launch_bounds__(BLOCK, 4) write_even_strided8(const Job* job) {
+    SHARED EvenTile<uint8_t, true> tiles[BLOCK / 32];
     write_even_rows_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 

@@ -1,0 +1,52 @@
+// The rows of a tile of letters, of whatever lengths, and the ids of them that belong to it.
+//
+// An id belongs to a letter: k-mer n of a row to letter n * stride, what stands behind the k-mers to itself.
+#pragma once
+#include "kmer_tile.cuh"
+
+// The rows of a tile that are taken together, and the ids of them that belong to it.
+struct TileRows {
+    uint32_t first_row, count, circles;    // Bit i of circles: row i wraps.
+    uint32_t begin_id, end_id;
+    uint32_t shared_from;                  // The letter that is the first one of the shared ones.
+    bool any_strange;
+};
+
+template <class Tile>
+DEVICE PlainRow tile_row(const Tile& tile, const TileRows& rows, uint32_t i) {
+    return {rows.first_row + i, tile.rows[i].first, tile.begins[i], tile.lengths[i], (rows.circles >> i & 1) != 0};
+}
+
+// Ids of a row that belong to its first `letters` letters.
+DEVICE uint32_t ids_of_first(const Job& job, const FourLetters& four, const PlainRow& row, uint32_t letters) {
+    if (letters > row.length) letters = row.length;
+    if (row.wraps) return letters;
+    uint32_t kmers = kmers_of(four, row.length), covered = kmers ? (kmers - 1) * four.stride + four.k : 0;
+    uint32_t begun = min_of(kmers, four.stride == 1 ? letters : (letters + four.stride - 1) / four.stride);
+    return job.keeps_remainder && letters > covered ? begun + letters - covered : begun;
+}
+
+DEVICE RowIds row_ids(const FourLetters& four, const TileRows& rows, const PlainRow& row) {
+    uint32_t shift = row.wraps ? four.shift : 0, begin = row.first + shift;
+    return {row.first, begin, begin + kmers_of(four, row.length), row.begin - begin * four.stride - rows.shared_from};
+}
+
+// Up to KMER_ROWS rows from `first_row` on that have letters before `end`; every lane gets the same.
+template <class Tile>
+DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, uint32_t first_row, uint32_t begin) {
+    uint64_t end = begin + static_cast<uint64_t>(Tile::OWN_LETTERS);
+    uint32_t lane = threadIdx.x & 31, num_rows = job.num_rows, row = min_of(first_row + lane, num_rows);
+    uint32_t row_begin = job.row_begins[row], row_end = job.row_begins[min_of(row + 1, num_rows)];
+    bool here = row < num_rows && row_begin < end, wraps = here && job.can_wrap && is_circle(job, row);
+    TileRows rows = {first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
+    rows.circles = __ballot_sync(ALL_LANES, wraps);
+    if (rows.count == 0) return rows;
+    PlainRow own = {row, static_cast<uint32_t>(job.id_offsets[row]), row_begin, row_end - row_begin, wraps};
+    tile.rows[lane] = row_ids(four, rows, own);
+    tile.begins[lane] = own.begin, tile.lengths[lane] = own.length;
+    __syncwarp();
+    PlainRow first = tile_row(tile, rows, 0), last = tile_row(tile, rows, rows.count - 1);
+    rows.begin_id = first.first + (first.begin < begin ? ids_of_first(job, four, first, begin - first.begin) : 0);
+    rows.end_id = last.first + ids_of_first(job, four, last, end - last.begin);
+    return rows;
+}
