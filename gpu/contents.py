@@ -47,14 +47,14 @@ def first_kernels(
     if family.plain:
         even = bool(workspace.words[_ROW_LENGTH])
         return plain_kernels(family, id_bits=id_bits, turned=turned, even=even)
-    all_kernels = encode_kernels(
+    return encode_kernels(
         family,
         num_rounds=resident.num_rounds,
         validate=validate,
         count_only=count_only,
         turned=turned,
+        id_bits=id_bits,
     )
-    return all_kernels if id_bits == 32 else (*all_kernels, "pack")
 
 
 def rare_kernels(
@@ -83,11 +83,10 @@ def rare_kernels(
         and not (rewritten or with_spans)
     ):
         return run_kernels(resident.family, id_bits=id_bits)
-    kernels = letter_kernels(resident.family)
-    if rewritten:
-        rounds = resident.num_rounds
-        kernels = encode_kernels(resident.family, num_rounds=rounds, validate=validate)
-    return kernels if id_bits == 32 else (*kernels, "pack")
+    if not rewritten:
+        return letter_kernels(resident.family, id_bits=id_bits)
+    rounds = resident.num_rounds
+    return encode_kernels(resident.family, num_rounds=rounds, validate=validate, id_bits=id_bits)
 
 
 def _reserve_spans(workspace: Workspace) -> None:

@@ -50,6 +50,7 @@ class Family:
         between: those between the two rounds of special tokens.
         content: from text, hard bits and accepted special tokens to id_offsets.
         write: from there to ids.
+        write16: the same to ids of 16 bits in `packed`; () where they are packed behind `write`.
         spans: from framed rows to spans.
         decode: from ids to bytes.
         fused: kernels that do all of it in one launch, unless STATUS_RARE: of one block, of a
@@ -79,6 +80,7 @@ class Family:
     runs: tuple[str, ...] = ()
     rewrite: tuple[str, ...] = ()
     fetch: str = ""
+    write16: tuple[str, ...] = ()
     turns_rows: bool = False
     between: tuple[str, ...] = ()
     bases: str = ""
@@ -89,6 +91,7 @@ TEXT = Family(
     "text",
     content=(*PRETOKENIZE, "clear_special", *CUT, *MERGE, *COUNT),
     write=("compact",),
+    write16=("compact16",),
     spans=("span_begins", "frame_spans"),
     fused=("encode_block", "encode_cluster", "encode_grid"),
 )
@@ -174,6 +177,7 @@ def encode_kernels(
     validate: bool = False,
     count_only: bool = False,
     turned: bool = False,
+    id_bits: int = 32,
 ) -> tuple[str, ...]:
     """From text and row_begins on the device to ids and id_offsets.
 
@@ -183,6 +187,7 @@ def encode_kernels(
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids.
         turned: whether rows are not encoded as they were sent.
+        id_bits: of an id; those of fewer than 32 are in `packed`.
     """
     first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
     special = (*first, *family.between, *again)
@@ -192,8 +197,15 @@ def encode_kernels(
         *(("validate",) if validate else ()),
         *special,
         *(name for name in family.content if num_rounds or name != "clear_special"),
-        *(() if count_only else family.write),
+        *(() if count_only else write_kernels(family, id_bits)),
     )
+
+
+def write_kernels(family: Family, id_bits: int) -> tuple[str, ...]:
+    """From id_offsets to ids; to `packed` where they have fewer bits than 32."""
+    if id_bits == 16 and family.write16:
+        return family.write16
+    return family.write if id_bits == 32 else (*family.write, "pack")
 
 
 def run_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
@@ -221,10 +233,10 @@ def plain_kernels(
     )
 
 
-def letter_kernels(family: Family) -> tuple[str, ...]:
+def letter_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
     """As encode_kernels, for a batch whose bytes are letters: it needs not be rewritten."""
     content = (name for name in family.content if name not in family.rewrite)
-    return ("clear_faults", *content, *family.write)
+    return ("clear_faults", *content, *write_kernels(family, id_bits))
 
 
 def frame_kernels(

@@ -203,6 +203,7 @@ KERNELS = {
     "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
     "compact": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
+    "compact16": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1),
     "report": Kernel(_BLOCK, 16 * _BLOCK, 1),
     "pack": Kernel(_BLOCK, _TILE, 16),

@@ -214,7 +214,7 @@ LAYOUTS = {
             "chunk_before": "merged_ids",
             "chunk_pending": "ids",
             "framed_ids": "merged_ids",
-            "packed": "merged_ids",
+            "packed": "misses0",  # And those behind it, 6 bytes a byte in all.
             "span_begins": "records",
             "decode_ids": "merged_ids",
             "decode_offsets": "row_begins",

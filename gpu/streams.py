@@ -58,16 +58,15 @@ class Pace:
     ends: Ends
 
     def of(self, num_bytes: int) -> Pace:
-        """That of so much text: smaller chunks where there would be few, down to LEAST_CHUNK."""
-        size = self.chunk_bytes
-        while size > LEAST_CHUNK and num_bytes < MANY_CHUNKS * size:
-            size //= 2
-        return replace(self, chunk_bytes=size)
+        """That of so much text: of SMALLER_CHUNKS where there would be few, the least at worst."""
+        sizes = (self.chunk_bytes, *SMALLER_CHUNKS)
+        many = (size for size in sizes if num_bytes >= MANY_CHUNKS * size)
+        return replace(self, chunk_bytes=next(many, sizes[-1]))
 
 
-LEAST_CHUNK, MANY_CHUNKS = 8 << 20, 12
+SMALLER_CHUNKS, MANY_CHUNKS = (16 << 20, 8 << 20), 12
 # The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
-BY_BUS = Pace(16 << 20, 4, (4 << 20, 4 << 20))
+BY_BUS = Pace(24 << 20, 4, (4 << 20, 4 << 20))
 # The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.
 TO_DEVICE = Pace(32 << 20, 4, (4 << 20, 16 << 20))
 # The kernels are slowest, and work best on much text.

@@ -255,7 +255,9 @@ def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
     assert_idle(engine)
 
 
-@pytest.mark.parametrize(("text", "chunk"), [(1, 8), (96, 8), (191, 8), (192, 16), (1024, 16)])
+@pytest.mark.parametrize(
+    ("text", "chunk"), [(1, 8), (191, 8), (192, 16), (287, 16), (288, 24), (1024, 24)]
+)
 def test_a_stream_to_the_host_goes_in_many_chunks_of_8_mib_at_least(text, chunk):
     assert BY_BUS.of(text << 20) == Pace(chunk << 20, BY_BUS.in_flight, BY_BUS.ends)
 

@@ -120,7 +120,8 @@ DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t reco
 
 // Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
 // five lanes copy, and each finds its piece by the running sums 2 2 5.
-DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, int32_t* ids,
+template <class Id>
+DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, Id* ids,
                         uint32_t place) {
     uint32_t lane = lane_of_thread(), sums = sum_of_lanes(count);
     uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
@@ -134,12 +135,13 @@ DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record
         uint32_t its_record = __shfl_sync(0xFFFFFFFF, record, owner);
         uint32_t its_place = __shfl_sync(0xFFFFFFFF, place, owner);
         if (wanted >= total) continue;
-        ids[its_place + number] = merged_id(job, begins, its_record, number);
+        ids[its_place + number] = static_cast<Id>(merged_id(job, begins, its_record, number));
     }
 }
 
 // Writes the ids of one unit; a lane takes a record.
-DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& own, int32_t* ids) {
+template <class Id>
+DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& own, Id* ids) {
     const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
     uint32_t number = own.first + lane_of_thread(), written = 0;
     uint32_t record = number < own.end ? records[number] : 0;
@@ -149,12 +151,12 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& o
         uint32_t after = number + 64 < own.end ? records[number + 64] : 0, next_count = count_of(job, next);
         bool here = number < own.end, miss = record & MISS;
         if (!__any_sync(0xFFFFFFFF, miss)) {
-            if (here) ids[written + lane_of_thread()] = record;
+            if (here) ids[written + lane_of_thread()] = static_cast<Id>(record);
             written += min_of(32, left);
         } else {
             uint32_t sums = sum_of_lanes(here ? count : 0), place = written + sums - count;
             uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
-            if (here && !miss) ids[place] = record;
+            if (here && !miss) ids[place] = static_cast<Id>(record);
             copy_merged(job, begins, record, miss ? count : 0, ids, place);
             written += total;
         }
@@ -165,18 +167,20 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& o
 }
 
 // The same of all units, whose ids lie one behind the other in memory of the device.
-template <uint32_t PARTS, class Count>
-DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* group_offsets, uint32_t block,
+template <uint32_t PARTS, class Count, class Id>
+DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* group_offsets, Id* ids, uint32_t block,
                         uint32_t num_blocks) {
     uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
     for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride)
-        write_unit(job, begins, records_of<PARTS>(job, unit), job.ids + ids_before(job, group_offsets, unit));
+        write_unit(job, begins, records_of<PARTS>(job, unit), ids + ids_before(job, group_offsets, unit));
 }
 
-DEVICE void compact_stage(const Job& job, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
+// The ids of the batch, one behind the other.
+template <class Id>
+DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
     find_begins<false>(job, begins);
-    if (has_few_tiles(job)) write_units<SMALL_PARTS>(job, begins, job.group_offsets, block, num_blocks);
-    else write_units<1>(job, begins, job.group_offsets, block, num_blocks);
+    if (has_few_tiles(job)) write_units<SMALL_PARTS>(job, begins, job.group_offsets, ids, block, num_blocks);
+    else write_units<1>(job, begins, job.group_offsets, ids, block, num_blocks);
 }
 
 // The number of ids before each row. A warp takes neighbouring rows, as many as there are more rows than

@@ -45,7 +45,13 @@ KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
-    compact_stage(*job, begins, blockIdx.x, gridDim.x);
+    compact_stage(*job, job->ids, begins, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
+    wait_for_kernel_before();
+    SHARED BinBegins begins;
+    compact_stage(*job, reinterpret_cast<uint16_t*>(job->packed), begins, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {

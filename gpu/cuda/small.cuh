@@ -98,7 +98,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
         GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
         if (job.framed) {
             row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
-            write_units<SMALL_PARTS>(job, shared.begins, sums.before, block, num_blocks);
+            write_units<SMALL_PARTS>(job, shared.begins, sums.before, job.ids, block, num_blocks);
             wait();
         } else {
             answer_tiles(num_ids);  // What follows is done while they are on their way.
