@@ -13,11 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpu import dna_tables, small_call
-from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
 from gpu.job import constant
 from gpu.launches import TAKE_IN_BYTES
 from gpu.streams import encode_stream
+from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice
 from tests.gpu_emulation import compile_for_device
 from tests.test_gpu_dna_bpe import merge_lists, repeats, vocabulary_of
@@ -27,15 +27,11 @@ from vocabularies.builtin import load
 from vocabularies.vocabulary import Normalizer, SpecialToken, Vocabulary
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 PLAIN = EncodeOptions(add_special_tokens=False)
 VIEW, LEAD = constant("VIEW"), constant("LEAD")
 
 
-@functools.cache
-def engine_of(device: str) -> GpuEngine:
-    made: Device = CudaDevice() if device == "cuda" else EmulatedDevice(1 << 33)
-    return GpuEngine(made, 1 << 30)
+engine_of = functools.cache(new_engine)
 
 
 @pytest.fixture(params=DEVICES)

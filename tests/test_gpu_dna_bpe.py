@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from gpu import dna_pairs, dna_tables, small_call
 from gpu.contents import launch_content
-from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine, NotCovered
 from gpu.launches import DeviceFault, fetch, pack_rows, status_of
 from gpu.streams import encode_stream
 from tests.data_files import expected, ids_digest, records
-from tests.emulated_device import EmulatedDevice
+from tests.each_device import DEVICES, new_engine
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import OPTIONS
 from tests.test_gpu_symbols import check
@@ -30,15 +29,13 @@ from vocabularies.reference_bpe import bpe_rules
 from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
-DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 CHUNKS = {"small": 1 << 40, "large": 0, "one launch": 1 << 40}
 """Text up to which chunks are small, by how a batch is encoded."""
 
 
 @functools.cache
 def engine_of(device: str, chunks: str) -> GpuEngine:
-    made: Device = CudaDevice() if device == "cuda" else EmulatedDevice(1 << 33)
-    engine = GpuEngine(made, 1 << 30)
+    engine = new_engine(device)
     if chunks != "one launch":
         engine.fused_bytes = 0
     with pytest.MonkeyPatch.context() as patch:
