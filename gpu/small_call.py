@@ -31,8 +31,7 @@ _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _CUT, _NOT_UTF8 = STATUS["CUT"], STATUS["NOT_UTF8"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
 UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
-LOOKS, LOOK_BYTES = 4, 64  # Where a text is looked at for letters that repeat,
-PERIODS = (2, 3)  # one to three of them: of more, many texts are encoded in parts.
+LOOKS, LOOK_BYTES = 4, 64  # Where a text is looked at for letters that repeat.
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
@@ -232,12 +231,15 @@ class SmallCall:
 
 
 def repeats(data: NDArray[np.uint8]) -> bool:
-    """Whether a text repeats one to three letters wherever it is looked at."""
+    """Whether a text repeats one to three letters wherever it is looked at.
+
+    Many texts that repeat four letters are encoded in parts, and all that repeat five or six.
+    """
     if len(data) < LOOKS * LOOK_BYTES:
         return False
     step = len(data) // LOOKS
     for begin in range(0, LOOKS * step, step):
         look = data[begin : begin + LOOK_BYTES].tobytes()
-        if not any(look[period:] == look[:-period] for period in PERIODS):
+        if look[2:] != look[:-2] and look[3:] != look[:-3]:
             return False
     return True
