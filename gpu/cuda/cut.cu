@@ -29,15 +29,15 @@ KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
     check_windows_stage(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(32 * BRIDGE_WARPS) bridges(const Job* job) {
+KERNEL __launch_bounds__(BRIDGE_THREADS, BRIDGE_BLOCKS) bridges(const Job* job) {
     wait_for_kernel_before();
-    SHARED BridgeShared shared[BRIDGE_WARPS];
+    SHARED BridgeShared shared;
     bridges_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(32 * BRIDGE_WARPS) detours(const Job* job) {
+KERNEL __launch_bounds__(BRIDGE_THREADS, BRIDGE_BLOCKS) detours(const Job* job) {
     wait_for_kernel_before();
-    SHARED BridgeShared shared[BRIDGE_WARPS];
+    SHARED BridgeShared shared;
     detours_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 

@@ -8,7 +8,7 @@
 //
 //     level 0   windows of 512 bytes, a warp each, one every 256                cut_level.cuh
 //     level 1   from a seam to where the chain goes on: windows of up to
-//               1,024 bytes one after the other, a warp                         cut_bridge.cuh
+//               1,024 bytes one after the other, a block                        cut_bridge.cuh
 //     level 2   a whole piece, a block: windows, else rounds     cut_walk.cuh, cut_whole.cuh
 //
 // Example, windows of 8: borders of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have
@@ -93,7 +93,7 @@ DEVICE uint64_t starts_from(const Job& job, uint64_t place) {
 }
 
 // Takes the starts from `begin` to `end` back, of every `step`th word from number `first` on.
-DEVICE void clear_starts(const Job& job, uint32_t begin, uint32_t end, uint32_t first, uint32_t step) {
+DEVICE_RARE void clear_starts(const Job& job, uint32_t begin, uint32_t end, uint32_t first, uint32_t step) {
     for (uint32_t word = begin / 64 + first; word * 64ull < end; word += step) {
         uint64_t mask = ~0ull;
         if (begin > word * 64ull) mask <<= begin % 64;

@@ -10,7 +10,6 @@
 #pragma once
 #include "cut_slide.cuh"
 
-constexpr uint32_t BRIDGE_WARPS = 4;
 constexpr uint32_t FAR = 128;  // Windows of level 0 in a run that only a slide may pass.
 
 // Whether the window at the end is in a run that is too long to be walked through.
@@ -19,26 +18,34 @@ DEVICE bool is_amid_run(const Job& job, const LongPiece& piece, const Bridge& br
     return bridge.length == WINDOW_1 && end_of_run(job, window, bridge.last + 1) - window > FAR;
 }
 
-// Adds one window to the bridge; false where it does not meet the last one.
-DEVICE bool prolong(const Job& job, const LongPiece& piece, Bridge& bridge, BridgeShared& shared) {
+// Chooses the window that follows; false where there is none.
+DEVICE bool choose_next(const Job& job, const LongPiece& piece, const Bridge& bridge, BridgeShared& shared) {
     const Borders& borders = shared.borders[bridge.current];
-    Borders& others = shared.borders[!bridge.current];
     if (is_amid_run(job, piece, bridge)) return false;
-    uint32_t from = bridge.from - bridge.begin, right = bridge.right - bridge.begin, reach = bridge.length / 2;
+    uint32_t right = bridge.right - bridge.begin, reach = bridge.length / 2;
     if (bridge.has_next()) reach = min_of(reach, window_of(job, bridge.ahead.next).begin - bridge.begin);
     uint32_t place = last_of(borders.words[threadIdx.x & 31] & bits_below(reach + 1) & ~bits_below(right));
     if (place < right) place = right;
     if (place == 0 && bridge.length == WINDOW_1) return false;
     bool is_short = bridge.is_first && place && !is_in_run(job, window_reached(piece, bridge));
-    uint32_t begin = bridge.begin + place, length = min_of(piece.end - begin, is_short ? WINDOW_0 : WINDOW_1);
-    encode_window(job, shared.columns, others, begin, length);
-    uint32_t met = meetings(borders, others, place);
+    if (threadIdx.x) return true;
+    shared.begin = bridge.begin + place;
+    shared.length = min_of(piece.end - shared.begin, is_short ? WINDOW_0 : WINDOW_1);
+    shared.number = !bridge.current;
+    return true;
+}
+
+// Goes over to the window that was chosen and is encoded now; false where it does not meet the last one.
+DEVICE bool go_over(const Job& job, Bridge& bridge, const BridgeShared& shared) {
+    const Borders& borders = shared.borders[bridge.current];
+    uint32_t begin = shared.begin, place = begin - bridge.begin, from = bridge.from - bridge.begin;
+    uint32_t met = meetings(borders, shared.borders[!bridge.current], place);
     if (from > place) met &= ~bits_below(from - place);
     if (!__any_sync(ALL_LANES, met != 0)) return false;
     uint32_t meeting = place_to_leave(bridge, met, begin);
     leave(job, bridge, borders, meeting);
     bridge.begin = begin;
-    bridge.length = length;
+    bridge.length = shared.length;
     bridge.from = bridge.right = meeting;
     bridge.is_first = false;
     bridge.current = !bridge.current;
@@ -51,7 +58,7 @@ DEVICE Bridge begin_bridge(const Job& job, const LongPiece& piece, BridgeShared&
     uint32_t last = last_window(piece);
     load_window(shared.borders[0], window);
     Ahead ahead = look_ahead(job, number, last + 1);
-    return {number, last, ahead, window.begin, window.length, window.joint, window.joint, true, 0, false, 0, NO_PLACE};
+    return {number, last, ahead, window.begin, window.length, window.joint, window.joint, true, 0, false, 0, 0, NO_PLACE};
 }
 
 // Takes back what a bridge has noted.
@@ -73,38 +80,75 @@ DEVICE bool pass_next(const Job& job, Bridge& bridge) {
     return true;
 }
 
-// Builds a bridge to its end; false where it leads nowhere.
-DEVICE bool build(const Job& job, const LongPiece& piece, BridgeShared& shared, Bridge& bridge) {
+constexpr uint32_t GOES_ON = 0, LEADS = 1, LOST = 2;  // What becomes of a bridge.
+
+// Ends the bridge with its last window if that can be.
+DEVICE uint32_t try_to_end(const Job& job, const LongPiece& piece, Bridge& bridge, BridgeShared& shared) {
     for (;;) {
-        const Borders& borders = shared.borders[bridge.current];
         if (!bridge.has_next() && bridge.end() == piece.end) {
-            leave(job, bridge, borders, piece.end);
+            leave(job, bridge, shared.borders[bridge.current], piece.end);
             pass_windows(job, bridge.first + 1, bridge.last + 1);
-            return true;
+            return LEADS;
         }
-        if (land(job, piece, bridge, shared)) return true;
-        if (is_past_next(job, piece, bridge)) {
-            if (!pass_next(job, bridge)) return false;
-            continue;
-        }
-        slide(job, piece, bridge, borders);
-        if (!prolong(job, piece, bridge, shared)) return false;
-        __syncwarp();
+        if (land(job, piece, bridge, shared)) return LEADS;
+        if (!is_past_next(job, piece, bridge)) return GOES_ON;
+        if (!pass_next(job, bridge)) return LOST;
     }
 }
 
-DEVICE void bridges_stage(const Job& job, BridgeShared* shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), warp = threadIdx.x / 32;
-    if (!job.window_counts[1]) return;
-    for (uint32_t window = warp * num_blocks + block; window < windows; window += num_blocks * BRIDGE_WARPS) {
-        if (!is_bridged(job, window)) continue;
-        LongPiece piece = piece_of_window(job, window);
-        Bridge bridge = begin_bridge(job, piece, shared[warp], window);
-        bool leads = build(job, piece, shared[warp], bridge);
-        if (!leads && threadIdx.x % 32 == 0) {
-            window_of(job, window).is_lost = 1;
-            atomic_add(job.window_counts + 1, ONE_LOST);
+// Builds a bridge to its end, by the whole block; false where it leads nowhere.
+DEVICE bool build(const Job& job, const LongPiece& piece, BridgeShared& shared, Bridge& bridge) {
+    for (bool is_begun = true;; is_begun = false) {
+        if (threadIdx.x < 32) {
+            bool goes_on = is_begun || go_over(job, bridge, shared);
+            uint32_t fate = goes_on ? try_to_end(job, piece, bridge, shared) : LOST;
+            if (fate == GOES_ON) {
+                slide(job, piece, bridge, shared.borders[bridge.current]);
+                if (!choose_next(job, piece, bridge, shared)) fate = LOST;
+            }
+            if (threadIdx.x == 0) shared.fate = fate;
+            __syncwarp();
         }
-        __syncwarp();
+        __syncthreads();
+        uint32_t fate = shared.fate;
+        if (fate == GOES_ON) {
+            encode_by_block(job, shared.rounds, shared.borders[shared.number], shared.begin, shared.length);
+            continue;
+        }
+        __syncthreads();  // All know it before the next one begins.
+        return fate == LEADS;
     }
+}
+
+// Calls `work` for those windows with bridges of which this block has the turn; each warp does.
+template <class Work> DEVICE void for_own_bridges(const Job& job, uint32_t block, uint32_t num_blocks, Work work) {
+    uint32_t words = (static_cast<uint32_t>(job.window_counts[0]) + 31) / 32, lane = threadIdx.x & 31, next = block;
+    for (uint32_t first = 0, before = 0; first < words; first += 32) {
+        uint32_t bits = first + lane < words ? bridged_windows(job, first + lane) : 0, count = count_bits(bits);
+        uint32_t up_to = before + sum_of_lanes(count);  // Bridges up to this lane's.
+        before = __shfl_sync(ALL_LANES, up_to, 31);
+        for (; next < before; next += num_blocks) {
+            uint32_t found = lowest_bit(__ballot_sync(ALL_LANES, next < up_to));
+            uint32_t word = __shfl_sync(ALL_LANES, bits, found);
+#pragma unroll 1
+            for (uint32_t left = next - __shfl_sync(ALL_LANES, up_to - count, found); left; left--) word &= word - 1;
+            work((first + found) * 32 + lowest_bit(word));
+        }
+    }
+}
+
+DEVICE void build_bridge(const Job& job, BridgeShared& shared, uint32_t window) {
+    LongPiece piece = piece_of_window(job, window);
+    Bridge bridge = {};
+    if (threadIdx.x < 32) bridge = begin_bridge(job, piece, shared, window);
+    bool leads = build(job, piece, shared, bridge);
+    if (!leads && threadIdx.x == 0) {
+        window_of(job, window).is_lost = 1;
+        atomic_add(job.window_counts + 1, ONE_LOST);
+    }
+}
+
+DEVICE void bridges_stage(const Job& job, BridgeShared& shared, uint32_t block, uint32_t num_blocks) {
+    if (!job.window_counts[1]) return;
+    for_own_bridges(job, block, num_blocks, [&](uint32_t window) { build_bridge(job, shared, window); });
 }

@@ -3,7 +3,7 @@
 // In "...aaaabbbb..." a window that begins amid the a's may begin at a place that the run of a may not be
 // cut at. Mostly it is right from the b's on; where that is too late for the bridge before it, this is *lost*.
 // Lost bridges are built again here, past the windows that they cannot enter and what the bridges of these wrote;
-// those that are near each other one after the other by one warp, others side by side.
+// those that are near each other one after the other by one block, others side by side.
 #pragma once
 #include "cut_bridge.cuh"
 
@@ -25,29 +25,55 @@ DEVICE bool is_lost_before(const Job& job, const LongPiece& piece, uint32_t wind
     return false;
 }
 
-// The first of the NEAR windows with bridges behind one whose bridge is lost, `end` where there is none.
+// Whether detours begin at a window.
+DEVICE bool is_first_lost(const Job& job, uint32_t window) {
+    return window_of(job, window).is_lost && !is_lost_before(job, piece_of_window(job, window), window);
+}
+
+// The first of the NEAR windows with bridges behind one whose bridge is lost, `end` where there is none; a lane looks
+// at each.
 DEVICE uint32_t next_lost(const Job& job, uint32_t window, uint32_t end) {
-    for (uint32_t left = NEAR; left && window < end; left--) {
-        window = look_ahead(job, window, end).next;
-        if (window < end && window_of(job, window).is_lost) return window;
+    uint32_t lane = threadIdx.x & 31, words = (end + 31) / 32, left = NEAR;
+    for (uint32_t first = window / 32; first < words && left; first += 32) {
+        uint32_t word = first + lane, bits = word < words ? bridged_windows(job, word) : 0;
+        if (word == window / 32) bits &= bits_above(window % 32);
+        if (word < words && end - word * 32 < 32) bits &= (1u << end % 32) - 1;
+        uint32_t up_to = sum_of_lanes(count_bits(bits)), count = min_of(left, __shfl_sync(ALL_LANES, up_to, 31));
+        uint32_t owner = lane_of_item(up_to, lane), passed = lane - __shfl_sync(ALL_LANES, up_to - count_bits(bits), owner);
+        bits = __shfl_sync(ALL_LANES, bits, owner);
+        uint32_t other = end;
+        bool is_lost = false;
+        if (lane < count) {
+            for (; passed; passed--) bits &= bits - 1;
+            other = (first + owner) * 32 + lowest_bit(bits);
+            is_lost = window_of(job, other).is_lost;
+        }
+        uint32_t lost = __ballot_sync(ALL_LANES, is_lost);
+        if (lost) return __shfl_sync(ALL_LANES, other, lowest_bit(lost));
+        left -= count;
     }
     return end;
 }
 
-DEVICE Bridge begin_detour(const Job& job, const LongPiece& piece, BridgeShared& shared, uint32_t window,
-                           uint32_t from) {
-    Bridge bridge = begin_bridge(job, piece, shared, window);
-    bridge.from = bridge.cleared = from;
+// Makes a bridge that has begun one that was lost before.
+DEVICE void begin_again(const Job& job, const LongPiece& piece, Bridge& bridge) {
+    Window& window = window_of(job, bridge.first);
+    bridge.from = bridge.cleared = entered_at(job, piece, bridge.first);
     bridge.is_detour = true;
     bridge.may_pass = MAX_PASSED;
-    pass_windows(job, window + 1, min_of(bridge.ahead.next, bridge.last + 1), true);
-    return bridge;
+    bridge.written = window.written;
+    __syncwarp();
+    forget_run_starts(job, window);
+    pass_windows(job, bridge.first + 1, min_of(bridge.ahead.next, bridge.last + 1), true);
+    // The one that the bridge was near when it was lost is what it could not enter.
+    bool was_near = bridge.has_next() && window_of(job, bridge.ahead.next).begin < bridge.written + WINDOW_1;
+    if (was_near) pass_next(job, bridge);
 }
 
-// Takes back what is left of what the bridge wrote when it was lost, up to `written`, and of what those of
-// the windows wrote that the detour passes; false where one of them wrote behind the exit of the next one.
-DEVICE bool clear_behind(const Job& job, const LongPiece& piece, Bridge& bridge, uint32_t written) {
-    uint32_t end = bridge.last + 1, next = bridge.ahead.next, window = bridge.first;
+// Takes back what is left of what the bridge wrote when it was lost, and of what those of the windows wrote that the
+// detour passes; false where one of them wrote behind the exit of the next one.
+DEVICE bool clear_behind(const Job& job, const LongPiece& piece, Bridge& bridge) {
+    uint32_t end = bridge.last + 1, next = bridge.ahead.next, window = bridge.first, written = bridge.written;
     uint32_t clear_end = bridge.has_next() ? latest_entry(job, piece, bridge, next) : piece.end;
     while ((window = look_ahead(job, window, end).next) < next)
         if (window_of(job, window).written > written) written = window_of(job, window).written;
@@ -55,40 +81,41 @@ DEVICE bool clear_behind(const Job& job, const LongPiece& piece, Bridge& bridge,
     return written <= clear_end;
 }
 
-// Builds a lost bridge again; `reached` is the window with a bridge on or in front of which it ends. False
-// where it leads nowhere.
-DEVICE bool detour(const Job& job, const LongPiece& piece, BridgeShared& shared, uint32_t number, uint32_t& reached) {
-    __syncwarp();
-    Window& window = window_of(job, number);
-    uint32_t from = entered_at(job, piece, number), written = window.written;
-    forget_run_starts(job, window);
-    __syncwarp();
-    Bridge bridge = begin_detour(job, piece, shared, number, from);
-    // The one that the bridge was near when it was lost is what it could not enter.
-    bool was_near = bridge.has_next() && window_of(job, bridge.ahead.next).begin < written + WINDOW_1;
-    if (was_near) pass_next(job, bridge);
-    if (!build(job, piece, shared, bridge)) return false;
-    reached = bridge.ahead.next;
-    return clear_behind(job, piece, bridge, written);
+// Ends a detour; returns the next window whose bridge is lost and near, behind where this one ends, else NO_PLACE.
+DEVICE uint32_t end_detour(const Job& job, LongPiece& piece, Bridge& bridge, bool leads) {
+    uint32_t end = bridge.last + 1, window = bridge.first;
+    if (!leads || !clear_behind(job, piece, bridge)) {
+        if (threadIdx.x == 0) fail_piece(job, piece);
+        return NO_PLACE;
+    }
+    do window = next_lost(job, window, end);
+    while (window < bridge.ahead.next && window < end);
+    return window < end ? window : NO_PLACE;
 }
 
-// Builds the lost bridge of a window again, and those behind it that are near.
+// Builds the lost bridge of a window again, and those behind it that are near; the whole block does.
 DEVICE void detours_from(const Job& job, BridgeShared& shared, uint32_t window) {
     LongPiece& piece = piece_of_window(job, window);
-    uint32_t end = last_window(piece) + 1, reached = window;
-    for (bool leads = true; leads && window < end; window = next_lost(job, window, end)) {
-        if (window < reached) continue;
-        leads = detour(job, piece, shared, window, reached);
-        if (!leads && threadIdx.x % 32 == 0) fail_piece(job, piece);
+    while (window != NO_PLACE) {
+        Bridge bridge = {};
+        if (threadIdx.x < 32) {
+            bridge = begin_bridge(job, piece, shared, window);
+            begin_again(job, piece, bridge);
+        }
+        bool leads = build(job, piece, shared, bridge);
+        if (threadIdx.x < 32) {
+            uint32_t next = end_detour(job, piece, bridge, leads);
+            if (threadIdx.x == 0) shared.window = next;
+            __syncwarp();
+        }
+        __syncthreads();
+        window = shared.window;
     }
-    __syncwarp();
 }
 
-DEVICE void detours_stage(const Job& job, BridgeShared* shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), warp = threadIdx.x / 32;
+DEVICE void detours_stage(const Job& job, BridgeShared& shared, uint32_t block, uint32_t num_blocks) {
     if (job.window_counts[1] < ONE_LOST) return;
-    for (uint32_t window = warp * num_blocks + block; window < windows; window += num_blocks * BRIDGE_WARPS) {
-        if (!is_bridged(job, window) || !window_of(job, window).is_lost) continue;
-        if (!is_lost_before(job, piece_of_window(job, window), window)) detours_from(job, shared[warp], window);
-    }
+    for_own_bridges(job, block, num_blocks, [&](uint32_t window) {
+        if (is_first_lost(job, window)) detours_from(job, shared, window);
+    });
 }

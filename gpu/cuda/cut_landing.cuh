@@ -7,15 +7,19 @@
 // bridges need not know of each other. Where one is entered behind its exit all the same, its piece fails.
 #pragma once
 #include "cut_level.cuh"
+#include "cut_rounds.cuh"
 
 constexpr uint64_t ONE_LOST = 1ull << 40;  // window_counts[1]: bridges that lead nowhere << 40 | seams.
 
-struct BridgeShared {  // Of a warp.
-    WarpColumns<32> columns;
+struct BridgeShared {  // Of a block.
+    RoundShared rounds;
     Borders borders[2];
+    uint32_t fate;                   // Of the bridge, see build.
+    uint32_t begin, length, number;  // Of the window that comes next; number of its borders.
+    uint32_t window;                 // Whose bridge is built next.
 };
 
-// The window at the end of a bridge, which the whole warp builds.
+// The window at the end of a bridge. The first warp of a block builds it; all of them encode its windows.
 struct Bridge {
     uint32_t first, last;    // Windows of level 0: where it begins, the piece's last one.
     Ahead ahead;
@@ -26,6 +30,7 @@ struct Bridge {
     uint32_t current;        // Number of `borders`.
     bool is_detour;          // All other bridges are there (cut_detour.cuh).
     uint32_t may_pass;       // Windows with bridges that it may leave behind without entering them.
+    uint32_t written;        // Up to here the bridge had written when it was lost.
     uint32_t cleared;        // Up to here a detour has taken back what others wrote; NO_PLACE of others.
 
     DEVICE_METHOD uint32_t end() const { return begin + length; }

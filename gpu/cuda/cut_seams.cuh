@@ -110,7 +110,7 @@ struct Ahead {
     uint32_t next, fine;
 };
 
-DEVICE Ahead look_ahead(const Job& job, uint32_t window, uint32_t end) {
+DEVICE_RARE Ahead look_ahead(const Job& job, uint32_t window, uint32_t end) {
     uint32_t lane = threadIdx.x & 31, words = (end + 31) / 32, fine = window;
     for (uint32_t first = window / 32; first < words; first += 32) {
         uint32_t word = first + lane, bridged = 0, failing = 0;
@@ -134,7 +134,7 @@ DEVICE Ahead look_ahead(const Job& job, uint32_t window, uint32_t end) {
 
 // The first window from `window` on that is not in a run; `end` where there is none before. The whole warp
 // looks.
-DEVICE uint32_t end_of_run(const Job& job, uint32_t window, uint32_t end) {
+DEVICE_RARE uint32_t end_of_run(const Job& job, uint32_t window, uint32_t end) {
     uint32_t lane = threadIdx.x & 31, words = (end + 31) / 32;
     for (uint32_t first = window / 32; first < words; first += 32) {
         uint32_t word = first + lane, bits = 0;
@@ -149,7 +149,7 @@ DEVICE uint32_t end_of_run(const Job& job, uint32_t window, uint32_t end) {
 }
 
 // Takes windows `begin` to `end` - 1 out of the chain, or back into it; the whole warp does.
-DEVICE void pass_windows(const Job& job, uint32_t begin, uint32_t end, bool back = false) {
+DEVICE_RARE void pass_windows(const Job& job, uint32_t begin, uint32_t end, bool back = false) {
     for (uint32_t word = begin / 32 + (threadIdx.x & 31); word * 32ull < end; word += 32) {
         uint32_t mask = 0xFFFFFFFF;
         if (word == begin / 32) mask <<= begin % 32;

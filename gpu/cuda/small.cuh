@@ -132,7 +132,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
 template <class Threads, class Size>
 DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, uint32_t num_blocks) {
     SmallLaunch<Threads, Size> launch = {{job, shared, block, num_blocks}};
-    launch.take_in([&] { load_entries(job, shared.pretokenize); });
+    launch.take_in([&] { load_entries<BLOCK>(job, shared.pretokenize); });
     if (job.num_rounds) launch.special();
     launch.pretokenize();
     if (launch.stops(job.bad_tiles[0], RARE_RUNS)) return;

@@ -59,7 +59,7 @@ DEVICE void encode_window(const Job& job, WarpColumns<32>& columns, Borders& bor
 
 // Where two windows meet: this lane's bits of places of the second, which begins `stride` bytes behind
 // the first.
-DEVICE uint32_t meetings(const Borders& first, const Borders& second, uint32_t stride) {
+DEVICE_RARE uint32_t meetings(const Borders& first, const Borders& second, uint32_t stride) {
     uint32_t lane = threadIdx.x & 31, found = 0;
     uint32_t left = bits_from(first, stride + 32 * lane), right = second.words[lane];
     uint32_t both = left & right, either = left | right;

@@ -1,4 +1,5 @@
 // Kernels that only tests launch: device functions that no kernel of their own calls.
+#include "cut_rounds.cuh"
 #include "scan.cuh"
 #include "special_match.cuh"
 
@@ -16,5 +17,18 @@ KERNEL probe_special_ids(const Job* job) {
         if (!begins_special(*job, place)) continue;
         uint32_t length = border_behind(*job, place, special_limit(*job, place));
         job->ids[place] = special_id(*job, place, length);
+    }
+}
+
+// The borders of each row, one window of up to WINDOW_1 bytes, at 32 a word in `ids`, WALK_WORDS + 1 words a row.
+KERNEL probe_rounds(const Job* job) {
+    SHARED RoundShared shared;
+    SHARED Borders borders;
+    for (uint64_t row = 0; row < job->num_rows; row++) {
+        uint32_t begin = job->row_begins[row], length = job->row_begins[row + 1] - begin;
+        encode_by_block(*job, shared, borders, begin, length);
+        for (uint32_t i = threadIdx.x; i <= WALK_WORDS; i += BRIDGE_THREADS)
+            job->ids[row * (WALK_WORDS + 1) + i] = borders.words[i];
+        __syncthreads();
     }
 }
