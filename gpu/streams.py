@@ -59,7 +59,7 @@ class Pace:
 
     def of(self, num_bytes: int) -> Pace:
         """That of so much text: of SMALLER_CHUNKS where there would be few, the least at worst."""
-        sizes = (self.chunk_bytes, *SMALLER_CHUNKS)
+        sizes = (self.chunk_bytes, *(size for size in SMALLER_CHUNKS if size < self.chunk_bytes))
         many = (size for size in sizes if num_bytes >= MANY_CHUNKS * size)
         return replace(self, chunk_bytes=next(many, sizes[-1]))
 

@@ -260,6 +260,7 @@ def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
 )
 def test_a_stream_to_the_host_goes_in_many_chunks_of_8_mib_at_least(text, chunk):
     assert BY_BUS.of(text << 20) == Pace(chunk << 20, BY_BUS.in_flight, BY_BUS.ends)
+    assert Pace(5000, 2, (9, 9)).of(text << 20) == Pace(5000, 2, (9, 9))  # It is small already.
 
 
 def test_copies_of_a_call_go_one_after_the_other_in_the_order_of_its_chunks(monkeypatch):
