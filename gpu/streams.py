@@ -22,6 +22,7 @@ from gpu.residents import Resident
 from gpu.small_call import SmallCall
 from gpu.straight import encode_straight
 from vocabularies.batch import Batch
+from vocabularies.text_joining import bytes_of_rows
 from vocabularies.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Out:
 
     @classmethod
     def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
-        """That of a NumPy array, or of an array of the device; what its stream does is awaited.
+        """That of an array of the device, whose stream is waited for, or of the host, by DLPack.
 
         Raises:
             ValueError: it is not one flat piece of writable memory of one of the types.
@@ -97,6 +98,8 @@ class Out:
         interface = getattr(array, "__cuda_array_interface__", None)
         on_device = interface is not None
         if interface is None:
+            is_foreign = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
+            array = np.from_dlpack(array) if is_foreign else np.asarray(array)
             interface = array.__array_interface__
         address, is_readonly = interface["data"]
         shape, kind = interface["shape"], interface["typestr"]
@@ -108,9 +111,9 @@ class Out:
         if interface.get("stream") is not None:
             device.wait_for(interface["stream"])
         out = cls(int(address), shape[0] * item, item, on_device)
-        if on_device or device.is_pinned(np.asarray(array)):
+        if on_device or device.is_pinned(array):
             return out
-        return replace(out, ordinary=np.asarray(array).view(np.uint8))
+        return replace(out, ordinary=array.view(np.uint8))
 
 
 class StreamAnswer:
@@ -189,9 +192,11 @@ def encode_stream(
     by way of pinned memory.
 
     Raises:
-        ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids.
+        ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids;
+            offsets begin before 0 or end behind the data.
         OutOfMemory: there is no room for a row that cannot be cut.
     """
+    data, offsets = bytes_of_rows(data, offsets)
     target = Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
@@ -216,15 +221,14 @@ def _encode_plain(
     engine: GpuEngine, resident: Resident, data: Bytes, offsets: Int64s, out: Out
 ) -> Int64s | None:
     """Characters of any number, some k-mers; None: it is neither, or it is not plain."""
-    text, begins = data[offsets[0] : offsets[-1]], offsets - offsets[0]
     bits = 8 * out.item_bytes
-    if not len(text) or len(text) * out.item_bytes > out.num_bytes:
+    if not len(data) or len(data) * out.item_bytes > out.num_bytes:
         return None
     with suppress(OutOfMemory):
         if not resident.family.fetch:
-            batch = Batch(data=text, offsets=begins)
+            batch = Batch(data=data, offsets=offsets)
             return encode_straight(engine, resident, batch, out.address, bits)
-        return begins if fetch_letters(engine, resident, text, out.address, bits) else None
+        return offsets.copy() if fetch_letters(engine, resident, data, out.address, bits) else None
     return None  # Smaller chunks may fit.
 
 
@@ -284,8 +288,9 @@ def encode_packed(
     """As `encode_stream`, in as few bits an id as the vocabulary needs: 17 for cl100k_base.
 
     Raises:
-        ValueError: `out` is too short.
+        ValueError: `out` is too short; offsets begin before 0 or end behind the data.
     """
+    data, offsets = bytes_of_rows(data, offsets)
     id_bits = max(1, (len(vocabulary) - 1).bit_length())
     target = Out.of(out, engine.device, ("<u4",))
     pace = BY_BUS.of(len(data))

@@ -10,6 +10,7 @@ from types import FrameType, TracebackType
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -306,6 +307,39 @@ def test_ids_stay_on_the_device_where_the_callers_array_lies_there(engine, kind,
     engine.device.free(out.address)
 
 
+def test_a_tensor_of_the_host_takes_ids(engine):
+    data, offsets = some_text(1)
+    ids, id_offsets = engine.encode_ids(FRAMED, data, offsets)
+    out = torch.zeros(len(data), dtype=torch.int32)
+    assert encode_stream(engine, FRAMED, data, offsets, out).tolist() == id_offsets.tolist()
+    assert out[: len(ids)].tolist() == ids.tolist()
+
+
+@pytest.mark.parametrize("ends", [(0, 1), (0, 1 << 40), (-1, 0)])
+def test_rows_of_a_stream_that_lie_outside_of_its_data_are_refused(engine, ends):
+    data, _ = some_text(1)
+    offsets = np.array([0, len(data)]) + ends
+    for out, encode in (
+        (np.zeros(99, np.int32), encode_stream),
+        (np.zeros(99, np.uint32), encode_packed),
+    ):
+        with pytest.raises(ValueError, match=f"offsets go from .* in {len(data)} bytes"):
+            encode(engine, FRAMED, data, offsets, out)
+
+
+def test_rows_of_a_stream_may_begin_behind_its_datas_begin(engine):
+    data, offsets = some_text(1)
+    inner = data[int(offsets[1]) : int(offsets[-2])]
+    ids, id_offsets = engine.encode_ids(FRAMED, inner, offsets[1:-1] - offsets[1])
+    out = np.zeros(len(data), np.int32)
+    assert encode_stream(engine, FRAMED, data, offsets[1:-1], out).tolist() == id_offsets.tolist()
+    assert out[: len(ids)].tolist() == ids.tolist()
+    words = np.zeros(len(data), np.uint32)
+    assert (
+        encode_packed(engine, FRAMED, data, offsets[1:-1], words).unpack().tolist() == ids.tolist()
+    )
+
+
 def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
     data, offsets = some_text(1)
     wrong = [
@@ -315,6 +349,8 @@ def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
         np.zeros((4, 4), np.int32),
         np.zeros(9, np.int32)[::2],
         np.zeros(9, np.int64),
+        np.frombuffer(bytes(36), np.int32),
+        [0] * 9,
     ]
     for out in wrong:
         with pytest.raises(ValueError, match="one writable flat piece of int32 or uint16 or uint8"):

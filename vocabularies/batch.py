@@ -13,7 +13,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.text_joining import Copy, Memory, join_texts, offsets_of_lengths
+from vocabularies.text_joining import (
+    Copy,
+    Memory,
+    bytes_of_rows,
+    join_texts,
+    offsets_of_lengths,
+)
 
 __all__ = [
     "DEFAULT_OPTIONS",
@@ -105,11 +111,7 @@ class Batch:
         """
         assert (texts is None) == (data is not None and offsets is not None)
         if data is not None and offsets is not None:
-            if offsets[0] or offsets[-1] != len(data):
-                if not 0 <= offsets[0] <= offsets[-1] <= len(data):
-                    places = f"from {offsets[0]} to {offsets[-1]}"
-                    raise ValueError(f"offsets go {places} in {len(data)} bytes")
-                data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
+            data, offsets = bytes_of_rows(data, offsets)
         self._texts, self._data, self._offsets = texts, data, offsets
         self.options, self.id_dtype = options, id_dtype
         self.is_wanted: Callable[[], bool] = lambda: True

@@ -23,6 +23,7 @@ __all__ = [
     "JOINED_BY",
     "Copy",
     "Memory",
+    "bytes_of_rows",
     "join_in_python",
     "join_texts",
     "offsets_of_lengths",
@@ -122,3 +123,18 @@ def wide_rows(texts: Sequence[str], by: Any = native) -> list[int]:
         return [row for row, text in enumerate(texts) if not text.isascii()]
     found: list[int] = by.wide_rows(texts if isinstance(texts, list) else list(texts))
     return found
+
+
+def bytes_of_rows(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes uint8[N] that belong to rows, and where rows begin in these, int64[B + 1].
+
+    Raises:
+        ValueError: offsets begin before 0 or end behind the data.
+    """
+    if not offsets[0] and offsets[-1] == len(data):
+        return data, offsets
+    if not 0 <= offsets[0] <= offsets[-1] <= len(data):
+        raise ValueError(f"offsets go from {offsets[0]} to {offsets[-1]} in {len(data)} bytes")
+    return data[offsets[0] : offsets[-1]], offsets - offsets[0]
