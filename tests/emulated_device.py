@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gpu.device import BadHandle, Bytes, DeviceInfo, OutOfMemory
 from gpu.job import CUDA
@@ -189,3 +190,15 @@ class EmulatedDevice:
 
     def stream(self) -> EmulatedStream:
         return EmulatedStream(self)
+
+
+def note_launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that emulated devices run from now on."""
+    seen, run = list[str](), EmulatedStream.launch
+
+    def launch(stream: EmulatedStream, kernel: str, blocks: int, job: int) -> None:
+        seen.append(kernel)
+        run(stream, kernel, blocks, job)
+
+    monkeypatch.setattr(EmulatedStream, "launch", launch)
+    return seen

@@ -16,7 +16,7 @@ from gpu.even_rows import SAMPLE, KmerRule, even_length, even_numbers
 from gpu.job import constant
 from gpu.streams import encode_stream
 from tests.each_device import DEVICES, new_engine
-from tests.emulated_device import EmulatedDevice, EmulatedStream
+from tests.emulated_device import EmulatedDevice, note_launches
 from tests.test_gpu_letter_tiles import own_kmers
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions
@@ -35,14 +35,8 @@ engine_of = functools.cache(new_engine)
 @pytest.fixture
 def launched(monkeypatch) -> list[str]:
     """The names of the kernels that have been launched in emulation, each one by one."""
-    seen, run = list[str](), EmulatedStream.launch
     monkeypatch.setattr(launches, "RECORD_AFTER", 1 << 30)
-    monkeypatch.setattr(
-        EmulatedStream,
-        "launch",
-        lambda stream, kernel, blocks, job: seen.append(kernel) or run(stream, kernel, blocks, job),
-    )
-    return seen
+    return note_launches(monkeypatch)
 
 
 def linear_kmers(k: int, stride: int, remainder: str, letters: str = "ACGT") -> Vocabulary:

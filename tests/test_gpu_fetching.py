@@ -17,7 +17,7 @@ from gpu.engine import GpuEngine, NotCovered
 from gpu.streams import encode_stream
 from service.cpu_engine import CpuEngine
 from tests.each_device import DEVICES, new_engine
-from tests.emulated_device import EmulatedDevice, EmulatedStream
+from tests.emulated_device import EmulatedDevice, note_launches
 from tests.sequence_strategies import SEQUENCES, character_vocabularies
 from tests.test_gpu_bulk import DeviceArray, assert_idle, pinned
 from vocabularies.batch import Batch, EncodeOptions
@@ -39,14 +39,7 @@ def engine(request):
 @pytest.fixture
 def launches(monkeypatch):
     """The kernels that an emulated device runs."""
-    run, seen = EmulatedStream.launch, list[str]()
-
-    def launch(stream: EmulatedStream, kernel: str, blocks: int, job: int) -> None:
-        seen.append(kernel)
-        run(stream, kernel, blocks, job)
-
-    monkeypatch.setattr(EmulatedStream, "launch", launch)
-    return seen
+    return note_launches(monkeypatch)
 
 
 def check(engine: GpuEngine, vocabulary: Vocabulary, data, offsets, bits: int = 32) -> None:

@@ -17,7 +17,7 @@ from gpu.job import constant
 from gpu.layout import SMALL_BYTES
 from gpu.streams import encode_stream
 from tests.each_device import DEVICES, new_engine
-from tests.emulated_device import EmulatedDevice, EmulatedStream
+from tests.emulated_device import EmulatedDevice, note_launches
 from tests.test_gpu_letter_tiles import own_kmers
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions
@@ -145,13 +145,8 @@ def test_no_row_is_at_fault_where_plain_kernels_were_not_tried():
 @pytest.mark.parametrize("text", ["ACGTNACGTACGTAC" * 20, "ACGTéACGTACNGTAC" * 20])
 def test_breaks_are_met_by_few_kernels(monkeypatch, text):
     """Where the bytes are letters."""
-    seen, run = list[str](), EmulatedStream.launch
     monkeypatch.setattr(launches, "RECORD_AFTER", 1 << 30)
-    monkeypatch.setattr(
-        EmulatedStream,
-        "launch",
-        lambda stream, kernel, blocks, job: seen.append(kernel) or run(stream, kernel, blocks, job),
-    )
+    seen = note_launches(monkeypatch)
     data, out = np.frombuffer(text.encode(), np.uint8), np.zeros(400, np.int32)
     engine, offsets = GpuEngine(EmulatedDevice(), 1 << 28), np.array([0, len(data)])
     encode_stream(engine, load("nt_v2"), data, offsets, out)

@@ -18,7 +18,7 @@ from gpu.small_call import COPIED_BYTES
 from gpu.staging import Copy
 from gpu.streams import encode_stream
 from tests.each_device import DEVICES, new_engine
-from tests.emulated_device import EmulatedDevice, EmulatedStream
+from tests.emulated_device import EmulatedDevice, note_launches
 from tests.test_engines import OPTIONS, check
 from tests.test_gpu_bulk import DeviceArray
 from tests.texts import SEQUENCES, TEXTS
@@ -54,15 +54,7 @@ def kernel(request, monkeypatch):
 @pytest.fixture
 def launches(monkeypatch):
     """The kernels that the emulation ran."""
-    names: list[str] = []
-    launch = EmulatedStream.launch
-
-    def noted(stream: EmulatedStream, kernel: str, blocks: int, job: int) -> None:
-        names.append(kernel)
-        launch(stream, kernel, blocks, job)
-
-    monkeypatch.setattr(EmulatedStream, "launch", noted)
-    return names
+    return note_launches(monkeypatch)
 
 
 def random_texts(chance: np.random.Generator, rows: int, size: int) -> list[str]:

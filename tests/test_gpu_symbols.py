@@ -16,7 +16,7 @@ from gpu.engine import GpuEngine, NotCovered
 from gpu.streams import encode_packed, encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.each_device import DEVICES, new_engine
-from tests.emulated_device import EmulatedDevice, EmulatedStream
+from tests.emulated_device import EmulatedDevice, note_launches
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import (
     OPTIONS,
@@ -261,13 +261,8 @@ def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):
     engine, vocabulary = GpuEngine(EmulatedDevice(1 << 32), 1 << 28), load("nt_v2")
     plain, broken = ["ACGTACGTAC" * 30, "CAGT"], ["ACGTNACGTACGTAC" * 20, "aCGTACG"]
     others = ["ACGéTACGTACGTN", "<mask>ACGTACGN<pad>"]
-    run, seen = EmulatedStream.launch, list[str]()
     monkeypatch.setattr(launches, "RECORD_AFTER", 1 << 30)
-    monkeypatch.setattr(
-        EmulatedStream,
-        "launch",
-        lambda stream, kernel, blocks, job: seen.append(kernel) or run(stream, kernel, blocks, job),
-    )
+    seen = note_launches(monkeypatch)
     for rows, is_tried in (
         *((plain, True), (broken, True), (broken, False), (others, False), (broken, True)),
         *((others + broken, False), (plain, True), (broken, True), (plain, False), (plain, True)),
