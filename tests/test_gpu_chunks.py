@@ -104,6 +104,14 @@ def test_a_border_is_found_however_far_it_is_from_where_it_is_wanted(distance):
         assert ends[0] == place
 
 
+def test_a_row_is_cut_behind_ascii_letters_and_nothing_else():
+    for byte in range(256):
+        data = np.frombuffer(b"." * 60 + bytes([byte]) + b" " + b"." * 60, np.uint8)
+        cut = [chunk.end for chunk in chunks_of(data, np.array([0, len(data)]), GPT2, 100)]
+        is_letter = bytes([byte]).isalpha()
+        assert cut == ([61, len(data)] if is_letter else [len(data)]), byte
+
+
 def test_a_row_stays_whole_where_it_or_the_vocabulary_has_no_border():
     data, offsets = flat([b"---" * 100, b"a b" * 100])
     chunks = [(c.begin, c.end) for c in chunks_of(data, offsets, GPT2, 50)]
