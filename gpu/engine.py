@@ -245,7 +245,7 @@ class GpuEngine:
                     vocabulary, resident, batch, NOTHING_ADDED, validate=False
                 )
             if encoded is None:
-                work = Work(resident, data, self.device.is_pinned(data), NOTHING_ADDED)
+                work = replace(self._work(resident, batch, NOTHING_ADDED), validate=False)
                 encoded = self._in_chunks(vocabulary, batch, work, new_answer).finish()
             return encoded.ids.astype(np.int32, copy=False), encoded.offsets
 

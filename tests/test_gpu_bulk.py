@@ -149,8 +149,9 @@ def test_every_other_byte_of_pinned_memory_is_not_read_where_it_lies(engine):
     twice = pinned(engine, np.frombuffer(text, np.uint8).repeat(2))
     assert engine.device.is_pinned(twice)
     assert not engine.device.is_pinned(twice[::2])
-    with pytest.raises(ValueError, match="not C-contiguous"):
-        engine.encode(FRAMED, Batch(data=twice[::2], offsets=np.array([0, 45, len(text)])))
+    encoded = engine.encode(FRAMED, Batch(data=twice[::2], offsets=np.array([0, 45, len(text)])))
+    for row, part in enumerate((text[:45], text[45:])):
+        check_row(encoded, row, part, EncodeOptions())
     engine.device.free_pinned(twice)
 
 
@@ -338,6 +339,19 @@ def test_rows_of_a_stream_may_begin_behind_its_datas_begin(engine):
     assert (
         encode_packed(engine, FRAMED, data, offsets[1:-1], words).unpack().tolist() == ids.tolist()
     )
+    again, begins = engine.encode_ids(FRAMED, data, offsets[1:-1])
+    assert (again.tolist(), begins.tolist()) == (ids.tolist(), id_offsets.tolist())
+
+
+def test_text_that_lies_apart_or_backwards_has_its_own_ids(engine):
+    """Whatever the strides of the bytes and the width of the offsets."""
+    data, offsets = some_text(1)
+    ids, id_offsets = engine.encode_ids(FRAMED, data, offsets)
+    for apart in (np.repeat(data, 2)[::2], data[::-1].copy()[::-1]):
+        out = np.zeros(len(data), np.int32)
+        begins = encode_stream(engine, FRAMED, apart, offsets.astype(np.uint32), out)
+        assert (out[: len(ids)].tolist(), begins.tolist()) == (ids.tolist(), id_offsets.tolist())
+        assert engine.encode_ids(FRAMED, apart, offsets)[0].tolist() == ids.tolist()
 
 
 def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):

@@ -63,3 +63,19 @@ def test_texts_are_joined_as_one_by_one_whatever_their_lengths(letters, num_text
     rows, batch = [text.encode() for text in texts], Batch(texts)
     assert batch.data.tobytes() == b"".join(rows)
     assert batch.offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+
+
+def test_data_and_offsets_of_other_kinds_are_refused_or_made_such():
+    data, offsets = np.frombuffer(b"a.b.c.", np.uint8)[::2], np.array([0, 1, 3], np.uint16)
+    batch = Batch(data=data, offsets=offsets)  # type: ignore[arg-type]
+    assert [batch.row_bytes(row) for row in range(2)] == [b"a", b"bc"]
+    assert (batch.data.flags.c_contiguous, batch.offsets.dtype) == (True, np.int64)
+    for wrong, places in (
+        (data.astype(np.int32), offsets),
+        (data.reshape(1, -1), offsets),
+        (data, offsets.astype(np.float64)),
+        (data, offsets.reshape(1, -1)),
+    ):
+        named = wrong if wrong.dtype != np.uint8 or wrong.ndim > 1 else places
+        with pytest.raises(TypeError, match=rf"(data|offsets) are {named.dtype}\[{named.shape[0]}"):
+            Batch(data=wrong, offsets=places)  # type: ignore[arg-type]

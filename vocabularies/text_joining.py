@@ -40,6 +40,8 @@ JOINED_BY = "Python" if native is None else "C++"
 LARGE_BYTES = 1 << 18  # For less no memory of the caller's is taken.
 LONG_TEXT = 64  # Characters from which on a call for each text costs less than a second pass.
 CACHE_BYTES = 1 << 22
+UINT8, INT64, ONE_PIECE = np.dtype(np.uint8), np.dtype(np.int64), (1,)
+INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 SAMPLE = 64  # Texts at least, of which the typical length is taken.
 
 
@@ -128,13 +130,29 @@ def wide_rows(texts: Sequence[str], by: Any = native) -> list[int]:
 def bytes_of_rows(
     data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes uint8[N] that belong to rows, and where rows begin in these, int64[B + 1].
+    """The bytes uint8[N] that belong to rows, in one piece, and where rows begin, int64[B + 1].
 
     Raises:
+        TypeError: the data are no uint8[N], or the offsets no integers[B + 1].
         ValueError: offsets begin before 0 or end behind the data.
     """
+    if data.dtype != UINT8 or offsets.dtype != INT64 or data.strides != ONE_PIECE:
+        data, offsets = _one_piece(data, offsets)
     if not offsets[0] and offsets[-1] == len(data):
         return data, offsets
     if not 0 <= offsets[0] <= offsets[-1] <= len(data):
         raise ValueError(f"offsets go from {offsets[0]} to {offsets[-1]} in {len(data)} bytes")
     return data[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def _one_piece(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The same bytes and offsets as such are expected; raises TypeError where they are others."""
+    for name, array, kinds, wanted in (
+        ("data", data, ("u1",), "uint8[N]"),
+        ("offsets", offsets, INTEGERS, "int64[B + 1]"),
+    ):
+        if array.dtype.str[1:] not in kinds or array.ndim != 1:
+            raise TypeError(f"{name} are {array.dtype}{list(array.shape)}, not {wanted}")
+    return np.ascontiguousarray(data), offsets.astype(np.int64, copy=False)

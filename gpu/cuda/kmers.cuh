@@ -48,7 +48,9 @@ DEVICE void write_simple_rows(const FourLetters& four, const KmerTile<Id>& tile,
     }
     uint32_t seam = lane > 0 && lane < rows.count ? tile.rows[lane].first : 0, before = seam % ITEMS;
     if (before == 0) return;
-    uint32_t own = tile.rows[lane - 1].at + seam - before, next = tile.rows[lane].at + seam - before;
+    uint32_t next = tile.rows[lane].at + seam - before;
+    // Letters far before the tile are not shared: a row that has no id here may end with them.
+    uint32_t own = seam == rows.begin_id ? next : tile.rows[lane - 1].at + seam - before;
     *reinterpret_cast<uint4*>(out + seam - before) = joined_vector<Id, NEIGHBOURS>(four, tile, own, next, before);
 }
 
