@@ -18,6 +18,7 @@ from gpu.dna_pairs import Pairs, Run, compatible_pairs, run_of
 from gpu.dna_whole import whole_tokens
 from gpu.families import Family, dna_family
 from gpu.job import constant
+from gpu.layout import MAX_TEMPLATE
 from gpu.tables import NotCovered
 from vocabularies.reference_bpe import bpe_rules
 from vocabularies.strand import COMPLEMENT
@@ -35,7 +36,6 @@ SMALL_VOCABULARY, SMALL_K, LARGE_K = 6000, 8, 10
 PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
 MAX_PAIR_BYTES = 64 << 20
-MAX_TEMPLATE = 6  # Workspaces have room for so many a row.
 SMALL_TEXT = 1 << 23  # Text up to which small chunks were faster.
 
 

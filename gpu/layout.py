@@ -16,12 +16,14 @@ __all__ = [
     "BIN_LENGTHS",
     "BYTES_A_ROW",
     "LAYOUTS",
+    "MAX_TEMPLATE",
     "SMALL_BYTES",
     "SMALL_TEXT",
     "TEXT_PADDING",
     "TILE",
     "Capacity",
     "Layout",
+    "capacity_for",
     "cut",
     "device_bytes",
     "field_places",
@@ -33,6 +35,10 @@ SMALL_BYTES = 1 << 22
 """Text of a batch whose answer a kernel writes straight into pinned memory."""
 BYTES_A_ROW = 16
 """Room for a row in a workspace; rows beyond the usual number count as bytes."""
+FITTED_BYTES, FITTED_BYTES_A_ROW = 1 << 17, 64
+"""Workspaces of fitted layouts for more text are made for a batch, with rows of so many bytes."""
+MAX_TEMPLATE = 6
+"""Begin and end tokens at most that ids of letters have room for, a row."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 KMER_TILE, ROW_MARK = constant("KMER_TILE"), constant("ROW_MARK")
@@ -65,11 +71,13 @@ class Layout:
         cleared: fields that are zero before a batch begins, for n bytes (whole tiles) and rows.
         scratch: the other fields.
         shared: fields that lie where others do which nobody reads any more, or yet.
+        is_fitted: a large workspace is made for a batch instead of for the largest of its size.
     """
 
     cleared: Callable[[int, int], dict[str, int]]
     scratch: Callable[[int, int], dict[str, int]]
     shared: Mapping[str, str]
+    is_fitted: bool = False
 
 
 def _cleared(n: int, rows: int) -> dict[str, int]:
@@ -108,7 +116,6 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "framed_offsets": 8 * (rows + 1),
         "num_tokens": 8 * rows,
         "kept": 16 * rows,
-        "decoded_offsets": 8 * (rows + 1),
     }
 
 
@@ -187,17 +194,17 @@ def _dna_scratch(n: int, rows: int) -> dict[str, int]:
     words = max(
         (n // LARGE_CHUNK + 2) * _window_words(LARGE_CHUNK), small * _window_words(SMALL_CHUNK)
     )
-    return {
-        "turned": n + TEXT_PADDING,
-        "framed_ids": 6 * n + 64,  # Room for one and a half ids a byte.
+    paths = {
         "base_words": n // 2 + 256,
         "certain": n // 8 + 64,
         "mixed_words": n // 64 + 1,
         "window_bits": 4 * words,
         "meetings": windows,
         "window_ranks": 16 * windows,
-        "row_not_ascii": 4 * rows,
+        "turned": n + TEXT_PADDING,
     }
+    framed = 4 * (n + MAX_TEMPLATE * rows) + 64  # These ids lie where the paths were.
+    return paths | {"behind_paths": framed - sum(paths.values()), "row_not_ascii": 4 * rows}
 
 
 def _window_words(chunk: int) -> int:
@@ -237,17 +244,33 @@ LAYOUTS = {
         _dna_cleared,
         _dna_scratch,
         {
-            "special_matches": "framed_ids",
+            "special_matches": "ids",
             "walked_windows": "window_ranks",
             "part_states": "window_ranks",
-            "packed": "framed_ids",
-            "decode_ids": "framed_ids",
+            "framed_ids": "base_words",  # And those behind it.
+            "packed": "base_words",
+            "decode_ids": "base_words",
             "decode_offsets": "row_begins",
             "decoded": "ids",
         },
+        is_fitted=True,
     ),
 }
 """By the name that a family says, see families.Family."""
+
+
+def capacity_for(num_bytes: int, num_rows: int, most_bytes: int, layout: str) -> Capacity:
+    """Of a workspace for a batch; those of one size hold `most_bytes`, unless they are fitted.
+
+    Then they are at most a quarter larger than what they were made for.
+    """
+    if most_bytes <= FITTED_BYTES or not LAYOUTS[layout].is_fitted:
+        return Capacity(most_bytes, most_bytes // BYTES_A_ROW, layout)
+    wanted = max(num_bytes, num_rows * BYTES_A_ROW)
+    step = 1 << (wanted - 1).bit_length() - 3
+    size = -(-wanted // step) * step
+    are_long = num_rows * FITTED_BYTES_A_ROW <= size
+    return Capacity(size, size // (FITTED_BYTES_A_ROW if are_long else BYTES_A_ROW), layout)
 
 
 def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
@@ -267,7 +290,8 @@ def field_places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
     places, end = cut(_cleared(n, rows) | layout.cleared(n, rows), begin)
     scratch, size = cut(_scratch(n, rows) | layout.scratch(n, rows), end)
     places |= scratch
-    return places | {name: places[other] for name, other in layout.shared.items()}, end, size
+    shared = {**layout.shared, "decoded_offsets": "framed_offsets"}
+    return places | {name: places[other] for name, other in shared.items()}, end, size
 
 
 @functools.cache

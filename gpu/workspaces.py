@@ -9,7 +9,7 @@ from itertools import count
 from threading import Condition, Lock
 
 from gpu.device import Device, OutOfMemory
-from gpu.layout import BYTES_A_ROW, SMALL_BYTES, Capacity, device_bytes
+from gpu.layout import BYTES_A_ROW, SMALL_BYTES, Capacity, capacity_for, device_bytes
 from gpu.loan import Loan
 from gpu.memory import Workspace
 
@@ -24,13 +24,13 @@ class _Shelf:
     """The workspaces of one size and layout.
 
     Attributes:
-        capacity: of each.
+        size: bytes of the largest batch that may take one.
         num_made: lent and free ones.
         free: those that nobody uses.
         given: when one was given back last, by a clock that counts.
     """
 
-    capacity: Capacity
+    size: int
     num_made: int = 0
     free: list[Workspace] = field(default_factory=list)
     given: int = 0
@@ -72,8 +72,8 @@ class Workspaces:
         return known
 
     def _fit(self, chunk_bytes: int, layout: str) -> bool:
-        num_bytes = device_bytes(self._shelf(chunk_bytes, 0, layout).capacity)
-        return (4 if chunk_bytes > LARGE_BYTES else 2) * num_bytes <= self.cap_bytes
+        largest = capacity_for(chunk_bytes, chunk_bytes // BYTES_A_ROW, chunk_bytes, layout)
+        return (4 if chunk_bytes > LARGE_BYTES else 2) * device_bytes(largest) <= self.cap_bytes
 
     def is_small(self, num_bytes: int, num_rows: int) -> bool:
         """Whether a batch gets a workspace with room for its answer in pinned memory."""
@@ -88,8 +88,7 @@ class Workspaces:
             return shelf
         if size > MAX_BYTES:
             raise OutOfMemory(f"{num_bytes} bytes in one batch; at most {MAX_BYTES} are possible")
-        new = _Shelf(Capacity(size, size // BYTES_A_ROW, layout))
-        return self._shelves.setdefault((size, layout), new)
+        return self._shelves.setdefault((size, layout), _Shelf(size))
 
     def lend(self, num_bytes: int, num_rows: int, layout: str = "text") -> Loan[Workspace]:
         """A workspace for a batch and a `with` block; waits while all of its size are in use.
@@ -101,36 +100,41 @@ class Workspaces:
 
     def take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace:
         """As `lend`, until it is given back."""
-        workspace = self._take(self._shelf(num_bytes, num_rows, layout), wait=True)
+        workspace = self._take(num_bytes, num_rows, layout, wait=True)
         assert workspace is not None
         return workspace
 
     def try_take(self, num_bytes: int, num_rows: int, layout: str = "text") -> Workspace | None:
         """As `take`, but None where all of the size are in use."""
-        return self._take(self._shelf(num_bytes, num_rows, layout), wait=False)
+        return self._take(num_bytes, num_rows, layout, wait=False)
 
     def give(self, workspace: Workspace) -> None:
         """Give a workspace back; nothing of it may still be at work."""
         capacity = workspace.capacity
+        shelf = self._shelf(capacity.num_bytes, capacity.num_rows, capacity.layout)
         with self._lock:
-            shelf = self._shelves[capacity.num_bytes, capacity.layout]
             shelf.free.append(workspace)
             shelf.given = next(self._clock)
             if self._num_waiting:
                 self._changed.notify_all()
 
-    def _take(self, shelf: _Shelf, *, wait: bool) -> Workspace | None:
+    def _take(self, num_bytes: int, num_rows: int, layout: str, *, wait: bool) -> Workspace | None:
+        shelf = self._shelf(num_bytes, num_rows, layout)
         with self._lock:
             while True:
-                if shelf.free:
-                    return shelf.free.pop()
+                for place in range(len(shelf.free) - 1, -1, -1):
+                    if shelf.free[place].capacity.holds(num_bytes, num_rows):
+                        return shelf.free.pop(place)
+                if shelf.free:  # A larger one takes the place of one that is too small.
+                    small = self._drop(shelf)
+                    num_bytes = max(num_bytes, small.num_bytes)
+                    num_rows = max(num_rows, small.num_rows)
                 if shelf.num_made < self.each:
-                    made = self._make(shelf)
+                    made = self._make(shelf, capacity_for(num_bytes, num_rows, shelf.size, layout))
                     if made is not None:
                         return made
                 if not shelf.num_made:
-                    size = shelf.capacity.num_bytes
-                    raise OutOfMemory(f"no room for a batch of {size} bytes under the cap")
+                    raise OutOfMemory(f"no room for a batch of {shelf.size} bytes under the cap")
                 if not wait:
                     return None
                 self._num_waiting += 1
@@ -139,13 +143,13 @@ class Workspaces:
                 finally:
                     self._num_waiting -= 1
 
-    def _make(self, shelf: _Shelf) -> Workspace | None:
+    def _make(self, shelf: _Shelf, capacity: Capacity) -> Workspace | None:
         """A new one, or None where there is no room even without those that nobody uses."""
-        size = device_bytes(shelf.capacity)
+        size = device_bytes(capacity)
         while True:
             if self.used_bytes + size <= self.cap_bytes:
                 with suppress(OutOfMemory):
-                    workspace = Workspace(self.device, shelf.capacity)
+                    workspace = Workspace(self.device, capacity)
                     self.used_bytes += size
                     self.num_allocations += 1
                     shelf.num_made += 1
@@ -158,11 +162,16 @@ class Workspaces:
         shelves = [shelf for shelf in list(self._shelves.values()) if shelf.free]
         if not shelves:
             return False
-        shelf = min(shelves, key=lambda shelf: shelf.given)
-        shelf.free.pop(0).close()
-        self.used_bytes -= device_bytes(shelf.capacity)
-        shelf.num_made -= 1
+        self._drop(min(shelves, key=lambda shelf: shelf.given))
         return True
+
+    def _drop(self, shelf: _Shelf) -> Capacity:
+        """Give up the first one of those that nobody uses; what it held."""
+        workspace = shelf.free.pop(0)
+        workspace.close()
+        self.used_bytes -= device_bytes(workspace.capacity)
+        shelf.num_made -= 1
+        return workspace.capacity
 
     def close(self) -> None:
         """Give all free workspaces back."""
