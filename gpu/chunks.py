@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.layout import BYTES_A_ROW
+from gpu.row_borders import FindBorder, find_border
 from vocabularies.shared_rows import SharedText
 from vocabularies.vocabulary import Bpe, Vocabulary
 
@@ -22,9 +23,6 @@ Int64s = NDArray[np.int64]
 CHUNK_BYTES, LEAST_BYTES = 8 << 20, 4 << 20
 Ends = tuple[int, int]
 """About how many bytes the first chunk has, and the last."""
-SEARCH_BYTES, MAX_SEARCH_BYTES = 1 << 8, 1 << 18  # At first, and after many doublings.
-BLANK, LOWER_A, TO_LOWER = 0x20, np.uint8(0x61), 0x20
-NUM_LETTERS = 26
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,14 +71,15 @@ def chunks_of(
     chunk_bytes: int = CHUNK_BYTES,
     whole: NDArray[np.bool_] | None = None,
     ends: Ends = (LEAST_BYTES, LEAST_BYTES),
+    find: FindBorder = find_border,
 ) -> Iterator[Chunk]:
     """Cut rows, int64[B + 1] offsets into data, into chunks of about `chunk_bytes`.
 
     Those beside the first one and the last, which `ends` are for, are not much larger than these.
 
-    A row that is larger is cut into parts, between an ASCII letter and a blank, where a pretoken
-    ends whatever stands around. It stays whole where it has no such place, where
-    the vocabulary does not allow it, and where `whole`, bool[B], says so.
+    A row that is larger is cut into parts, at borders of `row_borders`, which `find` looks for.
+    It stays whole where it has none, where the vocabulary does not allow it, and where `whole`,
+    bool[B], says so.
     """
     row, num_rows, cuts = 0, len(offsets) - 1, may_cut_rows(vocabulary)
     total = int(offsets[-1])
@@ -93,7 +92,7 @@ def chunks_of(
         if end - begin <= chunk_bytes:
             yield Chunk(begin, end, row, past - row, offsets[row : past + 1] - begin)
         elif cuts and (whole is None or not whole[row]):
-            yield from _parts(data, row, begin, end, total, chunk_bytes, ends)
+            yield from _parts(data, row, begin, end, total, chunk_bytes, ends, find)
         else:
             yield _part(row, begin, end, True, True)
         row = past
@@ -113,6 +112,7 @@ def _parts(
     total: int,
     chunk_bytes: int,
     ends: Ends,
+    find: FindBorder,
 ) -> Iterator[Chunk]:
     """The chunks of a row that is larger than a chunk."""
     row_begin = begin
@@ -120,7 +120,7 @@ def _parts(
         limit = begin + _size(begin, total - begin, chunk_bytes, ends)
         cut = None
         if limit < end:
-            cut = _last_border(data, begin, limit) or _first_border(data, limit, end)
+            cut = find(data, begin + 1, limit, True) or find(data, limit, end, False)
         cut = cut or end
         yield _part(row, begin, cut, begin == row_begin, cut == end)
         begin = cut
@@ -128,37 +128,3 @@ def _parts(
 
 def _part(row: int, begin: int, end: int, begins_row: bool, ends_row: bool) -> Chunk:
     return Chunk(begin, end, row, 1, np.array([0, end - begin]), begins_row, ends_row)
-
-
-def _borders(data: Bytes | SharedText, begin: int, end: int) -> Int64s:
-    """Places begin < p < end of a blank behind an ASCII letter."""
-    text = data[begin:end]  # Once: a shared one is copied.
-    found = text[1:] == BLANK
-    if found.any():  # Megabytes of letters or digits without one are passed quickly.
-        found &= (text[:-1] | TO_LOWER) - LOWER_A < NUM_LETTERS
-    places: Int64s = found.nonzero()[0]
-    return places + (begin + 1)
-
-
-def _last_border(data: Bytes | SharedText, begin: int, end: int) -> int | None:
-    """The last border begin < p < end; in English it is one of a few places."""
-    size = SEARCH_BYTES
-    while end > begin + 1:
-        low = max(begin, end - size)
-        found = _borders(data, low, end)
-        if len(found):
-            return int(found[-1])
-        end, size = low + 1, min(2 * size, MAX_SEARCH_BYTES)
-    return None
-
-
-def _first_border(data: Bytes | SharedText, begin: int, end: int) -> int | None:
-    """The first border begin <= p < end."""
-    begin, size = begin - 1, SEARCH_BYTES
-    while begin < end - 1:
-        high = min(end, begin + size)
-        found = _borders(data, begin, high)
-        if len(found):
-            return int(found[0])
-        begin, size = high - 1, min(2 * size, MAX_SEARCH_BYTES)
-    return None

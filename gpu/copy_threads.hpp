@@ -1,4 +1,5 @@
-// Threads that copy and are still awake when the next copy comes. They know nothing of Python.
+// Threads that copy and are still awake when the next copy comes. They do other work in pieces, too,
+// and know nothing of Python.
 //
 //     target    | piece 0  | piece 1  | piece 2     | piece 3  |
 //     taken by    thread 0   thread 1   who waits     thread 0
@@ -54,33 +55,52 @@ bool spin_until(Condition is_so, Clock::duration longest = SPIN) {
 
 inline size_t pieces_of(size_t num_bytes) { return (num_bytes + PIECE_BYTES - 1) / PIECE_BYTES; }
 
+// What is done in pieces, by any thread each. Whoever has done one says so last of all, and lets go
+// of the job.
+class Job {
+   public:
+    const size_t num_pieces;
+    size_t next = 0;  // The first piece that nobody has taken.
+
+    explicit Job(size_t pieces) : num_pieces(pieces), is_done_(pieces) {}
+    virtual ~Job() = default;
+
+    bool has(size_t pieces) const {
+        auto first = is_done_.begin();
+        return std::all_of(first, first + static_cast<ptrdiff_t>(pieces), [](auto& done) { return done.load(); });
+    }
+    void run(size_t piece) {
+        work(piece);
+        is_done_[piece].store(true);
+    }
+
+   private:
+    virtual void work(size_t piece) = 0;
+
+    std::vector<std::atomic<bool>> is_done_;
+};
+
 // Where a text lies, and where it begins in the target.
 struct Text {
     const char* bytes;
     size_t begin;
 };
 
-// Texts to be copied. Whoever has copied a piece says so last of all, and lets go of the job.
-struct Job {
+// Copies texts.
+struct CopyJob final : Job {
     char* target;
     std::vector<Text> texts;
-    size_t num_bytes, num_pieces, next = 0;  // The first piece that nobody has taken.
-    std::vector<std::atomic<bool>> is_done;
+    size_t num_bytes;
     Clock::time_point begin = Clock::now();
     std::atomic<Clock::rep> taken{0};
 
-    Job(void* to, std::vector<Text> from, size_t size)
-        : target(static_cast<char*>(to)), texts(std::move(from)), num_bytes(size),
-          num_pieces(pieces_of(size)), is_done(num_pieces) {}
+    CopyJob(void* to, std::vector<Text> from, size_t size)
+        : Job(pieces_of(size)), target(static_cast<char*>(to)), texts(std::move(from)), num_bytes(size) {}
 
-    bool has(size_t pieces) const {
-        auto first = is_done.begin();
-        return std::all_of(first, first + static_cast<ptrdiff_t>(pieces), [](auto& done) { return done.load(); });
-    }
     // From its beginning to its last piece so far.
     double seconds() const { return std::chrono::duration<double>(Clock::duration(taken)).count(); }
 
-    void copy(size_t piece) {
+    void work(size_t piece) override {
         size_t first = piece * PIECE_BYTES, end = std::min(first + PIECE_BYTES, num_bytes);
         auto next = std::upper_bound(texts.begin(), texts.end(), first,
                                      [](size_t place, const Text& text) { return place < text.begin; });
@@ -91,7 +111,6 @@ struct Job {
             first = text_end, ++next;
         }
         taken.store((Clock::now() - begin).count());
-        is_done[piece].store(true);
     }
 };
 
@@ -126,9 +145,9 @@ class Threads {
         if (sleep) awake_.notify_all();
     }
 
-    // Returns when the first pieces of a job are there; copies those that nobody has taken.
+    // Returns when the first pieces of a job are done; does those that nobody has taken.
     void finish(Job* job, size_t pieces) {
-        for (size_t piece; take(job, pieces, &piece);) copy(job, piece);
+        for (size_t piece; take(job, pieces, &piece);) run(job, piece);
         if (spin_until([&] { return job->has(pieces); })) return;
         std::unique_lock<std::mutex> lock(mutex_);
         num_waiting_++;
@@ -151,7 +170,7 @@ class Threads {
         size_t piece;
         while (true) {
             bool is_last = is_closing_;
-            while (take_any(&job, &piece)) copy(job, piece);
+            while (take_any(&job, &piece)) run(job, piece);
             if (is_last) return;
             wait_for_jobs();
         }
@@ -166,8 +185,8 @@ class Threads {
         num_asleep_--;
     }
 
-    void copy(Job* job, size_t piece) {
-        job->copy(piece);
+    void run(Job* job, size_t piece) {
+        job->run(piece);
         if (num_waiting_ == 0) return;
         std::lock_guard<std::mutex> lock(mutex_);
         done_.notify_all();

@@ -260,7 +260,8 @@ class GpuEngine:
         whole = None if work.options is None else work.options.whole_rows()
 
         def chunks(size: int) -> Iterator[Chunk]:
-            return chunks_of(batch.data, batch.offsets, vocabulary, size, whole)
+            find = self.staging.find_border
+            return chunks_of(batch.data, batch.offsets, vocabulary, size, whole, find=find)
 
         return self.pipeline.answer(work, chunks, new_answer)
 

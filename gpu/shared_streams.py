@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from gpu.batches import row_options
 from gpu.chunks import Chunk, chunks_of
 from gpu.flights import Flight, Work
+from gpu.paces import BY_BUS, ON_DEVICE, TO_DEVICE
 from gpu.pipeline import AT_ONCE
-from gpu.streams import BY_BUS, ON_DEVICE, TO_DEVICE, Out, StreamAnswer
+from gpu.streams import Out, StreamAnswer
 from gpu.tables import NotCovered
 from vocabularies.batch import Batch
 from vocabularies.shared_rows import SharedRows, check_bounds

@@ -5,6 +5,7 @@
 //     copy = pool.gather(target, texts, offsets)    the same for a list of strings, as UTF-8
 //     copy.wait(num_bytes)                          until the first num_bytes are there
 //     copy.seconds                                  from its beginning to its last piece
+//     pool.find_border(text, begin, end, from_end)  where a text may be cut, see border_search.hpp
 //     pool.close()                                  ends the threads; what has begun is completed
 //     look(flag, seconds)                           whether a byte is set before the time is over
 //
@@ -13,11 +14,11 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "copy_threads.hpp"
+#include "border_search.hpp"
 
 namespace {
 
-using staging::Job, staging::Text, staging::Threads;
+using staging::CopyJob, staging::SearchJob, staging::Text, staging::Threads;
 
 constexpr size_t AHEAD = 16;  // Strings lie anywhere: they are fetched while others are looked at.
 
@@ -31,7 +32,7 @@ struct Pool {
 struct Copy {
     PyObject_HEAD
     Threads* threads;
-    Job* job;
+    CopyJob* job;
     Py_buffer target, source;
     PyObject* texts;
 };
@@ -80,15 +81,19 @@ Copy* new_copy(PyObject* target) {
     return copy;
 }
 
+Threads* threads_of(Pool* pool) {
+    if (!pool->threads || !pool->threads->are_here()) pool->threads = new Threads(pool->num_threads);
+    return pool->threads;
+}
+
 PyObject* begin(Pool* pool, Copy* copy, std::vector<Text> texts, size_t num_bytes) {
     if (num_bytes > static_cast<size_t>(copy->target.len)) {
         Py_DECREF(copy);
         PyErr_SetString(PyExc_ValueError, "the target is too short");
         return nullptr;
     }
-    if (!pool->threads || !pool->threads->are_here()) pool->threads = new Threads(pool->num_threads);
-    copy->threads = pool->threads;
-    copy->job = new Job(copy->target.buf, std::move(texts), num_bytes);
+    copy->threads = threads_of(pool);
+    copy->job = new CopyJob(copy->target.buf, std::move(texts), num_bytes);
     if (copy->job->num_pieces) copy->threads->add(copy->job);
     return reinterpret_cast<PyObject*>(copy);
 }
@@ -148,11 +153,11 @@ PyObject* gather(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
 
 // The first bytes are there when it returns. The interpreter's lock is not needed.
 void finish(Copy* copy, size_t num_bytes) {
-    Job* job = copy->job;
+    CopyJob* job = copy->job;
     size_t pieces = std::min(job->num_pieces, staging::pieces_of(num_bytes));
     if (job->has(pieces)) return;
     if (copy->threads->are_here()) return copy->threads->finish(job, pieces);
-    for (size_t piece = 0; piece < pieces; piece++) job->copy(piece);
+    for (size_t piece = 0; piece < pieces; piece++) job->run(piece);
 }
 
 PyObject* wait(Copy* copy, PyObject* number) {
@@ -173,6 +178,37 @@ void free_copy(Copy* copy) {
     PyBuffer_Release(&copy->source);
     Py_XDECREF(copy->texts);
     free_object(copy);
+}
+
+// The caller's thread looks at the first piece alone: most texts have a border there.
+void search(Pool* pool, SearchJob* job) {
+    if (job->num_pieces) job->run(job->next++);
+    if (job->next == job->num_pieces || job->has_found()) return;
+    Threads* threads = threads_of(pool);
+    Py_BEGIN_ALLOW_THREADS
+    threads->add(job);
+    threads->finish(job, job->num_pieces);
+    Py_END_ALLOW_THREADS
+}
+
+PyObject* find_border(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
+    if (!has_arguments(given, 4)) return nullptr;
+    Py_ssize_t begin = PyLong_AsSsize_t(arguments[1]), end = PyLong_AsSsize_t(arguments[2]);
+    bool from_end = arguments[3] == Py_True;
+    Py_buffer text;
+    if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &text, PyBUF_SIMPLE) < 0) return nullptr;
+    bool is_inside = 1 <= begin && begin <= end && end <= text.len;
+    if (!is_inside) {
+        PyBuffer_Release(&text);
+        PyErr_SetString(PyExc_ValueError, "the places lie outside of the text");
+        return nullptr;
+    }
+    SearchJob job(static_cast<const char*>(text.buf) + begin, static_cast<size_t>(end - begin), from_end);
+    search(pool, &job);
+    PyBuffer_Release(&text);
+    Py_ssize_t distance = static_cast<Py_ssize_t>(job.distance());
+    if (distance == end - begin) Py_RETURN_NONE;
+    return PyLong_FromSsize_t(from_end ? end - 1 - distance : begin + distance);
 }
 
 // The interpreter's lock is not held meanwhile, so that another thread can set the byte.
@@ -205,6 +241,8 @@ PyMethodDef pool_methods[] = {
      "start(target, source, /): begins to copy source to the front of target."},
     {"gather", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<gather>)), METH_FASTCALL,
      "gather(target, texts, offsets, /): the same for a list of strings, offsets int64[B + 1]."},
+    {"find_border", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<find_border>)), METH_FASTCALL,
+     "find_border(text, begin, end, from_end, /): begin <= place < end of a blank behind an ASCII letter."},
     {"close", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(close_pool)), METH_NOARGS,
      "close(): ends the threads; the next copy starts them again."},
     {nullptr, nullptr, 0, nullptr},

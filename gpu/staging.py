@@ -15,6 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.row_borders import find_border
+from vocabularies.shared_rows import SharedText
+
 try:
     from gpu import _staging as native
 except ImportError:
@@ -80,6 +83,15 @@ class Staging:
     def share(self, target: Bytes, source: Bytes) -> None:
         """Copy uint8[N] to the front of `target`, the caller's thread and these together."""
         self.start(target, source).wait(len(source))
+
+    def find_border(
+        self, data: Bytes | SharedText, begin: int, end: int, from_end: bool
+    ) -> int | None:
+        """As `row_borders.find_border`; where none is near, by all threads together."""
+        if self.gathers and isinstance(data, np.ndarray):
+            place: int | None = self._pool.find_border(data, begin, end, from_end)
+            return place
+        return find_border(data, begin, end, from_end)
 
     def close(self) -> None:
         """End the threads; copies under way are completed."""

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batches import NOTHING_ADDED
-from gpu.chunks import Chunk, Ends, chunks_of
+from gpu.chunks import Chunk, chunks_of
 from gpu.device import Device, OutOfMemory
 from gpu.fetching import fetch_letters
 from gpu.flights import Flight, Work
+from gpu.paces import BY_BUS, TO_DEVICE, Pace
 from gpu.residents import Resident
 from gpu.small_call import SmallCall
 from gpu.straight import encode_straight
@@ -29,11 +30,7 @@ if TYPE_CHECKING:
     from gpu.engine import GpuEngine
 
 __all__ = [
-    "BY_BUS",
-    "ON_DEVICE",
-    "TO_DEVICE",
     "Out",
-    "Pace",
     "PackedIds",
     "StreamAnswer",
     "encode_packed",
@@ -42,36 +39,6 @@ __all__ = [
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How a stream's bytes go through the device; see README.md for what was measured.
-
-    Attributes:
-        chunk_bytes: of a chunk, at most.
-        in_flight: chunks at most.
-        ends: of the first chunk and the last.
-    """
-
-    chunk_bytes: int
-    in_flight: int
-    ends: Ends
-
-    def of(self, num_bytes: int) -> Pace:
-        """That of so much text: of SMALLER_CHUNKS where there would be few, the least at worst."""
-        sizes = (self.chunk_bytes, *(size for size in SMALLER_CHUNKS if size < self.chunk_bytes))
-        many = (size for size in sizes if num_bytes >= MANY_CHUNKS * size)
-        return replace(self, chunk_bytes=next(many, sizes[-1]))
-
-
-SMALLER_CHUNKS, MANY_CHUNKS = (16 << 20, 8 << 20), 12
-# The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
-BY_BUS = Pace(24 << 20, 4, (4 << 20, 4 << 20))
-# The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.
-TO_DEVICE = Pace(32 << 20, 4, (4 << 20, 16 << 20))
-# The kernels are slowest, and work best on much text.
-ON_DEVICE = Pace(256 << 20, 2, (256 << 20, 256 << 20))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +134,8 @@ def _stream(
             return StreamAnswer(out, len(offsets) - 1, alignment)
 
         def chunks(size: int) -> Iterator[Chunk]:
-            return chunks_of(data, offsets, vocabulary, size, ends=pace.ends)
+            find = engine.staging.find_border
+            return chunks_of(data, offsets, vocabulary, size, ends=pace.ends, find=find)
 
         return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
 

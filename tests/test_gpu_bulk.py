@@ -19,8 +19,9 @@ from gpu.chunks import chunks_of
 from gpu.device import Device, OutOfMemory
 from gpu.engine import GpuEngine
 from gpu.layout import BYTES_A_ROW, Capacity, device_bytes
+from gpu.paces import BY_BUS, Pace
 from gpu.pipeline import Pipeline, _Call
-from gpu.streams import BY_BUS, Pace, encode_packed, encode_stream
+from gpu.streams import encode_packed, encode_stream
 from gpu.workspaces import Workspaces
 from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice, EmulatedStream

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.chunks import CHUNK_BYTES, LEAST_BYTES, SEARCH_BYTES, chunks_of, may_cut_rows
+from gpu.chunks import CHUNK_BYTES, LEAST_BYTES, chunks_of, may_cut_rows
 from gpu.layout import BYTES_A_ROW
+from gpu.row_borders import SEARCH_BYTES
 from vocabularies import reference
 from vocabularies.builtin import load
 from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary

@@ -18,9 +18,9 @@ import pytest
 from gpu import shared_streams
 from gpu.engine import GpuEngine
 from gpu.flights import Flight
+from gpu.paces import Pace
 from gpu.shared_memory import SharedHostMemory
 from gpu.shared_streams import encode_shared
-from gpu.streams import Pace
 from gpu.tables import NotCovered
 from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice

@@ -175,6 +175,46 @@ def test_large_lists_of_strings_are_joined_by_the_threads(built):
     assert len(called) == (JOINED_BY == "C++")
 
 
+LETTERS = np.frombuffer(b"  ..@[`{azAZ\n\xe9", np.uint8)
+WITHOUT = {"blanks": b" ", "letters": b"a", "pairs": b"\n ", "digits": b"0 1"}
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 300, PIECE_BYTES + 70])
+@pytest.mark.parametrize("from_end", [False, True])
+def test_the_border_that_is_found_is_the_nearest_one(staging, length, from_end):
+    chance = np.random.default_rng(length)
+    data = chance.choice(LETTERS, length)
+    text = data.tobytes()
+    places = [i for i in range(1, length) if text[i : i + 1] == b" " and text[i - 1 : i].isalpha()]
+    for begin, end in np.sort(chance.integers(1, length + 1, (200, 2))).tolist():
+        inside = [place for place in places if begin <= place < end]
+        expected = inside[-1 if from_end else 0] if inside else None
+        assert staging.find_border(data, begin, end, from_end) == expected
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+@pytest.mark.parametrize("from_end", [False, True])
+def test_a_border_is_found_in_megabytes_without_another(staging, name, from_end):
+    size = 9 * PIECE_BYTES + 77
+    data = np.resize(np.frombuffer(WITHOUT[name], np.uint8), size)
+    assert staging.find_border(data, 1, size, from_end) is None
+    borders = [3, PIECE_BYTES, 4 * PIECE_BYTES + 1, 8 * PIECE_BYTES + 63, size - 3]
+    for place in borders:  # One after the other, each the nearest from one of the ends.
+        data[place - 1 : place + 2] = np.frombuffer(b"z .", np.uint8)
+        assert staging.find_border(data, 1, size, from_end) == (place if from_end else 3)
+    for place in borders[::-1]:
+        assert staging.find_border(data, 1, place + 1, True) == place
+        assert staging.find_border(data, place, size, False) == place
+
+
+def test_places_outside_of_a_text_are_refused(built):
+    pool, data = built.Pool(0), np.full(10, 97, np.uint8)
+    assert pool.find_border(data, 10, 10, False) is None
+    for begin, end in ((0, 5), (6, 5), (1, 11), (-1, 3)):
+        with pytest.raises(ValueError, match="outside"):
+            pool.find_border(data, begin, end, False)
+
+
 def test_many_callers_at_once(built):
     staging, wrong = Staging(3, built), []
 

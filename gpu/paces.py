@@ -1,0 +1,39 @@
+"""How large the chunks of a stream are and how many are in flight; README.md says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gpu.chunks import Ends
+
+__all__ = ["BY_BUS", "ON_DEVICE", "TO_DEVICE", "Pace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a stream's bytes go through the device.
+
+    Attributes:
+        chunk_bytes: of a chunk, at most.
+        in_flight: chunks at most.
+        ends: of the first chunk and the last.
+    """
+
+    chunk_bytes: int
+    in_flight: int
+    ends: Ends
+
+    def of(self, num_bytes: int) -> Pace:
+        """That of so much text: of SMALLER_CHUNKS where there would be few, the least at worst."""
+        sizes = (self.chunk_bytes, *(size for size in SMALLER_CHUNKS if size < self.chunk_bytes))
+        many = (size for size in sizes if num_bytes >= MANY_CHUNKS * size)
+        return replace(self, chunk_bytes=next(many, sizes[-1]))
+
+
+SMALLER_CHUNKS, MANY_CHUNKS = (16 << 20, 8 << 20), 12
+# The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
+BY_BUS = Pace(24 << 20, 4, (4 << 20, 4 << 20))
+# The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.
+TO_DEVICE = Pace(32 << 20, 4, (4 << 20, 16 << 20))
+# The kernels are slowest, and work best on much text.
+ON_DEVICE = Pace(256 << 20, 2, (256 << 20, 256 << 20))
