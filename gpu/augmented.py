@@ -31,12 +31,12 @@ def encode_augmented(
 
     Raises:
         ValueError: a row asks for spans.
-        NotCovered: the vocabulary is not one of characters or k-mers.
+        NotCovered: the vocabulary is one of text.
         OutOfMemory: the batch does not fit.
     """
     with engine.residents.using(vocabulary) as resident:
-        if not resident.family.plain:
-            raise NotCovered("rows are augmented for characters and k-mers")
+        if not resident.family.turns_rows:
+            raise NotCovered("rows are augmented for characters, k-mers and DNA BPE")
         options = row_options(vocabulary, batch, resident.family)
         if options.spans is not None:
             raise ValueError("augmented rows have no spans in the rows as sent")

@@ -6,8 +6,7 @@ the same engine on an emulation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -146,6 +145,9 @@ class Device(Protocol):
     def wait_for(self, stream: int) -> None:
         """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
 
+    def array(self, memory: Any) -> Any:
+        """An array with `__dlpack__` of what has `__cuda_array_interface__`; nothing is copied."""
+
     def open_shared(self, handle: bytes) -> int:
         """The address here of memory that another process made and whose handle it sent.
 
@@ -188,10 +190,8 @@ class CudaDevice:
         self._functions.prepare(modules)
         self._page_locked: dict[int, int] = {}  # Bytes from each address on.
 
-    @contextmanager
-    def _current(self) -> Iterator[None]:
-        with self._cupy.cuda.Device(self.number):
-            yield
+    def _current(self) -> Any:
+        return self._cupy.cuda.Device(self.number)
 
     @property
     def info(self) -> DeviceInfo:
@@ -211,11 +211,7 @@ class CudaDevice:
         return sum(list(self._page_locked.values()))
 
     def allocate(self, num_bytes: int) -> int:
-        """Device memory; its address.
-
-        Raises:
-            OutOfMemory: there is not so much.
-        """
+        """Device memory; its address. Raises OutOfMemory where there is not so much."""
         with self._current():
             try:
                 return int(self._runtime.malloc(num_bytes))
@@ -256,8 +252,7 @@ class CudaDevice:
     def pin(self, address: int, num_bytes: int) -> None:
         """Page-lock host memory that is there already; the device reaches it under its address.
 
-        Raises:
-            OutOfMemory: it cannot be page-locked.
+        Raises OutOfMemory where it cannot be page-locked.
         """
         with self._current():
             try:
@@ -276,6 +271,11 @@ class CudaDevice:
         """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
         with self._current():
             self._runtime.streamSynchronize(stream)
+
+    def array(self, memory: Any) -> Any:
+        """An array with `__dlpack__` of what has `__cuda_array_interface__`; nothing is copied."""
+        with self._current():
+            return self._cupy.asarray(memory)
 
     def open_shared(self, handle: bytes) -> int:
         """The address here of memory that another process made and whose handle it sent.

@@ -1,7 +1,6 @@
 """Where the fields of a batch lie in a workspace's device memory: sizes in, places out.
 
-Plain arithmetic; knows no device. Every size follows total bytes of text and rows, never rows x
-longest row.
+Plain arithmetic; knows no device. Sizes follow bytes of text and rows, never rows x longest row.
 """
 
 from __future__ import annotations
@@ -245,6 +244,7 @@ LAYOUTS = {
         _dna_scratch,
         {
             "special_matches": "ids",
+            "sent_begins": "framed_offsets",
             "walked_windows": "window_ranks",
             "part_states": "window_ranks",
             "framed_ids": "base_words",  # And those behind it.

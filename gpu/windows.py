@@ -44,7 +44,7 @@ class DeviceArray:
         address, shape, dtype: where it lies and what it is.
         owner: what holds its memory.
 
-    Example: torch.as_tensor(array, device="cuda"); cupy.asarray(array) has `__dlpack__`.
+    Example: torch.as_tensor(array, device="cuda"); torch.from_dlpack(array); cupy.asarray(array).
     """
 
     address: int
@@ -57,6 +57,15 @@ class DeviceArray:
         """Version 3; what wrote it is done."""
         place = self.address, False
         return {"shape": self.shape, "typestr": self.dtype.str, "data": place, "version": 3}
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        """A DLPack capsule, as the array API standard says."""
+        return self.owner.device.array(self).__dlpack__(**asked)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The kind of the device and its number, as the standard counts them."""
+        kind, number = self.owner.device.array(self).__dlpack_device__()
+        return int(kind), int(number)
 
     def to_host(self) -> NDArray[Any]:
         """A copy as a NumPy array."""

@@ -188,6 +188,12 @@ class EmulatedDevice:
     def wait_for(self, stream: int) -> None:
         self.num_waits += 1
 
+    def array(self, memory: Any) -> Any:
+        class Lent:  # NumPy's array keeps it, and it keeps the memory.
+            __array_interface__, owner = memory.__cuda_array_interface__, memory
+
+        return np.asarray(Lent())
+
     def stream(self) -> EmulatedStream:
         return EmulatedStream(self)
 

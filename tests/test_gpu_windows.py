@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from gpu.augmented import encode_augmented
 from gpu.engine import NotCovered
 from gpu.windows import encode_windows
 from tests.each_device import DEVICES, new_engine
+from tests.emulated_device import EmulatedDevice
+from tests.torch_or_skip import torch_or_skip
 from vocabularies import reference
 from vocabularies.augmentation import Augmentation, augment
 from vocabularies.batch import Batch, EncodeOptions, RowRefused
@@ -107,6 +111,34 @@ def test_a_mitochondrial_genome_has_65_windows(engine, circular):
     assert (interface["shape"], interface["typestr"]) == ((65, 512), "<i8")
 
 
+def test_other_libraries_take_windows_without_a_copy(engine):
+    torch = torch_or_skip()
+    layout = {"window": 4, "stride": 3, "pad_id": PAD, "channel": np.arange(10)}
+    made = encode_windows(engine, load("mtdna6"), Batch(["ACGTACGTAC"]), **layout)
+    wanted = made.to_host()
+    fields = "input_ids", "attention_mask", "position_ids", "channel", "starts"
+    taken = {name: torch.from_dlpack(getattr(made, name)) for name in fields}
+    for name, tensor in taken.items():
+        assert tensor.data_ptr() == getattr(made, name).address
+        assert tensor.cpu().tolist() == getattr(wanted, name).tolist()
+    kind = "cpu" if isinstance(engine.device, EmulatedDevice) else "cuda"
+    assert {tensor.device.type for tensor in taken.values()} == {kind}
+
+
+def test_memory_of_windows_is_there_as_long_as_any_tensor_of_it(engine):
+    torch, layout = torch_or_skip(), {"window": 4, "stride": 3, "pad_id": PAD}
+    made = encode_windows(engine, load("mtdna6"), Batch(["ACGTACGTAC"]), **layout)
+    block = weakref.ref(made.input_ids.owner)
+    tensor = torch.from_dlpack(made.starts)
+    del made
+    gc.collect()
+    assert block() is not None
+    assert tensor.tolist() == [0, 3]
+    del tensor
+    gc.collect()
+    assert block() is None
+
+
 @pytest.mark.parametrize("kind", [list, np.float64, np.float16, np.int64])
 def test_a_channel_of_other_numbers_is_made_float32(engine, kind):
     values = list(range(10)) if kind is list else np.arange(10).astype(kind)
@@ -149,14 +181,17 @@ def check_augmented(engine, name, texts, options, augmentation) -> None:
             assert got.row(row).tolist() == wanted.ids
 
 
-@settings(max_examples=120)
+@settings(max_examples=200)
 @given(
-    st.sampled_from(["mtdna6", "nt_v2", "caduceus", "dnabert1_3mer"]),
+    st.sampled_from(
+        ["mtdna6", "nt_v2", "caduceus", "dnabert1_3mer", "dnabert2", "gena_lm_t2t_32k"]
+    ),
     TEXTS,
     st.builds(
         EncodeOptions,
         reverse_complement=st.booleans(),
         circular=st.sampled_from([None, True]),
+        special=st.sampled_from(["match", "plain", "refuse"]),
         max_length=st.none() | st.integers(0, 9),
     ),
     st.builds(
@@ -176,7 +211,8 @@ def test_long_rows_are_augmented_alike(engine):
     texts = ["".join(chance.choice([*"ACGTacgtN"], size)) for size in (0, 3, 500, 4097, 9000)]
     for options in (EncodeOptions(), EncodeOptions(reverse_complement=True)):
         for augmentation in (Augmentation(11, 501), Augmentation(12, None, 0.02), Augmentation(13)):
-            check_augmented(engine, "caduceus", texts, options, augmentation)
+            for name in ("caduceus", "dnabert2"):
+                check_augmented(engine, name, texts, options, augmentation)
     with pytest.raises(ValueError, match="spans"):
         spans = Batch(texts, options=EncodeOptions(spans=True))
         encode_augmented(engine, load("caduceus"), spans, Augmentation(1))

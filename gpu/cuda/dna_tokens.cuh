@@ -157,9 +157,11 @@ DEVICE Candidate longest_at(const Job& job, uint64_t place) {
 // The token that the letters `begin` to `end - 1` spell.
 DEVICE uint32_t token_of(const Job& job, uint64_t begin, uint64_t end) {
     Ahead ahead = letters_from(job, begin);
-    uint32_t length = static_cast<uint32_t>(end - begin), all = (1u << 2 * length) - 1;
-    if (length <= job.dna_k && length <= bases_ahead(ahead) && !is_near_other(job, ahead, begin))
+    uint32_t length = static_cast<uint32_t>(end - begin);
+    if (length <= job.dna_k && length <= bases_ahead(ahead) && !is_near_other(job, ahead, begin)) {
+        uint32_t all = (1u << 2 * length) - 1;
         return __ldg(job.dna_spelled + (all + 1 - 4) / 3 + (ahead.codes & all));
+    }
     uint32_t token = longest_at(job, begin).token;
     while (token != NO_TOKEN && length_of(job.dna_tokens[token]) != length)
         token = shorter_of(job.dna_tokens[token]);
