@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules import module as _modules
 
 from gpu.row_kernels import RowKernels, row_kernels
 from gpu.text_memory import current_stream
@@ -69,10 +70,19 @@ def gathered(embed_tokens: Any, device: torch.device) -> tuple[Callable[[Tensor]
 def takes_rows_only(embedding: torch.nn.Embedding, device: torch.device) -> bool:
     """Whether an embedding of ids on a device is a kernel's work: rows of weights, no more."""
     weight = embedding.weight
-    if embedding.max_norm is not None or embedding._forward_hooks or embedding._forward_pre_hooks:
+    if embedding.max_norm is not None or _is_watched(embedding):
         return False
-    if (torch.is_grad_enabled() and weight.requires_grad) or weight.device != device:
+    if type(weight) not in (torch.nn.Parameter, Tensor) or weight.device != device:
+        return False  # A quantized one, or one that is spread over devices, has no rows.
+    if torch.is_grad_enabled() and weight.requires_grad:
         return False
     row_bytes = weight.shape[1] * weight.element_size()
     is_aligned = row_bytes % WORD_BYTES == weight.data_ptr() % WORD_BYTES == 0
     return bool(is_aligned and weight.is_contiguous())
+
+
+def _is_watched(embedding: torch.nn.Embedding) -> bool:
+    """Whether hooks run beside it, or somebody's `forward` instead of it, as accelerate's does."""
+    own = embedding._forward_hooks or embedding._forward_pre_hooks or "forward" in vars(embedding)
+    of_all = _modules._global_forward_hooks or _modules._global_forward_pre_hooks
+    return bool(own or of_all)

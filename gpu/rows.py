@@ -30,17 +30,18 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
     """The rows of anything that holds sequences, joined.
 
     Args:
-        sequences: a Batch; a list of str or of bytes; an Arrow array of strings or binaries
-            (`buffers()`), chunked or not; a matrix uint8[B, T] with one row for each sequence,
-            such as a NumPy memmap; or a pair of values and offsets, of which the values are
-            uint8[N] or any buffer, such as a mapped file, and the offsets int64[B + 1].
+        sequences: a Batch; a list of str, or of bytes, bytearrays or memoryviews; an Arrow array
+            of strings or binaries (`buffers()`), chunked or not; a matrix uint8[B, T] with one row
+            for each sequence, such as a NumPy memmap or a tensor of the host; or a pair of values
+            and offsets, of which the values are uint8[N] or any buffer, such as a mapped file, and
+            the offsets int64[B + 1].
         memory: where strings are joined, if they are many; None: any will do.
         copy: copies them there; None: see `text_joining.join_texts`.
 
     Raises:
         TypeError: it is nothing of this.
-        ValueError: offsets do not fit, or an Arrow row is null (the message names the row); a Batch
-            has options.
+        ValueError: offsets do not fit, a string has a lone surrogate, or an Arrow row is null (the
+            message names the row); a Batch has options.
 
     Values are not copied: they must stay as they are while the batch is in use.
     """
@@ -54,16 +55,29 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
         sequences = sequences.combine_chunks()
     if callable(getattr(sequences, "buffers", None)):
         return _of_arrow(sequences)
+    sequences = _of_host(sequences)
     if isinstance(sequences, np.ndarray) and sequences.ndim == 2:
         return _of_matrix(sequences)
-    if isinstance(sequences, tuple) and len(sequences) == 2:
-        if not isinstance(sequences[1], str | bytes | bytearray):
-            return _of_values(*sequences)
+    if isinstance(sequences, tuple) and len(sequences) == 2 and not _is_sequence(sequences[1]):
+        return _of_values(*map(_of_host, sequences))
     if isinstance(sequences, Sequence):
         return _of_list(sequences, memory, copy)
     if isinstance(sequences, np.ndarray) and sequences.ndim == 1:
         return _of_list(sequences.tolist(), memory, copy)
     raise TypeError(f"a {type(sequences).__name__} holds no sequences that are known here")
+
+
+def _of_host(array: Any) -> Any:
+    """A tensor of the host as NumPy's array of the same memory; anything else as it is."""
+    is_foreign = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray)
+    return np.from_dlpack(array) if is_foreign else array
+
+
+def _is_sequence(value: Any) -> bool:
+    """Whether it is one, and no offsets."""
+    return isinstance(value, str | bytes | bytearray) or (
+        isinstance(value, memoryview) and value.format == "B"
+    )
 
 
 def _joined(batch: Batch, memory: Memory | None, copy: Copy | None) -> Batch:
@@ -76,13 +90,29 @@ def _joined(batch: Batch, memory: Memory | None, copy: Copy | None) -> Batch:
 def _of_list(rows: Sequence[Any], memory: Memory | None, copy: Copy | None) -> Batch:
     with suppress(TypeError):  # Asking each string for its type takes as long as joining all.
         if not rows or isinstance(rows[0], str):
-            return _joined(Batch(rows), memory, copy)
+            return _of_strings(rows, memory, copy)
     kinds = set(map(type, rows))
     if all(issubclass(kind, bytes | bytearray | memoryview) for kind in kinds):
-        return Batch.from_bytes(rows)
+        return Batch.from_bytes([_in_one_piece(row) for row in rows])
     first = type(rows[0])
     row = next((i for i, row in enumerate(rows) if type(row) is not first), 0)
     raise TypeError(f"row {row} is a {type(rows[row]).__name__}; all must be str, or all bytes")
+
+
+def _of_strings(rows: Sequence[str], memory: Memory | None, copy: Copy | None) -> Batch:
+    try:
+        return _joined(Batch(rows), memory, copy)
+    except UnicodeEncodeError:
+        for row, text in enumerate(rows):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(f"row {row} is no text: {error}") from error
+        raise
+
+
+def _in_one_piece(row: Any) -> Any:
+    return row.tobytes() if isinstance(row, memoryview) and not row.c_contiguous else row
 
 
 def _of_matrix(matrix: NDArray[Any]) -> Batch:

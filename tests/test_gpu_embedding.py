@@ -196,6 +196,10 @@ def test_every_form_of_input_gives_the_same(device: str, tmp_path: Path) -> None
         pa.chunked_array([pa.array(texts[:4]), pa.array(texts[4:])]),
         *((mapped, offsets), np.memmap(file, np.uint8, "r").reshape(9, 20)),
         *(np.array(texts), np.array(rows)),
+        torch.from_numpy(np.fromfile(file, np.uint8).reshape(9, 20)),
+        tuple(torch.from_numpy(array) for array in (np.fromfile(file, np.uint8), offsets)),
+        [memoryview(row.replace(b"", b".")[1:])[::2] for row in rows],
+        [np.frombuffer(row, "<u4").data for row in rows],
     ]
     for form in forms:
         for path in ("bytes", "ids"):
@@ -203,7 +207,8 @@ def test_every_form_of_input_gives_the_same(device: str, tmp_path: Path) -> None
             assert [ids for part in parts for ids in part.ids.tolist()] == expected, type(form)
     assert layer.ids_from_strings(pa.array(texts)[2:7]).tolist() == expected[2:7]
     assert layer.ids_from_strings(pa.array([], pa.string())).tolist() == []
-    assert layer.ids_from_strings(tuple(rows[:2])).tolist() == expected[:2]
+    for kind in (bytes, bytearray, memoryview):
+        assert layer.ids_from_strings(tuple(map(kind, rows[:2]))).tolist() == expected[:2]
 
 
 def test_sequences_that_are_none_are_named() -> None:
@@ -218,6 +223,8 @@ def test_sequences_that_are_none_are_named() -> None:
         ((b"ACGT", [0, 5]), ValueError, "0 to 5 in 4"),
         ((b"ACGT", [0.0, 4.0]), TypeError, "float64"),
         (np.zeros((2, 2)), TypeError, "float64"),
+        (torch.zeros((2, 2)), TypeError, "float32"),
+        (["A", "\ud800"], ValueError, "row 1 is no text"),
         (pa.array(["A", None]), ValueError, "row 1 is null"),
         (pa.array([1]), TypeError, "Arrow array of int64"),
         (Batch(["A"], options=EncodeOptions(reverse_complement=True)), ValueError, "options"),

@@ -89,6 +89,40 @@ def test_other_embedders_are_left_alone() -> None:
         assert gathered(embedder, torch.device("cpu")) == (embedder, "the embedder itself")
 
 
+def test_whatever_does_more_than_take_rows_is_left_to_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = torch_or_skip()
+    from gpu.gather import takes_rows_only
+
+    def takes() -> bool:
+        with torch.no_grad():
+            return takes_rows_only(embedding, torch.device("cpu"))
+
+    class Spread(torch.Tensor):  # As quantized weights are, or those of several devices.
+        pass
+
+    embedding, nothing = torch.nn.Embedding(5, 4), lambda *_: None
+    assert takes()
+    assert not takes_rows_only(embedding, torch.device("cpu"))  # It needs a gradient.
+    of_all = torch.nn.modules.module.register_module_forward_hook
+    for register in (embedding.register_forward_hook, embedding.register_forward_pre_hook, of_all):
+        handle = register(nothing)
+        assert not takes()
+        handle.remove()
+    assert takes()
+    for name, value in (
+        ("forward", embedding.forward),
+        ("max_norm", 1.0),
+        ("_parameters", {"weight": embedding.weight.data.as_subclass(Spread)}),
+        ("_parameters", {"weight": torch.nn.Parameter(torch.zeros(5, 3))}),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(embedding, name, value, raising=False)
+            assert not takes(), name
+    assert takes()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("width", [1, 3, 4, 8, 100, 128, 132, 1024])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
