@@ -141,7 +141,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     if any(o.reverse_complement for o in distinct) and not vocabulary.has_strands:
         raise NotCovered("a vocabulary of text has no other strand, which the CPU engine says")
     limits = [
-        NO_LIMIT if o.max_length is None else min(o.max_length, NO_LIMIT - 1) for o in distinct
+        NO_LIMIT if o.max_length is None else min(int(o.max_length), NO_LIMIT - 1) for o in distinct
     ]
     limited = min(limits, default=NO_LIMIT) < NO_LIMIT
     with_spans = [o.spans for o in distinct]

@@ -162,7 +162,9 @@ class GpuEngine:
             NotCovered: the kernels cannot compute this vocabulary, or what a row asks for.
             OutOfMemory: a row that cannot be cut does not fit.
             DeviceFault: a kernel found itself wrong.
+            ValueError: the vocabulary's ids do not fit in the batch's `id_dtype`.
         """
+        batch.check_id_dtype(len(vocabulary))
         with self.residents.using(vocabulary) as resident:
             self.join(batch)
             options = row_options(vocabulary, batch, resident.family)

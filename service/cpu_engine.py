@@ -131,7 +131,11 @@ class CpuEngine:
         """The ids of each row; a row that cannot be encoded is refused alone.
 
         Loads the vocabulary if need be.
+
+        Raises:
+            ValueError: its ids do not fit in the batch's `id_dtype`.
         """
+        batch.check_id_dtype(len(vocabulary))
         loaded = self._ready(vocabulary)
         groups = list(batch.groups())
         if len(groups) == 1:

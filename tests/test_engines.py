@@ -220,6 +220,22 @@ def test_decode_is_the_inverse_of_encode(engine, name):
     assert texts == ALL_TEXTS
 
 
+@on_engines(["gpt2", "nt_v2", "evo_bytes"])
+def test_ids_are_never_narrower_than_the_vocabulary(engine, name):
+    batch = Batch(["ACGTACGT"], id_dtype=np.uint8)
+    with pytest.raises(ValueError, match=f"{len(load(name))} ids do not fit in uint8"):
+        engine.encode(load(name), batch)
+
+
+@on_engines(["gpt2", "nt_v2"])
+def test_a_limit_may_be_a_number_of_numpys(engine, name):
+    rows = [
+        engine.encode(load(name), Batch(["ACGTACGTACG"], options=EncodeOptions(max_length=limit)))
+        for limit in (2, np.int64(2), np.uint8(2))
+    ]
+    assert [row.ids.tolist() for row in rows] == [rows[0].ids.tolist()] * 3
+
+
 @on_engines(BUILTINS)
 def test_ids_outside_the_vocabulary_are_refused_by_row_and_place(engine, name):
     size = len(load(name))

@@ -101,7 +101,8 @@ def test_rows_of_more_letters_than_are_marked_are_found(name):
     assert ids.tolist() == [token_id for row in wanted for token_id in row]
 
 
-def test_a_tile_may_begin_with_letters_of_a_row_that_has_no_id_in_it():
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_tile_may_begin_with_letters_of_a_row_that_has_no_id_in_it(device):
     """As far before its first whole vector as can be: 4-mers of one byte, all 256 ids."""
     words = tuple("".join(word).encode() for word in itertools.product("ACGT", repeat=4))
     vocabulary = Vocabulary(words, Kmers(4, 0, 5))
@@ -111,7 +112,7 @@ def test_a_tile_may_begin_with_letters_of_a_row_that_has_no_id_in_it():
     texts = ["".join(chance.choice([*"ACGT"], size)) for size in sizes]
     batch = Batch.from_bytes([text.encode() for text in texts])
     out = np.zeros(len(batch.data), np.uint8)
-    offsets = encode_stream(engine_of("emulated"), vocabulary, batch.data, batch.offsets, out)
+    offsets = encode_stream(engine_of(device), vocabulary, batch.data, batch.offsets, out)
     ids = [i for text in texts for i in reference.encode(vocabulary, text, PLAIN).ids]
     assert (sum(sizes[:6]) - own_letters, sum(size - 3 for size in sizes[:6]) % 16) == (1, 15)
     assert (out[: len(ids)].tolist(), offsets[-1]) == (ids, len(ids))

@@ -79,3 +79,35 @@ def test_data_and_offsets_of_other_kinds_are_refused_or_made_such():
         named = wrong if wrong.dtype != np.uint8 or wrong.ndim > 1 else places
         with pytest.raises(TypeError, match=rf"(data|offsets) are {named.dtype}\[{named.shape[0]}"):
             Batch(data=wrong, offsets=places)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"special": "ignore"}, "special is 'ignore'; it is one of match, plain, refuse"),
+        ({"truncation_side": "middle"}, "truncation_side is 'middle'"),
+        ({"max_length": -1}, "max_length is -1"),
+    ],
+)
+def test_options_that_mean_nothing_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        EncodeOptions(**options)
+
+
+def test_what_is_no_batch_is_named():
+    with pytest.raises(TypeError, match="one text was given"):
+        Batch("ACGT")
+    with pytest.raises(ValueError, match="1 options for 2 rows"):
+        Batch(["A", "C"], options=[EncodeOptions()])
+    batch = Batch(["A"], id_dtype=np.uint8)
+    batch.check_id_dtype(256)
+    with pytest.raises(ValueError, match="257 ids do not fit in uint8"):
+        batch.check_id_dtype(257)
+    with pytest.raises(ValueError, match="not int64"):
+        Batch(["A"], id_dtype=np.int64).check_id_dtype(1)
+
+
+def test_buffers_of_longer_items_are_rows_of_their_bytes():
+    rows = [b"ACGTACGT", b"GGGG"]
+    batch = Batch.from_bytes([np.frombuffer(row, "<u4").data for row in rows])
+    assert [batch.row_bytes(row) for row in range(2)] == rows

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.encode_options import DEFAULT_OPTIONS, EncodeOptions
 from vocabularies.text_joining import (
     Copy,
     Memory,
@@ -32,32 +33,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class EncodeOptions:
-    """What one row asks for beside its ids.
-
-    Attributes:
-        add_special_tokens: put the vocabulary's begin and end tokens around the ids.
-        special: what the text of a special token inside the input means: its id ("match"), ordinary
-            text ("plain"), or a refusal of the row ("refuse").
-        max_length: most ids the row may have, begin and end tokens included; None: all.
-        truncation_side: the side that is cut.
-        reverse_complement: encode the other strand.
-        circular: the sequence wraps; None: as the vocabulary says.
-        spans: report the bytes of the text that each id stands for.
-    """
-
-    add_special_tokens: bool = True
-    special: Literal["match", "plain", "refuse"] = "match"
-    max_length: int | None = None
-    truncation_side: Literal["right", "left"] = "right"
-    reverse_complement: bool = False
-    circular: bool | None = None
-    spans: bool = False
-
-
-DEFAULT_OPTIONS = EncodeOptions()
 MAX_UTF8 = 4  # Bytes of a character.
+ID_DTYPES = (np.int32, np.uint16, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +84,12 @@ class Batch:
         Offsets may begin behind 0 and end before N: what lies outside belongs to no row.
 
         Raises:
-            ValueError: they begin before 0 or end behind N.
+            TypeError: the texts are one string, or data and offsets are of other kinds.
+            ValueError: offsets begin before 0 or end behind N, or there are not as many options as
+                rows.
         """
+        if isinstance(texts, str):
+            raise TypeError("one text was given; give a list of them")
         assert (texts is None) == (data is not None and offsets is not None)
         if data is not None and offsets is not None:
             data, offsets = bytes_of_rows(data, offsets)
@@ -116,7 +97,8 @@ class Batch:
         self.options, self.id_dtype = options, id_dtype
         self.is_wanted: Callable[[], bool] = lambda: True
         self.num_rows = len(texts) if texts is not None else len(offsets) - 1  # type: ignore[arg-type]
-        assert isinstance(options, EncodeOptions) or len(options) == self.num_rows
+        if not isinstance(options, EncodeOptions) and len(options) != self.num_rows:
+            raise ValueError(f"{len(options)} options for {self.num_rows} rows")
 
     def __len__(self) -> int:
         return self.num_rows
@@ -125,6 +107,15 @@ class Batch:
     def has_texts(self) -> bool:
         """Whether the rows came as strings, and so are valid UTF-8."""
         return self._texts is not None
+
+    def check_id_dtype(self, num_ids: int) -> None:
+        """Raises ValueError where ids below `num_ids` do not fit, or ids are never such."""
+        if self.id_dtype is np.int32:
+            return
+        if self.id_dtype not in ID_DTYPES:
+            raise ValueError(f"ids are int32, uint16 or uint8, not {np.dtype(self.id_dtype)}")
+        if num_ids > np.iinfo(self.id_dtype).max + 1:
+            raise ValueError(f"{num_ids} ids do not fit in {np.dtype(self.id_dtype)}")
 
     def groups(self) -> Iterator[tuple[EncodeOptions, Sequence[int]]]:
         """Rows that share their options, in order of first appearance."""
@@ -219,8 +210,11 @@ class Batch:
         options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
     ) -> Batch:
         """A batch of byte strings, which need not be UTF-8."""
+        data = np.frombuffer(b"".join(rows), np.uint8)
         offsets = offsets_of_lengths(map(len, rows), len(rows))
-        return cls(data=np.frombuffer(b"".join(rows), np.uint8), offsets=offsets, options=options)
+        if offsets[-1] != len(data):  # Buffers whose items are longer than bytes.
+            offsets = offsets_of_lengths((memoryview(row).nbytes for row in rows), len(rows))
+        return cls(data=data, offsets=offsets, options=options)
 
     @property
     def data(self) -> NDArray[np.uint8]:
