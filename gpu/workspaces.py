@@ -82,7 +82,10 @@ class Workspaces:
     def _shelf(self, num_bytes: int, num_rows: int, layout: str) -> _Shelf:
         """Of the smallest size for a batch; rows beyond the usual number count as bytes."""
         wanted = max(num_bytes, num_rows * BYTES_A_ROW)
-        size = wanted if wanted > self.SIZES[-1] else self.SIZES[bisect_left(self.SIZES, wanted)]
+        if wanted > self.SIZES[-1]:  # As it will be when it is given back.
+            size = capacity_for(num_bytes, num_rows, wanted, layout).num_bytes
+        else:
+            size = self.SIZES[bisect_left(self.SIZES, wanted)]
         shelf = self._shelves.get((size, layout))
         if shelf is not None:
             return shelf

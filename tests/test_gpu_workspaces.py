@@ -93,3 +93,16 @@ def test_those_of_other_layouts_hold_the_largest_batch_of_their_size(workspaces,
     workspaces.give(workspaces.take(1_100_000, 1, layout))
     taken = workspaces.take(4 << 20, 1 << 18, layout)
     assert taken.capacity.holds(4 << 20, 1 << 18) and workspaces.num_allocations == 1
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@pytest.mark.parametrize("size", [300_000_000, (1 << 28) + 1, 1 << 29])
+def test_the_largest_ones_come_back_to_whoever_asks_for_such(workspaces, size, layout):
+    """A size that no other batch has had: as large as the batch, or fitted."""
+    for _ in range(6):
+        taken = workspaces.try_take(size, 1, layout)
+        assert taken is not None and taken.capacity.holds(size, 1)
+        workspaces.give(taken)
+    assert workspaces.num_allocations == 1
+    workspaces.close()
+    assert workspaces.used_bytes == 0
