@@ -36,8 +36,15 @@ struct Barrier {
 };
 
 struct Warp {
-    uint64_t value[2][WARP];
+    uint64_t value[2][WARP], folded[2];
     Barrier barrier;
+};
+
+// What a fiber waits for: another generation of a barrier.
+struct Wait {
+    const uint32_t* generation = nullptr;
+    uint32_t old = 0;
+    bool is_over() const { return !generation || *generation != old; }
 };
 
 struct Block {
@@ -45,7 +52,6 @@ struct Block {
     uint32_t done = 0;
     bool votes[2] = {};
     std::vector<Warp> warps;
-    std::vector<bool> finished;
     std::unique_ptr<uint8_t[]> shared;  // What kernels call dynamic shared memory.
 };
 
@@ -56,16 +62,20 @@ struct Cluster {
     uint32_t threads = 0, current = 0;  // Threads of a block; the fiber that runs.
     Barrier barrier;
     std::vector<void*> stacks;
+    std::vector<Wait> waits;
     std::function<void()> body;
 };
 
+inline Dim thread_index, block_index, grid_size, block_size;
 inline Cluster cluster;
+inline Block* block;  // That of the fiber that runs.
 inline uint8_t* dynamic_shared;
-inline Block& block() { return cluster.blocks[cluster.current / cluster.threads]; }
-inline uint32_t thread() { return cluster.current % cluster.threads; }
+inline uint32_t thread() { return thread_index.x; }
+inline Warp& warp() { return block->warps[thread() / WARP]; }
 
 #if defined(__x86_64__)
-// Saves the callee's registers on its stack and goes on with another stack.
+// Saves the callee's registers on its stack and goes on with another stack. It jumps, where `ret`
+// would be predicted to return to who called last, the fiber before: that took half of the time.
 extern "C" void emulation_switch(void** save, void* load);
 #ifndef WARPTOK_SECOND_UNIT
 asm(R"(
@@ -86,7 +96,8 @@ emulation_switch:
     popq %r12
     popq %rbx
     popq %rbp
-    ret
+    popq %rcx
+    jmpq *%rcx
 )");
 #endif
 inline std::vector<void*> pointers;
@@ -101,10 +112,11 @@ inline void enter(uint32_t fiber) { swapcontext(&scheduler, &pointers[fiber]); }
 #endif
 
 inline void fiber() {
+    static const uint32_t never = 0;  // No generation follows: the fiber has no turn any more.
     cluster.body();
-    block().finished[thread()] = true;
-    block().done++;
-    for (;;) leave();
+    block->done++;
+    cluster.waits[cluster.current] = {&never, 0};
+    leave();
 }
 
 inline void prepare(uint32_t fiber) {
@@ -122,14 +134,22 @@ inline void prepare(uint32_t fiber) {
 #endif
 }
 
-inline Dim thread_index, block_index, grid_size, block_size;
-
-// The order in which `count` of a cluster take their turns is another one in each round, so that it
-// shows where a barrier is missing; a block alone runs in order.
-inline uint32_t in_turn(uint32_t i, uint32_t count, uint32_t order) {
-    uint32_t place = order >> 31 ? count - 1 - i : i;
-    return (place + (order >> 8)) % count;
-}
+// The order in which `count` of a cluster take their turns, each once: up or down from any of them.
+// It is another one in each round, so that it shows where a barrier is missing; a block alone runs
+// in order.
+struct Turns {
+    uint32_t count, next;
+    bool down;
+    Turns(uint32_t count, uint32_t order) : count(count), next((order >> 8) % count), down(order >> 31) {
+        if (down) next = next ? next - 1 : count - 1;
+    }
+    uint32_t take() {
+        uint32_t taken = next;
+        if (down) next = next ? next - 1 : count - 1;
+        else next = next + 1 < count ? next + 1 : 0;
+        return taken;
+    }
+};
 
 // Runs blocks by turns until all have ended; the first one has the number `first`.
 inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::function<void()> body) {
@@ -144,8 +164,8 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
         each.done = 0;
         each.votes[0] = each.votes[1] = false;
         each.warps.assign((threads + WARP - 1) / WARP, Warp());
-        each.finished.assign(threads, false);
     }
+    cluster.waits.assign(fibers, Wait());
     pointers.resize(fibers);
     while (cluster.stacks.size() < fibers) cluster.stacks.push_back(std::malloc(STACK));
     for (uint32_t each = 0; each < fibers; each++) prepare(each);
@@ -154,19 +174,20 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
         random = random * 1664525 + 1013904223;
         uint32_t order = blocks > 1 ? random : 0;
         done = 0;
+        Turns of_blocks(blocks, order);
         for (uint32_t turn = 0; turn < blocks; turn++) {
-            uint32_t number = in_turn(turn, blocks, order);
-            Block& each = cluster.blocks[number];
+            uint32_t number = of_blocks.take();
+            block = &cluster.blocks[number];
             block_index.x = first + number;
-            dynamic_shared = each.shared.get() + (256 - reinterpret_cast<uintptr_t>(each.shared.get()) % 256);
+            uint8_t* shared = block->shared.get();
+            dynamic_shared = shared + (256 - reinterpret_cast<uintptr_t>(shared) % 256);
+            Turns of_threads(threads, order);
             for (uint32_t i = 0; i < threads; i++) {
-                uint32_t own = in_turn(i, threads, order);
-                if (each.finished[own]) continue;
-                cluster.current = number * threads + own;
-                thread_index.x = own;
-                enter(cluster.current);
+                thread_index.x = of_threads.take();
+                cluster.current = number * threads + thread_index.x;
+                if (cluster.waits[cluster.current].is_over()) enter(cluster.current);
             }
-            done += each.done;
+            done += block->done;
         }
     }
 }
@@ -174,10 +195,6 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
 // Called by who looks for what another block may write.
 inline void let_others_run() {
     if (cluster.blocks.size() > 1) leave();
-}
-
-inline void yield_while(const uint32_t& generation, uint32_t old) {
-    while (generation == old) leave();
 }
 
 // Waits until so many fibers have arrived; the last one calls leaves().
@@ -188,17 +205,31 @@ template <class Leaves> inline void wait_at(Barrier& barrier, uint32_t fibers, L
         leaves();
         barrier.generation++;
     } else {
-        yield_while(barrier.generation, old);
+        cluster.waits[cluster.current] = {&barrier.generation, old};
+        leave();
     }
 }
 
 // Every lane's value, once all lanes of the warp have given theirs.
 inline const uint64_t* exchange(uint64_t value) {
-    Warp& warp = block().warps[thread() / WARP];
-    uint32_t old = warp.barrier.generation;
-    warp.value[old & 1][thread() % WARP] = value;
-    wait_at(warp.barrier, WARP, [] {});
-    return warp.value[old & 1];
+    Warp& own = warp();
+    uint32_t old = own.barrier.generation;
+    own.value[old & 1][thread() % WARP] = value;
+    wait_at(own.barrier, WARP, [] {});
+    return own.value[old & 1];
+}
+
+// What the last lane to give its value makes of them all: fold(so far, value, lane), lane by lane.
+template <class Fold> inline uint64_t fold(uint64_t value, uint64_t folded, Fold fold) {
+    Warp& own = warp();
+    uint32_t old = own.barrier.generation;
+    const uint64_t* values = own.value[old & 1];
+    own.value[old & 1][thread() % WARP] = value;
+    wait_at(own.barrier, WARP, [&] {
+        for (int lane = 0; lane < WARP; lane++) folded = fold(folded, values[lane], lane);
+        own.folded[old & 1] = folded;
+    });
+    return own.folded[old & 1];
 }
 
 }  // namespace emulation
@@ -209,7 +240,7 @@ inline const uint64_t* exchange(uint64_t value) {
 #define blockDim emulation::block_size
 
 static inline int __syncthreads_or(int vote) {
-    emulation::Block& block = emulation::block();
+    emulation::Block& block = *emulation::block;
     uint32_t old = block.barrier.generation;
     if (vote) block.votes[old & 1] = true;
     emulation::wait_at(block.barrier, emulation::cluster.threads, [&] { block.votes[~old & 1] = false; });
@@ -235,10 +266,7 @@ static inline void __threadfence_block() {}
 static inline uint32_t lane_of_fiber() { return emulation::thread() % emulation::WARP; }
 
 static inline uint32_t __ballot_sync(uint32_t, bool vote) {
-    const uint64_t* values = emulation::exchange(vote);
-    uint32_t votes = 0;
-    for (int lane = 0; lane < emulation::WARP; lane++) votes |= uint32_t(values[lane] != 0) << lane;
-    return votes;
+    return emulation::fold(vote, 0, [](uint64_t votes, uint64_t vote, int lane) { return votes | vote << lane; });
 }
 
 static inline bool __any_sync(uint32_t mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
@@ -266,17 +294,12 @@ template <class T> static inline T __shfl_xor_sync(uint32_t, T value, uint32_t m
 }
 
 static inline uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
-    const uint64_t* values = emulation::exchange(value);
-    uint64_t least = values[0];
-    for (int lane = 1; lane < emulation::WARP; lane++) least = values[lane] < least ? values[lane] : least;
-    return static_cast<uint32_t>(least);
+    return emulation::fold(
+        value, ~0ull, [](uint64_t least, uint64_t value, int) { return value < least ? value : least; });
 }
 
 static inline uint32_t __reduce_add_sync(uint32_t, uint32_t value) {
-    const uint64_t* values = emulation::exchange(value);
-    uint64_t sum = 0;
-    for (int lane = 0; lane < emulation::WARP; lane++) sum += values[lane];
-    return static_cast<uint32_t>(sum);
+    return emulation::fold(value, 0, [](uint64_t sum, uint64_t value, int) { return sum + value; });
 }
 
 template <class T, class U> static inline T atomicAdd(T* place, U value) {
