@@ -34,7 +34,7 @@ from gpu.launches import fetch, launch_each
 WANTED = 5.0  # GB/s.
 FRONT = 12_000  # Bytes whose ids are tiktoken's; all of them for the slowest.
 SLOWEST, PROVED, ROUNDS = 12, 2, 3
-COUNTERS = ("pieces", "windows", "lost", "seams", "walked", "run_starts")
+COUNTERS = ("pieces", "windows", "past", "seams", "walked", "parts")
 
 
 def prove(ways: GpuWays, published: Published, text: Text) -> None:

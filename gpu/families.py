@@ -33,7 +33,7 @@ SPECIAL = (
 PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
 CUT = (
     "cut_certain",
-    *("find_long", "windows", "check_windows", "bridges", "detours"),
+    *("find_long", "windows", "check_windows", "bridges", "join_bridges"),
     *("write_borders", "walk_pieces", "whole_pieces"),
 )
 MERGE = ("look_up", "merge")

@@ -41,7 +41,7 @@ MAX_TEMPLATE = 6
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 KMER_TILE, ROW_MARK = constant("KMER_TILE"), constant("ROW_MARK")
-PARTS, SLIDE_BYTES = constant("SMALL_PARTS"), constant("SLIDE_BYTES")
+PARTS = constant("SMALL_PARTS")
 SMALL_CHUNK, LARGE_CHUNK = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
 SMALL_TEXT = 1 << 24
 """Text up to which DNA may be cut into small chunks."""
@@ -145,7 +145,6 @@ def _text_scratch(n: int, rows: int) -> dict[str, int]:
         "long_pieces": 16 * (n // 129 + 1),
         "whole_pieces": 16 * (n // 129 + 1),
         "seam_bits": 16 * (n // (129 * 32) + 2),
-        "run_starts": 16 * (n // SLIDE_BYTES + 1),
         **bins,
     }
 

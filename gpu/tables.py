@@ -18,6 +18,7 @@ from gpu.buckets import NotCovered, fill, num_buckets
 from gpu.characters import listed_characters
 from gpu.hashes import hash_bytes, hash_pairs, hash_words, mixed
 from gpu.reachable import NO_MERGE, RankOf, reachable_symbols
+from gpu.run_steps import run_steps
 from gpu.runs import run_tables
 from vocabularies.reference_bpe import bpe_rules
 from vocabularies.vocabulary import Bpe, Vocabulary
@@ -57,6 +58,7 @@ class BpeTables:
         pair_filter: uint32[2**14], for each pair the bit of its hash's lower 5 bits in the word of
             the upper 14.
         run_numbers, run_rows: see gpu.runs.
+        run_steps: see gpu.run_steps.
         listed_ids: uint32[characters, 4], see gpu.characters.
         symbol_ids: uint32[256 + M], the id of each symbol.
         borders, byte_borders: see gpu.borders.
@@ -79,6 +81,7 @@ class BpeTables:
     pair_filter: UInt32s
     run_numbers: UInt32s
     run_rows: UInt32s
+    run_steps: NDArray[np.uint8]
     listed_ids: UInt32s
     symbol_ids: UInt32s
     rank_bounds: NDArray[np.uint16]
@@ -153,6 +156,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         pair_filter=_pair_filter(left, right, seed),
         run_numbers=runs.run_numbers,
         run_rows=runs.run_rows,
+        run_steps=run_steps(rules),
         listed_ids=listed_ids,
         symbol_ids=symbol_ids,
         rank_bounds=_rank_bounds(left, right, ranks, len(model.merges)),

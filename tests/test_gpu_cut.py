@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gpu.engine import GpuEngine
 from gpu.families import encode_kernels
+from gpu.job import constant
 from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
-from gpu.layout import SLIDE_BYTES
 from gpu.tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_merge import SEEDS, vocabulary_of
@@ -22,16 +22,16 @@ from vocabularies.builtin import load
 from vocabularies.reference import encode
 from vocabularies.vocabulary import Vocabulary
 
-MAX_TOKEN = 40
+MAX_TOKEN, PART_BYTES = 40, constant("PART_BYTES")
 
 
 @dataclass
 class Cut:
-    """What cutting did: pieces, seams of level 0, bridges built again, of level 2, in rounds."""
+    """Pieces, seams of level 0, bridges that lead past windows, pieces of level 2, in rounds."""
 
     pieces: int
     seams: int
-    lost: int
+    past: int
     walked: int
     in_rounds: int
 
@@ -58,8 +58,8 @@ def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
     made.close()
     for i, text in enumerate(texts):
         assert ids[ends[i] : ends[i + 1]].tolist() == encode(vocabulary, text).ids, text[:200]
-    seams, lost = counts[1] & (1 << 40) - 1, counts[1] >> 40
-    return Cut(counts[0] >> 40, seams, lost, counts[2], int(whole.reshape(-1, 4)[:, 3].sum()))
+    seams, past = counts[1] & (1 << 40) - 1, counts[1] >> 40
+    return Cut(counts[0] >> 40, seams, past, counts[2], int(whole.reshape(-1, 4)[:, 3].sum()))
 
 
 def doubled(unit: bytes, times: int) -> list[tuple[bytes, bytes]]:
@@ -218,81 +218,46 @@ def test_runs_behind_runs_have_the_ids_of_the_reference(seed, num_letters, in_or
 @pytest.mark.parametrize("size", [500, 700, 999])
 def test_long_runs_behind_each_other_need_no_walk(size):
     """Windows begin amid one run and end in the next: where they do not meet, bridges lead on."""
-    vocabulary = vocabulary_of(
-        [merge for letter in b"abcdef" for merge in doubled(bytes([letter]), 6)]
-    )
-    cut = check(vocabulary, ["".join(letter * size for letter in "abcdef" * 4)])
+    units = [b"ab", b"cd", b"ef"]
+    vocabulary = vocabulary_of([merge for unit in units for merge in doubled(unit, 6)])
+    cut = check(vocabulary, ["".join((unit.decode() * size)[:size] for unit in units * 8)])
     assert cut.seams > 10
-    assert (cut.lost, cut.walked) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("seed", "number", "size"), [(1, 24, 300), (9, 24, 300), (12, 24, 300), (1, 9, SLIDE_BYTES)]
-)
-def test_a_bridge_leads_past_a_window_that_begins_wrong(seed, number, size):
-    """Which letters merge between two runs depends on how many of the first are left over."""
-    chance = random.Random(seed)
-    sizes = size + size // 30, 4 * size // 3
-    runs = (chance.choice(ascii_lowercase) * chance.randint(*sizes) for _ in range(number))
-    cut = check(load("gpt2"), ["".join(runs)])
-    assert cut.lost > 0
-
-
-@pytest.mark.parametrize(("seed", "size"), [(4, 300), (46, 500)])
-def test_what_is_built_again_takes_back_what_others_wrote(seed, size):
-    """A detour writes where its bridge was lost and where those wrote whose windows it passes."""
-    chance = random.Random(seed)
-    runs = (chance.choice(ascii_lowercase) * chance.randint(size, 3 * size) for _ in range(24))
-    cut = check(load("gpt2"), ["".join(runs)])
-    assert cut.lost > 0
     assert cut.walked == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_windows_whose_text_repeats_up_to_32_bytes_are_in_runs(seed):
+@pytest.mark.parametrize(
+    ("seed", "number", "size"),
+    [(2, 24, 300), (11, 24, 300), (9, 24, 700), (10, 24, 700), (3, 9, PART_BYTES)],
+)
+def test_a_bridge_leads_past_a_window_that_begins_wrong(seed, number, size):
+    """Which letters merge between two runs depends on how many of the first are left over.
+
+    What the bridge of that window cut is dropped.
+    """
     chance = random.Random(seed)
-    units = ["".join(chance.choices("abcxyz", k=chance.randint(1, 40))) for _ in range(40)]
-    parts = [(unit * 1500)[: chance.randint(20, 1500)] for unit in units]
-    data = np.frombuffer(" ".join("".join(parts[i::3]) for i in range(3)).encode(), np.uint8)
-    made = GpuEngine(EmulatedDevice(), 1 << 27)
-    with made.residents.using(load("gpt2")) as resident, made.workspaces.lend(len(data), 1) as lent:
-        pack_rows(lent, resident, data, np.array([0, len(data)], np.int64), made.processors)
-        kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
-        launch(lent, kernels[: kernels.index("bridges")], made.processors)
-        pieces, windows = divmod(int(fetch(lent, "window_counts", np.uint64, 1)[0]), 1 << 40)
-        found = fetch(lent, "long_pieces", np.uint32, 4 * pieces).reshape(-1, 4).tolist()
-        bits = fetch(lent, "seam_bits", np.uint32, 4 * (windows // 32 + 1)).reshape(-1, 4)[:, 1]
-    made.close()
-    found_in_runs = 0
-    for begin, end, first, _ in found:
-        for number, place in enumerate(range(begin, max(begin + 1, end - 256), 256), first):
-            text = data[place : min(place + 512, end)]
-            repeats = any(
-                (text[period:] == text[:-period]).all()
-                for period in range(1, min(32, len(text) // 3) + 1)
-            )
-            assert bits[number // 32] >> number % 32 & 1 == repeats, (begin, place)
-            found_in_runs += int(repeats)
-    assert found_in_runs > 5
+    runs = (chance.choice(ascii_lowercase) * chance.randint(size, 3 * size) for _ in range(number))
+    cut = check(load("gpt2"), ["".join(runs)])
+    assert cut.past > 0
+    assert cut.walked == 0
 
 
 @pytest.mark.parametrize("length", [60, 150, 300, 800])
 @pytest.mark.parametrize("letters", [" \n\t", "-=_*#.", "etaoin"])
 def test_runs_of_published_vocabularies_need_no_walk(letters, length):
-    """Where windows of 512 bytes see a run's begin and the next one's, they meet."""
+    """Windows that begin where a run's tokens do meet, but for letters that merge across runs."""
     chance = random.Random(length)
     runs = (chance.choice(letters) * chance.randint(length // 2, 2 * length) for _ in range(60))
     cut = check(load("cl100k_base"), ["".join(runs)])
     assert cut.walked == 0
-    assert (cut.seams > 20) == (length >= 300)
+    assert cut.seams <= (25 if letters == "etaoin" else 1)
 
 
 @pytest.mark.parametrize("unit", ["a", "abc", "abcdefg"])
 def test_long_runs_are_repeated_by_all(unit):
-    """Runs of several times SLIDE_BYTES, at odd places, and bridges that a detour builds again."""
+    """Runs of several times PART_BYTES, at odd places, and bridges that a detour builds again."""
     chance = random.Random(11)
     merges = doubled(unit.encode(), 4) + random_merges(chance, "xyz", 30)
-    runs = [(unit * size)[:size] for size in (5 * SLIDE_BYTES + 77, 2 * SLIDE_BYTES + 5, 9001)]
+    runs = [(unit * size)[:size] for size in (5 * PART_BYTES + 77, 2 * PART_BYTES + 5, 9001)]
     between = ["".join(chance.choice("xyz") for _ in range(size)) for size in (1, 333, 70)]
     texts = ["".join(front + run for front, run in zip(between, runs, strict=True)), runs[0]]
     cut = check(vocabulary_of(merges), texts)

@@ -1,8 +1,9 @@
 // The kernels that cut pieces where merges never cross, in the order in which they run; see
 // gpu/README.md.
 #include "cut_certain.cuh"
-#include "cut_detour.cuh"
 #include "cut_find.cuh"
+#include "cut_join.cuh"
+#include "cut_level.cuh"
 #include "cut_walk.cuh"
 #include "cut_whole.cuh"
 
@@ -35,10 +36,9 @@ KERNEL __launch_bounds__(BRIDGE_THREADS, BRIDGE_BLOCKS) bridges(const Job* job) 
     bridges_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BRIDGE_THREADS, BRIDGE_BLOCKS) detours(const Job* job) {
+KERNEL __launch_bounds__(BLOCK) join_bridges(const Job* job) {
     wait_for_kernel_before();
-    SHARED BridgeShared shared;
-    detours_stage(*job, shared, blockIdx.x, gridDim.x);
+    join_bridges_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {

@@ -18,7 +18,7 @@
 #include "merge.cuh"
 
 constexpr uint32_t WINDOW_0 = 512;
-constexpr uint32_t STRIDE_0 = 256;           // From one window to the next.
+constexpr uint32_t STRIDE_0 = 256;           // From one window to the next, about (cut_level.cuh).
 constexpr uint32_t OVERLAP_0 = WINDOW_0 - STRIDE_0;
 constexpr uint32_t WORDS_0 = WINDOW_0 / 32 + 1;
 constexpr uint64_t ONE_PIECE = 1ull << 40;   // window_counts: pieces << 40 | windows.
@@ -30,9 +30,9 @@ struct Window {  // Of level 0; places in the batch.
     uint32_t joint;      // Where the chain enters it from the window before.
     uint32_t entry;      // Where a bridge enters it.
     uint32_t exit;       // Where its own bridge leaves it.
-    uint32_t written;    // Up to where its bridge set start bits.
-    uint32_t is_lost;    // Its bridge leads nowhere, see cut_detour.cuh.
-    uint32_t run_starts; // One more than the number of its bridge's; 0 where it has none.
+    uint32_t target;     // The window that its own bridge enters; NO_PLACE where that leads nowhere,
+    uint32_t place;      // and where.
+    uint32_t passed;     // How many windows with bridges its bridge leads past, see cut_join.cuh.
     uint32_t borders[WORDS_0];  // Bits of places, the window's end among them.
 };
 
@@ -60,10 +60,6 @@ DEVICE uint32_t piece_of(const LongPiece* pieces, uint32_t count, uint32_t windo
 // The piece of a window of level 0.
 DEVICE LongPiece& piece_of_window(const Job& job, uint32_t window) {
     return job.long_pieces[piece_of(job.long_pieces, job.window_counts[0] >> 40, window)];
-}
-
-DEVICE uint32_t begin_of_window(const LongPiece& piece, uint32_t window) {
-    return piece.begin + (window - piece.first_window) * STRIDE_0;
 }
 
 DEVICE uint32_t last_window(const LongPiece& piece) {

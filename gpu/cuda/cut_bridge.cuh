@@ -28,6 +28,7 @@ DEVICE bool choose_next(const Job& job, const LongPiece& piece, const Bridge& br
     if (place < right) place = right;
     if (place == 0 && bridge.length == WINDOW_1) return false;
     bool is_short = bridge.is_first && place && !is_in_run(job, window_reached(piece, bridge));
+    __syncwarp();  // All have read what stands there.
     if (threadIdx.x) return true;
     shared.begin = bridge.begin + place;
     shared.length = min_of(piece.end - shared.begin, is_short ? WINDOW_0 : WINDOW_1);
@@ -58,25 +59,16 @@ DEVICE Bridge begin_bridge(const Job& job, const LongPiece& piece, BridgeShared&
     uint32_t last = last_window(piece);
     load_window(shared.borders[0], window);
     Ahead ahead = look_ahead(job, number, last + 1);
-    return {number, last, ahead, window.begin, window.length, window.joint, window.joint, true, 0, false, 0, 0, NO_PLACE};
+    return {number, last, ahead, window.begin, window.length, window.joint, window.joint, true, 0, 0};
 }
 
-// Takes back what a bridge has noted.
-DEVICE void forget_run_starts(const Job& job, Window& window) {
-    if (!window.run_starts || (threadIdx.x & 31)) return;
-    job.run_starts[window.run_starts - 1].length = 0;
-    window.run_starts = 0;
-}
-
-// Leaves the next window with a bridge behind without entering it; false where that is one too many.
+// Leads past the next window with a bridge without entering it; false where that is one too many.
 DEVICE bool pass_next(const Job& job, Bridge& bridge) {
-    if (bridge.may_pass == 0) return false;
+    if (bridge.passed == MAX_PASSED) return false;
     uint32_t passed = bridge.ahead.next;
-    forget_run_starts(job, window_of(job, passed));
-    bridge.may_pass--;
+    bridge.passed++;
     bridge.ahead = look_ahead(job, passed, bridge.last + 1);
     if (bridge.ahead.fine == passed) bridge.ahead.fine++;
-    pass_windows(job, passed + 1, min_of(bridge.ahead.next, bridge.last + 1), true);
     return true;
 }
 
@@ -87,7 +79,7 @@ DEVICE uint32_t try_to_end(const Job& job, const LongPiece& piece, Bridge& bridg
     for (;;) {
         if (!bridge.has_next() && bridge.end() == piece.end) {
             leave(job, bridge, shared.borders[bridge.current], piece.end);
-            pass_windows(job, bridge.first + 1, bridge.last + 1);
+            end_at(job, bridge, bridge.last + 1, piece.end);
             return LEADS;
         }
         if (land(job, piece, bridge, shared)) return LEADS;
@@ -96,8 +88,8 @@ DEVICE uint32_t try_to_end(const Job& job, const LongPiece& piece, Bridge& bridg
     }
 }
 
-// Builds a bridge to its end, by the whole block; false where it leads nowhere.
-DEVICE bool build(const Job& job, const LongPiece& piece, BridgeShared& shared, Bridge& bridge) {
+// Builds a bridge to its end, by the whole block.
+DEVICE void build(const Job& job, const LongPiece& piece, BridgeShared& shared, Bridge& bridge) {
     for (bool is_begun = true;; is_begun = false) {
         if (threadIdx.x < 32) {
             bool goes_on = is_begun || go_over(job, bridge, shared);
@@ -116,7 +108,7 @@ DEVICE bool build(const Job& job, const LongPiece& piece, BridgeShared& shared, 
             continue;
         }
         __syncthreads();  // All know it before the next one begins.
-        return fate == LEADS;
+        return;
     }
 }
 
@@ -141,11 +133,10 @@ DEVICE void build_bridge(const Job& job, BridgeShared& shared, uint32_t window) 
     LongPiece piece = piece_of_window(job, window);
     Bridge bridge = {};
     if (threadIdx.x < 32) bridge = begin_bridge(job, piece, shared, window);
-    bool leads = build(job, piece, shared, bridge);
-    if (!leads && threadIdx.x == 0) {
-        window_of(job, window).is_lost = 1;
-        atomic_add(job.window_counts + 1, ONE_LOST);
-    }
+    build(job, piece, shared, bridge);
+    if (threadIdx.x || !bridge.passed) return;
+    window_of(job, window).passed = bridge.passed;
+    atomic_add(job.window_counts + 1, ONE_PAST);
 }
 
 DEVICE void bridges_stage(const Job& job, BridgeShared& shared, uint32_t block, uint32_t num_blocks) {

@@ -17,6 +17,7 @@
 #pragma once
 #include "block.cuh"
 #include "certain.cuh"
+#include "masks.cuh"
 
 constexpr uint32_t CERTAIN_BLOCK = 1024;
 constexpr uint32_t CERTAIN_BYTES = 16;  // A lane's.
@@ -34,10 +35,8 @@ struct CertainShared {
     CertainWarp warps[CERTAIN_BLOCK / 32];
 };
 
-// The upper bits of bytes that are not 0; other bits are of no meaning here and in the next two.
-DEVICE uint32_t nonzero_bytes(uint32_t word) { return ((word & 0x7F7F7F7F) + 0x7F7F7F7F) | word; }
-
-// Of bytes that are neither blanks nor control characters.
+// The upper bits of bytes that are neither blanks nor control characters; other bits are of no meaning here and in the
+// next one.
 DEVICE uint32_t printed_bytes(uint32_t word) { return ((word & 0x7F7F7F7F) + 0x5F5F5F5F) | word; }
 
 // Of bytes that continue a character.

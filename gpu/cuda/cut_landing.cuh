@@ -5,18 +5,21 @@
 //
 // A window with a bridge of its own is entered up to its middle only, and left behind it if possible, so that
 // bridges need not know of each other. Where one is entered behind its exit all the same, its piece fails.
+//
+// A window may begin wrong: in "...aaaabbbb..." at a place amid the a's that their run may not be cut at. Mostly it is
+// right from the b's on; where that is too late for a bridge to enter it, the bridge leads past it.
 #pragma once
-#include "cut_level.cuh"
+#include "cut_parts.cuh"
 #include "cut_rounds.cuh"
 
-constexpr uint64_t ONE_LOST = 1ull << 40;  // window_counts[1]: bridges that lead nowhere << 40 | seams.
+constexpr uint32_t MAX_PASSED = 4;         // Windows with bridges that a bridge leads past.
+constexpr uint64_t ONE_PAST = 1ull << 40;  // window_counts[1]: bridges that lead past some << 40 | seams.
 
 struct BridgeShared {  // Of a block.
     RoundShared rounds;
     Borders borders[2];
     uint32_t fate;                   // Of the bridge, see build.
     uint32_t begin, length, number;  // Of the window that comes next; number of its borders.
-    uint32_t window;                 // Whose bridge is built next.
 };
 
 // The window at the end of a bridge. The first warp of a block builds it; all of them encode its windows.
@@ -28,10 +31,7 @@ struct Bridge {
     uint32_t right;          // and from here on it is right.
     bool is_first;           // It is still the window of level 0.
     uint32_t current;        // Number of `borders`.
-    bool is_detour;          // All other bridges are there (cut_detour.cuh).
-    uint32_t may_pass;       // Windows with bridges that it may leave behind without entering them.
-    uint32_t written;        // Up to here the bridge had written when it was lost.
-    uint32_t cleared;        // Up to here a detour has taken back what others wrote; NO_PLACE of others.
+    uint32_t passed;         // Windows with bridges that it leads past.
 
     DEVICE_METHOD uint32_t end() const { return begin + length; }
     DEVICE_METHOD bool has_next() const { return ahead.next <= last; }
@@ -43,27 +43,25 @@ DEVICE uint32_t middle_of(const Window& window) { return window.begin + window.l
 // Loads a window's borders.
 DEVICE void load_window(Borders& borders, const Window& window) {
     uint32_t lane = threadIdx.x & 31;
+    __syncwarp();  // All have read what stood there.
     borders.words[lane] = lane < WORDS_0 ? window.borders[lane] : 0;
     if (lane < 2) borders.words[WALK_WORDS + lane] = 0;
     __syncwarp();
 }
 
-// Takes back what others wrote up to a place, before a detour writes there.
-DEVICE void clear_up_to(const Job& job, Bridge& bridge, uint32_t place) {
-    if (place <= bridge.cleared) return;
-    clear_starts(job, bridge.cleared, place, threadIdx.x & 31, 32);
-    bridge.cleared = place;
-    __syncwarp();
+// Ends the window at a place: the chain goes on in another one.
+DEVICE void leave(const Job& job, const Bridge& bridge, const Borders& borders, uint32_t place) {
+    uint32_t length = place - bridge.from;
+    if (!bridge.is_first) note_parts(job, bridge.first, borders, bridge.from - bridge.begin, length, bridge.from, length);
+    else if ((threadIdx.x & 31) == 0) window_of(job, bridge.first).exit = place;
 }
 
-// Ends the window at a place: the chain goes on in another one.
-DEVICE void leave(const Job& job, Bridge& bridge, const Borders& borders, uint32_t place) {
-    clear_up_to(job, bridge, place);
-    Window& first = window_of(job, bridge.first);
-    if (!bridge.is_first) write_walk(job, borders, bridge.begin, bridge.from - bridge.begin, place - bridge.begin);
+// Ends the bridge: the chain enters a window of level 0 at a place; behind the last one it is done.
+DEVICE void end_at(const Job& job, const Bridge& bridge, uint32_t window, uint32_t place) {
     if (threadIdx.x & 31) return;
-    first.written = place;
-    if (bridge.is_first) first.exit = place;
+    Window& first = window_of(job, bridge.first);
+    first.target = window;
+    first.place = place;
 }
 
 // Where the chain leaves the window, of the places where it meets another one, which begins at `begin`: that of
@@ -75,13 +73,9 @@ DEVICE uint32_t place_to_leave(const Bridge& bridge, uint32_t met, uint32_t begi
     return begin + (place == NO_PLACE ? last_of(met) : place);
 }
 
-// Up to where a window may be entered: up to its middle if it has a bridge, and a detour knows where that leaves
-// it; else up to where the chain leaves it.
+// Up to where a window may be entered: up to its middle if it has a bridge, else up to where the chain leaves it.
 DEVICE uint32_t latest_entry(const Job& job, const LongPiece& piece, const Bridge& bridge, uint32_t number) {
-    const Window& window = window_of(job, number);
-    if (number != bridge.ahead.next) return left_at(job, piece, number);
-    bool is_left = bridge.is_detour && !window.is_lost;
-    return is_left ? min_of(window.exit, middle_of(window)) : middle_of(window);
+    return number == bridge.ahead.next ? middle_of(window_of(job, number)) : left_at(job, piece, number);
 }
 
 // The window that a bridge may end on: the last of which it covers half, but no one behind the next with a
@@ -95,7 +89,7 @@ DEVICE uint32_t window_reached(const LongPiece& piece, const Bridge& bridge) {
 // Ends the bridge on a window of level 0.
 DEVICE bool land(const Job& job, const LongPiece& piece, Bridge& bridge, BridgeShared& shared) {
     uint32_t number = window_reached(piece, bridge);
-    Window& window = window_of(job, number);
+    const Window& window = window_of(job, number);
     if (number < bridge.ahead.fine || number <= bridge.first || window.begin < bridge.begin) return false;
     const Borders& borders = shared.borders[bridge.current];
     Borders& others = shared.borders[!bridge.current];
@@ -106,8 +100,7 @@ DEVICE bool land(const Job& job, const LongPiece& piece, Bridge& bridge, BridgeS
     if (!__any_sync(ALL_LANES, met != 0)) return false;
     uint32_t place = place_to_leave(bridge, met, window.begin);
     leave(job, bridge, borders, place);
-    pass_windows(job, bridge.first + 1, number);
-    if ((threadIdx.x & 31) == 0) window.entry = place;
+    end_at(job, bridge, number, place);
     return true;
 }
 

@@ -1,13 +1,50 @@
-// Level 0 of cutting long pieces: windows of 512 bytes, a warp each, in rounds (cut_window.cuh); and the chain
-// at the end.
+// Level 0 of cutting long pieces: windows of 512 bytes, a warp each, in rounds (cut_window.cuh).
 //
 //     windows    |-------|-------|
-//                        |-------|-------|       each begins in the middle of the one before
+//                        |-------|-------|       each begins about in the middle of the one before
 //     chain      0000000000001111111222 ...      from joint to joint, as long as windows meet
+//
+// A window that would begin in a run of one byte begins a little earlier, where the run's own tokens do if none lies
+// across its front (gpu/run_steps.py). So it is mostly right at once, and meets its neighbours.
+//
+//     text       . . x a a a a a a a a a a a a a       tokens of four, a window that would begin at the tenth a
+//     windows        |       |       |   ^             begins at the ninth
 //
 // Behind a seam the chain is a bridge's (cut_bridge.cuh), from the window's exit to another one's entry.
 #pragma once
 #include "cut_seams.cuh"
+#include "masks.cuh"
+
+constexpr uint32_t BACK_LOADS = 8;  // Of 512 bytes: how far back a warp looks for a run's first byte.
+
+// Where the run of one byte begins that goes up to `place`, but not in front of its piece; by the whole warp.
+// `place` itself if that is too far.
+DEVICE uint32_t first_of_run(const Job& job, const LongPiece& piece, uint32_t place, uint32_t byte) {
+    uint32_t lane = threadIdx.x & 31, four = byte * 0x01010101u, chunk = place / 16;
+    for (uint32_t i = 0; i < BACK_LOADS; i++, chunk -= 32) {
+        uint32_t others = 0xFFFF;  // Bytes that are not of the run, a bit for each.
+        if (lane <= chunk) {
+            uint4 bytes = reinterpret_cast<const uint4*>(job.text)[chunk - lane];
+            const uint32_t words[4] = {nonzero_bytes(bytes.x ^ four), nonzero_bytes(bytes.y ^ four),
+                                       nonzero_bytes(bytes.z ^ four), nonzero_bytes(bytes.w ^ four)};
+            others = upper_bits(words);
+        }
+        if (i == 0 && lane == 0) others &= (1u << place % 16) - 1;
+        uint32_t filled = __ballot_sync(ALL_LANES, others != 0), found = filled ? lowest_bit(filled) : 0;
+        uint32_t first = (chunk - found) * 16 + highest_bit(__shfl_sync(ALL_LANES, others, found) | 1) + 1;
+        if (filled) return first > piece.begin ? first : piece.begin;
+    }
+    return place;
+}
+
+// Where a window begins; the last one reaches to its piece's end.
+DEVICE uint32_t begin_of_window(const Job& job, const LongPiece& piece, uint32_t window) {
+    uint32_t place = piece.begin + (window - piece.first_window) * STRIDE_0, byte = job.text[place];
+    uint32_t step = job.run_steps[byte];
+    if (window == piece.first_window || !step) return place;
+    uint32_t begin = place - (place - first_of_run(job, piece, place, byte)) % step;
+    return window == last_window(piece) && piece.end - begin > WINDOW_0 ? begin + step : begin;
+}
 
 // A word that begins at any byte.
 DEVICE uint32_t word_at(const uint8_t* text) {
@@ -39,7 +76,7 @@ DEVICE uint32_t period_of_text(const uint8_t* text, uint32_t length) {
 // Encodes a window, by the whole warp.
 DEVICE void encode_window_0(const Merging& how, WarpColumns<WINDOW_0 / 32>& columns, uint32_t number) {
     LongPiece piece = piece_of_window(how.job, number);
-    uint32_t begin = begin_of_window(piece, number), length = min_of(WINDOW_0, piece.end - begin);
+    uint32_t begin = begin_of_window(how.job, piece, number), length = min_of(WINDOW_0, piece.end - begin);
     uint32_t places = length <= WINDOW_0 / 2 ? WINDOW_0 / 64 : WINDOW_0 / 32, lane = threadIdx.x & 31;
     const uint8_t* text = how.job.text + begin;
     uint32_t word = words_of_places(merge_window(how, columns, text, length, places), places);
@@ -51,8 +88,8 @@ DEVICE void encode_window_0(const Merging& how, WarpColumns<WINDOW_0 / 32>& colu
     window.begin = window.joint = window.entry = begin;
     window.length = length;
     window.period = period;
-    window.exit = NO_PLACE;
-    window.written = window.is_lost = window.run_starts = 0;
+    window.exit = window.target = NO_PLACE;
+    window.passed = 0;
 }
 
 DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
@@ -63,40 +100,5 @@ DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, u
     for (uint32_t window = warp * num_blocks + block; window < windows; window += num_blocks * MERGE_WARPS) {
         encode_window_0(how, columns, window);
         __syncwarp();
-    }
-}
-
-// Repeats the start bits of a long run, the whole grid at once: 64 bytes a thread and step.
-DEVICE void repeat_starts(const Job& job, const RunStarts& run, uint32_t thread, uint32_t threads) {
-    for (uint64_t i = run.period + 64ull * thread; i < run.length; i += 64ull * threads) {
-        uint32_t phase = i % run.period, left = run.period - phase;
-        uint64_t bits = starts_from(job, run.place + phase);
-        if (left < 64) bits = (bits & ((1ull << left) - 1)) | starts_from(job, run.place) << left;
-        set_starts(job, run.place + i, run.length - i < 64 ? bits & ((1ull << (run.length - i)) - 1) : bits);
-    }
-}
-
-// Cuts where a window of the chain says so, a lane a word; false where it is left before it is entered, or
-// nobody says where.
-DEVICE bool write_window(const Job& job, const LongPiece& piece, uint32_t number) {
-    const Window& window = window_of(job, number);
-    uint32_t from = entered_at(job, piece, number), to = left_at(job, piece, number), lane = threadIdx.x & 31;
-    if (from > to || to > window.begin + window.length) return false;
-    uint32_t bits = lane < WORDS_0 ? window.borders[lane] : 0;
-    bits &= bits_below(to - window.begin) & ~bits_below(from - window.begin);
-    if (bits) set_starts(job, window.begin + 32 * lane, bits);
-    return true;
-}
-
-// Cuts all pieces but those that failed, a warp a window of the chain. Where the chain would go backwards the
-// piece fails.
-DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), runs = num_run_starts(job);
-    uint32_t thread = block * BLOCK + threadIdx.x;
-    for (uint32_t run = 0; run < runs; run++) repeat_starts(job, job.run_starts[run], thread, num_blocks * BLOCK);
-    for (uint32_t window = thread / 32; window < windows; window += num_blocks * BLOCK / 32) {
-        LongPiece& piece = piece_of_window(job, window);
-        if (piece.failed || !is_live(job, window) || write_window(job, piece, window)) continue;
-        if (thread % 32 == 0) fail_piece(job, piece);
     }
 }

@@ -15,24 +15,21 @@
 
 constexpr uint32_t MAX_PERIOD = 32;               // Of a run, in bytes.
 
-// A run's start bits that a warp alone would write for too long are noted and written by all
-// (cut_level.cuh): those of a period, `length` bytes of them.
-constexpr uint32_t SLIDE_BYTES = 1 << 12;
-
-// How many are noted; there is room for each that the text has room for.
-DEVICE uint32_t num_run_starts(const Job& job) {
-    uint64_t noted = job.window_counts[3], room = job.num_bytes / SLIDE_BYTES + 1;
-    return static_cast<uint32_t>(noted < room ? noted : room);
+// 32 bits of a window's borders from any place on.
+DEVICE uint32_t borders_from(const Window& window, uint32_t place) {
+    uint32_t word = place / 32;
+    if (word >= WORDS_0) return 0;
+    return shift_right(window.borders[word], word + 1 < WORDS_0 ? window.borders[word + 1] : 0, place % 32);
 }
 
 // The last place where two neighbouring windows meet, in bytes from the second one's beginning; NO_PLACE
 // where they do not.
 DEVICE uint32_t meeting_of(const Window& first, const Window& second) {
-    constexpr uint32_t WORDS = OVERLAP_0 / 32 + 1;
+    uint32_t distance = second.begin - first.begin, overlap = WINDOW_0 - distance;  // No first one is shorter.
     bool is_next_common = false;  // Of the next border of either, behind the word that is looked at.
-    for (uint32_t i = WORDS; i-- > 0;) {
-        uint32_t left = first.borders[STRIDE_0 / 32 + i], right = second.borders[i];
-        if (i == WORDS - 1) right &= 1;
+    for (uint32_t i = overlap / 32 + 1; i-- > 0;) {
+        uint32_t left = borders_from(first, distance + 32 * i), right = second.borders[i];
+        if (i == overlap / 32) right &= ~bits_above(overlap % 32);
         uint32_t both = left & right, either = left | right;
         for (uint32_t bits = both; bits; bits ^= 1u << highest_bit(bits)) {
             uint32_t above = either & bits_above(highest_bit(bits));
@@ -148,14 +145,12 @@ DEVICE_RARE uint32_t end_of_run(const Job& job, uint32_t window, uint32_t end) {
     return end;
 }
 
-// Takes windows `begin` to `end` - 1 out of the chain, or back into it; the whole warp does.
-DEVICE_RARE void pass_windows(const Job& job, uint32_t begin, uint32_t end, bool back = false) {
+// Takes windows `begin` to `end` - 1 out of the chain; the whole warp does.
+DEVICE_RARE void pass_windows(const Job& job, uint32_t begin, uint32_t end) {
     for (uint32_t word = begin / 32 + (threadIdx.x & 31); word * 32ull < end; word += 32) {
         uint32_t mask = 0xFFFFFFFF;
         if (word == begin / 32) mask <<= begin % 32;
         if (end - word * 32 < 32) mask &= (1u << end % 32) - 1;
-        if (begin >= end) continue;
-        if (back) atomicOr(&job.seam_bits[word].live, mask);
-        else atomicAnd(&job.seam_bits[word].live, ~mask);
+        if (begin < end) atomicAnd(&job.seam_bits[word].live, ~mask);
     }
 }

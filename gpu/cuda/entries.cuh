@@ -18,10 +18,6 @@ struct BaseWord {  // Sixteen letters, see dna_text.cuh.
     uint32_t codes, flags;
 };
 
-struct RunStarts {  // Start bits of `period` bytes, which the `length` bytes from a place on repeat.
-    uint32_t place, period, length, unused;
-};
-
 struct SeamBits {  // Of 32 windows of level 0, see cut_seams.cuh.
     uint32_t fails, runs, firsts, live;
 };

@@ -48,6 +48,7 @@ struct Job {
     const uint32_t* pair_filter;   // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* run_numbers;   // uint32[128] 1 + the number of an ASCII byte, 0: see runs.cuh.
     const uint32_t* run_rows;      // uint32[numbers][RUN_LENGTHS][RUN_WORDS] what runs become.
+    const uint8_t* run_steps;      // uint8[256] bytes from token to token of a run, 0: see gpu/run_steps.py.
     const uint32_t* listed_ids;    // uint32[...][4] ids of characters that are no tokens.
     const uint32_t* symbol_ids;    // uint32[256 + num_merges] ids of symbols, see merge.cuh.
     const uint16_t* rank_bounds;   // uint16[merges], see cut_window.cuh.
@@ -72,11 +73,10 @@ struct Job {
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
     uint32_t* merged_ids;          // Ids of missed pieces, see BinBegins.
-    uint64_t* window_counts;       // uint64[4] pieces << 40 | windows; seams; pieces of level 2; run_starts.
+    uint64_t* window_counts;       // uint64[4] pieces << 40 | windows; seams; pieces of level 2; parts of bridges.
     LongPiece* long_pieces;        // Level 0.
     LongPiece* whole_pieces;       // Level 2: those that windows and bridges did not cut.
     SeamBits* seam_bits;           // A word for every 32 windows.
-    RunStarts* run_starts;         // num_bytes / SLIDE_BYTES + 1 of them, see cut_slide.cuh.
     // Answer.
     int32_t* ids;                  // int32[num_bytes] at most.
     int64_t* id_offsets;           // int64[num_rows + 1].

@@ -33,3 +33,6 @@ DEVICE uint32_t follow_chains(uint32_t alive, uint32_t equal, uint32_t& taken) {
     taken |= (behind_odd & odd) | (behind_even & ~odd);
     return taken | behind_odd | behind_even;
 }
+
+// The upper bits of bytes that are not 0; other bits are of no meaning.
+DEVICE uint32_t nonzero_bytes(uint32_t word) { return ((word & 0x7F7F7F7F) + 0x7F7F7F7F) | word; }

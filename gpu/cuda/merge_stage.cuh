@@ -6,8 +6,10 @@
 //     bin      7 (4 pieces a chunk)   6 (8)   5 ...
 //     chunks   0 1 2                  3 4     5 6 7 ...
 //
-// Neighbours in a list have about equal lengths, so that the pieces of a chunk end together.
+// Neighbours in a list have about equal lengths, so that the pieces of a chunk end together. The longest ones, merged
+// one pair at a time, end last of all: where they are few, a warp merges each in rounds (cut_window.cuh).
 #pragma once
+#include "cut_window.cuh"
 #include "look_up.cuh"
 #include "merge.cuh"
 
@@ -25,6 +27,8 @@ template <bool FEW> DEVICE uint32_t lane_bits(uint32_t bin) {
     return bin < 6 ? 1 : bin - 4;
 }
 
+constexpr uint32_t LONGEST_BIN = NUM_BINS - 1, ALL_LANES_BITS = 5;
+
 // What all threads of a block know of the bins: their lists, where the ids of their pieces begin in
 // merged_ids, and their chunks.
 struct BinBegins {
@@ -32,6 +36,11 @@ struct BinBegins {
     const uint64_t* misses[NUM_BINS];
     uint32_t counts[NUM_BINS], chunks[NUM_BINS], num_chunks;
     uint32_t lane_bits;                    // Binary logarithm of the lanes of a warp that merge.
+    uint32_t longest_bits;                 // Of those for a piece of the longest bin.
+
+    template <bool FEW> DEVICE_METHOD uint32_t bits_of(uint32_t bin) const {
+        return bin == LONGEST_BIN ? longest_bits : ::lane_bits<FEW>(bin);
+    }
 };
 
 // Few pieces are spread over the warps, since a warp takes as long as its longest piece: how many of its
@@ -46,11 +55,12 @@ template <bool FEW> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t coun
 
 // Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
 // for longest_in_bin ids; the chunks of longer bins come first.
-template <bool FEW> DEVICE void find_begins(const Job& job, BinBegins& begins) {
+template <bool FEW>
+DEVICE void find_begins(const Job& job, BinBegins& begins, uint32_t longest_bits = lane_bits<FEW>(LONGEST_BIN)) {
     uint32_t bin = threadIdx.x;
     if (bin < 32) {
         uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0, lanes = lanes_that_merge<FEW>(bin, count);
-        uint32_t chunk_bits = lanes - lane_bits<FEW>(bin % NUM_BINS);
+        uint32_t chunk_bits = lanes - (bin == LONGEST_BIN ? longest_bits : lane_bits<FEW>(bin % NUM_BINS));
         uint32_t room = count * longest_in_bin(bin % NUM_BINS);
         uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
         uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
@@ -66,7 +76,7 @@ template <bool FEW> DEVICE void find_begins(const Job& job, BinBegins& begins) {
             begins.counts[bin] = count;
             begins.chunks[bin] = all_chunks - chunks;
         }
-        if (bin == 0) begins.num_chunks = all_chunks, begins.lane_bits = lanes;
+        if (bin == 0) begins.num_chunks = all_chunks, begins.lane_bits = lanes, begins.longest_bits = longest_bits;
     }
     __syncthreads();
 }
@@ -113,12 +123,12 @@ template <bool FEW> DEVICE MissChunk chunk_of(const BinBegins& begins, uint32_t 
     uint32_t lane = threadIdx.x & 31;
     bool begun = lane < NUM_BINS && begins.chunks[lane % NUM_BINS] <= chunk;
     uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
-    return {bin, (chunk - begins.chunks[bin]) << (begins.lane_bits - lane_bits<FEW>(bin))};
+    return {bin, (chunk - begins.chunks[bin]) << (begins.lane_bits - begins.bits_of<FEW>(bin))};
 }
 
 // The entry of this lane's piece in the list of misses, 0 behind its end.
 template <bool FEW> DEVICE uint64_t entry_of(const BinBegins& begins, const MissChunk& chunk) {
-    uint32_t lane = threadIdx.x & 31, number = chunk.first + (lane >> lane_bits<FEW>(chunk.bin));
+    uint32_t lane = threadIdx.x & 31, number = chunk.first + (lane >> begins.bits_of<FEW>(chunk.bin));
     if (FEW && lane >> begins.lane_bits) return 0;
     return number < begins.counts[chunk.bin] ? begins.misses[chunk.bin][number] : 0;
 }
@@ -139,6 +149,19 @@ DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk&
     }
 }
 
+// The same in rounds: piece `number` of the longest bin, whose ids belong at `to`, by the whole warp.
+DEVICE_RARE void merge_in_rounds(const Job& job, Columns& own, PairCache cache, uint32_t number, uint64_t entry, uint32_t* to) {
+    constexpr uint32_t LANE_PLACES = 8;
+    static_assert(32 * LANE_PLACES >= MAX_PIECE && sizeof(WarpColumns<16>) <= sizeof(Columns), "room");
+    auto& columns = reinterpret_cast<WarpColumns<16>&>(own);
+    const uint8_t* text = job.text + static_cast<uint32_t>(entry);
+    uint32_t alive = merge_window(merging(job, cache), columns, text, length_of_miss(entry), LANE_PLACES);
+    uint32_t up_to = sum_of_lanes(count_bits(alive));
+    for (to += up_to - count_bits(alive); alive; alive &= alive - 1)
+        *to++ = __ldg(job.symbol_ids + columns.symbols[index_of(lowest_bit(alive))]);
+    if (threadIdx.x % 32 == 31) job.merged_counts[LONGEST_BIN][number] = up_to;
+}
+
 // The same by the lanes that the pieces of its bin have.
 template <bool FEW, bool COUNTS>
 DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
@@ -153,7 +176,9 @@ DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissCh
     else if (chunk.bin == 3) merge_chunk<COUNTS, 1, 4>(job, mergers, chunk, entry);
     else if (chunk.bin < 6) merge_chunk<COUNTS, 2, 4>(job, mergers, chunk, entry);
     else if (chunk.bin == 6) merge_chunk<COUNTS, 4, 4>(job, mergers, chunk, entry);
-    else merge_chunk<COUNTS, 8, 4>(job, mergers, chunk, entry);
+    else if (COUNTS || mergers.begins.longest_bits != ALL_LANES_BITS) merge_chunk<COUNTS, 8, 4>(job, mergers, chunk, entry);
+    else merge_in_rounds(job, mergers.columns[threadIdx.x / 32], mergers.cache, chunk.first, entry,
+                         job.merged_ids + mergers.begins.merged[LONGEST_BIN] + chunk.first * longest_in_bin(LONGEST_BIN));
 }
 
 // Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
@@ -183,7 +208,8 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
 }
 
 DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
-    find_begins<false>(job, shared.begins);
+    bool are_few = job.miss_counts[LONGEST_BIN] <= gridDim.x * MERGE_WARPS / 2;
+    find_begins<false>(job, shared.begins, are_few ? ALL_LANES_BITS : lane_bits<false>(LONGEST_BIN));
     if (block >= shared.begins.num_chunks) return;
     PairCache cache = load_cache(job, shared.merge.cache);
     merge_chunks<false>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);

@@ -1,0 +1,78 @@
+"""Windows of level 0 on the emulated device: where they begin, and which are in runs."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from gpu.engine import GpuEngine
+from gpu.families import encode_kernels
+from gpu.job import constant
+from gpu.launches import fetch, launch, pack_rows
+from gpu.tables import bpe_tables
+from tests.emulated_device import EmulatedDevice
+from tests.test_gpu_cut import doubled
+from tests.test_gpu_merge import vocabulary_of
+from tests.test_gpu_write_borders import STRIDE, WINDOW, WINDOW_BYTES
+from vocabularies.builtin import load
+from vocabularies.vocabulary import Vocabulary
+
+FAR_BACK = 512 * constant("BACK_LOADS")
+
+
+def windows_of(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int], list[int]]:
+    """Of one row: where its windows begin, which are in runs (words of bits), where they end."""
+    made, data = GpuEngine(EmulatedDevice(), 1 << 27), np.frombuffer(text.encode(), np.uint8)
+    with made.residents.using(vocabulary) as resident, made.workspaces.lend(len(data), 1) as lent:
+        pack_rows(lent, resident, data, np.array([0, len(data)], np.int64), made.processors)
+        kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
+        launch(lent, kernels[: kernels.index("bridges")], made.processors)
+        count = int(fetch(lent, "window_counts", np.uint64, 1)[0]) & (1 << 40) - 1
+        windows = fetch(lent, "merged_ids", np.uint8, count * WINDOW.itemsize).view(WINDOW)
+        bits = fetch(lent, "seam_bits", np.uint32, 4 * (count // 32 + 1)).reshape(-1, 4)[:, 1]
+    made.close()
+    ends = windows["begin"] + windows["length"]
+    return windows["begin"].tolist(), bits.tolist(), ends.tolist()
+
+
+def test_a_window_begins_where_a_run_has_a_token():
+    """Tokens of 64 letters; the last window reaches to the end."""
+    vocabulary, chance = vocabulary_of(doubled(b"a", 6)), random.Random(3)
+    assert bpe_tables(vocabulary, 1).run_steps[ord("a")] == 64
+    sizes = [chance.choice([70, 300, 1000, 3000, 9000]) + chance.randint(0, 99) for _ in range(12)]
+    text = "b".join("a" * size for size in sizes)
+    for end in range(0, 600, 67):
+        begins = windows_of(vocabulary, text[: len(text) - end])[0]
+        content, in_runs = text[: len(text) - end], 0
+        for number, begin in enumerate(begins):
+            place = STRIDE * number
+            run = place - content.rfind("b", 0, place + 1) - 1 if content[place] == "a" else 0
+            back = run % 64 if number and run < FAR_BACK - 512 else 0
+            is_moved = run < FAR_BACK - 512 or begin != place
+            if number == len(begins) - 1 and len(content) - place + back > WINDOW_BYTES:
+                back -= 64
+            assert begin == place - back or run >= FAR_BACK - 512
+            in_runs += int(is_moved and back != 0)
+        assert in_runs > 20
+        assert begins[-1] + WINDOW_BYTES >= len(content)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_whose_text_repeats_up_to_32_bytes_are_in_runs(seed):
+    chance = random.Random(seed)
+    units = ["".join(chance.choices("abcxyz", k=chance.randint(1, 40))) for _ in range(40)]
+    parts = [(unit * 1500)[: chance.randint(20, 1500)] for unit in units]
+    text = " ".join("".join(parts[i::3]) for i in range(3))
+    begins, bits, ends = windows_of(load("gpt2"), text)
+    data = np.frombuffer(text.encode(), np.uint8)
+    found_in_runs = 0
+    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        own = data[begin:end]
+        repeats = any(
+            (own[period:] == own[:-period]).all() for period in range(1, min(32, len(own) // 3) + 1)
+        )
+        assert bits[number // 32] >> number % 32 & 1 == repeats, begin
+        found_in_runs += int(repeats)
+    assert found_in_runs > 5

@@ -1,0 +1,26 @@
+"""Pieces that are merged in rounds on the emulated device, against the reference."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.test_gpu_cut import check, doubled, random_merges
+from tests.test_gpu_merge import SEEDS, vocabulary_of
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS, in_order=st.booleans(), number=st.sampled_from([3, 150]))
+def test_few_of_the_longest_pieces_are_merged_in_rounds_and_many_are_not(seed, in_order, number):
+    """Of more than 64 bytes; a warp each, where at most half of the warps have one."""
+    chance, letters = random.Random(seed), "abcd"
+    merges = random_merges(chance, letters, chance.randint(4, 50)) + doubled(b"a", 5)
+    if not in_order:
+        chance.shuffle(merges)
+    texts = []
+    for _ in range(number):
+        runs = (chance.choice(letters) * chance.choice([1, 1, 2, 5, 40]) for _ in range(128))
+        texts.append("".join(runs)[: chance.randint(65, 128)])
+    assert check(vocabulary_of([*dict.fromkeys(merges)]), texts).pieces == 0
