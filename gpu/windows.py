@@ -32,6 +32,7 @@ __all__ = ["DeviceArray", "DeviceWindows", "encode_windows"]
 Int64s = NDArray[np.int64]
 Item = TypeVar("Item", bound=np.generic)
 ALIGNMENT = 256
+MOST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,13 +139,13 @@ def encode_windows(
         channel: N values, one for each byte of the batch; made float32.
 
     Raises:
-        ValueError: window or stride is below 1, a row has a max_length, or the channel has another
-            length.
+        ValueError: window or stride is below 1, an id below 0, a row has a max_length, or the
+            channel has another length.
         NotCovered: the vocabulary is of another family.
         OutOfMemory: the batch or its windows do not fit.
     """
     values = None if channel is None else np.asarray(channel, np.float32)
-    _check(batch, window, stride, values)
+    _check(batch, window, stride, (*prefix, pad_id), values)
     with engine.residents.using(vocabulary) as resident:
         if not resident.family.plain:
             raise NotCovered("windows are cut of characters and k-mers")
@@ -165,12 +166,21 @@ def encode_windows(
             return made
 
 
-def _check(batch: Batch, window: int, stride: int, values: NDArray[np.float32] | None) -> None:
+def _check(
+    batch: Batch,
+    window: int,
+    stride: int,
+    ids: Sequence[int],
+    values: NDArray[np.float32] | None,
+) -> None:
     for name, value in (("window", window), ("stride", stride)):
-        if value < 1:
-            raise ValueError(f"{name} is {value}; it must be at least 1")
+        if not 1 <= value <= MOST:
+            raise ValueError(f"{name} is {value}; it must be 1 to {MOST}")
+    for token_id in ids:
+        if not 0 <= token_id <= MOST:
+            raise ValueError(f"{token_id} is no id of a window; they are 0 to {MOST}")
     if values is not None and values.shape != batch.data.shape:
-        raise ValueError(f"{values.size} values for {len(batch.data)} bytes")
+        raise ValueError(f"values of the shape {values.shape} for {len(batch.data)} bytes")
     options = batch.options
     each = [options] if isinstance(options, EncodeOptions) else options
     if any(option.max_length is not None for option in each):

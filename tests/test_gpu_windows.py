@@ -151,10 +151,17 @@ def test_a_channel_of_other_numbers_is_made_float32(engine, kind):
 def test_what_cannot_be_cut_is_refused(engine):
     batch = Batch(["ACGTACGT"])
     layout = {"window": 4, "stride": 2, "pad_id": PAD}
-    for wrong, why in (({"window": 0}, "window"), ({"stride": 0}, "stride")):
+    for wrong, why in (
+        ({"window": 0}, "window"),
+        ({"stride": 0}, "stride"),
+        ({"stride": 1 << 64}, "stride"),
+        ({"pad_id": -100}, "-100 is no id"),
+        ({"pad_id": 1 << 31}, "2147483648 is no id"),
+        ({"prefix": [1, -1]}, "-1 is no id"),
+    ):
         with pytest.raises(ValueError, match=why):
             encode_windows(engine, load("mtdna6"), batch, **{**layout, **wrong})
-    with pytest.raises(ValueError, match="values for 8 bytes"):
+    with pytest.raises(ValueError, match=r"shape \(7,\) for 8 bytes"):
         encode_windows(engine, load("mtdna6"), batch, channel=np.zeros(7, np.float32), **layout)
     cut = Batch(["ACGTACGT"], options=EncodeOptions(max_length=3))
     with pytest.raises(ValueError, match="max_length"):

@@ -77,3 +77,7 @@ def test_what_is_out_of_range_is_refused():
     for crop, rate in ((0, 0.0), (1, -0.1), (1, 1.1), (1, float("nan"))):
         with pytest.raises(ValueError, match="must be"):
             Augmentation(0, crop, rate)
+    for wrong in ({"seed": 1.5}, {"seed": 1, "crop_letters": 2.0}, {"seed": "1"}):
+        with pytest.raises(TypeError):
+            Augmentation(**wrong)
+    assert Augmentation(np.uint64(1 << 63), np.int8(5)) == Augmentation(1 << 63, 5)

@@ -15,6 +15,7 @@ it in ACGTACG.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,7 @@ class Augmentation:
         first_row: the number of the first row, so that a part of a data set is what it is in all.
 
     Raises:
+        TypeError: one of them is no number of its kind.
         ValueError: one of them is out of range.
     """
 
@@ -56,6 +58,9 @@ class Augmentation:
     first_row: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("seed", "crop_letters", "first_row"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else index(value))
         if not 0 <= self.seed < 1 << 64:
             raise ValueError(f"seed is {self.seed}; it must be 0 to 2^64 - 1")
         if self.crop_letters is not None and self.crop_letters < 1:
