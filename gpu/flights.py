@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batches import RowOptions
+from gpu.batches import NO_BYTE, RowOptions
 from gpu.chunks import Chunk
 from gpu.contents import RARE_BREAK, first_kernels, make_room_for_spans, rare_kernels
 from gpu.device import Stream
@@ -198,6 +198,13 @@ class Flight:
         if self.work.options is None or not self.workspace.status[STATUS["NOT_UTF8"]]:
             return None
         return self.workspace.errors[: self.chunk.num_rows]
+
+    def first_refused(self) -> int | None:
+        """The number of the first refused row, whatever was asked for; None: none is."""
+        if not self.workspace.status[STATUS["NOT_UTF8"]]:
+            return None
+        places = self.workspace.errors[: self.chunk.num_rows]
+        return self.chunk.first_row + int(np.argmax(places != NO_BYTE))
 
     @property
     def offsets(self) -> Int64s:

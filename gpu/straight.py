@@ -1,6 +1,6 @@
 """A plain batch of some size to ids of the device, which its kernels write where they are wanted.
 
-One wait, and no copy of ids; what is not plain (STATUS_RARE) goes the usual way, from its begin.
+One wait, and no copy of ids; what is not plain (STATUS_RARE), or refused, goes the usual way.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ def encode_straight(
         own, words[ids], words[WORD["id_bits"]] = words[ids], address, id_bits
         try:
             workspace.answer_in(False)
+            workspace.reported[STATUS["NOT_UTF8"]] = 0
             pack(workspace, resident, batch, NOTHING_ADDED, engine.processors, engine.staging)
             kernels = (*first_kernels(workspace, resident, id_bits=id_bits), "report")
             launch(workspace, kernels, engine.processors)
             workspace.stream.synchronize()
         finally:
             words[ids] = own
-        if checked(workspace)[STATUS["RARE"]]:
+        status = checked(workspace)
+        if status[STATUS["RARE"]] or status[STATUS["NOT_UTF8"]]:
             return None
         return workspace.offsets[: len(batch) + 1].copy()

@@ -22,7 +22,7 @@ from tests.sequence_strategies import SEQUENCES, character_vocabularies
 from tests.test_gpu_bulk import DeviceArray, assert_idle, pinned
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.vocabulary import Vocabulary
 
 CPU, CONTENT = CpuEngine(), EncodeOptions(add_special_tokens=False)
 KINDS = {32: "<i4", 16: "<u2", 8: "|u1"}
@@ -43,26 +43,21 @@ def launches(monkeypatch):
 
 
 def check(engine: GpuEngine, vocabulary: Vocabulary, data, offsets, bits: int = 32) -> None:
-    """Ids and offsets are the CPU engine's, and nothing is written behind them.
-
-    Those of k-mers are of a stream in chunks: a row that cannot be a circle is not refused there.
-    """
-    if isinstance(vocabulary.model, Kmers):
-        room = np.zeros(len(data), np.int32)
-        begins = encode_stream(engine, vocabulary, data, offsets, room)
-        wanted = room[: begins[-1]]
-    else:
-        right = CPU.encode(vocabulary, Batch(data=data, offsets=offsets, options=CONTENT))
-        wanted, begins = right.ids, right.offsets
+    """Ids and offsets are the CPU engine's, or a row is refused, and nothing is written behind."""
+    right = CPU.encode(vocabulary, Batch(data=data, offsets=offsets, options=CONTENT))
+    wanted, begins = right.ids, right.offsets
     out = DeviceArray(engine.device, len(data) + 64, KINDS[bits])
     stream, size = engine.device.stream(), bits // 8 * (len(data) + 64)
     stream.clear(out.address, size)
     stream.synchronize()
-    got = encode_stream(engine, vocabulary, data, offsets, out)
-    assert got.tolist() == begins.tolist()
-    values = out.values(engine.device)
-    assert values[: got[-1]].tolist() == wanted.tolist()
-    assert not values[len(data) :].any()
+    if right.errors:
+        with pytest.raises(ValueError, match=f"row {min(right.errors)} is too short for a circle"):
+            encode_stream(engine, vocabulary, data, offsets, out)
+    else:
+        got = encode_stream(engine, vocabulary, data, offsets, out)
+        assert got.tolist() == begins.tolist()
+        assert out.values(engine.device)[: got[-1]].tolist() == wanted.tolist()
+    assert not out.values(engine.device)[len(data) :].any()
     engine.device.free(out.address)
     assert_idle(engine)
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from gpu import straight, streams
 from gpu.engine import NotCovered
-from gpu.streams import encode_stream
+from gpu.streams import encode_packed, encode_stream
 from tests.emulated_device import EmulatedStream
 from tests.sequence_strategies import SEQUENCES, kmer_vocabularies
 from tests.test_gpu_bulk import DeviceArray, pinned
 from tests.test_gpu_fetching import DEVICES, check, engine_of, rows_of
+from tests.test_gpu_letter_tiles import own_kmers
 from vocabularies.builtin import load
 
 
@@ -83,3 +84,26 @@ def test_what_is_not_plain_goes_the_usual_way(engine, monkeypatch):
     for batch in (plain, broken, plain):
         check(engine, load("nt_v2"), batch.data, batch.offsets)
     assert [answer is None for answer in answers] == [False, True, False]
+
+
+@pytest.mark.parametrize("place", ["host", "device", "packed"])
+def test_a_row_that_is_no_circle_is_refused_by_its_number(engine, place):
+    """Behind rows that are some, in a later chunk; and nothing of it is left for the next call."""
+    vocabulary = own_kmers(6, 1, "drop", "append", "ACGT")
+    fine, short = rows_of(["ACGTACGTAC"] * 9), rows_of(["ACGTACGTAC"] * 9 + ["ACG", "GGGTTTA"])
+
+    def encode(batch):
+        size = len(batch.data)
+        if place == "packed":
+            out = np.zeros(size, np.uint32)
+            return encode_packed(engine, vocabulary, batch.data, batch.offsets, out, chunk_bytes=40)
+        out = np.zeros(size, np.int32)
+        if place == "device":
+            out = DeviceArray(engine.device, size, "<i4")
+        return encode_stream(engine, vocabulary, batch.data, batch.offsets, out, chunk_bytes=40)
+
+    for _ in range(2):
+        encode(fine)
+        with pytest.raises(ValueError, match="row 9 is too short for a circle"):
+            encode(short)
+    assert engine.encode(vocabulary, short).errors.keys() == {9}
