@@ -21,7 +21,7 @@ __all__ = ["MAX_AHEAD", "Part", "Run", "is_too_large"]
 MAX_AHEAD = 3
 """Micro-batches whose embedding may be outstanding; bounds the memory of their ids."""
 
-TOO_LARGE = ("out of memory", "canuse32bitindexmath", "conv1d index")
+TOO_LARGE = ("out of memory", "canuse32bitindexmath", "conv1d index", "can't allocate memory")
 _log = logging.getLogger(__name__)
 
 

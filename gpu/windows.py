@@ -25,7 +25,7 @@ from gpu.tables import NotCovered
 from vocabularies.batch import Batch, EncodeOptions, RowError
 from vocabularies.framing import offsets_of
 from vocabularies.vocabulary import Vocabulary
-from vocabularies.windows import Windows
+from vocabularies.windows import Windows, named_fields
 
 __all__ = ["DeviceArray", "DeviceWindows", "encode_windows"]
 
@@ -102,6 +102,10 @@ class DeviceWindows:
     starts: DeviceArray
     rows: Int64s
     errors: dict[int, RowError]
+
+    def fields(self, channel_name: str = "channel") -> dict[str, DeviceArray]:
+        """As `Windows.fields`: what a model takes, by name."""
+        return named_fields(self, channel_name)
 
     def to_host(self) -> Windows:
         """All of them as NumPy arrays."""

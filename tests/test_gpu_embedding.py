@@ -289,6 +289,7 @@ MESSAGES = [
     "CUDA out of memory. Tried to allocate 2.00 GiB",
     "Expected canUse32BitIndexMath(input) && canUse32BitIndexMath(output) to be true",
     "conv1d index overflow",
+    "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory",
 ]
 
 

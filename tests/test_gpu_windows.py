@@ -121,6 +121,9 @@ def test_other_libraries_take_windows_without_a_copy(engine):
     for name, tensor in taken.items():
         assert tensor.data_ptr() == getattr(made, name).address
         assert tensor.cpu().tolist() == getattr(wanted, name).tolist()
+    named = {"input_ids", "attention_mask", "position_ids", "het_values"}
+    assert made.fields("het_values").keys() == wanted.fields("het_values").keys() == named
+    assert made.fields("het_values")["het_values"] is made.channel
     kind = "cpu" if isinstance(engine.device, EmulatedDevice) else "cuda"
     assert {tensor.device.type for tensor in taken.values()} == {kind}
 

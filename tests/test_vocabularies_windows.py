@@ -142,3 +142,13 @@ def test_the_result_belongs_to_the_caller():
     made.position_ids[:] = 7
     assert ids.tolist() == [5, 6]
     assert positions.tolist() == [0, 1]
+
+
+def test_fields_are_named_as_a_model_names_them():
+    layout = {"window": 2, "stride": 2, "circular": False, "pad_id": 9}
+    places, levels = np.arange(3), np.ones(3, np.float32)
+    plain = windows(np.arange(3), places, **layout)
+    assert [*plain.fields()] == ["input_ids", "attention_mask", "position_ids"]
+    made = windows(np.arange(3), places, channel=levels, **layout)
+    assert [*made.fields()] == ["input_ids", "attention_mask", "position_ids", "channel"]
+    assert made.fields("het_values")["het_values"] is made.channel

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Windows", "windows"]
+__all__ = ["Windows", "named_fields", "windows"]
+
+FIELDS = "input_ids", "attention_mask", "position_ids"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,19 @@ class Windows:
     position_ids: NDArray[np.int64]
     channel: NDArray[np.float32] | None
     starts: NDArray[np.int64]
+
+    def fields(self, channel_name: str = "channel") -> dict[str, NDArray[Any]]:
+        """What a model takes, by name; the channel, where there is one, under a name of its own.
+
+        Example: of the mtDNA model input_ids, attention_mask, position_ids and het_values.
+        """
+        return named_fields(self, channel_name)
+
+
+def named_fields(windows: Any, channel_name: str) -> dict[str, Any]:
+    """The arrays of windows, wherever these lie, as `Windows.fields` says."""
+    named = {name: getattr(windows, name) for name in FIELDS}
+    return named if windows.channel is None else {**named, channel_name: windows.channel}
 
 
 def windows(
