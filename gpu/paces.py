@@ -17,11 +17,19 @@ class Pace:
         chunk_bytes: of a chunk, at most.
         in_flight: chunks at most.
         ends: of the first chunk and the last.
+
+    Raises:
+        ValueError: a number is below 1.
     """
 
     chunk_bytes: int
     in_flight: int
     ends: Ends
+
+    def __post_init__(self) -> None:
+        if self.chunk_bytes < 1 or self.in_flight < 1:
+            numbers = f"chunk_bytes is {self.chunk_bytes}, in_flight {self.in_flight}"
+            raise ValueError(f"{numbers}; the least is 1")
 
     def of(self, num_bytes: int) -> Pace:
         """That of so much text: of SMALLER_CHUNKS where there would be few, the least at worst."""

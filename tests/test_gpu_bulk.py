@@ -355,6 +355,14 @@ def test_text_that_lies_apart_or_backwards_has_its_own_ids(engine):
         assert engine.encode_ids(FRAMED, apart, offsets)[0].tolist() == ids.tolist()
 
 
+@pytest.mark.parametrize("numbers", [{"in_flight": 0}, {"in_flight": -1}, {"chunk_bytes": -5}])
+def test_a_pace_that_goes_nowhere_is_refused(engine, numbers):
+    data, offsets = some_text(1)
+    for encode, kind in ((encode_stream, np.int32), (encode_packed, np.uint32)):
+        with pytest.raises(ValueError, match="the least is 1"):
+            encode(engine, FRAMED, data, offsets, np.zeros(len(data), kind), **numbers)
+
+
 def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
     data, offsets = some_text(1)
     wrong = [
