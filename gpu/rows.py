@@ -90,25 +90,13 @@ def _joined(batch: Batch, memory: Memory | None, copy: Copy | None) -> Batch:
 def _of_list(rows: Sequence[Any], memory: Memory | None, copy: Copy | None) -> Batch:
     with suppress(TypeError):  # Asking each string for its type takes as long as joining all.
         if not rows or isinstance(rows[0], str):
-            return _of_strings(rows, memory, copy)
+            return _joined(Batch(rows), memory, copy)
     kinds = set(map(type, rows))
     if all(issubclass(kind, bytes | bytearray | memoryview) for kind in kinds):
         return Batch.from_bytes([_in_one_piece(row) for row in rows])
     first = type(rows[0])
     row = next((i for i, row in enumerate(rows) if type(row) is not first), 0)
     raise TypeError(f"row {row} is a {type(rows[row]).__name__}; all must be str, or all bytes")
-
-
-def _of_strings(rows: Sequence[str], memory: Memory | None, copy: Copy | None) -> Batch:
-    try:
-        return _joined(Batch(rows), memory, copy)
-    except UnicodeEncodeError:
-        for row, text in enumerate(rows):
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise ValueError(f"row {row} is no text: {error}") from error
-        raise
 
 
 def _in_one_piece(row: Any) -> Any:

@@ -224,7 +224,7 @@ def test_sequences_that_are_none_are_named() -> None:
         ((b"ACGT", [0.0, 4.0]), TypeError, "float64"),
         (np.zeros((2, 2)), TypeError, "float64"),
         (torch.zeros((2, 2)), TypeError, "float32"),
-        (["A", "\ud800"], ValueError, "row 1 is no text"),
+        (["A", "\ud800"], ValueError, r"surrogates not allowed \(row 1\)"),
         (pa.array(["A", None]), ValueError, "row 1 is null"),
         (pa.array([1]), TypeError, "Arrow array of int64"),
         (Batch(["A"], options=EncodeOptions(reverse_complement=True)), ValueError, "options"),

@@ -113,5 +113,18 @@ def test_wrong_arguments_are_refused_and_nothing_is_written_beyond_the_end(built
     assert out.tolist() in ([0] * 4, [97, 98, 0, 0], [97, 98, 99, 0])
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("letters", [1, 100, 4000])
+def test_a_row_that_is_no_text_is_named(built, own, letters):
+    texts, by = ["a" * letters] * 300, built if own else None
+    for wrong, error, message in (
+        ("é\udc80", UnicodeEncodeError, r"surrogates not allowed \(row 300\)"),
+        (b"a", TypeError, "row 300 is a bytes; texts are str"),
+        (None, TypeError, "row 300 is a NoneType"),
+    ):
+        with pytest.raises(error, match=message):
+            join_texts([*texts, wrong], by=by)  # type: ignore[list-item]
+
+
 def test_what_is_used_says_so():
     assert text_joining.JOINED_BY == ("Python" if text_joining.native is None else "C++")

@@ -60,10 +60,16 @@ def join_texts(
         copy: copies many bytes; None: the extension does.
 
     Raises:
-        UnicodeEncodeError: a text has a lone surrogate.
+        TypeError: a row is no string; it is named.
+        UnicodeEncodeError: a text has a lone surrogate; it is named.
     """
-    if by is None:
-        return join_in_python(texts)
+    try:
+        return join_in_python(texts) if by is None else _joined(texts, memory, by, copy)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise _named(error, texts) from error
+
+
+def _joined(texts: Sequence[str], memory: Memory | None, by: Any, copy: Copy | None) -> Joined:
     listed = texts if isinstance(texts, list) else list(texts)
     offsets = np.empty(len(listed) + 1, np.int64)
     num_bytes = by.measure(listed, offsets)
@@ -74,6 +80,19 @@ def join_texts(
         copy = by.copy
     copy(listed, offsets, data)
     return data, offsets
+
+
+def _named(error: Exception, texts: Sequence[Any]) -> Exception:
+    """The same with the number of the row that it is about."""
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            return TypeError(f"row {row} is a {type(text).__name__}; texts are str")
+        try:
+            text.encode()
+        except UnicodeEncodeError as own:
+            own.reason = f"{own.reason} (row {row})"
+            return own
+    return error
 
 
 def join_in_python(texts: Sequence[str]) -> Joined:
