@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.prepared_once import prepare_once
 from tests.server_process import Server, server_process
 
 # A commit's tests find the same thing every time, on a slow machine as on a quick one;
@@ -56,6 +57,14 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"REQUIRE_GPU=1, and this was skipped: {call.excinfo}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables_made_once() -> Iterator[None]:
+    """Every GPU engine has the tables that another one made of a large vocabulary."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpu.engine.prepare", prepare_once)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import replace
 
@@ -158,6 +159,7 @@ def test_letters_that_leave_too_many_cost_time_only(monkeypatch, name, opened):
 
     monkeypatch.setattr(dna_forward.LastTokens, "remaining", less)
     monkeypatch.setattr(dna_forward, "MOST_OPENED", opened)
+    monkeypatch.setattr(dna_tables, "dna_tables", functools.cache(dna_tables.dna_tables))
     assert tables_of(load(name))[1].levels == (2 if opened else 0)
     assert_encodes(load(name), 0)
 

@@ -27,12 +27,13 @@ EXHAUSTIVE = os.environ.get("WARPTOK_EXHAUSTIVE") == "1"
 DECOMPOSING = sorted(normalizer_code_points("decomposing"))
 COMBINING = sorted(normalizer_code_points("combining"))
 HANGUL = "\u1100\u1112\u1161\u1175\u11a7\u11a8\u11c2\uac00\uac01\ud7a3\ud788"
+KNOWN = normalizer_code_points("decomposing") | normalizer_code_points("combining")
 # Characters that Python may combine or decompose and the library's older tables do not know.
 NEWER = [
     chr(c)
     for c in CODE_POINTS
     if (unicodedata.combining(chr(c)) or unicodedata.normalize("NFD", chr(c)) != chr(c))
-    and not {chr(c)} <= normalizer_code_points("decomposing") | normalizer_code_points("combining")
+    and chr(c) not in KNOWN
 ]
 SMALL = [c for c in DECOMPOSING if not "\uac00" <= c <= "\ud7a3"][::9]
 MARKS = COMBINING[::13] + sorted({second for _, second in ours._compositions()})

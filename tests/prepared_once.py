@@ -1,0 +1,32 @@
+"""The tables of large vocabularies, made once for all GPU engines of a test process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from gpu.families import TEXT
+from gpu.prepared import Prepared, prepare
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["prepare_once"]
+
+LARGE, MOST = 10_000, 6  # Ids that take long, a second or two; vocabularies of some 40 MB each.
+_kept: OrderedDict[str, Prepared] = OrderedDict()  # Least recently used first.
+
+
+def prepare_once(vocabulary: Vocabulary, seed: int) -> Prepared:
+    """What `gpu.prepared.prepare` gives; for a large vocabulary of text what it gave before.
+
+    The tables have the seed of the first call, and nobody may write into them.
+    """
+    if (kept := _kept.get(vocabulary.digest)) is not None:
+        _kept.move_to_end(vocabulary.digest)
+        return kept
+    made = prepare(vocabulary, seed)
+    if made.family is TEXT and len(vocabulary) >= LARGE:
+        for array in made.arrays.values():
+            array.flags.writeable = False
+        _kept[vocabulary.digest] = made
+        if len(_kept) > MOST:
+            _kept.popitem(last=False)
+    return made
