@@ -164,6 +164,8 @@ class RowIds:
             return ids, NO_ROWS
         places = np.flatnonzero(rule.codes[batch.data] == ELSEWHERE)
         rows = np.unique(np.searchsorted(batch.offsets, places, side="right") - 1)
+        if not len(rows):  # A much later batch had such a byte.
+            return ids, NO_ROWS
         return self._with_upstream(batch, ids.cpu().numpy(), looked_up.counts, rows), rows
 
     def _with_upstream(

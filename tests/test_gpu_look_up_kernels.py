@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.discovery import discover
 from gpu.letters import ELSEWHERE, letter_rule
 from tests.emulated_row_kernels import EmulatedKernels, compiled, memory
 from tests.gpu_emulation import compile_for_device
@@ -21,6 +23,7 @@ torch = torch_or_skip()
 from gpu import look_up_kernels, text_memory  # noqa: E402
 from gpu.look_up import LookUp  # noqa: E402
 from gpu.look_up_kernels import KernelLookUp  # noqa: E402
+from gpu.row_ids import RowIds  # noqa: E402
 from gpu.text_memory import TextMemory  # noqa: E402
 
 LAUNCH = """
@@ -128,3 +131,22 @@ def test_python_and_the_kernels_mean_the_same_blocks():
 
 def test_the_kernels_compile_for_a_device():
     compile_for_device("look_up_rows.cu")
+
+
+def test_a_batch_that_waits_is_told_whatever_batches_follow():
+    """One that gets its place does not take it back, and has letters of its own."""
+    waiting = look_up_kernels.next_mark()
+    for _ in range(look_up_kernels.NUM_MARKS):
+        later = look_up_kernels.next_mark()
+    assert waiting.address == later.address
+    assert not waiting.is_set() and not later.is_set()
+    place = waiting.number % look_up_kernels.NUM_MARKS
+    for number, told in ((waiting.number, (True, False)), (later.number, (True, True))):
+        look_up_kernels.marks_of_batches()[place] = number
+        assert (waiting.is_set(), later.is_set()) == told
+    row_ids = RowIds(
+        discover(load("hyenadna")), torch.device("cpu"), torch.int64, torch.int64, None
+    )
+    looked_up = replace(row_ids.look_up(Batch(["ACGT"]), "bytes"), has_unknown=waiting.is_set)
+    ids, upstream = row_ids.finish(looked_up)
+    assert (ids.tolist(), len(upstream)) == ([[7, 8, 9, 10]], 0)
