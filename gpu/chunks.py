@@ -21,6 +21,7 @@ __all__ = ["CHUNK_BYTES", "Chunk", "Ends", "chunks_of", "may_cut_rows"]
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 CHUNK_BYTES, LEAST_BYTES = 8 << 20, 4 << 20
+SHORT_BYTES, NEAR_BYTES = 16 << 20, 1 << 17  # Of so much text a border is looked for near.
 Ends = tuple[int, int]
 """About how many bytes the first chunk has, and the last."""
 
@@ -120,10 +121,22 @@ def _parts(
         limit = begin + _size(begin, total - begin, chunk_bytes, ends)
         cut = None
         if limit < end:
-            cut = find(data, begin + 1, limit, True) or find(data, limit, end, False)
+            reach = _reach(end - begin, chunk_bytes)
+            cut = find(data, max(begin + 1, limit - reach), limit, True)
+            cut = cut or find(data, limit, min(end, limit + reach), False)
         cut = cut or end
         yield _part(row, begin, cut, begin == row_begin, cut == end)
         begin = cut
+
+
+def _reach(num_bytes: int, chunk_bytes: int) -> int:
+    """How far from where it is wanted a border is looked for, in so much that is left of a row.
+
+    Of some megabytes only near: the rest of the search takes longer than what chunks that overlap
+    gain. Not where memory is short, so that chunks must be small.
+    """
+    is_short = num_bytes <= SHORT_BYTES and chunk_bytes >= LEAST_BYTES
+    return NEAR_BYTES if is_short else num_bytes
 
 
 def _part(row: int, begin: int, end: int, begins_row: bool, ends_row: bool) -> Chunk:

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.chunks import CHUNK_BYTES, LEAST_BYTES, chunks_of, may_cut_rows
+from gpu.chunks import (
+    CHUNK_BYTES,
+    LEAST_BYTES,
+    NEAR_BYTES,
+    SHORT_BYTES,
+    chunks_of,
+    may_cut_rows,
+)
 from gpu.layout import BYTES_A_ROW
 from gpu.row_borders import SEARCH_BYTES
 from vocabularies import reference
@@ -103,6 +110,21 @@ def test_a_border_is_found_however_far_it_is_from_where_it_is_wanted(distance):
         row = b"-" * (place - 1) + b"a " + b"-" * (size - place - 1)
         ends = [chunk.end for chunk in chunks_of(*flat([row]), GPT2, size // 2)]
         assert ends[0] == place
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "chunk_bytes", "parts"),
+    [(SHORT_BYTES, CHUNK_BYTES, 1), (SHORT_BYTES + 1, CHUNK_BYTES, 2), (SHORT_BYTES, 1 << 20, 2)],
+)
+def test_a_short_row_is_not_looked_through_for_a_border_that_is_far(row_bytes, chunk_bytes, parts):
+    row = np.full(row_bytes, ord("-"), np.uint8)
+    far = LEAST_BYTES - NEAR_BYTES - 1
+    row[far - 1 : far + 1] = np.frombuffer(b"a ", np.uint8)
+    offsets = np.array([0, row_bytes])
+    cut = [chunk.end for chunk in chunks_of(row, offsets, GPT2, chunk_bytes)]
+    assert cut == [far, row_bytes][-parts:]
+    row[LEAST_BYTES : LEAST_BYTES + 2] = np.frombuffer(b"a ", np.uint8)  # This one is near.
+    assert len(list(chunks_of(row, offsets, GPT2, chunk_bytes))) > 1
 
 
 def test_a_row_is_cut_behind_ascii_letters_and_nothing_else():
