@@ -102,7 +102,6 @@ PLACES = (
     *("mark_letter_rows", "find_breaks", "enter_tiles", "find_places", "sum_letter_tiles"),
     "letter_offsets",
 )
-RUNS = ("find_runs", "enter_run_tiles", "sum_run_tiles")
 CHARACTERS = Family(
     "characters",
     "symbols",
@@ -121,7 +120,7 @@ KMERS = replace(
     plain=("place_rows", "write_kmers"),
     fetch="",
     even=("write_even_kmers",),
-    runs=(*RUNS, "write_runs"),
+    runs=("write_runs",),
     decode=("decode_kmers", "decode_kmers_again"),
 )
 """An id for each letter and those behind it."""

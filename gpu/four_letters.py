@@ -34,7 +34,7 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
         len(letters) != 4
         or len(slots) != 4
         or flagged.any()
-        or (is_upper and not letters.isupper())
+        or (is_upper and not (letters.isalpha() and letters.isupper()))
     ):
         return {"four_letters": 0}
     return {

@@ -97,9 +97,6 @@ def _symbol_kernels() -> dict[str, Kernel]:
         "sum_letter_tiles": (_SCAN_THREADS, 1 << 62, 1),
         "letter_offsets": (_BLOCK, _TILE, 8),
         "write_places": (_BLOCK, _LETTERS, 8),
-        "find_runs": (_BLOCK, _KMERS, 1 << 20),
-        "enter_run_tiles": (_SCAN_THREADS, 1 << 62, 1),
-        "sum_run_tiles": (_BLOCK, constant("SCAN_ITEMS") * _BLOCK * constant("KMER_TILE"), 8),
         "frame_own_spans": (_BLOCK, _TILE, 8),
         "decode_kmers": (_BLOCK, _TILE, 8),
         "decode_kmers_again": (_BLOCK, _TILE, 8),
@@ -113,7 +110,7 @@ def _symbol_kernels() -> dict[str, Kernel]:
         letters = constant("STAGED_BYTES") // id_bytes
         for name, own, blocks in (
             ("kmers", min(letters, constant("MOST_LETTERS")), 1 << 20),
-            ("strided", min(letters, constant("MOST_LETTERS")), 1 << 20),
+            ("strided", constant("TILE_LETTERS"), 1 << 20),
             ("even_kmers", letters, 1 << 20),
             ("even_strided", constant("TILE_LETTERS"), 32),
         ):

@@ -40,8 +40,7 @@ MAX_TEMPLATE = 6
 """Begin and end tokens at most that ids of letters have room for, a row."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
-KMER_TILE, ROW_MARK = constant("KMER_TILE"), constant("ROW_MARK")
-PARTS = constant("SMALL_PARTS")
+LEAST_LETTERS, PARTS = constant("LEAST_LETTERS"), constant("SMALL_PARTS")
 SMALL_CHUNK, LARGE_CHUNK = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
 SMALL_TEXT = 1 << 24
 """Text up to which DNA may be cut into small chunks."""
@@ -169,8 +168,7 @@ def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
         "sent_begins": 8 * (rows + 1),
         "letter_tiles": 4 * (tiles + 8),  # Written four at a time.
         "letter_tile_ids": 4 * (tiles + 8),
-        "run_firsts": 4 * (n // KMER_TILE + 1),
-        "row_marks": 4 * (n // ROW_MARK + 1),
+        "row_marks": 4 * (n // LEAST_LETTERS + 1),
     }
 
 

@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any
 
 from gpu.device import Stream
-from gpu.families import CUT, PLACES, PRETOKENIZE, REWRITE, RUNS, SPECIAL
+from gpu.families import CUT, PLACES, PRETOKENIZE, REWRITE, SPECIAL
 
 __all__ = ["STAGES", "Clock", "StageTimes", "stage_of"]
 
@@ -38,7 +38,7 @@ PRETOKENIZED = frozenset(
     (
         *("turn_rows", "mark_rows", "clear_faults", "validate", "accept_whole"),
         *(name for names in SPECIAL for name in names),
-        *(*PRETOKENIZE, *CUT, *REWRITE, *PLACES, *RUNS),
+        *(*PRETOKENIZE, *CUT, *REWRITE, *PLACES),
         *("pack_letters", "pack_special", "strip_ends"),
     )
 )

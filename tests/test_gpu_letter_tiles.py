@@ -90,7 +90,7 @@ def test_rows_of_all_sizes_have_the_ids_of_the_reference(device, name, rows, let
 @pytest.mark.parametrize("name", ["mtdna6", "nt_v2"])
 def test_rows_of_more_letters_than_are_marked_are_found(name):
     """The row of a letter is noted every so many letters, of a long row not to its end."""
-    marked = constant("ROW_MARK") * constant("MOST_MARKS")
+    marked = TILE * constant("MOST_MARKS")
     sizes = [3, marked + 5000, 5, 0, 0, 300, marked + 7, 1, 2000]
     chance = np.random.default_rng(len(name))
     texts = ["".join(chance.choice([*"ACGT"], size)) for size in sizes]

@@ -16,8 +16,10 @@ from gpu.engine import GpuEngine
 from gpu.job import constant
 from gpu.layout import SMALL_BYTES
 from gpu.streams import encode_stream
+from gpu.symbols import symbol_tables
 from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
+from tests.gpu_emulation import launch, make_job
 from tests.test_gpu_letter_tiles import own_kmers
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions
@@ -27,7 +29,8 @@ from vocabularies.vocabulary import Kmers, Vocabulary
 
 TILE = constant("KMER_TILE")
 PLAIN = EncodeOptions(add_special_tokens=False)
-SIZES = (0, 1, 5, 31, 32, 33, 64, 100, 1000, 1024, TILE - 1, TILE, TILE + 1, 2 * TILE, 9000)
+SMALL = (0, 1, 5, 31, 32, 33, 64, 100, 1000, 1024)
+SIZES = (*SMALL, TILE - 1, TILE, TILE + 1, 2 * TILE, 9000, 8 * TILE, 19 * TILE)
 OTHERS = "NXx \n"
 
 
@@ -150,5 +153,42 @@ def test_breaks_are_met_by_few_kernels(monkeypatch, text):
     data, out = np.frombuffer(text.encode(), np.uint8), np.zeros(400, np.int32)
     engine, offsets = GpuEngine(EmulatedDevice(), 1 << 28), np.array([0, len(data)])
     encode_stream(engine, load("nt_v2"), data, offsets, out)
-    assert ("find_runs" in seen) == text.isascii()
+    assert ("write_runs" in seen) == text.isascii()
     assert ("find_breaks" in seen) != text.isascii()
+
+
+@pytest.mark.parametrize("breaks", [0, 1, 5, 60])
+@pytest.mark.parametrize("known", [0.0, 0.02, 0.5, 1.0])
+def test_runs_before_a_block_by_states_of_either_kind(breaks, known):
+    """The emulation runs block after block, so that real blocks meet known ends only."""
+    chance, blocks, each = np.random.default_rng([breaks, int(known * 50)]), 70, 8 * TILE
+    text = np.full(blocks * each - 1, ord("A"), np.uint8)
+    at = np.unique(chance.integers(0, len(text), breaks))
+    text[at] = ord("N")
+    places = np.unique([0, *at, *(at + 1)])  # Of breaks; each N is a run, too.
+    numbers = np.array([_ids_between(text, *pair) for pair in pairwise(places)], np.int64)
+    states = np.zeros(1 + 2 * blocks, np.uint64)
+    wanted = []
+    for block in range(blocks):
+        begin, end = np.searchsorted(places, [block * each, (block + 1) * each])
+        wanted += [places[begin - 1] if block else 0, numbers[: max(begin - 1, 0)].sum()]
+        if chance.random() < known:
+            ids = int(numbers[: end - 1].sum())
+            states[1 + blocks + block] = ids << 32 | int(places[end - 1]) + 1
+            continue
+        states[1 + block] = 1 << 63
+        if begin < end:
+            first, last = (int(places[i]) - block * each for i in (begin, end - 1))
+            states[1 + block] |= np.uint64((first + 1) << 32 | last << 16)
+            states[1 + block] |= np.uint64(numbers[begin : end - 1].sum())
+    _, tables, fields = symbol_tables(load("nt_v2")) or (None, {}, {})
+    arrays = {name: np.ascontiguousarray(array) for name, array in tables.items()}
+    ids = np.full(2 * blocks, -1, np.int32)
+    arrays |= {"text": text, "letter_states": states, "ids": ids}
+    launch("probe_runs_before", 1, 32, make_job(**arrays, **fields, num_bytes=len(text)))
+    assert ids.tolist() == [int(number) for number in wanted]
+
+
+def _ids_between(text, begin: int, end: int) -> int:
+    length = int(end) - int(begin)
+    return 1 if text[begin] == ord("N") else length // 6 + length % 6

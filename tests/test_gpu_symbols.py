@@ -276,4 +276,4 @@ def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):
             assert out[ends[row] : ends[row + 1]].tolist() == right, text
         assert any(name in seen for name in ("place_rows", "write_even_strided")) == is_tried
         if rows is broken:
-            assert seen.count("find_runs") == 1
+            assert seen.count("write_runs") == 1

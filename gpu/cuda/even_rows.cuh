@@ -17,20 +17,6 @@
 #include "kmer_rows.cuh"
 #include "kmer_vectors.cuh"
 
-// Divides by a number that is not 0.
-struct Divider {
-    uint32_t number, inverse;
-
-    DEVICE_METHOD Divider(uint64_t number, uint64_t inverse)
-        : number(static_cast<uint32_t>(number)), inverse(static_cast<uint32_t>(inverse)) {}
-
-    // The product is the quotient, or one less.
-    DEVICE_METHOD uint32_t quotient(uint32_t value) const {
-        uint32_t product = high_product(value, inverse);
-        return product + (value - product * number >= number);
-    }
-};
-
 // Rows and their ids. Rows that k-mers side by side fill are taken as one.
 struct EvenRows {
     uint32_t count, kmers, last_kmers, total;
@@ -82,10 +68,11 @@ struct EvenPart {
 // Where the ids of all rows begin, from the number of ids of each; whether a row is of another length.
 DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t length = job.row_length, ids = job.row_ids, first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
+    RowFaults faults(job);
     bool is_uneven = false;
     for (uint64_t row = first; row < job.num_rows; row += num_blocks * BLOCK) {
         job.id_offsets[row] = row * ids;
-        refuse_row(job, row);
+        faults.look_at(row);
         is_uneven |= static_cast<uint64_t>(job.row_begins[row]) != row * length;
     }
     return is_uneven;
@@ -198,7 +185,7 @@ template <class Id, bool IS_STRIDED>
 DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, IS_STRIDED>* tiles, uint32_t block, uint32_t num_blocks) {
     using Tile = EvenTile<Id, IS_STRIDED>;
     constexpr uint32_t LETTERS = Tile::OWN_LETTERS;
-    FourLetters four(job);
+    FourLetters four = four_letters<IS_STRIDED>(job);
     EvenRows rows(job);
     Tile& tile = tiles[threadIdx.x / 32];
     if (rows.singles()) load_singles(job, tile.singles);
@@ -206,8 +193,8 @@ DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, IS_STRIDED>* tile
     uint64_t stride = static_cast<uint64_t>(num_blocks) * (BLOCK / 32) * LETTERS;
     for (uint64_t begin = warp * static_cast<uint64_t>(LETTERS); begin < four.num_bytes; begin += stride) {
         EvenPart part = even_part<16 / sizeof(Id), LETTERS, Tile::SHARED_LETTERS>(four, rows, begin);
-        if constexpr (IS_STRIDED) part.any_strange = pack_tile(four, job.letter_table, begin, tile, seen);
-        else part.any_strange = pack_text(four, job.letter_table, begin, tile, seen);
+        if constexpr (IS_STRIDED) part.any_strange = pack_tile(four, job.letter_table, begin, tile, seen, [] {});
+        else part.any_strange = pack_text(four, job.letter_table, begin, tile, seen, [] {});
         write_even_tile<Id, IS_STRIDED>(job, four, rows, tile, part);
     }
     note_rare(job, seen);

@@ -247,7 +247,7 @@ struct Job {
     uint64_t substitution_rate;    // Letters of 2^24 that are substituted.
     // Characters and k-mers, in the workspace.
     uint64_t* place_states;        // uint64[scan_states(num_rows)]. Zeros before.
-    uint32_t* row_marks;           // uint32[num_bytes / ROW_MARK + 1] the row of every so many letters, see plain.cuh.
+    uint32_t* row_marks;           // uint32[num_bytes / LEAST_LETTERS + 1] the row of a tile's first letter, see row_marks.cuh.
     uint64_t* letter_states;       // uint64[scan_states(num_bytes)]. Zeros before.
     uint16_t* letters;             // uint16[...]; a null pointer: the bytes of the text are.
     uint32_t* letter_places;       // uint32[...] the byte that each letter begins with.
@@ -256,7 +256,6 @@ struct Job {
     uint64_t* breaks;              // Bits of letters: a run begins here. Zeros before.
     uint32_t* letter_tiles;        // uint32[letter tiles + 1], see starts.cuh.
     uint32_t* letter_tile_ids;     // uint32[letter tiles + 1].
-    uint32_t* run_firsts;          // uint32[run tiles] the first break of each, NO_BREAK (run_tiles.cuh).
     uint2* own_spans;              // uint2[ids] bytes of each id in its row; a null pointer.
     // Windows (cut_windows.cuh), of C = num_window_prefix + window_length columns.
     const int64_t* window_rows;    // int64[num_rows + 1] the first window of each row.

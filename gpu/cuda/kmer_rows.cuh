@@ -31,17 +31,38 @@ DEVICE RowIds row_ids(const FourLetters& four, const TileRows& rows, const Plain
     return {row.first, begin, begin + kmers_of(four, row.length), row.begin - begin * four.stride - rows.shared_from};
 }
 
-// Up to KMER_ROWS rows from `first_row` on that have letters before `end`; every lane gets the same.
+// Up to KMER_ROWS rows, a lane each, as they are asked for.
+struct AskedRows {
+    uint32_t first_row, begin, end, first_id;
+};
+
+DEVICE AskedRows ask_rows(const Job& job, uint32_t first_row) {
+    uint32_t num_rows = job.num_rows, first = min_of(first_row, num_rows), row = min_of(first + (threadIdx.x & 31), num_rows);
+    return {first, static_cast<uint32_t>(job.row_begins[row]), static_cast<uint32_t>(job.row_begins[min_of(row + 1, num_rows)]),
+            static_cast<uint32_t>(job.id_offsets[row])};
+}
+
+// The row of a letter; a warp calls it.
+DEVICE_RARE uint32_t searched_row(const Job& job, uint32_t letter) {
+    return static_cast<uint32_t>(first_row_not_before(job, letter + 1ull)) - 1;
+}
+
+// The rows from that of a letter on: those that were asked for, unless the mark was wrong.
+DEVICE AskedRows rows_of_letter(const Job& job, const AskedRows& asked, uint32_t letter) {
+    if (__shfl_sync(ALL_LANES, asked.begin <= letter && letter < asked.end, 0)) return asked;
+    return ask_rows(job, searched_row(job, letter));
+}
+
+// Those of the rows that have letters before the tile's end; every lane gets the same.
 template <class Tile>
-DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, uint32_t first_row, uint32_t begin) {
+DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, const AskedRows& asked, uint32_t begin) {
     uint64_t end = begin + static_cast<uint64_t>(Tile::OWN_LETTERS);
-    uint32_t lane = threadIdx.x & 31, num_rows = job.num_rows, row = min_of(first_row + lane, num_rows);
-    uint32_t row_begin = job.row_begins[row], row_end = job.row_begins[min_of(row + 1, num_rows)];
-    bool here = row < num_rows && row_begin < end, wraps = here && job.can_wrap && is_circle(job, row);
-    TileRows rows = {first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
+    uint32_t lane = threadIdx.x & 31, row = asked.first_row + lane;
+    bool here = row < job.num_rows && asked.begin < end, wraps = here && job.can_wrap && is_circle(job, row);
+    TileRows rows = {asked.first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
     rows.circles = __ballot_sync(ALL_LANES, wraps);
     if (rows.count == 0) return rows;
-    PlainRow own = {row, static_cast<uint32_t>(job.id_offsets[row]), row_begin, row_end - row_begin, wraps};
+    PlainRow own = {row, asked.first_id, asked.begin, asked.end - asked.begin, wraps};
     tile.rows[lane] = row_ids(four, rows, own);
     tile.begins[lane] = own.begin, tile.lengths[lane] = own.length;
     __syncwarp();

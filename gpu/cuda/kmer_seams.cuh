@@ -63,9 +63,10 @@ DEVICE uint32_t seam_id(const Job& job, const FourLetters& four, const uint32_t*
 }
 
 // The ids around the begin of each row and around both ends of the tile's: those that no vector held.
-template <class Id, uint32_t ITEMS>
-DEVICE uint32_t write_seams(const Job& job, const FourLetters& four, const uint32_t* table, const KmerTile<Id>& tile,
+template <class Id, class Tile>
+DEVICE uint32_t write_seams(const Job& job, const FourLetters& four, const uint32_t* table, const Tile& tile,
                             const TileRows& rows, Id* out) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
     bool is_inside = tile.rows[0].inner_begin <= rows.begin_id && rows.end_id <= tile.rows[0].inner_end;
     if (is_inside && (rows.begin_id | rows.end_id) % ITEMS == 0) return 0;
     bool ends_vary = rows.circles || job.keeps_remainder;

@@ -15,7 +15,9 @@ constexpr uint32_t BEHIND_TILE = 80;       // and behind it: 16 bytes of ids of 
 constexpr uint32_t TILE_LETTERS = AROUND + KMER_TILE + BEHIND_TILE;
 constexpr uint32_t KMER_ROWS = 32;         // Rows of a tile that are taken together, a lane each.
 constexpr uint32_t STAGED_BYTES = 4096;    // Of ids of neighbouring k-mers, an id for each letter of a tile.
-constexpr uint32_t MOST_LETTERS = 3072;    // Of a tile with rows of all lengths.
+constexpr uint32_t MOST_LETTERS = 3072;    // Of a tile with rows of all lengths,
+constexpr uint32_t LEAST_LETTERS = 928;    // and its own ones, at least.
+constexpr uint32_t MOST_STRIDED = 800;     // Ids of k-mers that are no neighbours on their way at a time.
 
 // What a warp has in shared memory. Letter i of the tile is letter AROUND + i here.
 template <uint32_t LETTERS>
@@ -39,24 +41,34 @@ struct alignas(16) RowIds {
     uint32_t first, inner_begin, inner_end, at;
 };
 
-// A tile with its rows.
-template <class Id>
-struct KmerTile : StagedTile<Id, sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id)> {
+// The ids of a row's k-mers that are wanted, `at` as above, and fours of ids before them (strided_rows.cuh).
+struct alignas(16) StridedPart {
+    uint32_t begin, end, at, before;
+};
+
+// A tile with its rows. All ids of neighbouring k-mers have room.
+template <class Id, bool IS_STRIDED>
+struct KmerTile : StagedTile<Id, IS_STRIDED ? TILE_LETTERS : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id),
+                             IS_STRIDED ? MOST_STRIDED : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id)> {
     RowIds rows[KMER_ROWS];
+    StridedPart parts[IS_STRIDED ? KMER_ROWS : 1];
     uint32_t begins[KMER_ROWS], lengths[KMER_ROWS];  // Letters of the batch.
 };
+
+// Four codes a, b, c, d in bytes, a lowest, behind others: a << 6 | b << 4 | c << 2 | d.
+DEVICE uint32_t append_codes(uint32_t codes, uint32_t four_bytes) { return shift_left(four_bytes * 0x40100401u, codes, 8); }
 
 // The codes of sixteen letters, the first one highest; `differ` gets bits where any is none of the four.
 DEVICE uint32_t pack_sixteen(const FourLetters& four, const uint4& letters, uint32_t& differ) {
     const uint32_t words[4] = {letters.x, letters.y, letters.z, letters.w};
-    uint32_t codes = 0;
+    uint32_t codes = 0, others = 0;
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t selector = four_selector(words[i]);
-        differ |= four.letters.chosen(selector) ^ (words[i] & four.fold);
-        // Four codes a, b, c, d in bytes, a lowest, become a << 6 | b << 4 | c << 2 | d.
-        codes = shift_left(four.codes.chosen(selector) * 0x40100401u, codes, 8);
+        others |= four.letters.chosen(selector) ^ words[i];
+        codes = append_codes(codes, four.codes.chosen(selector));
     }
+    differ |= others & four.fold;
     return codes;
 }
 
@@ -83,7 +95,7 @@ DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t selector = four_selector(words[i]), chosen = four.letters.chosen(selector);
-        codes = shift_left(four.codes.chosen(selector) * 0x40100401u, codes, 8);
+        codes = append_codes(codes, four.codes.chosen(selector));
         strange = strange << 4 | nonzero_bytes(chosen ^ (words[i] & four.fold));
         rest = rest << 4 | nonzero_bytes(chosen ^ (words[i] & plain_fold));
     }
@@ -96,9 +108,11 @@ DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_
 }
 
 // Packs a tile of which the first letter of its own is `begin`, with those around it, a multiple of 512 letters in all;
-// whether any letter is none of the four. `strange` is not written where none is.
-template <class Tile>
-DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen) {
+// whether any letter is none of the four. `strange` is not written where none is. Calls meanwhile() where the first letters
+// have been asked for.
+template <class Tile, class Meanwhile>
+DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
+                      Meanwhile meanwhile) {
     constexpr uint32_t ALL = Tile::WORDS / 32, ROUNDS = ALL % 4 == 0 ? 4 : ALL % 3 == 0 ? 3 : 2;
     uint32_t lane = threadIdx.x & 31, others = 0;  // Bit i: word lane + 32 * i has others than the four.
     for (uint32_t first = 0; first < ALL; first += ROUNDS) {
@@ -106,6 +120,7 @@ DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t b
 #pragma unroll
         for (uint32_t i = 0; i < ROUNDS; i++)
             letters[i] = sixteen_letters(four, begin - AROUND + 16 * (lane + 32 * (first + i)));
+        if (first == 0) meanwhile();
 #pragma unroll
         for (uint32_t i = 0; i < ROUNDS; i++) {
             uint32_t differ = 0;
@@ -125,8 +140,9 @@ DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t b
 }
 
 // The same where a tile's own letters are KMER_TILE, read by whole lines of the memory, and those around them apart.
-template <class Tile>
-DEVICE bool pack_tile(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen) {
+template <class Tile, class Meanwhile>
+DEVICE bool pack_tile(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
+                      Meanwhile meanwhile) {
     constexpr uint32_t ROUNDS = 4, LETTERS = KMER_TILE;
     uint32_t lane = threadIdx.x & 31, word = lane ? LETTERS / 16 + lane : 0;
     uint4 around = sixteen_letters(four, lane <= BEHIND_TILE / 16 ? begin - AROUND + 16 * word : four.num_bytes);
@@ -136,6 +152,7 @@ DEVICE bool pack_tile(const FourLetters& four, const uint32_t* table, uint32_t b
         uint32_t others = 0;
 #pragma unroll
         for (uint32_t i = 0; i < ROUNDS; i++) letters[i] = sixteen_letters(four, begin + 16 * (first - 1 + 32 * i));
+        if (first == 1 + lane) meanwhile();
 #pragma unroll
         for (uint32_t i = 0; i < ROUNDS; i++) {
             uint32_t differ = 0;

@@ -4,16 +4,33 @@
 #pragma once
 #include "kmer_tile.cuh"
 
-// The ids of k-mers that begin with neighbouring letters, as many as a word holds, of which `letters` are the first
-// sixteen. Each id is turned to its place in the word.
+// The numbers of the k-mers that begin with neighbouring letters, as many as 16 bytes of ids hold, of which 32 letters are
+// in `high` and `low`. Ids of 8 and 16 bits begin with whole bytes in one of four copies, each two bits further.
 template <class Id>
-DEVICE uint32_t word_of_kmers(const FourLetters& four, uint32_t letters) {
-    constexpr uint32_t BITS = 8 * sizeof(Id);
-    uint32_t unused = 32 - 2 * four.k, ids = letters >> unused, own = ALL_LANES >> unused;
+DEVICE void neighbours(uint32_t k, uint32_t high, uint32_t low, uint32_t* words) {
+    uint32_t unused = 32 - 2 * k, copies[4];
+    if constexpr (sizeof(Id) == 4) {
 #pragma unroll
-    for (uint32_t i = 1; i < 32 / BITS; i++)
-        ids |= shift_right(letters, letters, unused - (BITS + 2) * i) & own << BITS * i;
-    return ids;
+        for (uint32_t i = 0; i < 4; i++) words[i] = shift_left(low, high, 2 * i) >> unused;
+        return;
+    }
+    uint32_t spare = 8 * sizeof(Id) - 2 * k;
+    low = sizeof(Id) == 1 ? shift_right(low, high, spare) : shift_right(high, high, spare);
+    high = shift_right(high, high, spare);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) copies[i] = shift_left(low, high, 2 * i);
+    uint32_t own = (ALL_LANES >> unused) * (sizeof(Id) == 1 ? 0x01010101u : 0x00010001u);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        if constexpr (sizeof(Id) == 2) {   // Of two copies the ids of every fourth letter.
+            uint32_t places = i < 2 ? 0x7632 : 0x6521;
+            words[i] = permute_bytes(copies[i % 2 * 2], copies[i % 2 * 2 + 1], places) & own;
+        } else {
+            uint32_t byte = 3 - i, places = (4 + byte) << 4 | byte;
+            uint32_t front = permute_bytes(copies[0], copies[1], places), behind = permute_bytes(copies[2], copies[3], places);
+            words[i] = low_halves(front, behind) & own;
+        }
+    }
 }
 
 // The ids of a word, each with `id` added.
@@ -72,16 +89,11 @@ DEVICE void join_ids(const FourLetters& four, Letters letters, uint32_t* words) 
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void read_vector(const FourLetters& four, const Tile& tile, uint32_t at, uint32_t* words) {
     constexpr uint32_t EACH = 4 / sizeof(Id);
-    if constexpr (STRIDE == NEIGHBOURS && EACH < 4) {  // Of sixteen letters all.
-        uint32_t letters = letters_from(tile, at);
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            words[i] = in_all_ids<Id>(four.first_id) + word_of_kmers<Id>(four, letters << 2 * EACH * i);
-    } else if constexpr (STRIDE == NEIGHBOURS) {
+    if constexpr (STRIDE == NEIGHBOURS) {
         Letters32 letters(tile, at);
+        neighbours<Id>(four.k, letters.high, letters.low, words);
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            words[i] = in_all_ids<Id>(four.first_id) + word_of_kmers<Id>(four, shift_left(letters.low, letters.high, 2 * EACH * i));
+        for (uint32_t i = 0; i < 4; i++) words[i] += in_all_ids<Id>(four.first_id);
     } else if constexpr (STRIDE == BY_SIX) {
         BySix<4 * EACH> six(tile, at);
         join_ids<Id>(four, [&](uint32_t i) { return six.letters(i); }, words);
@@ -131,7 +143,8 @@ DEVICE void write_vector(const FourLetters& four, const Tile& tile, bool any_str
     uint32_t words[4];
     read_vector<Id, STRIDE>(four, tile, at, words);
     if (STRIDE == NEIGHBOURS && is_strange) put_unknown<Id>(four, unknown_kmers(four, tile, at), words);
-    if constexpr (STAGED) *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
+    if constexpr (STAGED && STRIDE == NEIGHBOURS) stage_vector(to, {words[0], words[1], words[2], words[3]});
+    else if constexpr (STAGED) *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
     else store_once(reinterpret_cast<uint4*>(to), {words[0], words[1], words[2], words[3]});
 }
 

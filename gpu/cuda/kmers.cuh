@@ -8,13 +8,15 @@
 //     write_inside        the same of circles, of rows of few letters and where letters are unknown: vectors that lie
 //                         within a row, and
 //     write_seams         all others, a thread an id (kmer_seams.cuh)
-//     write_strided_rows  k-mers that are no neighbours, a lane an id
+//     stage_known         k-mers that are no neighbours (strided_rows.cuh)
 #pragma once
 #include "kmer_seams.cuh"
+#include "row_marks.cuh"
+#include "strided_rows.cuh"
 
 // The vectors of ids whose k-mers lie within a row.
-template <class Id>
-DEVICE void write_inside(const FourLetters& four, const KmerTile<Id>& tile, const TileRows& rows, Id* out) {
+template <class Id, class Tile>
+DEVICE void write_inside(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
     uint32_t i = 0, first = (rows.begin_id + ITEMS - 1) / ITEMS * ITEMS + (threadIdx.x & 31) * ITEMS;
     for (uint32_t id = first; id + ITEMS <= rows.end_id; id += 32 * ITEMS) {
@@ -26,8 +28,8 @@ DEVICE void write_inside(const FourLetters& four, const KmerTile<Id>& tile, cons
 }
 
 // Whether all k-mers of a tile's rows are known, and a vector holds those of two rows at most.
-template <class Id>
-DEVICE bool has_simple_rows(const Job& job, const KmerTile<Id>& tile, const TileRows& rows, bool is_first) {
+template <class Id, class Tile>
+DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& rows, bool is_first) {
     uint32_t lane = threadIdx.x & 31;
     bool is_long = lane >= rows.count || tile.rows[lane].inner_end - tile.rows[lane].first >= 16 / sizeof(Id);
     bool is_plain = !rows.circles && !job.keeps_remainder && !rows.any_strange;
@@ -35,15 +37,22 @@ DEVICE bool has_simple_rows(const Job& job, const KmerTile<Id>& tile, const Tile
 }
 
 // The vectors of such rows, of which the first one may begin before the tile and the last one end behind it, and those
-// that go on with the next row: read as if they lay in either, and joined.
-template <class Id>
-DEVICE void write_simple_rows(const FourLetters& four, const KmerTile<Id>& tile, const TileRows& rows, Id* out) {
+// that go on with the next row: read as if they lay in either, and joined. No two rows begin with the same vector, so that
+// bits of those with which one begins, of 32 for a lane each, say whose these are.
+template <class Id, class Tile>
+DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    uint32_t lane = threadIdx.x & 31, i = 0, first = rows.begin_id / ITEMS * ITEMS;
-    for (uint32_t id = first + lane * ITEMS; id < rows.end_id; id += 32 * ITEMS) {
-        while (i + 1 < rows.count && tile.rows[i + 1].first <= id) i++;
+    uint32_t lane = threadIdx.x & 31, own_first = lane < rows.count ? tile.rows[lane].first : ALL_LANES;
+    uint32_t base = rows.begin_id / ITEMS * ITEMS, own_vector = (own_first - base + ITEMS - 1) / ITEMS;
+    bool begins_later = lane > 0 && lane < rows.count && own_first > base;
+    uint32_t begun = max_of(1, count_bits(__ballot_sync(ALL_LANES, own_first <= base)));
+    for (uint32_t first = 0; base + first * ITEMS < rows.end_id; first += 32) {
+        bool begins_here = begins_later && own_vector - first < 32;
+        uint32_t begins = __reduce_add_sync(ALL_LANES, begins_here ? 1u << (own_vector - first) : 0);
+        uint32_t i = begun + count_bits(begins & (ALL_LANES >> (31 - lane))) - 1, id = base + (first + lane) * ITEMS;
+        begun += count_bits(begins);
         RowIds row = tile.rows[i];
-        if (id + ITEMS <= row.inner_end || i + 1 == rows.count)
+        if (id < rows.end_id && (id + ITEMS <= row.inner_end || i + 1 == rows.count))
             write_vector<Id, NEIGHBOURS, true>(four, tile, false, row.at + id, out + id);
     }
     uint32_t seam = lane > 0 && lane < rows.count ? tile.rows[lane].first : 0, before = seam % ITEMS;
@@ -51,82 +60,77 @@ DEVICE void write_simple_rows(const FourLetters& four, const KmerTile<Id>& tile,
     uint32_t next = tile.rows[lane].at + seam - before;
     // Letters far before the tile are not shared: a row that has no id here may end with them.
     uint32_t own = seam == rows.begin_id ? next : tile.rows[lane - 1].at + seam - before;
-    *reinterpret_cast<uint4*>(out + seam - before) = joined_vector<Id, NEIGHBOURS>(four, tile, own, next, before);
+    stage_vector(out + seam - before, joined_vector<Id, NEIGHBOURS>(four, tile, own, next, before));
 }
 
-// The ids of k-mers that are no neighbours and of the letters behind them, a lane an id.
-template <class Id>
-DEVICE uint32_t write_strided_rows(const Job& job, const FourLetters& four, const KmerTile<Id>& tile, const TileRows& rows,
-                                   Id* out) {
-    uint32_t i = 0, seen = 0;
-    for (uint32_t id = rows.begin_id + (threadIdx.x & 31); id < rows.end_id; id += 32) {
-        while (i + 1 < rows.count && tile.rows[i + 1].first <= id) i++;
-        RowIds row = tile.rows[i];
-        bool is_kmer = id < row.inner_end;
-        uint32_t behind = row.inner_end * four.stride + (row.inner_end > row.first ? four.k - four.stride : 0);
-        uint32_t at = row.at + (is_kmer ? id * four.stride : behind + id - row.inner_end);
-        uint32_t letters = letters_from(tile, at);
-        uint32_t found = is_kmer ? four.first_id + (letters >> (32 - 2 * four.k)) : tile.singles[letters >> 30];
-        if (rows.any_strange && has_strange(tile, at, is_kmer ? four.k : 1)) {
-            if (is_kmer) found = four.unknown_id;
-            else found = plain_id(job, job.letter_table, tile_row(tile, rows, i), id - row.first, seen);
-        }
-        out[id] = static_cast<Id>(found);
+// The ids of k-mers that are neighbours.
+template <class Id, class Tile>
+DEVICE void stage_neighbours(const Job& job, const FourLetters& four, const Tile& tile, const TileRows& rows, bool is_first,
+                             Id* staged, uint32_t& seen) {
+    if (has_simple_rows<Id>(job, tile, rows, is_first)) return write_simple_rows(four, tile, rows, staged);
+    write_inside(four, tile, rows, staged);
+    seen |= write_seams(job, four, job.letter_table, tile, rows, staged);
+}
+
+// Stages the ids of rows behind those that are. Those of neighbouring k-mers have room; else what has none is stored first.
+template <class Id, bool IS_STRIDED>
+DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, IS_STRIDED>& tile, const TileRows& rows,
+                       StagedIds& staged, uint32_t& seen) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    if constexpr (IS_STRIDED) {
+        stage_in_parts<Id>(job, tile, rows.begin_id, rows.end_id, staged, [&](uint32_t begin, uint32_t end, Id* to) {
+            if (!rows.any_strange) stage_known(job, four, tile, rows, begin, end, to);
+            else stage_one_by_one(job, four, tile, rows, begin, end, to, seen);
+        });
+    } else if (rows.begin_id < rows.end_id) {
+        bool is_first = staged.first == staged.end;
+        if (is_first) staged.first = rows.begin_id;
+        staged.end = rows.end_id;
+        stage_neighbours(job, four, tile, rows, is_first, tile.ids - staged.first / ITEMS * ITEMS, seen);
     }
-    return seen;
 }
 
 // The ids that belong to a tile's letters.
 template <class Id, bool IS_STRIDED>
-DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id>& tile, uint32_t begin, uint32_t& seen) {
-    constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    const uint32_t* table = job.letter_table;
-    uint32_t row = marked_row(job, begin), first = 0, end = 0;
-    bool any_strange = pack_text(four, table, begin, tile, seen);
+DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, IS_STRIDED>& tile, uint32_t number, uint32_t& seen) {
+    const uint32_t *table = job.letter_table, begin = number * tile.OWN_LETTERS, mark = job.row_marks[number];
+    AskedRows asked;
+    auto ask = [&] { asked = ask_rows(job, mark); };
+    bool any_strange;
+    if constexpr (IS_STRIDED) any_strange = pack_tile(four, table, begin, tile, seen, ask);
+    else any_strange = pack_text(four, table, begin, tile, seen, ask);
+    asked = rows_of_letter(job, asked, begin);
     wait_for_stores();
+    StagedIds staged = {0, 0};
     while (true) {
-        TileRows rows = take_rows(job, four, tile, row, begin);
-        bool has_ids = rows.begin_id < rows.end_id;
+        TileRows rows = take_rows(job, four, tile, asked, begin);
         rows.any_strange = any_strange;
-        if (has_ids) {
-            bool is_first = first == end;
-            if (is_first) first = rows.begin_id;
-            end = rows.end_id;
-            Id* out = tile.ids - first / ITEMS * ITEMS;
-            if (IS_STRIDED) {
-                seen |= write_strided_rows(job, four, tile, rows, out);
-            } else if (has_simple_rows(job, tile, rows, is_first)) {
-                write_simple_rows(four, tile, rows, out);
-            } else {
-                write_inside(four, tile, rows, out);
-                seen |= write_seams<Id, ITEMS>(job, four, table, tile, rows, out);
-            }
-        }
+        stage_rows(job, four, tile, rows, staged, seen);
         __syncwarp();
         if (rows.count < KMER_ROWS) break;
         // Rows without ids, however many, are passed over at once.
-        uint64_t behind = rows.begin_id + 1ull;
-        row = has_ids ? row + KMER_ROWS : first_not_before_by_warp(job.id_offsets, job.num_rows, behind) - 1;
+        bool has_ids = rows.begin_id < rows.end_id;
+        uint64_t row = has_ids ? rows.first_row + KMER_ROWS
+                               : first_not_before_by_warp(job.id_offsets, job.num_rows, rows.begin_id + 1ull) - 1;
+        asked = ask_rows(job, static_cast<uint32_t>(row));
     }
-    if (first < end) store_part(tile.ids, ids_out<Id>(job), first, end);
+    staged.store(tile.ids, ids_out<Id>(job));
 }
 
 // A warp takes a tile at a time.
 template <class Id, bool IS_STRIDED>
-DEVICE void write_kmers_stage(const Job& job, KmerTile<Id>* tiles, uint32_t block, uint32_t num_blocks) {
-    constexpr uint32_t LETTERS = KmerTile<Id>::OWN_LETTERS;
+DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, IS_STRIDED>* tiles, uint32_t block, uint32_t num_blocks) {
     if (!job.four_letters) {
         uint32_t* table = reinterpret_cast<uint32_t*>(tiles);
         load_letters(job, table);
         return write_any_kmers<Id>(job, table, block, num_blocks);
     }
-    FourLetters four(job);
-    KmerTile<Id>& tile = tiles[threadIdx.x / 32];
+    FourLetters four = four_letters<IS_STRIDED>(job);
+    KmerTile<Id, IS_STRIDED>& tile = tiles[threadIdx.x / 32];
     if (job.keeps_remainder) load_singles(job, tile.singles);
-    uint64_t warp = block * (BLOCK / 32) + threadIdx.x / 32, warps = num_blocks * (BLOCK / 32);
-    uint32_t seen = 0;
-    for (uint64_t begin = warp * LETTERS; begin < four.num_bytes; begin += warps * LETTERS)
-        write_tile<Id, IS_STRIDED>(job, four, tile, static_cast<uint32_t>(begin), seen);
+    uint32_t num_tiles = (four.num_bytes + tile.OWN_LETTERS - 1ull) / tile.OWN_LETTERS, seen = 0;
+    for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < num_tiles; number += num_blocks * (BLOCK / 32))
+        write_tile(job, four, tile, number, seen);
     note_rare(job, seen);
     wait_for_stores();
 }

@@ -12,9 +12,10 @@ constexpr uint32_t LETTER_ROUNDS = 4;
 
 DEVICE void place_letter_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
+    RowFaults faults(job);
     for (uint64_t row = first; row <= job.num_rows; row += num_blocks * BLOCK) {
         job.id_offsets[row] = job.row_begins[row];
-        if (row < job.num_rows) refuse_row(job, row);
+        if (row < job.num_rows) faults.look_at(row);
     }
     if (first == 0) job.status[STATUS_NUM_IDS] = job.num_bytes;
 }

@@ -1,7 +1,7 @@
 // Batches in which every row is one run of letters.
 //
-//     place_rows                  how many ids each row has, from its length alone, where they begin, and marks
-//                                 of rows, so that the row of a letter is soon found
+//     place_rows (row_marks.cuh)  how many ids each row has, from its length alone, where they begin, and the first
+//                                 row of each tile
 //     write_kmers (kmers.cuh)     the ids; here are those that are found letter by letter
 //     write_letters (letter_ids.cuh)   both at once where every letter is an id
 //
@@ -38,7 +38,19 @@ struct FourLetters {
         : letters(job.four_letters), codes(job.four_codes), fold(job.four_fold), k(job.kmer_k),
           stride(job.kmer_stride), shift(job.kmer_shift), first_id(job.kmer_first_id),
           unknown_id(job.kmer_unknown_id), num_bytes(job.num_bytes), text(job.text), job(job) {}
+
+    // The same of k-mers that begin with neighbouring letters, which the compiler is to know.
+    DEVICE_METHOD static FourLetters of_neighbours(const Job& job) {
+        FourLetters four(job);
+        four.stride = 1;
+        return four;
+    }
 };
+
+template <bool IS_STRIDED>
+DEVICE FourLetters four_letters(const Job& job) {
+    return IS_STRIDED ? FourLetters(job) : FourLetters::of_neighbours(job);
+}
 
 // Where permute_bytes finds what belongs to each of four letters: a nibble for a letter, the first one lowest.
 DEVICE uint32_t four_selector(uint32_t word) {
@@ -60,12 +72,42 @@ DEVICE uint32_t ids_of_letters(const FourLetters& four, bool keeps_remainder, ui
 }
 
 // No row is at fault but those that cannot be circles, or are no sequences and have another strand.
-DEVICE void refuse_row(const Job& job, uint64_t row) {
-    uint64_t begin = job.row_begins[row], length = job.row_begins[row + 1] - begin;
-    bool is_open = is_circle(job, row) && (!job.can_wrap || length < job.kmer_k);
-    job.row_errors[row] = NO_BYTE;
-    job.row_refused[row] = is_open || is_no_sequence(job, row) ? static_cast<uint32_t>(begin) : NO_BYTE;
+DEVICE bool is_no_row(const Job& job, uint64_t row) {
+    uint64_t length = job.row_begins[row + 1] - job.row_begins[row];
+    return (is_circle(job, row) && (!job.can_wrap || length < job.kmer_k)) || is_no_sequence(job, row);
 }
+
+// Where faults of rows are noted. Most batches have none of the rows that may be refused.
+struct RowFaults {
+    const Job& job;
+    uint32_t *errors, *refused;
+    bool may_refuse;
+
+    DEVICE_METHOD explicit RowFaults(const Job& job)
+        : job(job), errors(job.row_errors), refused(job.row_refused),
+          may_refuse(job.row_flags || job.wraps || job.sent_text) {}
+
+    DEVICE_METHOD void look_at(uint64_t row) const {
+        errors[row] = NO_BYTE;
+        refused[row] = may_refuse && is_no_row(job, row) ? static_cast<uint32_t>(job.row_begins[row]) : NO_BYTE;
+    }
+};
+
+// Divides by a number that is not 0.
+struct Divider {
+    uint32_t number, inverse;
+
+    DEVICE_METHOD Divider(uint64_t number, uint64_t inverse)
+        : number(static_cast<uint32_t>(number)), inverse(static_cast<uint32_t>(inverse)) {}
+
+    DEVICE_METHOD explicit Divider(uint32_t number) : number(number), inverse(ALL_LANES / number) {}
+
+    // The product is the quotient, or one less.
+    DEVICE_METHOD uint32_t quotient(uint32_t value) const {
+        uint32_t product = high_product(value, inverse);
+        return product + (value - product * number >= number);
+    }
+};
 
 // Ids of rows, by their lengths alone.
 struct RowLengths {
@@ -77,45 +119,10 @@ struct RowLengths {
         : begins(job.row_begins), four(job), can_wrap(job.can_wrap), keeps_remainder(job.keeps_remainder) {}
 
     DEVICE_METHOD uint32_t ids_of(const Job& job, uint64_t row) const {
-        uint32_t length = static_cast<uint32_t>(begins[row + 1] - begins[row]);
+        uint32_t length = static_cast<uint32_t>(__ldg(begins + row + 1) - __ldg(begins + row));
         return can_wrap && is_circle(job, row) ? length : ids_of_letters(four, keeps_remainder, length);
     }
 };
-
-constexpr uint32_t ROW_MARK = 1024;        // Letters.
-constexpr uint32_t MOST_MARKS = 64;        // Of a row. Longer rows are few, and found soon.
-
-// Notes in which row every so many letters lie.
-DEVICE void mark_row(const Job& job, uint64_t row) {
-    uint64_t begin = job.row_begins[row], end = job.row_begins[row + 1], mark = (begin + ROW_MARK - 1) / ROW_MARK;
-    for (uint64_t last = mark + MOST_MARKS; mark < last && mark * ROW_MARK < end; mark++)
-        job.row_marks[mark] = static_cast<uint32_t>(row);
-}
-
-// The row of a letter, from the mark before it, unless that is of another batch; the whole warp calls it.
-DEVICE uint32_t marked_row(const Job& job, uint32_t letter) {
-    uint64_t mark = letter / ROW_MARK * ROW_MARK, lane = threadIdx.x & 31, row = job.row_marks[letter / ROW_MARK];
-    bool is_right = row < job.num_rows && static_cast<uint64_t>(job.row_begins[row]) <= mark &&
-                    static_cast<uint64_t>(job.row_begins[row + 1]) > mark;
-    if (!is_right) row = first_not_before_by_warp(job.row_begins, job.num_rows, letter + 1ull) - 1;
-    while (true) {
-        bool begins = row + 1 + lane < job.num_rows && static_cast<uint64_t>(job.row_begins[row + 1 + lane]) <= letter;
-        uint32_t count = count_bits(__ballot_sync(ALL_LANES, begins));
-        row += count;
-        if (count < 32) return static_cast<uint32_t>(row);
-    }
-}
-
-DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
-    if (block >= scan_tiles(job.num_rows)) return;
-    RowLengths lengths(job);
-    scan(job.place_states, job.num_rows, shared, [&](uint64_t row) { return lengths.ids_of(job, row); },
-         [&](uint64_t row, uint64_t before) {
-             job.id_offsets[row] = before;
-             if (row == job.num_rows) job.status[STATUS_NUM_IDS] = before;
-             else mark_row(job, row), refuse_row(job, row);
-         });
-}
 
 // Neighbouring ids as one vector of at most 16 bytes.
 template <class Id, uint32_t COUNT>

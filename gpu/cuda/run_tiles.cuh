@@ -3,10 +3,10 @@
 // What starts.cuh says holds here, too, but a run is known by its length: nothing is kept of a letter but its ids,
 // and a tile without breaks is written as one of a plain batch (kmers.cuh).
 //
-//     find_runs        the first and the last break of each tile, and the ids of the runs between them
-//     enter_run_tiles  the last break before each tile
-//     sum_run_tiles    the ids of the runs that end before each tile, up to its last break
-//     write_runs       the ids, and where those of the rows begin (write_runs.cuh)
+//     load_run_tile    the letters of a tile, and the breaks among them
+//     part_of_tile     its first and its last break, and the ids of the runs between them
+//     run_parts.cuh    the last break before the tile, and the ids up to there
+//     write_runs.cuh   the ids, and where those of the rows begin
 //
 // A warp takes a tile. Here all letters of the class BASE are among the four, and no others are.
 //
@@ -22,11 +22,26 @@ constexpr uint32_t SPAN_WORDS = KMER_TILE / 32 + 2;         // Words of the bits
 constexpr uint32_t PART_WORDS = 32;                         // A lane a word.
 constexpr uint32_t PART_LETTERS = 32 * PART_WORDS;
 
+constexpr uint32_t MOST_RUN_IDS = 704;     // On their way at a time; a tile of one run has fewer where k-mers are six apart.
+
 // What a warp has in shared memory.
 struct RunTile : PackedLetters<TILE_LETTERS> {
     uint32_t breaks[SPAN_WORDS + 1];       // Bits of letters, of which the end of the batch is one.
-    uint16_t starts[PART_LETTERS];         // Letters that begin ids, of a part.
+    uint32_t singles[4];                   // As those of a StagedTile.
+    uint32_t runs[KMER_ROWS + 1];          // Where runs begin, and where the last one ends.
+    RowIds rows[KMER_ROWS];                // The same runs by their ids.
+    StridedPart parts[KMER_ROWS];
     bool any_strange, any_breaks;
+};
+
+// The same with ids on their way to memory, or with the letters that begin ids, of a part.
+template <class Id>
+struct RunIdsTile : RunTile {
+    static constexpr uint32_t MOST_IDS = MOST_RUN_IDS;
+    union {
+        alignas(16) Id ids[MOST_RUN_IDS];
+        uint16_t starts[PART_LETTERS];
+    };
 };
 
 // A tile more where the last one is full: rows may begin at the end.
@@ -73,12 +88,12 @@ DEVICE uint64_t load_run_tile(const Job& job, const FourLetters& four, const uin
                               uint32_t& seen) {
     uint32_t lane = threadIdx.x & 31;
     for (uint32_t i = lane; i <= SPAN_WORDS; i += 32) tile.breaks[i] = 0;
-    bool any_strange = pack_tile(four, table, begin, tile, seen);
+    bool any_strange = pack_tile(four, table, begin, tile, seen, [] {});
     if (lane == 0) tile.any_strange = any_strange;
     if (any_strange)
         for (uint32_t i = lane; i < SPAN_WORDS * 2; i += 32)
             if (tile.strange[i + 1] || tile.strange[i] & 1) find_class_breaks(four, table, tile, begin, 16 * i);
-    uint64_t row = first_not_before_by_warp(job.row_begins, job.num_rows, begin);
+    uint64_t row = first_row_not_before(job, begin);
     bool any_rows = mark_rows(job, tile, begin, row);
     if (lane == 0) tile.any_breaks = any_rows || any_strange;
     __syncwarp();
@@ -102,11 +117,16 @@ DEVICE uint32_t break_before(uint32_t breaks, uint32_t first, uint32_t entry) {
     return (threadIdx.x & 31) == 0 || before < entry ? entry : before;
 }
 
-// What a tile does to the runs, for those behind it.
-DEVICE void summarize_tile(const Job& job, const FourLetters& four, const uint32_t* table, const RunTile& tile, uint32_t number) {
+// A part of the batch: its first and its last break, as letters of the batch, and the ids of the runs between them.
+struct RunPart {
+    uint32_t first, last, ids;             // `first` is NO_BREAK where there is none.
+};
+
+// What a tile is; every lane gets the same.
+DEVICE RunPart part_of_tile(const Job& job, const FourLetters& four, const uint32_t* table, const RunTile& tile, uint32_t begin) {
     uint32_t lane = threadIdx.x & 31, entry = 0, first_break = NO_BREAK, ids = 0;
     for (uint32_t word = lane; tile.any_breaks && word < KMER_TILE / 32; word += PART_WORDS) {
-        uint32_t first = number * KMER_TILE + 32 * word, breaks = tile.breaks[word];
+        uint32_t first = begin + 32 * word, breaks = tile.breaks[word];
         uint32_t before = break_before(breaks, first, entry), own = 0;
         for (uint32_t rest = breaks; rest; rest &= rest - 1) {
             uint32_t place = first + lowest_bit(rest);
@@ -117,43 +137,5 @@ DEVICE void summarize_tile(const Job& job, const FourLetters& four, const uint32
         ids += __reduce_add_sync(ALL_LANES, own);
         entry = __shfl_sync(ALL_LANES, before, 31);
     }
-    first_break = __reduce_min_sync(ALL_LANES, first_break);
-    if (lane) return;
-    job.run_firsts[number] = first_break;
-    job.letter_tiles[number] = entry ? entry - 1 : 0;
-    job.letter_tile_ids[number] = ids;
-}
-
-DEVICE void find_runs_stage(const Job& job, uint32_t* table, RunTile* tiles, uint32_t block, uint32_t num_blocks) {
-    load_letters(job, table);
-    FourLetters four(job);
-    RunTile& tile = tiles[threadIdx.x / 32];
-    uint32_t seen = 0, warps = num_blocks * (BLOCK / 32);
-    for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < run_tiles(job); number += warps) {
-        load_run_tile(job, four, table, number * KMER_TILE, tile, seen);
-        summarize_tile(job, four, table, tile, number);
-        __syncwarp();
-    }
-    note_rare(job, seen);                  // Where plain kernels were not tried, nobody else has.
-}
-
-DEVICE void enter_run_tiles_stage(const Job& job, uint32_t* scratch) {
-    scan_letter_tiles(job.letter_tiles, run_tiles(job), scratch, [](uint32_t a, uint32_t b) { return a < b ? b : a; });
-}
-
-DEVICE void sum_run_tiles_stage(const Job& job, ScanShared& shared, uint32_t block) {
-    uint32_t tiles = run_tiles(job);
-    if (block >= scan_tiles(tiles)) return;
-    FourLetters four(job);
-    const uint32_t* table = job.letter_table;
-    scan(job.letter_states, tiles, shared,
-         [&](uint64_t tile) {
-             uint32_t end = job.run_firsts[tile], begin = job.letter_tiles[tile];
-             return end == NO_BREAK ? 0 : job.letter_tile_ids[tile] + ids_of_run(job, four, table, begin, end, end - begin);
-         },
-         [&](uint64_t tile, uint64_t before) {
-             uint32_t last = job.letter_tiles[tile];
-             if (tile < tiles) job.letter_tile_ids[tile] = static_cast<uint32_t>(before);
-             else job.status[STATUS_NUM_IDS] = before + ids_of_run(job, four, table, last, four.num_bytes, four.num_bytes - last);
-         });
+    return {__reduce_min_sync(ALL_LANES, first_break), entry ? entry - 1 : 0, ids};
 }

@@ -107,6 +107,7 @@ DEVICE uint32_t reversed_bits(uint32_t bits) {
 }
 
 DEVICE uint32_t min_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
+DEVICE uint32_t max_of(uint32_t a, uint32_t b) { return a < b ? b : a; }
 
 // The upper 32 bits of a product.
 DEVICE uint32_t high_product(uint32_t a, uint32_t b) {

@@ -5,6 +5,17 @@
 #pragma once
 #include "shim.cuh"
 
+// Puts sixteen bytes into shared memory. The compiler makes four stores of some such, of which lanes side by side wait for
+// each other.
+DEVICE void stage_vector(void* to, const uint4& words) {
+#ifdef __CUDACC__
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+                 "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+#else
+    *static_cast<uint4*>(to) = words;
+#endif
+}
+
 // Waits until what a warp stored may be written over.
 DEVICE void wait_for_stores() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
@@ -49,3 +60,13 @@ DEVICE void store_part(const Id* staged, Id* out, uint32_t first, uint32_t end) 
     if (head < vectors && head < end) out[head] = staged[head - base];
     if (tail < end) out[tail] = staged[tail - base];
 }
+
+// Of the ids that are staged the first one, and the one behind them.
+struct StagedIds {
+    uint32_t first, end;
+
+    template <class Id>
+    DEVICE_METHOD void store(const Id* staged, Id* out) const {
+        if (first < end) store_part(staged, out, first, end);
+    }
+};

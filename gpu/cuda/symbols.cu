@@ -16,7 +16,7 @@ KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {
 
 KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
     SHARED ScanShared shared;
-    place_rows_stage(*job, shared, blockIdx.x, gridDim.x);
+    place_rows_stage(*job, shared, blockIdx.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_letters(const Job* job) {
@@ -44,32 +44,32 @@ KERNEL __launch_bounds__(BLOCK) fetch_letters8(GRID_CONSTANT const Job job) {
 }
 
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers(const Job* job) {
-    SHARED KmerTile<uint32_t> tiles[BLOCK / 32];
+    SHARED KmerTile<uint32_t, false> tiles[BLOCK / 32];
     write_kmers_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers16(const Job* job) {
-    SHARED KmerTile<uint16_t> tiles[BLOCK / 32];
+    SHARED KmerTile<uint16_t, false> tiles[BLOCK / 32];
     write_kmers_stage<uint16_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) {
-    SHARED KmerTile<uint8_t> tiles[BLOCK / 32];
+    SHARED KmerTile<uint8_t, false> tiles[BLOCK / 32];
     write_kmers_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK, 4) write_strided(const Job* job) {
-    SHARED KmerTile<uint32_t> tiles[BLOCK / 32];
+    SHARED KmerTile<uint32_t, true> tiles[BLOCK / 32];
     write_kmers_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK, 4) write_strided16(const Job* job) {
-    SHARED KmerTile<uint16_t> tiles[BLOCK / 32];
+    SHARED KmerTile<uint16_t, true> tiles[BLOCK / 32];
     write_kmers_stage<uint16_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK, 4) write_strided8(const Job* job) {
-    SHARED KmerTile<uint8_t> tiles[BLOCK / 32];
+    SHARED KmerTile<uint8_t, true> tiles[BLOCK / 32];
     write_kmers_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
@@ -103,35 +103,22 @@ KERNEL __launch_bounds__(BLOCK, 4) write_even_strided8(const Job* job) {
     write_even_rows_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK) find_runs(const Job* job) {
-    SHARED uint32_t table[NUM_LETTERS];
-    SHARED RunTile tiles[BLOCK / 32];
-    find_runs_stage(*job, table, tiles, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(SCAN_THREADS) enter_run_tiles(const Job* job) {
-    SHARED uint32_t scratch[SCAN_THREADS / 32];
-    enter_run_tiles_stage(*job, scratch);
-}
-
-KERNEL __launch_bounds__(BLOCK) sum_run_tiles(const Job* job) {
-    SHARED ScanShared shared;
-    sum_run_tiles_stage(*job, shared, blockIdx.x);
-}
-
 KERNEL __launch_bounds__(BLOCK) write_runs(const Job* job) {
-    SHARED RunTile tiles[BLOCK / 32];
-    write_runs_stage<uint32_t>(*job, tiles, blockIdx.x, gridDim.x);
+    SHARED RunIdsTile<uint32_t> tiles[PART_TILES];
+    SHARED RunParts parts;
+    write_runs_stage<uint32_t>(*job, tiles, parts);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_runs16(const Job* job) {
-    SHARED RunTile tiles[BLOCK / 32];
-    write_runs_stage<uint16_t>(*job, tiles, blockIdx.x, gridDim.x);
+    SHARED RunIdsTile<uint16_t> tiles[PART_TILES];
+    SHARED RunParts parts;
+    write_runs_stage<uint16_t>(*job, tiles, parts);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_runs8(const Job* job) {
-    SHARED RunTile tiles[BLOCK / 32];
-    write_runs_stage<uint8_t>(*job, tiles, blockIdx.x, gridDim.x);
+    SHARED RunIdsTile<uint8_t> tiles[PART_TILES];
+    SHARED RunParts parts;
+    write_runs_stage<uint8_t>(*job, tiles, parts);
 }
 
 KERNEL __launch_bounds__(BLOCK) begin_letters(const Job* job) {

@@ -1,9 +1,9 @@
 // The ids of the runs of run_tiles.cuh, and where those of rows begin.
 //
-// A tile of one run, as most are, has ids of neighbouring k-mers, which are written 16 bytes at a time. All others
-// are taken by parts of 1,024 letters, a lane a word of 32: its start bits, then the ids at these.
+// Tiles of few runs, as most are, are those of few_runs.cuh. All others are taken by parts of 1,024 letters, a lane a word
+// of 32: its start bits, then the ids at these.
 #pragma once
-#include "run_tiles.cuh"
+#include "few_runs.cuh"
 
 constexpr uint32_t FAR_AWAY = 64;          // Letters behind a word's first one, where no id of the word depends on it.
 
@@ -58,7 +58,7 @@ DEVICE uint64_t write_row_ids(const Job& job, uint64_t row, uint32_t part_begin,
         uint32_t ids = __shfl_sync(ALL_LANES, before, word) + count_bits(bits);
         if (place < end) {
             job.id_offsets[row + lane] = ids;
-            if (row + lane < job.num_rows) refuse_row(job, row + lane);
+            if (row + lane < job.num_rows) RowFaults(job).look_at(row + lane);
         }
         uint32_t here = count_bits(__ballot_sync(ALL_LANES, place < end));
         row += here;
@@ -68,7 +68,7 @@ DEVICE uint64_t write_row_ids(const Job& job, uint64_t row, uint32_t part_begin,
 
 // The ids of a tile with breaks, of which the first one is number `place`.
 template <class Id>
-DEVICE void write_parts(const Job& job, const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin,
+DEVICE void write_parts(const Job& job, const FourLetters& four, const uint32_t* table, RunIdsTile<Id>& tile, uint32_t begin,
                         uint64_t row, uint32_t run, uint32_t place) {
     uint32_t lane = threadIdx.x & 31;
     Id* out = ids_out<Id>(job);
@@ -90,23 +90,6 @@ DEVICE void write_parts(const Job& job, const FourLetters& four, const uint32_t*
     }
 }
 
-// The ids of a tile of k-mers of one run that began with letter `run`.
-template <class Id, uint32_t STRIDE>
-DEVICE void write_one_run(const Job& job, const FourLetters& four, const RunTile& tile, uint32_t begin, uint32_t run,
-                          uint32_t place) {
-    constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    uint32_t number = (begin - run + four.stride - 1) / four.stride, lane = threadIdx.x & 31;
-    uint32_t end = place + (begin + KMER_TILE - run + four.stride - 1) / four.stride - number;
-    uint32_t at = run + number * four.stride - begin + AROUND;  // The first id's letter.
-    uint32_t first = min_of((place + ITEMS - 1) / ITEMS * ITEMS, end), last = first + (end - first) / ITEMS * ITEMS;
-    Id* out = ids_out<Id>(job);
-    for (uint32_t id = first + lane * ITEMS; id < last; id += 32 * ITEMS)
-        write_vector<Id, STRIDE>(four, tile, false, at + (id - place) * four.stride, out + id);
-    uint32_t single = lane < ITEMS ? place + lane : last + lane - ITEMS;
-    if (single < (lane < ITEMS ? first : end) && lane < 2 * ITEMS)
-        out[single] = static_cast<Id>(read_id(four, tile, false, at + (single - place) * four.stride));
-}
-
 // The first break of a tile and the letters behind it, as a letter of the batch.
 DEVICE uint32_t first_break_of(const RunTile& tile, uint32_t begin) {
     for (uint32_t first = 0; first < SPAN_WORDS; first += 32) {
@@ -117,21 +100,43 @@ DEVICE uint32_t first_break_of(const RunTile& tile, uint32_t begin) {
     return NO_BREAK;
 }
 
+// The ids of a tile of `count` runs, or of many, of which is known what is before it.
 template <class Id>
-DEVICE void write_runs_stage(const Job& job, RunTile* tiles, uint32_t block, uint32_t num_blocks) {
+DEVICE void write_run_tile(const Job& job, const FourLetters& four, RunIdsTile<Id>& tile, uint32_t begin, uint64_t row,
+                           const RunPart& before, uint32_t count) {
+    wait_for_stores();
+    if (count) return write_few_runs(job, four, tile, begin, row, before, count);
+    uint32_t run = before.last, end = first_break_of(tile, begin);
+    uint32_t place = before.ids + ids_of_run(job, four, job.letter_table, run, end, begin - run);
+    write_parts<Id>(job, four, job.letter_table, tile, begin, row, run, place);
+}
+
+// A block takes neighbouring tiles, a warp one of them.
+template <class Id>
+DEVICE void write_runs_stage(const Job& job, RunIdsTile<Id>* tiles, RunParts& shared) {
     FourLetters four(job);
-    const uint32_t* table = job.letter_table;
-    RunTile& tile = tiles[threadIdx.x / 32];
-    uint32_t seen = 0, warps = num_blocks * (BLOCK / 32);
-    for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < run_tiles(job); number += warps) {
-        uint32_t begin = number * KMER_TILE, run = job.letter_tiles[number];
-        uint64_t row = load_run_tile(job, four, table, begin, tile, seen);
-        uint32_t end = tile.any_breaks ? first_break_of(tile, begin) : NO_BREAK;
-        uint32_t place = job.letter_tile_ids[number] + ids_of_run(job, four, table, run, end, begin - run);
-        if (end != NO_BREAK) write_parts<Id>(job, four, table, tile, begin, row, run, place);
-        else if (!is_base(tile, 0)) continue;
-        else if (four.stride == BY_SIX) write_one_run<Id, BY_SIX>(job, four, tile, begin, run, place);
-        else write_one_run<Id, ANY_STRIDE>(job, four, tile, begin, run, place);
-        __syncwarp();
+    RunStates states(job);
+    uint32_t seen = 0, warp = threadIdx.x / 32;
+    RunIdsTile<Id>& tile = tiles[warp];
+    load_singles(job, tile.singles);
+    while (true) {
+        if (threadIdx.x == 0) shared.number = static_cast<uint32_t>(atomic_add(states.taken, 1));
+        __syncthreads();
+        if (shared.number >= run_blocks(job)) break;
+        uint32_t number = shared.number * PART_TILES + warp, begin = number * KMER_TILE;
+        bool has_tile = number < run_tiles(job);
+        uint64_t row = has_tile ? load_run_tile(job, four, job.letter_table, begin, tile, seen) : 0;
+        uint32_t count = has_tile ? find_few_runs(tile, begin) : 0;
+        RunPart own = {NO_BREAK, 0, 0};
+        if (count) own = part_of_few_runs(job, four, tile, begin, count);
+        else if (has_tile) own = part_of_tile(job, four, job.letter_table, tile, begin);
+        if ((threadIdx.x & 31) == 0) shared.tiles[warp] = own;
+        __syncthreads();
+        if (warp == 0) publish_runs(job, four, states, shared);
+        __syncthreads();
+        if (has_tile) write_run_tile(job, four, tile, begin, row, part_before_tile(job, four, shared), count);
+        __syncthreads();
     }
+    note_rare(job, seen);                  // Where plain kernels were not tried, nobody else has.
+    wait_for_stores();
 }

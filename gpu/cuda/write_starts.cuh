@@ -58,8 +58,7 @@ struct StartTile {
 
 // The codes of sixteen letters. `strange` is set where k-mers of the class BASE could hold one that is none
 // of the four: no run ends there, and it has no code.
-DEVICE uint32_t codes_of_sixteen(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t place,
-                                 bool& strange) {
+DEVICE uint32_t codes_of_sixteen(const FourLetters& four, const uint32_t* table, uint64_t place, bool& strange) {
     uint32_t differ = 0;
     uint4 letters = sixteen_letters(four, static_cast<uint32_t>(place));
     uint32_t codes = pack_sixteen(four, letters, differ);
@@ -81,7 +80,7 @@ DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* t
     bool strange = false;
     __syncwarp();
     for (uint32_t i = lane; i <= LETTER_TILE / 16; i += 32)
-        tile.codes[i] = codes_of_sixteen(job, four, table, first + 16 * i, strange);
+        tile.codes[i] = codes_of_sixteen(four, table, first + 16 * i, strange);
     for (uint32_t i = lane; i <= LETTER_TILE / 64; i += 32) {
         uint64_t place = first + 64 * i;
         uint64_t breaks = place < end ? job.breaks[place / 64] : 0;

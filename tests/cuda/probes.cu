@@ -1,5 +1,6 @@
 // Kernels that only tests launch: device functions that no kernel of their own calls.
 #include "cut_rounds.cuh"
+#include "row_places.cuh"
 #include "scan.cuh"
 #include "special_match.cuh"
 
@@ -8,6 +9,23 @@ KERNEL probe_look_back(const Job* job) {
     for (uint64_t tile = 0; tile < job->num_rows; tile++) {
         uint64_t before = sum_of_tiles_before(job->frame_states, tile);
         if (threadIdx.x == 0) job->framed_offsets[tile] = before;
+    }
+}
+
+// The same by a block.
+KERNEL probe_block_looks_back(const Job* job) {
+    SHARED ScanShared shared;
+    for (uint64_t tile = 0; tile < job->num_rows; tile++) {
+        uint64_t before = sum_of_tiles_before_by_block(job->frame_states, shared, tile);
+        if (threadIdx.x == 0) job->framed_offsets[tile] = before;
+    }
+}
+
+// The first row that does not begin before each place of the text, in `id_offsets`; a warp.
+KERNEL probe_first_rows(const Job* job) {
+    for (uint64_t place = 0; place < job->num_bytes; place++) {
+        uint64_t row = first_row_not_before(*job, place);
+        if (threadIdx.x == 0) job->id_offsets[place] = row;
     }
 }
 

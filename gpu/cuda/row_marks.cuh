@@ -1,0 +1,45 @@
+// Where the ids of rows of any length begin, and the first row of every tile of letters, before ids are written.
+//
+// A mark is the row of a tile's first letter. Rows of very many tiles have the first ones marked only. Memory that no
+// row has marked may hold anything, so that whoever reads a mark looks whether it is right.
+//
+// Example, tiles of 8 letters, rows of 5, 0, 12 and 2: the letters 0, 8 and 16 are those of the rows 0, 2 and 2.
+#pragma once
+#include "kmer_tile.cuh"
+#include "scan.cuh"
+
+constexpr uint32_t MOST_MARKS = 64;        // Of a row. Longer rows are few, and found soon.
+
+static_assert(KmerTile<uint32_t, false>::OWN_LETTERS == LEAST_LETTERS, "there is memory for no more marks");
+
+// Letters of a tile of the kernel that writes ids of this width. Where a batch has another one, marks are wrong.
+DEVICE uint32_t marked_letters(const Job& job) {
+    if (job.kmer_stride > 1) return KmerTile<uint32_t, true>::OWN_LETTERS;
+    if (job.id_bits == 8) return KmerTile<uint8_t, false>::OWN_LETTERS;
+    return job.id_bits == 16 ? KmerTile<uint16_t, false>::OWN_LETTERS : KmerTile<uint32_t, false>::OWN_LETTERS;
+}
+
+DEVICE void mark_tiles(uint32_t* marks, const int64_t* begins, uint64_t row, const Divider& letters) {
+    uint32_t begin = __ldg(begins + row), end = __ldg(begins + row + 1), tile = letters.quotient(begin);
+    uint64_t letter = static_cast<uint64_t>(tile) * letters.number;
+    if (letter < begin) tile++, letter += letters.number;
+    for (uint32_t last = tile + MOST_MARKS; tile < last && letter < end; tile++, letter += letters.number)
+        marks[tile] = static_cast<uint32_t>(row);
+}
+
+DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block) {
+    if (block >= scan_tiles(job.num_rows)) return;
+    RowLengths lengths(job);
+    RowFaults faults(job);
+    Divider letters(marked_letters(job));
+    const int64_t* begins = job.row_begins;
+    uint32_t* marks = job.row_marks;
+    uint64_t num_rows = job.num_rows;
+    int64_t* offsets = job.id_offsets;
+    scan<uint32_t>(job.place_states, num_rows, shared, [&](uint64_t row) { return lengths.ids_of(job, row); },
+                   [&](uint64_t row, uint64_t before) {
+                       offsets[row] = before;
+                       if (row == num_rows) job.status[STATUS_NUM_IDS] = before;
+                       else mark_tiles(marks, begins, row, letters), faults.look_at(row);
+                   });
+}
