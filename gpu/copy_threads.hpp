@@ -31,7 +31,8 @@ namespace staging {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds SPIN{200};
 constexpr int LOOKS = 32;  // Between two looks at the clock.
-constexpr size_t PIECE_BYTES = 1 << 17;
+constexpr size_t PIECE_BYTES = 1 << 17, SMALL_PIECE_BYTES = 1 << 15;
+constexpr size_t SMALL_BYTES = 1 << 19;  // Of copies that go in small pieces, so that there are enough for all.
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -53,7 +54,12 @@ bool spin_until(Condition is_so, Clock::duration longest = SPIN) {
     return false;
 }
 
-inline size_t pieces_of(size_t num_bytes) { return (num_bytes + PIECE_BYTES - 1) / PIECE_BYTES; }
+inline size_t pieces_of(size_t num_bytes, size_t piece_bytes = PIECE_BYTES) {
+    return (num_bytes + piece_bytes - 1) / piece_bytes;
+}
+
+// Of a copy of so many bytes.
+inline size_t piece_bytes_of(size_t num_bytes) { return num_bytes <= SMALL_BYTES ? SMALL_PIECE_BYTES : PIECE_BYTES; }
 
 // What is done in pieces, by any thread each. Whoever has done one says so last of all, and lets go
 // of the job.
@@ -90,18 +96,18 @@ struct Text {
 struct CopyJob final : Job {
     char* target;
     std::vector<Text> texts;
-    size_t num_bytes;
+    size_t num_bytes, piece_bytes = piece_bytes_of(num_bytes);
     Clock::time_point begin = Clock::now();
     std::atomic<Clock::rep> taken{0};
 
     CopyJob(void* to, std::vector<Text> from, size_t size)
-        : Job(pieces_of(size)), target(static_cast<char*>(to)), texts(std::move(from)), num_bytes(size) {}
+        : Job(pieces_of(size, piece_bytes_of(size))), target(static_cast<char*>(to)), texts(std::move(from)), num_bytes(size) {}
 
     // From its beginning to its last piece so far.
     double seconds() const { return std::chrono::duration<double>(Clock::duration(taken)).count(); }
 
     void work(size_t piece) override {
-        size_t first = piece * PIECE_BYTES, end = std::min(first + PIECE_BYTES, num_bytes);
+        size_t first = piece * piece_bytes, end = std::min(first + piece_bytes, num_bytes);
         auto next = std::upper_bound(texts.begin(), texts.end(), first,
                                      [](size_t place, const Text& text) { return place < text.begin; });
         while (first < end) {

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.addresses import address_of
 from gpu.cuda_stream import CudaStream
 from gpu.functions import functions_of
 
@@ -201,9 +202,8 @@ class CudaDevice:
             free, total = self._runtime.memGetInfo()
             version = self._runtime.driverGetVersion()
         driver = f"CUDA {version // 1000}.{version % 1000 // 10}"
-        name = properties["name"].decode()
-        processors, has_clusters = properties["multiProcessorCount"], self._functions.has_clusters
-        return DeviceInfo(name, driver, processors, total, free, has_clusters)
+        name, processors = properties["name"].decode(), properties["multiProcessorCount"]
+        return DeviceInfo(name, driver, processors, total, free, self._functions.has_clusters)
 
     @property
     def page_locked_bytes(self) -> int:
@@ -243,7 +243,7 @@ class CudaDevice:
         """Whether an array is one piece of pinned memory, by its address, whoever pinned it."""
         if not memory.flags.c_contiguous:
             return False
-        first, num_bytes = memory.ctypes.data, max(1, memory.nbytes)
+        first, num_bytes = address_of(memory), max(1, memory.nbytes)
         if num_bytes <= self._page_locked.get(first, 0):
             return True  # The driver takes microseconds to say so.
         ends = (first, first + num_bytes - 1)

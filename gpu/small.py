@@ -8,6 +8,7 @@ made anew and no field of the Job is written but those that differ from batch to
 
 from __future__ import annotations
 
+from gpu.addresses import address_of
 from gpu.batches import RowOptions
 from gpu.families import Family
 from gpu.job import WORD, constant
@@ -131,13 +132,12 @@ def grid_text(
     while it reads, so that pinned text of any size stays where it is.
     """
     data = batch.data
-    place, is_pinned = int(data.ctypes.data), workspace.device.is_pinned(data)
-    is_few = len(data) <= TAKE_IN_BYTES
-    if is_pinned and place % ALIGNMENT == 0 and (in_place or is_few):
+    place, is_pinned = address_of(data), workspace.device.is_pinned(data)
+    if is_pinned and place % ALIGNMENT == 0 and (in_place or len(data) <= TAKE_IN_BYTES):
         return place, None
-    if is_few:
+    if len(data) <= CLUSTER_BYTES:
         return few_text(workspace, batch), None
-    if is_pinned:
+    if is_pinned and len(data) > TAKE_IN_BYTES:
         workspace.stream.copy_in(workspace.fields["text"], place, len(data))
         return 0, None
     return workspace.text_place, staging.start(workspace.text, data)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.addresses import address_of
 from gpu.answers import drop_rows
 from gpu.batches import RowOptions, row_errors
 from gpu.contents import first_kernels, rare_kernels
@@ -215,7 +216,7 @@ class SmallCall:
             block = self.engine.leases.take(ids.itemsize * most_ids)
         if block is not None:
             ids = block.view(id_dtype)
-        workspace.words[_HOST_IDS] = ids.ctypes.data
+        workspace.words[_HOST_IDS] = address_of(ids)
         return ids, block is not None
 
     def add_cuts(self, encoded: Encoded) -> None:

@@ -8,6 +8,7 @@
 //     pool.find_border(text, begin, end, from_end)  where a text may be cut, see border_search.hpp
 //     pool.close()                                  ends the threads; what has begun is completed
 //     look(flag, seconds)                           whether a byte is set before the time is over
+//     address_of(array)                             where its first item lies
 //
 // A child of fork completes by itself what had begun, and makes threads of its own for the rest.
 // gpu/staging.py is the same without threads.
@@ -15,6 +16,7 @@
 #include <Python.h>
 
 #include "border_search.hpp"
+#include "memory_functions.hpp"
 
 namespace {
 
@@ -68,11 +70,6 @@ void free_object(Object* object) {
 void free_pool(Pool* pool) {
     Py_DECREF(close_pool(pool, nullptr));
     free_object(pool);
-}
-
-bool has_arguments(Py_ssize_t given, Py_ssize_t wanted) {
-    if (given != wanted) PyErr_Format(PyExc_TypeError, "%zd arguments are expected", wanted);
-    return given == wanted;
 }
 
 Copy* new_copy(PyObject* target) {
@@ -154,7 +151,7 @@ PyObject* gather(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
 // The first bytes are there when it returns. The interpreter's lock is not needed.
 void finish(Copy* copy, size_t num_bytes) {
     CopyJob* job = copy->job;
-    size_t pieces = std::min(job->num_pieces, staging::pieces_of(num_bytes));
+    size_t pieces = std::min(job->num_pieces, staging::pieces_of(num_bytes, job->piece_bytes));
     if (job->has(pieces)) return;
     if (copy->threads->are_here()) return copy->threads->finish(job, pieces);
     for (size_t piece = 0; piece < pieces; piece++) job->run(piece);
@@ -211,22 +208,6 @@ PyObject* find_border(Pool* pool, PyObject* const* arguments, Py_ssize_t given) 
     return PyLong_FromSsize_t(from_end ? end - 1 - distance : begin + distance);
 }
 
-// The interpreter's lock is not held meanwhile, so that another thread can set the byte.
-PyObject* look(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
-    if (!has_arguments(given, 2)) return nullptr;
-    double seconds = PyFloat_AsDouble(arguments[1]);
-    Py_buffer flag;
-    if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &flag, PyBUF_SIMPLE) < 0) return nullptr;
-    auto* byte = static_cast<const char*>(flag.buf);
-    auto longest = std::chrono::duration_cast<staging::Clock::duration>(std::chrono::duration<double>(seconds));
-    bool is_set = false;
-    Py_BEGIN_ALLOW_THREADS
-    is_set = staging::spin_until([&] { return flag.len && __atomic_load_n(byte, __ATOMIC_ACQUIRE); }, longest);
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&flag);
-    return PyBool_FromLong(is_set);
-}
-
 template <PyObject* (*METHOD)(Pool*, PyObject* const*, Py_ssize_t)>
 PyObject* guarded(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
     try {
@@ -278,6 +259,8 @@ PyType_Spec pool_spec{"gpu._staging.Pool", sizeof(Pool), 0, Py_TPFLAGS_DEFAULT, 
 PyType_Spec copy_spec{"gpu._staging.Copy", sizeof(Copy), 0, COPY_FLAGS, copy_slots};
 
 PyMethodDef functions[] = {
+    {"address_of", reinterpret_cast<PyCFunction>(address_of), METH_O,
+     "address_of(array, /): where its first item lies."},
     {"look", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(look)), METH_FASTCALL,
      "look(flag, seconds, /): whether the first byte is set before the time is over."},
     {nullptr, nullptr, 0, nullptr},

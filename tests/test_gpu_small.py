@@ -196,8 +196,9 @@ def test_a_grid_has_pinned_text_from_where_it_lies(engine, monkeypatch, size, be
             encoded = engine.encode(load("gpt2"), Batch(data=data, offsets=offsets))
             texts = [text[:1000].decode(), "", text[1000:].decode()]
             check(encoded, "gpt2", texts, [EncodeOptions()] * 3)
-        assert not staged or not engine.device.is_pinned(data)
-    assert staged == 2 * [size] * (size > TAKE_IN_BYTES)
+        copied = engine.device.is_pinned(data) and (begin % 16 == 0 or size > TAKE_IN_BYTES)
+        assert staged == ([] if copied else 2 * [size])
+        staged.clear()
 
 
 def test_a_device_without_clusters_encodes_little_in_one_launch_and_the_rest_in_several(launches):

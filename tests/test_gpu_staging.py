@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu import addresses
 from gpu.staging import Staging, usable_cores
 from tests.compiled import extension
 from tests.data_files import ROOT
@@ -22,6 +23,7 @@ from vocabularies.text_joining import JOINED_BY, LARGE_BYTES, join_in_python
 
 PIECE_BYTES = 1 << 17
 SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 9 * PIECE_BYTES + 5]
+SIZES += [(1 << 15) - 1, (1 << 15) + 1, 1 << 19, (1 << 19) + 1]  # Small pieces, and up to where.
 
 
 @pytest.fixture(scope="module")
@@ -354,3 +356,12 @@ def test_cores_are_those_of_the_cgroup(tmp_path, quota, cores):
     everywhere = len(os.sched_getaffinity(0))
     assert usable_cores(file) == min(cores or everywhere, everywhere)
     assert usable_cores(tmp_path / "missing") == everywhere
+
+
+@pytest.mark.parametrize("by", ["C++", "NumPy"])
+def test_an_address_is_that_of_the_first_item(built, by):
+    where = built.address_of if by == "C++" else addresses._by_numpy
+    array = np.arange(100, dtype=np.int32)
+    array.flags.writeable = False
+    for view in (array, array[3:], array[5::2], array[:0], array.view(np.uint8)):
+        assert where(view) == view.ctypes.data
