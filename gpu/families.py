@@ -34,7 +34,7 @@ PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
 CUT = (
     "cut_certain",
     *("find_long", "windows", "check_windows", "bridges", "join_bridges"),
-    *("write_borders", "walk_pieces", "whole_pieces"),
+    *("write_borders", "last_pieces"),
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")

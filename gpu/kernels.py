@@ -71,7 +71,7 @@ _FEW_BYTES = constant("FEW_TILES") * _TILE  # Of a small batch, see compact.cuh.
 _CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
-_WALK_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 3)) + 256  # WalkShared.
+_LAST_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 5)) + 256  # LastShared.
 _STRIDE = constant("STRIDE_0")  # From window to window of a long piece.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
@@ -180,7 +180,7 @@ KERNELS = {
     "accept_special_again": Kernel(_BLOCK, _TILE, 6),
     "accept_whole": Kernel(_BLOCK, _CHUNKS, 8),
     "clear_special": Kernel(_BLOCK, _CHUNKS, 8),
-    "pretokenize": Kernel(_BLOCK, _CHUNKS, 16),
+    "pretokenize": Kernel(_BLOCK, _CHUNKS, 16, bytes_a_small_block=_TILE),
     "map_tiles": Kernel(constant("MAP_BLOCK"), _TILE, 2),
     "enter_runs": Kernel(constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1),
     "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6),
@@ -191,8 +191,7 @@ KERNELS = {
     "bridges": Kernel(constant("BRIDGE_THREADS"), _STRIDE, constant("BRIDGE_BLOCKS"), module="cut"),
     "join_bridges": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
     "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
-    "walk_pieces": Kernel(_WALK, _TILE, 1, _WALK_SHARED, module="cut"),
-    "whole_pieces": Kernel(_BLOCK, _TILE, 8, module="cut"),
+    "last_pieces": Kernel(_WALK, _TILE, 1, _LAST_SHARED, module="cut"),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
     "merge": Kernel(1024, 2 * 1024, 1, _MERGE + 26 * constant("NUM_BINS")),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),

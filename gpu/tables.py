@@ -199,16 +199,16 @@ def _rank_bounds(
 ) -> NDArray[np.uint16]:
     """The distance of each rank r to the lowest rank of a pair with the symbol 256 + r.
 
-    Below 32 as it is, above as 32 * p + m for (32 + m) << (p - 1), rounded down; 0 where it is not
-    above r, NO_BOUND where no pair has the symbol.
+    As 32 * p + m for m << p, rounded down; 0 where it is not above r, NO_BOUND where no pair has
+    the symbol.
     """
     first = np.full(NUM_BYTES + num_merges, NO_RANK, np.uint32)
     for part in (left, right):
         np.minimum.at(first, part, ranks)
     own, found = np.arange(num_merges), first[NUM_BYTES:].astype(np.int64)
     distance = np.maximum(found - own, 0)
-    shift = np.maximum(np.frexp(distance.astype(np.float64))[1] - 6, 0)
-    codes = np.where(distance < 32, distance, 32 * shift + (distance >> shift))
+    shift = np.maximum(np.frexp(distance.astype(np.float64))[1] - 5, 0)
+    codes = 32 * shift + (distance >> shift)
     return np.where(found == NO_RANK, NO_BOUND, codes).astype(np.uint16)
 
 

@@ -37,25 +37,28 @@ def windows_of(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int],
     return windows["begin"].tolist(), bits.tolist(), ends.tolist()
 
 
-def test_a_window_begins_where_a_run_has_a_token():
-    """Tokens of 64 letters; the last window reaches to the end."""
-    vocabulary, chance = vocabulary_of(doubled(b"a", 6)), random.Random(3)
+@pytest.mark.parametrize("across", [0, 1])
+def test_a_window_begins_where_a_run_has_a_token(across):
+    """Tokens of 64 letters, the first letter now and then another one's; the last ends the text."""
+    merges, chance = [(b"b", b"a")][:across] + doubled(b"a", 6), random.Random(3)
+    vocabulary = vocabulary_of(merges)
     assert bpe_tables(vocabulary, 1).run_steps[ord("a")] == 64
     sizes = [chance.choice([70, 300, 1000, 3000, 9000]) + chance.randint(0, 99) for _ in range(12)]
     text = "b".join("a" * size for size in sizes)
     for end in range(0, 600, 67):
-        begins = windows_of(vocabulary, text[: len(text) - end])[0]
-        content, in_runs = text[: len(text) - end], 0
+        content, moved = text[: len(text) - end], 0
+        begins = windows_of(vocabulary, content)[0]
         for number, begin in enumerate(begins):
-            place = STRIDE * number
-            run = place - content.rfind("b", 0, place + 1) - 1 if content[place] == "a" else 0
-            back = run % 64 if number and run < FAR_BACK - 512 else 0
-            is_moved = run < FAR_BACK - 512 or begin != place
+            place, first = STRIDE * number, content.rfind("b", 0, STRIDE * number + 1) + 1
+            if number == 0 or content[place] == "b" or place - first >= FAR_BACK - 512:
+                assert begin == place or place - first >= FAR_BACK - 512
+                continue
+            back = (place - first - (across if 0 < first < place else 0)) % 64
             if number == len(begins) - 1 and len(content) - place + back > WINDOW_BYTES:
                 back -= 64
-            assert begin == place - back or run >= FAR_BACK - 512
-            in_runs += int(is_moved and back != 0)
-        assert in_runs > 20
+            assert begin == place - back
+            moved += int(back != 0)
+        assert moved > 20
         assert begins[-1] + WINDOW_BYTES >= len(content)
 
 

@@ -78,9 +78,10 @@ class Batch:
         self.job["num_bytes"] = len(data)
         self.job["num_states"], self.job["num_classes"] = tables.num_certain, tables.num_classes
 
-    def run(self, slow: bool = False, num_blocks: int = 1) -> np.ndarray:
-        """Where pretokens begin, in bytes; `slow` makes every tile bad."""
-        library().pretokenize_batch(ctypes.c_void_p(self.job.ctypes.data), num_blocks, int(slow))
+    def run(self, slow: bool = False, num_blocks: int = 1, large: bool = False) -> np.ndarray:
+        """Where pretokens begin; `slow` makes all tiles bad, `large` reads whole chunks."""
+        place = ctypes.c_void_p(self.job.ctypes.data)
+        library().pretokenize_batch(place, num_blocks, int(slow), int(large))
         words = self.starts[: (self.num_bytes + 63) // 64]
         assert (self.starts[len(words) :] == 0xABABABABABABABAB).all()
         return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
@@ -110,10 +111,11 @@ def assert_alike(
 
 
 def check(name: str, texts: Iterable[bytes], slow: bool = True) -> None:
-    """The texts joined to one batch, the usual way and the slow way."""
+    """The texts joined to one batch, the ways of small and large ones, and the slow way."""
     rows = list(texts)
     expected = expected_starts(name, rows)
     assert_alike(name, rows, Batch(name, rows).run(), expected)
+    assert_alike(name, rows, Batch(name, rows).run(large=True), expected)
     if slow:
         assert_alike(name, rows, Batch(name, rows).run(slow=True), expected)
 

@@ -8,9 +8,6 @@
 
 constexpr uint32_t SCAN_BLOCK = 1024;
 constexpr uint32_t WARPS = BLOCK / 32;
-constexpr uint32_t FEW_TILES = 1024;       // Of small batches at most.
-
-DEVICE bool has_few_tiles(const Job& job) { return num_tiles(job) <= FEW_TILES; }
 
 DEVICE uint32_t count_of(const Job& job, uint32_t record) {
     if (!(record & MISS)) return 1;

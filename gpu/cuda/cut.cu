@@ -4,7 +4,6 @@
 #include "cut_find.cuh"
 #include "cut_join.cuh"
 #include "cut_level.cuh"
-#include "cut_walk.cuh"
 #include "cut_whole.cuh"
 
 DYNAMIC_SHARED(memory);
@@ -46,13 +45,7 @@ KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
     write_borders_stage(*job, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(WALK_THREADS, 1) walk_pieces(const Job* job) {
+KERNEL __launch_bounds__(WALK_THREADS, 1) last_pieces(const Job* job) {
     wait_for_kernel_before();
-    walk_pieces_stage(*job, *reinterpret_cast<WalkShared*>(memory), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) whole_pieces(const Job* job) {
-    wait_for_kernel_before();
-    SHARED WholeShared shared;
-    whole_pieces_stage(*job, shared, blockIdx.x, gridDim.x);
+    last_pieces_stage(*job, *reinterpret_cast<LastShared*>(memory), blockIdx.x, gridDim.x);
 }

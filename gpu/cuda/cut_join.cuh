@@ -5,27 +5,30 @@
 //     bridges    A --------> C ----> D                    the chain: A C D
 //                    B --------> D                        dead, as A leads past B
 //
-// Where the MAX_PASSED + 1 bridges in front of one lead past none, or fewer are in front of it in its piece, it is of
-// the chain whatever stands before: no bridge reaches over all of these. From each such one on a warp follows the
-// chain up to the next such one.
+// A bridge that none leads past is of the chain, whatever stands before: the chain cannot go by. From each such one on a
+// warp follows the chain up to the next such one.
 #pragma once
 #include "cut_bridge.cuh"
 
-// Whether a window's bridge is of the chain for sure.
+// Whether no bridge leads past a window with one; the whole warp looks, a lane a word.
 DEVICE bool is_anchored(const Job& job, const LongPiece& piece, uint32_t window) {
     if (job.window_counts[1] < ONE_PAST) return true;
-    uint32_t word = window / 32, bits = bridged_windows(job, word) & ((1u << window % 32) - 1);
-    for (uint32_t left = MAX_PASSED + 1; left; left--) {
-        while (!bits) {
-            if (word == piece.first_window / 32) return true;
-            bits = bridged_windows(job, --word);
+    uint32_t lane = threadIdx.x & 31, begin = piece.first_window / 32, between = 0;  // Bridges that were looked at.
+    for (uint32_t words = window / 32 - begin + 1, last = window / 32;; words -= 32, last -= 32) {
+        uint32_t word = last - lane, bits = lane < words ? bridged_windows(job, word) : 0;
+        if (word == window / 32) bits &= (1u << window % 32) - 1;
+        if (word == begin) bits &= 0xFFFFFFFF << piece.first_window % 32;
+        uint32_t up_to = between + sum_of_lanes(count_bits(bits));
+        bool is_past = false;
+        for (uint32_t i = up_to - count_bits(bits); bits && i < MAX_PASSED; i++) {
+            uint32_t other = highest_bit(bits);
+            is_past |= window_of(job, word * 32 + other).passed > i;
+            bits ^= 1u << other;
         }
-        uint32_t other = word * 32 + highest_bit(bits);
-        if (other < piece.first_window) return true;
-        if (window_of(job, other).passed) return false;
-        bits ^= 1u << other % 32;
+        if (__any_sync(ALL_LANES, is_past)) return false;
+        between = __shfl_sync(ALL_LANES, up_to, 31);
+        if (between >= MAX_PASSED || words <= 32) return true;
     }
-    return true;
 }
 
 // Makes the bridges of the chain part of it, from an anchored window's on; by a warp.

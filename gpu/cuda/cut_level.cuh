@@ -37,12 +37,23 @@ DEVICE uint32_t first_of_run(const Job& job, const LongPiece& piece, uint32_t pl
     return place;
 }
 
+// Where the tokens of a run begin that begins at `first`: behind its first byte where that merges with the byte in
+// front of it sooner than either merges with its like.
+DEVICE uint32_t first_token_of_run(const Job& job, const LongPiece& piece, uint32_t first) {
+    if (first == piece.begin) return first;
+    uint32_t before = job.text[first - 1], byte = job.text[first], across = job.byte_pairs[byte << 8 | before];
+    bool is_sooner = across < job.byte_pairs[byte * 0x101] && across < job.byte_pairs[before * 0x101];
+    return is_sooner ? first + 1 : first;
+}
+
 // Where a window begins; the last one reaches to its piece's end.
 DEVICE uint32_t begin_of_window(const Job& job, const LongPiece& piece, uint32_t window) {
     uint32_t place = piece.begin + (window - piece.first_window) * STRIDE_0, byte = job.text[place];
     uint32_t step = job.run_steps[byte];
     if (window == piece.first_window || !step) return place;
-    uint32_t begin = place - (place - first_of_run(job, piece, place, byte)) % step;
+    uint32_t first = first_of_run(job, piece, place, byte);
+    if (first < place) first = first_token_of_run(job, piece, first);
+    uint32_t begin = place - (place - first) % step;
     return window == last_window(piece) && piece.end - begin > WINDOW_0 ? begin + step : begin;
 }
 
@@ -65,7 +76,7 @@ DEVICE bool repeats(const uint8_t* text, uint32_t length, uint32_t period, uint3
 // The period of a text that repeats up to MAX_PERIOD bytes three times or more, 0 where it has none; by a warp.
 // The lowest period of its front, if it has one itself, is its own.
 DEVICE uint32_t period_of_text(const uint8_t* text, uint32_t length) {
-    uint32_t lane = threadIdx.x & 31, period = lane + 1, front = min_of(length, 3 * MAX_PERIOD);
+    uint32_t lane = threadIdx.x & 31, period = lane + 1, front = min_of(length, 2 * MAX_PERIOD);
     bool of_front = 3 * period <= length && repeats(text, front, period, 0, 1);
     uint32_t found = __ballot_sync(ALL_LANES, of_front);
     if (!found) return 0;

@@ -50,7 +50,7 @@ DEVICE Round next_round(RoundShared& shared, uint32_t count, uint32_t lowest, ui
     __syncthreads();
     lowest = __reduce_min_sync(ALL_LANES, shared.lowest[lane % BRIDGE_WARPS]);
     bound = __reduce_min_sync(ALL_LANES, shared.bounds[lane % BRIDGE_WARPS]);
-    return {count, lowest, bound > rank_of_bounded(lowest) ? bound << BOUND_BITS : lowest + 1};
+    return {count, lowest, limit_of(lowest, bound)};
 }
 
 // Fills the columns with bytes.

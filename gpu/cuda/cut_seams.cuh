@@ -15,20 +15,16 @@
 
 constexpr uint32_t MAX_PERIOD = 32;               // Of a run, in bytes.
 
-// 32 bits of a window's borders from any place on.
-DEVICE uint32_t borders_from(const Window& window, uint32_t place) {
-    uint32_t word = place / 32;
-    if (word >= WORDS_0) return 0;
-    return shift_right(window.borders[word], word + 1 < WORDS_0 ? window.borders[word + 1] : 0, place % 32);
-}
-
 // The last place where two neighbouring windows meet, in bytes from the second one's beginning; NO_PLACE
 // where they do not.
 DEVICE uint32_t meeting_of(const Window& first, const Window& second) {
     uint32_t distance = second.begin - first.begin, overlap = WINDOW_0 - distance;  // No first one is shorter.
     bool is_next_common = false;  // Of the next border of either, behind the word that is looked at.
+    uint32_t behind = 0;
     for (uint32_t i = overlap / 32 + 1; i-- > 0;) {
-        uint32_t left = borders_from(first, distance + 32 * i), right = second.borders[i];
+        uint32_t word = distance / 32 + i, own = word < WORDS_0 ? first.borders[word] : 0;
+        uint32_t left = shift_right(own, behind, distance % 32), right = second.borders[i];
+        behind = own;
         if (i == overlap / 32) right &= ~bits_above(overlap % 32);
         uint32_t both = left & right, either = left | right;
         for (uint32_t bits = both; bits; bits ^= 1u << highest_bit(bits)) {

@@ -56,15 +56,3 @@ DEVICE bool walk_piece(const Job& job, WalkShared& shared, const LongPiece& piec
         __syncthreads();
     }
 }
-
-DEVICE void walk_pieces_stage(const Job& job, WalkShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t pieces = job.window_counts[2];
-    for (uint32_t number = block; number < pieces; number += num_blocks) {
-        LongPiece piece = job.whole_pieces[number];
-        clear_starts(job, piece.begin + 1, piece.end, threadIdx.x, WALK_THREADS);
-        __syncthreads();
-        bool is_cut = walk_piece(job, shared, piece);
-        __syncthreads();
-        if (threadIdx.x == 0) job.whole_pieces[number].failed = !is_cut;
-    }
-}

@@ -6,11 +6,10 @@
 // and that has few different ranks. The symbols lie in `records` (their numbers) and `merged_ids` (places),
 // which are not in use yet, from the piece's first byte on.
 #pragma once
-#include "cut.cuh"
-#include "cut_window.cuh"
+#include "cut_walk.cuh"
 
 struct WholeShared {
-    uint32_t scratch[BLOCK / 32 + 1], candidates[BLOCK / 32];
+    uint32_t scratch[WALK_WARPS + 1], candidates[WALK_WARPS];
     uint32_t lowest, carried;
 };
 
@@ -30,7 +29,7 @@ DEVICE uint32_t lowest_of_block(WholeShared& shared, uint32_t value) {
 DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count,
                             uint32_t& first) {
     uint32_t lowest = NO_RANK, number = 0;
-    for (uint32_t i = threadIdx.x; i + 1 < count; i += BLOCK) {
+    for (uint32_t i = threadIdx.x; i + 1 < count; i += WALK_THREADS) {
         uint32_t rank = rank_of(job, symbols[i], symbols[i + 1]);
         if (rank < lowest) number = i;
         lowest = min_of(lowest, rank);
@@ -59,7 +58,7 @@ DEVICE uint32_t candidates_before(const WholeShared& shared, uint32_t carried) {
 DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbols, uint32_t* places,
                             uint32_t count, uint32_t rank, uint32_t last) {
     uint32_t merged = FIRST_MERGED + rank, written = 0, carried = 0;
-    for (uint32_t first = 0; first < count; first += BLOCK) {
+    for (uint32_t first = 0; first < count; first += WALK_THREADS) {
         uint32_t i = first + threadIdx.x;
         bool here = i < count, pair = i + 1 < count;
         uint32_t symbol = here ? symbols[i] : 0, place = here ? places[i] : 0;
@@ -70,13 +69,13 @@ DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbo
         uint32_t before = candidates_before(shared, carried);
         bool taken = before % 2 == 1;  // By the symbol on its left.
         bool kept = here && !taken;
-        uint32_t total, to = written + sum_before(kept, shared.scratch, total);
+        uint32_t total, to = written + sum_before<WALK_THREADS>(kept, shared.scratch, total);
         if (kept) {
             symbols[to] = candidate ? merged : symbol;
             places[to] = place;
         }
         written += total;
-        if (threadIdx.x == BLOCK - 1) shared.carried = candidate ? before + 1 : 0;
+        if (threadIdx.x == WALK_THREADS - 1) shared.carried = candidate ? before + 1 : 0;
         __syncthreads();
         carried = shared.carried;
         __syncthreads();
@@ -84,28 +83,44 @@ DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbo
     return written;
 }
 
-DEVICE void whole_pieces_stage(const Job& job, WholeShared& shared, uint32_t block, uint32_t num_blocks) {
+// Cuts a piece; the whole block calls it.
+DEVICE void cut_whole(const Job& job, WholeShared& shared, const LongPiece& piece) {
+    uint32_t* symbols = job.records + piece.begin;
+    uint32_t* places = job.merged_ids + piece.begin;
+    uint32_t count = piece.end - piece.begin;
+    for (uint32_t i = threadIdx.x; i < count; i += WALK_THREADS) {
+        symbols[i] = job.text[piece.begin + i];
+        places[i] = piece.begin + i;
+    }
+    __syncthreads();
+    for (;;) {
+        uint32_t first, rank = lowest_rank(job, shared, symbols, count, first);
+        if (rank == NO_RANK) break;
+        uint32_t last = is_late(bounded(job, rank)) ? first : count;
+        count = merge_round(job, shared, symbols, places, count, rank, last);
+    }
+    for (uint32_t i = threadIdx.x; i < count; i += WALK_THREADS) set_starts(job, places[i], 1);
+    __syncthreads();
+}
+
+struct LastShared {  // Of a block.
+    WalkShared walk;
+    WholeShared whole;
+};
+
+// Level 2, a block a piece.
+DEVICE void last_pieces_stage(const Job& job, LastShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t pieces = job.window_counts[2];
     for (uint32_t number = block; number < pieces; number += num_blocks) {
         LongPiece piece = job.whole_pieces[number];
-        if (!piece.failed) continue;
-        clear_starts(job, piece.begin + 1, piece.end, threadIdx.x, BLOCK);
+        clear_starts(job, piece.begin + 1, piece.end, threadIdx.x, WALK_THREADS);
         __syncthreads();
-        uint32_t* symbols = job.records + piece.begin;
-        uint32_t* places = job.merged_ids + piece.begin;
-        uint32_t count = piece.end - piece.begin;
-        for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
-            symbols[i] = job.text[piece.begin + i];
-            places[i] = piece.begin + i;
-        }
+        bool is_cut = walk_piece(job, shared.walk, piece);
         __syncthreads();
-        for (;;) {
-            uint32_t first, rank = lowest_rank(job, shared, symbols, count, first);
-            if (rank == NO_RANK) break;
-            uint32_t last = is_late(bounded(job, rank)) ? first : count;
-            count = merge_round(job, shared, symbols, places, count, rank, last);
-        }
-        for (uint32_t i = threadIdx.x; i < count; i += BLOCK) set_starts(job, places[i], 1);
+        if (is_cut) continue;
+        if (threadIdx.x == 0) job.whole_pieces[number].failed = 1;
+        clear_starts(job, piece.begin + 1, piece.end, threadIdx.x, WALK_THREADS);
         __syncthreads();
+        cut_whole(job, shared.whole, piece);
     }
 }

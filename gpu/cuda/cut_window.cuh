@@ -22,7 +22,7 @@ constexpr uint32_t WINDOW_1 = 1024;
 constexpr uint32_t NO_PAIR = 0xFFFFFFFF;
 
 // A rank and how far above it the bound of its merge lies, as gpu/tables.py writes it: 0 where the rank is
-// late, else a number of 5 bits times a power of two, rounded down. NO_RANK stays as it is.
+// late, else 5 bits and a power of two that they are times, rounded down. NO_RANK stays as it is.
 constexpr uint32_t BOUND_BITS = 10, LATE = 0, HIGHEST = (1 << (32 - BOUND_BITS)) - 1;
 
 DEVICE uint32_t bounded(const Job& job, uint32_t rank) {
@@ -33,11 +33,14 @@ DEVICE uint32_t rank_of_bounded(uint32_t word) { return word >> BOUND_BITS; }
 
 DEVICE bool is_late(uint32_t word) { return word % (1 << BOUND_BITS) == LATE; }
 
-// The lowest rank that a pair with what this one gives can have; not above HIGHEST.
+// The lowest rank that a pair with what this one gives can have; where there is none, one above HIGHEST.
 DEVICE uint32_t bound_of(uint32_t word) {
-    uint32_t code = word % (1 << BOUND_BITS), power = code / 32;
-    uint32_t distance = power ? (32 + code % 32) << (power - 1) : code;  // Below 2^32 - HIGHEST.
-    return min_of((word >> BOUND_BITS) + distance, HIGHEST);
+    return (word >> BOUND_BITS) + ((word % 32) << (word / 32 % 32));  // Below 2^32.
+}
+
+// Pairs of ranks, bounded, below this one are merged in a round, where these are the lowest rank and bound.
+DEVICE uint32_t limit_of(uint32_t lowest, uint32_t bound) {
+    return bound > rank_of_bounded(lowest) ? min_of(bound, HIGHEST) << BOUND_BITS : lowest + 1;
 }
 
 // A warp's window in shared memory; each lane has a bank to itself.
@@ -249,10 +252,9 @@ DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<MOST>& columns,
     LanePart part = begin_window(merging, columns, text, length, places);
     Neighbours others = neighbours_of(part);
     for (;;) {
-        uint32_t lowest = __reduce_min_sync(ALL_LANES, part.lowest), alive = part.alive, limit = lowest + 1;
+        uint32_t lowest = __reduce_min_sync(ALL_LANES, part.lowest), alive = part.alive;
         if (lowest == NO_RANK) return part.alive;
-        uint32_t bound = __reduce_min_sync(ALL_LANES, part.bound);
-        if (bound > rank_of_bounded(lowest)) limit = bound << BOUND_BITS;
+        uint32_t limit = limit_of(lowest, __reduce_min_sync(ALL_LANES, part.bound));
         uint32_t pairs = pairs_of_round(columns, part, others, limit);
         if (is_late(lowest)) pairs = leftmost(pairs);
         __syncwarp();

@@ -284,3 +284,6 @@ constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_s
 constexpr uint32_t STATUS_NOT_COVERED = 6; // Not 0: a character that the kernels do not know.
 
 DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }
+
+constexpr uint32_t FEW_TILES = 1024;       // Of small batches at most.
+DEVICE bool has_few_tiles(const Job& job) { return num_tiles(job) <= FEW_TILES; }

@@ -208,7 +208,7 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
 }
 
 DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
-    bool are_few = job.miss_counts[LONGEST_BIN] <= gridDim.x * MERGE_WARPS / 2;
+    bool are_few = has_few_tiles(job) && job.miss_counts[LONGEST_BIN] <= 2 * gridDim.x * MERGE_WARPS;
     find_begins<false>(job, shared.begins, are_few ? ALL_LANES_BITS : lane_bits<false>(LONGEST_BIN));
     if (block >= shared.begins.num_chunks) return;
     PairCache cache = load_cache(job, shared.merge.cache);

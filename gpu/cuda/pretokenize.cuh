@@ -21,9 +21,8 @@ struct Reach {  // Bytes that a thread reads at most: before its chunk, a power 
 
 // How far to read: what is further away is left to the slow way. A small batch is done sooner so, side by side, and a
 // large one later, as the slow way reads bad tiles from every state.
-constexpr uint32_t NEAR_TEXT = 1 << 22;    // Bytes of a small batch.
 DEVICE Reach far_reach() { return {2048, 256}; }
-DEVICE Reach reach_of(uint64_t num_bytes) { return num_bytes <= NEAR_TEXT ? Reach{128, 64} : far_reach(); }
+DEVICE Reach near_reach() { return {128, 112}; }
 
 constexpr uint32_t ROW_STRIDE = 33, ANYWHERE = 31;
 constexpr uint32_t OPEN_PREV = 1, OPEN_PENDING = 2, STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;

@@ -2,23 +2,22 @@
 #pragma once
 #include "pretokenize_tiles.cuh"
 
-// How many tiles from `tile` on, whole steps only, leave a state and a pending place as they are: of
-// a run, for the tile behind it leaves nothing pending. The whole warp looks, so that it asks for much
-// at a time.
+// How many tiles from `tile` on leave a state and a pending place as they are: of a run, for the tile
+// behind it leaves nothing pending. The whole warp looks, so that it asks for much at a time.
 constexpr uint32_t PASS_LOADS = 4, PASS_STEP = PASS_LOADS * 32;
 DEVICE uint32_t tiles_passed(const Job& job, uint32_t tile, uint32_t state) {
     uint32_t begin = tile, tiles = num_tiles(job);
-    for (; tile + PASS_STEP <= tiles; tile += PASS_STEP) {
-        uint32_t different = 0;
+    for (;; tile += PASS_STEP) {
+        uint32_t first = PASS_STEP;  // The first one that does not.
 #pragma unroll
-        for (uint32_t i = 0; i < PASS_LOADS; i++) {
-            uint32_t own = tile + i * 32 + (threadIdx.x & 31);
+        for (uint32_t i = PASS_LOADS; i-- > 0;) {
+            uint32_t number = i * 32 + (threadIdx.x & 31), own = tile + number;
             uint64_t way = own * 32ull + state;
-            different |= (job.tile_function[way] ^ state) | (job.tile_pending[way] ^ PENDING);
+            if (own >= tiles || job.tile_function[way] != state || job.tile_pending[way] != PENDING) first = number;
         }
-        if (__any_sync(ALL_LANES, different != 0)) break;
+        first = __reduce_min_sync(ALL_LANES, first);
+        if (first < PASS_STEP) return tile + first - begin;
     }
-    return tile - begin;
 }
 
 // Whether a pretoken begins at a place that is pending before a tile, which a bad one is before.

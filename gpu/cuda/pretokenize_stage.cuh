@@ -1,6 +1,7 @@
 // The pretokenizer's first pass over all tiles of a batch; job.bad_tiles[0] is 0 before it. What it does
 // not resolve is left to the slow way (pretokenize_tiles.cuh).
 #pragma once
+#include "block.cuh"
 #include "pretokenize.cuh"
 
 // Of half_states: the state behind a half tile, with these flags.
@@ -35,46 +36,81 @@ template <uint32_t THREADS = BLOCK> DEVICE Reader make_reader(const Job& job, Pr
     return reader_of(job, shared);
 }
 
-// The first pass: a thread a chunk, a warp half a tile. Writes starts and half_states, and counts the
-// halves with unresolved chunks: without these nobody asks what is far away.
-DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
-                              uint32_t num_blocks) {
-    Reader reader = make_reader(job, shared);
-    uint32_t lane = threadIdx.x & 31, chunks = num_tiles(job) * WORDS_A_TILE;
-    uint32_t first = block * BLOCK + threadIdx.x, stride = num_blocks * BLOCK;
-    Reach reach = reach_of(job.num_bytes);
-    for (uint32_t i = first; i < chunks; i += stride) {
+// What a warp says of half a tile, or of a part of one: the state behind it, with flags. Lane 31 knows.
+DEVICE uint32_t half_state(const Job& job, const Chunk& chunk, uint64_t end) {
+    bool unresolved = __any_sync(ALL_LANES, !chunk.resolved);
+    // The end of the data is near enough to be walked to.
+    bool empty = __all_sync(ALL_LANES, !chunk.starts) && end <= job.num_bytes;
+    return state_of(chunk.entry) | (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
+}
+
+// Writes half_states, and counts the halves with unresolved chunks: without these nobody asks what is far away.
+DEVICE void note_half(const Job& job, uint32_t half, uint32_t state) {
+    job.half_states[half] = state;
+    if (state & UNRESOLVED) atomicAdd(job.bad_tiles, 1);
+}
+
+// The first pass: a thread a chunk, a warp half a tile.
+DEVICE void pretokenize_chunks(const Job& job, const Reader& reader, uint32_t block, uint32_t num_blocks) {
+    uint32_t chunks = num_tiles(job) * WORDS_A_TILE;
+    for (uint32_t i = block * BLOCK + threadIdx.x; i < chunks; i += num_blocks * BLOCK) {
         Chunk chunk = {0, 0, true};
         if (i * 64ull < job.num_bytes) {
-            chunk = pretokenize_chunk(reader, i * 64ull, reach);
+            chunk = pretokenize_chunk(reader, i * 64ull, far_reach());
             job.starts[i] = chunk.starts;
         }
-        bool unresolved = __any_sync(0xFFFFFFFF, !chunk.resolved);
-        // The end of the data is near enough to be walked to.
-        bool empty = __all_sync(0xFFFFFFFF, !chunk.starts) && (i + 1) * 64ull <= job.num_bytes;
-        if (lane < 31) continue;
-        uint32_t flags = (unresolved ? UNRESOLVED : 0) | (empty ? NO_STARTS : 0);
-        job.half_states[i / 32] = state_of(chunk.entry) | flags;
-        if (unresolved) atomicAdd(job.bad_tiles, 1);
+        uint32_t state = half_state(job, chunk, (i + 1) * 64ull);
+        if (lane_of_thread() == 31) note_half(job, i / 32, state);
     }
 }
 
-// The first pass of a small batch, in which nobody else would have anything to do: a thread a quarter
-// of a chunk, so that it reads less, one byte after the other. Of unresolved chunks it says only that there are.
-DEVICE void pretokenize_quarters(const Job& job, const PretokenizeShared& shared, uint32_t block,
+// A quarter of a chunk, so that a thread reads less, one byte after the other; the next three threads have the others.
+constexpr uint32_t QUARTER = CHUNK / 4;
+DEVICE Chunk pretokenize_quarter(const Job& job, const Reader& reader, uint64_t begin, const Reach& reach) {
+    Chunk chunk = {0, 0, true};
+    if (begin < job.num_bytes) chunk = pretokenize_chunk<QUARTER>(reader, begin, reach);
+    uint64_t starts = chunk.starts << begin % CHUNK;
+    starts |= __shfl_xor_sync(ALL_LANES, starts, 1);
+    starts |= __shfl_xor_sync(ALL_LANES, starts, 2);
+    if (begin % CHUNK == 0 && begin < job.num_bytes) job.starts[begin / CHUNK] = starts;
+    return chunk;
+}
+
+// The first pass of a small batch, in which nobody else would have anything to do: a block a tile.
+DEVICE void pretokenize_quarters(const Job& job, const Reader& reader, uint8_t* states, uint32_t block,
                                  uint32_t num_blocks) {
-    constexpr uint32_t SIZE = CHUNK / 4;
+    static_assert(BLOCK * QUARTER == TILE, "a thread a quarter");
+    constexpr uint32_t WARPS_A_HALF = BLOCK / 32 / 2;
+    for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
+        uint64_t begin = static_cast<uint64_t>(tile) * TILE + threadIdx.x * QUARTER;
+        Chunk chunk = pretokenize_quarter(job, reader, begin, near_reach());
+        uint32_t state = half_state(job, chunk, begin + QUARTER);
+        if (lane_of_thread() == 31) states[threadIdx.x / 32] = state;
+        __syncthreads();
+        if (threadIdx.x < 2) {
+            const uint8_t* own = states + threadIdx.x * WARPS_A_HALF;
+            uint32_t either = 0, both = NO_STARTS;
+            for (uint32_t i = 0; i < WARPS_A_HALF; i++) either |= own[i], both &= own[i];
+            note_half(job, 2 * tile + threadIdx.x, (own[WARPS_A_HALF - 1] & STATE_MASK) | (either & UNRESOLVED) | both);
+        }
+        __syncthreads();
+    }
+}
+
+DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_t block, uint32_t num_blocks) {
+    SHARED uint8_t states[BLOCK / 32];
+    Reader reader = make_reader(job, shared);
+    if (has_few_tiles(job)) pretokenize_quarters(job, reader, states, block, num_blocks);
+    else pretokenize_chunks(job, reader, block, num_blocks);
+}
+
+// The same of a batch of one launch, which says of unresolved chunks only that there are.
+DEVICE void pretokenize_once(const Job& job, const PretokenizeShared& shared, uint32_t block, uint32_t num_blocks) {
     Reader reader = reader_of(job, shared);
-    uint32_t lane = threadIdx.x & 31, quarters = num_tiles(job) * (TILE / SIZE);
+    uint32_t quarters = num_tiles(job) * (TILE / QUARTER);
     for (uint32_t i = block * BLOCK + threadIdx.x; i < quarters; i += num_blocks * BLOCK) {
-        uint64_t begin = static_cast<uint64_t>(i) * SIZE;
-        Chunk chunk = {0, 0, true};
-        if (begin < job.num_bytes) chunk = pretokenize_chunk<SIZE>(reader, begin, far_reach());
-        uint64_t starts = chunk.starts << begin % CHUNK;
-        starts |= __shfl_xor_sync(0xFFFFFFFF, starts, 1);
-        starts |= __shfl_xor_sync(0xFFFFFFFF, starts, 2);
-        if (begin % CHUNK == 0 && begin < job.num_bytes) job.starts[begin / CHUNK] = starts;
-        bool unresolved = __any_sync(0xFFFFFFFF, !chunk.resolved);
-        if (lane == 31 && unresolved) atomicAdd(job.bad_tiles, 1);
+        Chunk chunk = pretokenize_quarter(job, reader, static_cast<uint64_t>(i) * QUARTER, far_reach());
+        bool unresolved = __any_sync(ALL_LANES, !chunk.resolved);
+        if (lane_of_thread() == 31 && unresolved) atomicAdd(job.bad_tiles, 1);
     }
 }

@@ -128,7 +128,7 @@ DEVICE void chain_fates(const Job& job, const MapShared& shared, uint32_t tile) 
     job.tile_pending[tile * 32ull + lane] = fate;
 }
 
-// Maps one tile, the whole block: sixteen or 32 lanes a chunk, as many as there are states.
+// Maps one tile, the whole block: a thread a chunk and state.
 DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, uint32_t tile) {
     static_assert(MAP_BLOCK * 16 >= TILE, "sixteen bytes a thread");
     uint64_t begin = static_cast<uint64_t>(tile) * TILE, own = begin + threadIdx.x * 16;
@@ -138,9 +138,11 @@ DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, ui
         *to = rows_at(reader, own, rest < 16 ? static_cast<uint32_t>(rest) : 16);
     }
     __syncthreads();
-    uint32_t shift = job.num_states <= 16 ? 4 : 5, state = threadIdx.x & ((1u << shift) - 1);
-    for (uint32_t i = threadIdx.x >> shift; i < WORDS_A_TILE; i += MAP_BLOCK >> shift)
-        shared.maps[i][state] = map_chunk(reader, shared.rows + i * CHUNK, begin + i * CHUNK, state);
+    uint32_t states = static_cast<uint32_t>(job.num_states);
+    for (uint32_t way = threadIdx.x; way < WORDS_A_TILE * states; way += MAP_BLOCK) {
+        uint32_t chunk = way / states, state = way % states;
+        shared.maps[chunk][state] = map_chunk(reader, shared.rows + chunk * CHUNK, begin + chunk * CHUNK, state);
+    }
     __syncthreads();
     if (threadIdx.x / 32 == 0) chain_states(job, shared, tile);
     if (threadIdx.x / 32 == 1) chain_fates(job, shared, tile);

@@ -56,7 +56,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
     using Base::block, Base::job, Base::num_blocks, Base::shared, Base::wait;
 
     DEVICE_METHOD void pretokenize() const {
-        pretokenize_quarters(job, shared.pretokenize, block, num_blocks);
+        pretokenize_once(job, shared.pretokenize, block, num_blocks);
         wait();
         if (!job.special_counts[COUNT_ACCEPTED]) return;
         clear_special_stage(job, block, num_blocks);

@@ -2,10 +2,17 @@
 #define WARPTOK_EMULATION "emulation.hpp"
 #include "pretokenize.cu"
 
+// The first pass as of a large batch.
+KERNEL pretokenize_large(const Job* job) {
+    SHARED PretokenizeShared shared;
+    pretokenize_chunks(*job, make_reader(*job, shared), blockIdx.x, gridDim.x);
+}
+
 // All of them; `slow` makes every tile bad. Few threads enter runs, so that these span stretches.
-extern "C" void pretokenize_batch(const Job* job, uint32_t num_blocks, uint32_t slow) {
+extern "C" void pretokenize_batch(const Job* job, uint32_t num_blocks, uint32_t slow, uint32_t is_large) {
     job->bad_tiles[0] = 0;
-    emulate(pretokenize, num_blocks, BLOCK, job);
+    if (is_large) emulate(pretokenize_large, num_blocks, BLOCK, job);
+    else emulate(pretokenize, num_blocks, BLOCK, job);
     for (uint32_t i = 0; slow && i < 2 * num_tiles(*job); i++) job->half_states[i] |= UNRESOLVED;
     if (slow) job->bad_tiles[0] = 1;
     if (!job->bad_tiles[0]) return;  // So would the others, each thread of them.
