@@ -33,6 +33,10 @@ CHUNKS = {"small": 1 << 40, "large": 0, "one launch": 1 << 40}
 """Text up to which chunks are small, by how a batch is encoded."""
 
 
+tables_of = functools.cache(dna_tables.dna_tables)
+"""The same for all engines, and made for seconds."""
+
+
 @functools.cache
 def engine_of(device: str, chunks: str) -> GpuEngine:
     engine = new_engine(device)
@@ -40,6 +44,7 @@ def engine_of(device: str, chunks: str) -> GpuEngine:
         engine.fused_bytes = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dna_tables, "SMALL_TEXT", CHUNKS[chunks])
+        patch.setattr(dna_tables, "dna_tables", tables_of)
         for name in NAMES:
             engine.load(load(name))
     return engine

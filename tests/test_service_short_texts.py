@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -58,6 +59,12 @@ def encoder_of(rule: str) -> FastokensEncoder:
     return FastokensEncoder(vocabulary, token_table(vocabulary))
 
 
+@cache
+def joining(rule: str, built: ModuleType) -> ShortTexts | None:
+    encoder = encoder_of(rule)
+    return ShortTexts.of(encoder.vocabulary, "llama3" if encoder.tails else rule, built)
+
+
 @pytest.mark.parametrize("rule", sorted(RULES | {"cl100k"}))
 @given(texts=TEXTS, plain=st.booleans())
 @example(texts=["a ", "b", "c \n ", "'s", "", "d", " e", "<|endoftext|>f", "g\v", "h"], plain=False)
@@ -65,8 +72,7 @@ def test_texts_have_the_ids_that_each_has_alone(built, rule, texts, plain):
     encoder = encoder_of(rule)
     encoder.short_texts = None
     alone = encoder.content(Batch(texts), plain)
-    spelling = "llama3" if encoder.tails else rule
-    encoder.short_texts = ShortTexts.of(encoder.vocabulary, spelling, built)
+    encoder.short_texts = joining(rule, built)
     assert encoder.short_texts is not None
     together = encoder.content(Batch(texts), plain)
     assert together.ids.tolist() == alone.ids.tolist()

@@ -53,6 +53,8 @@ class Stretch:
 
     def byte_offsets(self) -> list[int]:
         """Where each character begins, in bytes; one more entry for the end."""
+        if self.text.isascii():
+            return [*range(len(self.text) + 1)]
         return list(accumulate((len(c.encode()) for c in self.text), initial=0))
 
     def normalized(self, vocabulary: Vocabulary) -> Stretch:
