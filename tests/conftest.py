@@ -1,4 +1,4 @@
-"""What all tests share: the GPU mark, whether property tests are random, a running service."""
+"""What all tests share: the GPU mark and engine, whether property tests are random, a service."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpu.engine import GpuEngine
+from tests.each_device import DEVICES
 from tests.prepared_once import prepare_once
 from tests.server_process import Server, server_process
 
@@ -65,6 +67,13 @@ def tables_made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpu.engine.prepare", prepare_once)
         yield
+
+
+@pytest.fixture(params=DEVICES)
+def engine(request: pytest.FixtureRequest) -> GpuEngine:
+    """What the module's `engine_of` gives for each of DEVICES."""
+    engine: GpuEngine = request.module.engine_of(request.param)
+    return engine
 
 
 @pytest.fixture(scope="module")

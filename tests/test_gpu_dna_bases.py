@@ -17,7 +17,7 @@ from gpu.engine import GpuEngine, NotCovered
 from gpu.job import constant
 from gpu.launches import TAKE_IN_BYTES
 from gpu.streams import encode_stream
-from tests.each_device import DEVICES, new_engine
+from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice
 from tests.gpu_emulation import compile_for_device
 from tests.test_gpu_dna_bpe import merge_lists, repeats, vocabulary_of
@@ -32,11 +32,6 @@ VIEW, LEAD = constant("VIEW"), constant("LEAD")
 
 
 engine_of = functools.cache(new_engine)
-
-
-@pytest.fixture(params=DEVICES)
-def engine(request):
-    return engine_of(request.param)
 
 
 @pytest.fixture

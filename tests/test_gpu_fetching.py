@@ -16,7 +16,7 @@ from gpu.device import OutOfMemory
 from gpu.engine import GpuEngine, NotCovered
 from gpu.streams import encode_stream
 from service.cpu_engine import CpuEngine
-from tests.each_device import DEVICES, new_engine
+from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.sequence_strategies import SEQUENCES, character_vocabularies
 from tests.test_gpu_bulk import DeviceArray, assert_idle, pinned
@@ -29,11 +29,6 @@ KINDS = {32: "<i4", 16: "<u2", 8: "|u1"}
 
 
 engine_of = functools.cache(new_engine)
-
-
-@pytest.fixture(params=DEVICES)
-def engine(request):
-    return engine_of(request.param)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, event, given, settings
 
 from gpu.chunks import may_cut_rows
-from gpu.engine import GpuEngine, NotCovered
+from gpu.engine import NotCovered
 from gpu.prepared import prepare
-from tests.each_device import DEVICES, new_engine
+from tests.each_device import new_engine
 from tests.motif_strategies import motif_cases, motif_vocabulary
 from tests.sequence_strategies import OPTIONS
 from tests.test_gpu_symbols import check
@@ -28,11 +28,6 @@ PLAIN = EncodeOptions(special="plain", spans=True)
 
 
 engine_of = functools.cache(new_engine)
-
-
-@pytest.fixture(params=DEVICES)
-def engine(request) -> GpuEngine:
-    return engine_of(request.param)
 
 
 def check_any(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) -> None:

@@ -22,7 +22,7 @@ from gpu.paces import Pace
 from gpu.shared_memory import SharedHostMemory
 from gpu.shared_streams import encode_shared
 from gpu.tables import NotCovered
-from tests.each_device import DEVICES, new_device
+from tests.each_device import new_device
 from tests.emulated_device import EmulatedDevice
 from vocabularies import reference
 from vocabularies.batch import EncodeOptions
@@ -36,11 +36,6 @@ SEQUENCES = ["ACGTTGCA" * 300, "", "ACGNNNNNNNNNNNNACGT", "acgt" * 99]
 @functools.cache
 def engine_of(device: str) -> GpuEngine:
     return GpuEngine(new_device(device), 1 << 28)
-
-
-@pytest.fixture(params=DEVICES)
-def engine(request):
-    return engine_of(request.param)
 
 
 @pytest.fixture(params=["device", "host"])

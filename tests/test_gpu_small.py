@@ -17,7 +17,7 @@ from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.small_call import COPIED_BYTES
 from gpu.staging import Copy
 from gpu.streams import encode_stream
-from tests.each_device import DEVICES, new_engine
+from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.test_engines import OPTIONS, check
 from tests.test_gpu_bulk import DeviceArray
@@ -36,11 +36,6 @@ TEXT_OPTIONS = [
 
 
 engine_of = functools.cache(new_engine)
-
-
-@pytest.fixture(params=DEVICES)
-def engine(request):
-    return engine_of(request.param)
 
 
 @pytest.fixture(params=["by size", "encode_grid"])

@@ -13,14 +13,9 @@ from gpu.streams import encode_packed, encode_stream
 from tests.emulated_device import EmulatedStream
 from tests.sequence_strategies import SEQUENCES, kmer_vocabularies
 from tests.test_gpu_bulk import DeviceArray, pinned
-from tests.test_gpu_fetching import DEVICES, check, engine_of, rows_of
+from tests.test_gpu_fetching import check, engine_of, rows_of
 from tests.test_gpu_letter_tiles import own_kmers
 from vocabularies.builtin import load
-
-
-@pytest.fixture(params=DEVICES)
-def engine(request):
-    return engine_of(request.param)
 
 
 @settings(max_examples=100)

@@ -15,7 +15,7 @@ from gpu import launches, symbols
 from gpu.engine import GpuEngine, NotCovered
 from gpu.streams import encode_packed, encode_stream
 from tests.data_files import expected, ids_digest, records
-from tests.each_device import DEVICES, new_engine
+from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import (
@@ -38,11 +38,6 @@ MEGABYTE = 1 << 20
 
 
 engine_of = functools.cache(new_engine)
-
-
-@pytest.fixture(params=DEVICES)
-def engine(request):
-    return engine_of(request.param)
 
 
 @pytest.fixture(autouse=True)

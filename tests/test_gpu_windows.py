@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpu.augmented import encode_augmented
 from gpu.engine import NotCovered
 from gpu.windows import encode_windows
-from tests.each_device import DEVICES, new_engine
+from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice
 from tests.torch_or_skip import torch_or_skip
 from vocabularies import reference
@@ -27,11 +27,6 @@ PAD = 0
 
 
 engine_of = functools.cache(new_engine)
-
-
-@pytest.fixture(params=DEVICES)
-def engine(request):
-    return engine_of(request.param)
 
 
 def check_windows(engine, name, texts, options, window, stride, prefix, channel) -> None:
