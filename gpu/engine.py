@@ -33,6 +33,7 @@ from gpu.fetching import fetch_batch
 from gpu.flights import Work
 from gpu.launches import DeviceFault
 from gpu.leases import Leases
+from gpu.paces import BY_BUS
 from gpu.page_locked import PageLocked, Take
 from gpu.pipeline import Answer, Pipeline
 from gpu.prepared import prepare
@@ -265,7 +266,8 @@ class GpuEngine:
             find = self.staging.find_border
             return chunks_of(batch.data, batch.offsets, vocabulary, size, whole, find=find)
 
-        return self.pipeline.answer(work, chunks, new_answer)
+        chunk_bytes = min(self.pipeline.chunk_bytes, BY_BUS.of(len(batch.data)).chunk_bytes)
+        return self.pipeline.answer(work, chunks, new_answer, chunk_bytes)
 
     def decode(
         self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool

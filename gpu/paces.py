@@ -32,13 +32,13 @@ class Pace:
             raise ValueError(f"{numbers}; the least is 1")
 
     def of(self, num_bytes: int) -> Pace:
-        """That of so much text: of SMALLER_CHUNKS where there would be few, the least at worst."""
-        sizes = (self.chunk_bytes, *(size for size in SMALLER_CHUNKS if size < self.chunk_bytes))
-        many = (size for size in sizes if num_bytes >= MANY_CHUNKS * size)
-        return replace(self, chunk_bytes=next(many, sizes[-1]))
+        """That of so much text: of SMALLER_CHUNKS where there would be few."""
+        smaller = [size for below, size in SMALLER_CHUNKS if num_bytes < below]
+        return replace(self, chunk_bytes=min([self.chunk_bytes, *smaller]))
 
 
-SMALLER_CHUNKS, MANY_CHUNKS = (16 << 20, 8 << 20), 12
+SMALLER_CHUNKS = (288 << 20, 16 << 20), (192 << 20, 8 << 20), (48 << 20, 4 << 20)
+"""Below so much text chunks have so many bytes at most."""
 # The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
 BY_BUS = Pace(24 << 20, 4, (4 << 20, 4 << 20))
 # The same without copies out: the kernels of larger chunks are faster, those of the last ones, too.

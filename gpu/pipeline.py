@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from gpu.chunks import CHUNK_BYTES, Chunk
 from gpu.device import OutOfMemory
 from gpu.flights import Flight, Lanes, Work
+from gpu.layout import SMALL_BYTES
 from gpu.memory import Workspace
 from gpu.stages import Clock, StageTimes
 from gpu.staging import Staging
@@ -150,6 +151,8 @@ class _Call:
     ) -> None:
         self.pipeline, self.work, self.land, self.in_flight = pipeline, work, land, in_flight
         self.room = min(chunk_bytes, len(work.data))
+        if self.room == SMALL_BYTES:  # Workspaces of small batches stay theirs: they hold ids, too.
+            self.room += 1
         self.flying: deque[Flight] = deque()
         self.landed: list[Workspace] = []
         self.clocks: list[Clock] = []

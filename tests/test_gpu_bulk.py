@@ -18,7 +18,7 @@ from gpu import streams
 from gpu.chunks import chunks_of
 from gpu.device import Device, OutOfMemory
 from gpu.engine import GpuEngine
-from gpu.layout import BYTES_A_ROW, Capacity, device_bytes
+from gpu.layout import BYTES_A_ROW, SMALL_BYTES, Capacity, device_bytes
 from gpu.paces import BY_BUS, Pace
 from gpu.pipeline import Pipeline, _Call
 from gpu.streams import encode_packed, encode_stream
@@ -259,11 +259,33 @@ def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
 
 
 @pytest.mark.parametrize(
-    ("text", "chunk"), [(1, 8), (191, 8), (192, 16), (287, 16), (288, 24), (1024, 24)]
+    ("text", "chunk"),
+    [(1, 4), (47, 4), (48, 8), (191, 8), (192, 16), (287, 16), (288, 24), (1024, 24)],
 )
-def test_a_stream_to_the_host_goes_in_many_chunks_of_8_mib_at_least(text, chunk):
+def test_a_stream_to_the_host_goes_in_many_chunks_of_4_mib_at_least(text, chunk):
     assert BY_BUS.of(text << 20) == Pace(chunk << 20, BY_BUS.in_flight, BY_BUS.ends)
     assert Pace(5000, 2, (9, 9)).of(text << 20) == Pace(5000, 2, (9, 9))  # It is small already.
+
+
+@pytest.mark.parametrize(
+    ("text", "room"), [(5, SMALL_BYTES + 1), (47, SMALL_BYTES + 1), (48, 8 << 20)]
+)
+def test_chunks_have_workspaces_that_small_batches_do_not_use(monkeypatch, text, room):
+    engine = GpuEngine(EmulatedDevice(), 1 << 30)
+    data = np.resize(np.frombuffer(b"ab ", np.uint8), text << 20)
+    offsets, out = np.array([0, len(data)]), pinned(engine, np.zeros(4, np.uint8)).view(np.int32)
+    taken: list[int] = []
+
+    def take(workspaces: Workspaces, num_bytes: int, num_rows: int, layout: str) -> None:
+        taken.append(num_bytes)
+        raise RuntimeError
+
+    monkeypatch.setattr(Workspaces, "take", take)
+    with pytest.raises(RuntimeError):
+        engine.encode_ids(FRAMED, data, offsets)
+    with pytest.raises(RuntimeError):
+        encode_stream(engine, FRAMED, data, offsets, out)
+    assert taken == [room, room]
 
 
 def test_copies_of_a_call_go_one_after_the_other_in_the_order_of_its_chunks(monkeypatch):
