@@ -18,6 +18,7 @@ Numbers = dict[str, int]
 
 NUM_BYTES = 256
 RARE = sum(constant(f"RARE_{name}") << constant("RARE_SHIFT") for name in ("BREAK", "WIDE", "MARK"))
+OTHER = constant("OTHER")
 ANY_CASE, OWN_CASE = 0xDFDFDFDF, 0xFFFFFFFF
 NO_LETTERS = 0x06
 """Four letters of which none stands in the slot that its bits 1 and 2 name."""
@@ -29,7 +30,8 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
     slots = {letter >> 1 & 3: letter for letter in letters}
     any_case = letters + letters.lower() if is_upper else letters
     flagged = entries[list(any_case)] & np.uint32(RARE)
-    other_case = letters + letters.swapcase()
+    other_case = entries[list(letters.swapcase())]
+    classes = other_case >> np.uint32(constant("CLASS_SHIFT"))
     if (
         len(letters) != 4
         or len(slots) != 4
@@ -41,9 +43,8 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
         "four_letters": sum(letter << 16 * slot for slot, letter in slots.items()),
         "four_codes": sum(letters.index(letter) << 16 * slot for slot, letter in slots.items()),
         "four_fold": ANY_CASE if is_upper else OWN_CASE,
-        "four_plain_fold": OWN_CASE
-        if (entries[list(other_case)] & np.uint32(RARE)).any()
-        else ANY_CASE,
+        "four_case_flags": int(np.bitwise_or.reduce(other_case) & np.uint32(RARE)),
+        "four_case_alike": int((classes == OTHER).all()),
     }
 
 

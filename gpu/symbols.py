@@ -59,7 +59,7 @@ NOTHING: Numbers = dict.fromkeys(
             "piece_ids",
             "four_letters",
         ),
-        *("four_codes", "four_fold", "four_plain_fold", "letters_are_bytes"),
+        *("four_codes", "four_fold", "four_case_flags", "four_case_alike", "letters_are_bytes"),
     ),
     0,
 )

@@ -31,8 +31,7 @@ DEVICE RunPart part_of_few_runs(const Job& job, const FourLetters& four, const R
     uint32_t lane = threadIdx.x & 31, ids = 0;
     if (lane > 0 && lane + 1 < count) {
         uint32_t own = tile.runs[lane], length = tile.runs[lane + 1] - own;
-        if (is_base(tile, own - begin)) ids = ids_of_first(job, four, {0, 0, own, length, false}, length);
-        else ids = class_of(job.letter_table[four.text[own]]) != SPACE;
+        ids = ids_of_run_here(job, four, job.letter_table, tile, begin, own, length);
     }
     return {tile.runs[1], tile.runs[count - 1], __reduce_add_sync(ALL_LANES, ids)};
 }

@@ -225,7 +225,8 @@ struct Job {
     uint64_t four_letters;         // The letters of a k-mer by bits 1 and 2 of each, two bytes each; 0: not so few.
     uint64_t four_codes;           // The code of each, by the same bits.
     uint64_t four_fold;            // Bits of four bytes that count,
-    uint64_t four_plain_fold;      // and that count where no kernel but a plain one is needed.
+    uint64_t four_case_flags;      // What the table says of the four in another case: its flags, of any,
+    uint64_t four_case_alike;      // and 1 where a run of them is one run of other letters.
     uint64_t row_length;           // Of all rows but the last one; 0: they vary, and the next are not read.
     uint64_t row_ids;              // Of each of these rows.
     uint64_t even_count;           // How many rows there are, see EvenRows,

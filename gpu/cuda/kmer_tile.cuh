@@ -83,13 +83,14 @@ DEVICE uint32_t nonzero_bytes(uint32_t word) {
     return (high >> 7) * 0x08040201 >> 24 & 0xF;
 }
 
+constexpr uint32_t ANY_CASE = 0xDFDFDFDF;
+
 // Packs a word of a tile that begins with letter `begin`; whether any letter is none of the four. The table says what
-// such letters are, but for those that only have another case and are known to be unknown, no more (`plain_fold`).
+// such letters are; of those that only have another case that is known (`four_case_flags`).
 template <class Tile>
 DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t word,
                          uint32_t& seen) {
     uint32_t place = begin - AROUND + 16 * word, codes = 0, strange = 0, rest = 0;
-    uint32_t plain_fold = static_cast<uint32_t>(four.job.four_plain_fold);
     uint4 letters = sixteen_letters(four, place);
     const uint32_t words[4] = {letters.x, letters.y, letters.z, letters.w};
 #pragma unroll
@@ -97,11 +98,12 @@ DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_
         uint32_t selector = four_selector(words[i]), chosen = four.letters.chosen(selector);
         codes = append_codes(codes, four.codes.chosen(selector));
         strange = strange << 4 | nonzero_bytes(chosen ^ (words[i] & four.fold));
-        rest = rest << 4 | nonzero_bytes(chosen ^ (words[i] & plain_fold));
+        rest = rest << 4 | nonzero_bytes(chosen ^ (words[i] & ANY_CASE));
     }
     uint32_t inside = place < four.num_bytes ? min_of(four.num_bytes - place, 16) : 0;
     uint32_t there = 0xFFFF0000 >> inside & 0xFFFF;
-    for (rest &= there; rest; rest &= rest - 1) seen |= table[four.text[place + 15 - lowest_bit(rest)]];
+    if (strange & there & ~rest) seen |= static_cast<uint32_t>(four.job.four_case_flags);
+    for (rest &= strange & there; rest; rest &= rest - 1) seen |= table[four.text[place + 15 - lowest_bit(rest)]];
     tile.codes[word] = codes;
     tile.strange[word] = static_cast<uint16_t>(strange & there);
     return (strange & there) != 0;

@@ -31,7 +31,7 @@ struct RunTile : PackedLetters<TILE_LETTERS> {
     uint32_t runs[KMER_ROWS + 1];          // Where runs begin, and where the last one ends.
     RowIds rows[KMER_ROWS];                // The same runs by their ids.
     StridedPart parts[KMER_ROWS];
-    bool any_strange, any_breaks;
+    bool any_strange, any_breaks, any_spaces;
 };
 
 // The same with ids on their way to memory, or with the letters that begin ids, of a part.
@@ -55,13 +55,27 @@ DEVICE bool is_base(const RunTile& tile, uint32_t letter) {
     return !tile.any_strange || !(tile.strange[at / 16] << at % 16 & 0x8000);
 }
 
+// Whether four letters are all of the four in another case.
+DEVICE bool have_other_case(const FourLetters& four, uint32_t word) {
+    return four.letters.chosen(four_selector(word)) == (word & ANY_CASE) && (word & ~ANY_CASE) == ~ANY_CASE;
+}
+
+// Whether sixteen letters and the one before are so, and are one run.
+DEVICE bool are_in_case_run(const FourLetters& four, uint32_t place) {
+    if (!four.job.four_case_alike || place == 0 || place + 16 > four.num_bytes) return false;
+    uint4 letters = sixteen_letters(four, place);
+    return have_other_case(four, letters.x) && have_other_case(four, letters.y) && have_other_case(four, letters.z) &&
+           have_other_case(four, letters.w) && have_other_case(four, four.text[place - 1] * 0x01010101u);
+}
+
 // The breaks among sixteen letters from letter `first` of the tile on, some of which, or the one before, are no BASE.
 DEVICE void find_class_breaks(const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin, uint32_t first) {
     uint32_t place = begin + first;
-    if (place >= four.num_bytes) return;
+    if (place >= four.num_bytes || are_in_case_run(four, place)) return;
     uint32_t before = place ? class_of(table[four.text[place - 1]]) : BASE;
     for (uint32_t i = 0; i < 16 && place + i < four.num_bytes; i++) {
         uint32_t own = class_of(table[four.text[place + i]]);
+        if (own == SPACE) tile.any_spaces = true;
         if (own != before || stands_alone(own)) set_break(tile, first + i);
         before = own;
     }
@@ -87,6 +101,7 @@ DEVICE bool mark_rows(const Job& job, RunTile& tile, uint32_t begin, uint64_t ro
 DEVICE uint64_t load_run_tile(const Job& job, const FourLetters& four, const uint32_t* table, uint32_t begin, RunTile& tile,
                               uint32_t& seen) {
     uint32_t lane = threadIdx.x & 31;
+    if (lane == 0) tile.any_spaces = false;
     for (uint32_t i = lane; i <= SPAN_WORDS; i += 32) tile.breaks[i] = 0;
     bool any_strange = pack_tile(four, table, begin, tile, seen, [] {});
     if (lane == 0) tile.any_strange = any_strange;
@@ -117,6 +132,25 @@ DEVICE uint32_t break_before(uint32_t breaks, uint32_t first, uint32_t entry) {
     return (threadIdx.x & 31) == 0 || before < entry ? entry : before;
 }
 
+// Whether a letter of the tile that is no BASE has an id where a run begins with it.
+DEVICE bool has_own_id(const FourLetters& four, const uint32_t* table, const RunTile& tile, uint32_t letter) {
+    return !tile.any_spaces || class_of(table[four.text[letter]]) != SPACE;
+}
+
+// The same of a whole run that begins in the tile.
+DEVICE uint32_t ids_of_run_here(const Job& job, const FourLetters& four, const uint32_t* table, const RunTile& tile,
+                                uint32_t begin, uint32_t run, uint32_t length) {
+    if (is_base(tile, run - begin)) return ids_of_first(job, four, {0, 0, run, length, false}, length);
+    return has_own_id(four, table, tile, run);
+}
+
+// Whether each of the 32 letters of a word, and the one before it, is a run with an id, such as an N.
+DEVICE bool are_all_runs(const RunTile& tile, uint32_t word, uint32_t breaks) {
+    uint32_t letter = 32 * word, at = letter + AROUND;
+    bool are_strange = tile.any_strange && !tile.any_spaces && (tile.strange[at / 16] & tile.strange[at / 16 + 1]) == 0xFFFF;
+    return breaks == ALL_LANES && are_strange && letter > 0 && !is_base(tile, letter - 1) && tile.breaks[word - 1] >> 31;
+}
+
 // A part of the batch: its first and its last break, as letters of the batch, and the ids of the runs between them.
 struct RunPart {
     uint32_t first, last, ids;             // `first` is NO_BREAK where there is none.
@@ -127,10 +161,11 @@ DEVICE RunPart part_of_tile(const Job& job, const FourLetters& four, const uint3
     uint32_t lane = threadIdx.x & 31, entry = 0, first_break = NO_BREAK, ids = 0;
     for (uint32_t word = lane; tile.any_breaks && word < KMER_TILE / 32; word += PART_WORDS) {
         uint32_t first = begin + 32 * word, breaks = tile.breaks[word];
-        uint32_t before = break_before(breaks, first, entry), own = 0;
-        for (uint32_t rest = breaks; rest; rest &= rest - 1) {
+        uint32_t before = break_before(breaks, first, entry), own = 0, rest = breaks;
+        if (are_all_runs(tile, word, breaks)) own = 32, before = first + 32, rest = 0;
+        for (; rest; rest &= rest - 1) {
             uint32_t place = first + lowest_bit(rest);
-            if (before) own += ids_of_run(job, four, table, before - 1, place, place - before + 1);
+            if (before) own += ids_of_run_here(job, four, table, tile, begin, before - 1, place - before + 1);
             else first_break = place;
             before = place + 1;
         }

@@ -15,7 +15,8 @@ constexpr uint64_t SUM_TO_END = 1ull << 63;  // ... or of all tiles up to its en
 constexpr uint64_t SUM_BITS = TILE_SUM - 1;
 
 struct ScanShared {
-    uint64_t warp_sums[BLOCK / 32], sums_before[BLOCK / 32];
+    uint64_t warp_sums[BLOCK / 32];
+    uint64_t before;
     uint32_t tile;
 };
 
@@ -29,41 +30,17 @@ DEVICE uint64_t sum_of_warp(uint64_t value) {
     return value;
 }
 
-// The sum of up to 32 tiles before number `end`, back to the first one whose state is a sum to its end, which the result
-// says with SUM_TO_END; a whole warp calls it. Waits for tiles that have published nothing.
-DEVICE uint64_t sum_of_near_tiles(const uint64_t* states, uint64_t end) {
-    uint64_t lane = threadIdx.x & 31, state = lane < end ? 0 : SUM_TO_END;
-    for (; !state; give_way()) state = load_volatile(states + end - 1 - lane);
-    __syncwarp();
-    uint32_t ends = __ballot_sync(0xFFFFFFFF, (state & SUM_TO_END) != 0);
-    bool counts = !ends || lane <= lowest_bit(ends);
-    return sum_of_warp(counts ? state & SUM_BITS : 0) | (ends ? SUM_TO_END : 0);
-}
-
 // The sum of all tiles before one; a whole warp calls it.
 DEVICE uint64_t sum_of_tiles_before(const uint64_t* states, uint64_t tile) {
-    uint64_t before = 0;
+    uint64_t lane = threadIdx.x & 31, before = 0;
     for (uint64_t end = tile; end; end -= end < 32 ? end : 32) {
-        uint64_t sum = sum_of_near_tiles(states, end);
-        before += sum & SUM_BITS;
-        if (sum & SUM_TO_END) break;
-    }
-    return before;
-}
-
-// The same by a block, of which each warp adds up 32 tiles at a time: many that run side by side have no sum to their end.
-DEVICE uint64_t sum_of_tiles_before_by_block(const uint64_t* states, ScanShared& shared, uint64_t tile) {
-    uint64_t before = 0, reach = 32 * (threadIdx.x / 32);
-    for (uint64_t end = tile; end; end -= end < BLOCK ? end : BLOCK) {
-        uint64_t sum = sum_of_near_tiles(states, reach < end ? end - reach : 0), found = 0;
-        if ((threadIdx.x & 31) == 0) shared.sums_before[threadIdx.x / 32] = sum;
-        __syncthreads();
-        for (uint32_t i = 0; i < BLOCK / 32 && !found; i++) {
-            before += shared.sums_before[i] & SUM_BITS;
-            found = shared.sums_before[i] & SUM_TO_END;
-        }
-        __syncthreads();
-        if (found) break;
+        uint64_t state = lane < end ? 0 : SUM_TO_END;
+        for (; !state; give_way()) state = load_volatile(states + end - 1 - lane);
+        __syncwarp();
+        uint32_t ends = __ballot_sync(0xFFFFFFFF, (state & SUM_TO_END) != 0);
+        bool counts = !ends || lane <= lowest_bit(ends);
+        before += sum_of_warp(counts ? state & SUM_BITS : 0);
+        if (ends) break;
     }
     return before;
 }
@@ -87,11 +64,12 @@ DEVICE uint64_t sum_before_warp(uint64_t* states, ScanShared& shared, uint64_t w
         if (i == warp) before = total;
         total += shared.warp_sums[i];
     }
-    if (threadIdx.x == 0) store_volatile(states + shared.tile, TILE_SUM | total);
-    uint64_t tiles = sum_of_tiles_before_by_block(states, shared, shared.tile);
-    if (threadIdx.x == 0) store_volatile(states + shared.tile, SUM_TO_END | (tiles + total));
+    if (warp == 0) {
+        uint64_t tiles = publish_tile(states, shared.tile, total);
+        if (lane == 0) shared.before = tiles;
+    }
     __syncthreads();
-    return tiles + before;
+    return shared.before + before;
 }
 
 // Calls write(i, sum of value(0) .. value(i - 1)) for i = 0 .. count. The whole block calls it.

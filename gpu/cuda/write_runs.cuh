@@ -29,13 +29,14 @@ DEVICE uint32_t starts_of_word(const Job& job, const FourLetters& four, const ui
                                uint32_t begin, uint32_t word, uint32_t run) {
     uint32_t first = begin + 32 * word, breaks = tile.breaks[word], next = tile.breaks[word + 1], starts = 0;
     uint32_t count = first < four.num_bytes ? min_of(four.num_bytes - first, 32) : 0;
+    if (are_all_runs(tile, word, breaks) && count == 32) return breaks;
     for (uint32_t at = 0, end; at < count; at = end) {
         if (breaks >> at & 1) run = first + at;
         uint32_t later = at < 31 ? breaks >> (at + 1) : 0, behind = next ? 32 + lowest_bit(next) : FAR_AWAY;
         if (later) behind = at + 1 + lowest_bit(later);
         end = min_of(behind, count);
         if (is_base(tile, 32 * word + at)) starts |= starts_in_run(job, four, first, run, at, end, behind);
-        else if (run == first + at && class_of(table[four.text[run]]) != SPACE) starts |= 1u << at;
+        else if (run == first + at && has_own_id(four, table, tile, run)) starts |= 1u << at;
     }
     return starts;
 }

@@ -12,15 +12,6 @@ KERNEL probe_look_back(const Job* job) {
     }
 }
 
-// The same by a block.
-KERNEL probe_block_looks_back(const Job* job) {
-    SHARED ScanShared shared;
-    for (uint64_t tile = 0; tile < job->num_rows; tile++) {
-        uint64_t before = sum_of_tiles_before_by_block(job->frame_states, shared, tile);
-        if (threadIdx.x == 0) job->framed_offsets[tile] = before;
-    }
-}
-
 // The first row that does not begin before each place of the text, in `id_offsets`; a warp.
 KERNEL probe_first_rows(const Job* job) {
     for (uint64_t place = 0; place < job->num_bytes; place++) {
