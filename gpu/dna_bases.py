@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.dna_forward import Endings
 from gpu.dna_letters import Letters
 from gpu.job import constant
 from vocabularies.vocabulary import Vocabulary
@@ -17,11 +18,16 @@ __all__ = ["Bases", "bases_of"]
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 
-GAP, DROPPED, OTHER = (constant(f"BASES_{name}") for name in ("GAP", "DROPPED", "OTHER"))
+GAP, DROPPED, OTHER, MIXED = (
+    constant(f"BASES_{name}") for name in ("GAP", "DROPPED", "OTHER", "MIXED")
+)
+RUN_BEGINS = constant("RUN_BEGINS") - constant("GAP_LENGTH")
 LETTER_MIXED, LETTER_GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
 LETTER_DROPPED, MAX_LETTERS = constant("LETTER_DROPPED"), constant("MAX_LETTERS")
 FIRST_FACTOR, GOLDEN = 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15
 SPARE_BITS = 2  # Of a slot's number, beyond those that the tokens need.
+BEFORE_LETTERS, EARLY = constant("BEFORE_LETTERS"), constant("EARLY")
+MOST_MIXED = 32  # Letters of a token with mixed ones.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,19 +38,32 @@ class Bases:
         classes: uint8[256], the code of a base or one of BASES_*.
         ids: uint32[slots, 2], a hash table of tokens of many letters: tag, id + 1; zeros are empty.
         factor: of its hash function.
+        mixed: uint64[..., 2], tokens with mixed letters, see cuda/bases_mixed.cuh.
+        tail: bases at most behind the last such letter of a token.
     """
 
     classes: NDArray[np.uint8]
     ids: UInt32s
     factor: int
+    mixed: UInt64s
+    tail: int
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """By Job field."""
-        return {"bases_classes": self.classes, "bases_ids": self.ids}
+        return {
+            "bases_classes": self.classes,
+            "bases_ids": self.ids,
+            "bases_mixed": self.mixed.reshape(-1),
+        }
 
     def numbers(self) -> dict[str, int]:
         """By Job field."""
-        return {"bases_shift": 65 - len(self.ids).bit_length(), "bases_factor": self.factor}
+        return {
+            "bases_shift": 65 - len(self.ids).bit_length(),
+            "bases_factor": self.factor,
+            "num_bases_mixed": len(self.mixed),
+            "bases_tail": self.tail,
+        }
 
 
 def bases_of(
@@ -53,10 +72,12 @@ def bases_of(
     codes: dict[bytes, list[int]],
     ids: dict[bytes, int],
     k: int,
+    endings: Endings,
 ) -> Bases | None:
     """The tables; `ids` are those of tokens with their letters, of which more than `k` are many.
 
-    None where bases alone may be a special token or a motif.
+    Tokens with mixed letters are among `ids` and not among `codes`. None where bases alone may be a
+    special token or a motif.
     """
     signs = [
         _sign(token.content.encode(), letters)
@@ -70,10 +91,45 @@ def bases_of(
     classes[letters.classes == LETTER_GAP] = GAP
     classes[letters.classes == LETTER_DROPPED] = DROPPED
     stripped = letters.stripped[letters.stripped < 0x80].tolist()
-    runs = [letters.steps.run_letter] if letters.steps.run_letter else []
-    classes[[*signs, *stripped, *runs, *range(0x7F, 256)]] = OTHER  # DEL: see NEVER_KNOWN.
+    if letters.steps.run_length:
+        classes[letters.steps.run_letter] = MIXED
+    mixed = {token: ids[token] for token in ids if token not in codes}
+    letter, tail = _mixed_letter(letters, list(mixed), k, endings)
+    if letter is not None:
+        classes[letter] = MIXED
+    classes[[*signs, *stripped, RUN_BEGINS, *range(0x7F, 256)]] = OTHER  # DEL: see NEVER_KNOWN.
     long = {token: each for token, each in codes.items() if len(each) > k}
-    return Bases(classes, *_table(list(long.values()), [ids[token] for token in long]))
+    slots, factor = _table(list(long.values()), [ids[token] for token in long])
+    spelled = [] if letter is None else [_spelled(t, i, letters) for t, i in mixed.items()]
+    return Bases(classes, slots, factor, np.array(spelled, np.uint64).reshape(-1, 2), tail)
+
+
+def _mixed_letter(
+    letters: Letters, tokens: list[bytes], k: int, endings: Endings
+) -> tuple[int | None, int]:
+    """The only letter that merges and is no base, and the bases at most behind it in a token.
+
+    None where there are several or it is none that runs are of; or where tables of bases do not
+    tell what follows soon behind it.
+    """
+    found = np.flatnonzero(letters.classes == LETTER_MIXED).tolist()
+    if len(found) != 1 or (letters.steps.run_length and letters.steps.run_letter != found[0]):
+        return None, 0
+    tail = max(len(token) - 1 - token.rindex(found[0]) for token in tokens)
+    looked = endings.k + BEFORE_LETTERS * endings.levels
+    are_told = endings.k + tail <= k + 1 and looked + tail <= EARLY
+    return (found[0] if are_told and max(map(len, tokens)) <= MOST_MIXED else None), tail
+
+
+def _spelled(token: bytes, token_id: int, letters: Letters) -> tuple[int, int]:
+    """A row of `mixed`."""
+    codes = mask = 0
+    for place, letter in enumerate(reversed(token)):
+        is_mixed = letter not in letters.bases
+        code = MIXED & 3 if is_mixed else letters.bases.index(letter)
+        codes |= code << 62 - 2 * place
+        mask |= is_mixed << 31 - place
+    return codes, token_id | len(token) << 16 | mask << 32
 
 
 def _sign(content: bytes, letters: Letters) -> int | None:

@@ -26,6 +26,7 @@ Bools = NDArray[np.bool_]
 
 NO_TOKEN, BEFORE_LETTERS = constant("NO_TOKEN"), constant("BEFORE_LETTERS")
 FORWARD_K, MAX_LETTERS = constant("FORWARD_K"), constant("MAX_LETTERS")
+LONG_LENGTH = constant("LONG_LENGTH")  # Of tokens that only lists have.
 COPIED_K, COPIED_LETTERS = constant("COPIED_K"), constant("COPIED_LETTERS")
 LATEST = 16
 """Letters of a text of which the tables know."""
@@ -118,7 +119,7 @@ def _levels(last_tokens: LastTokens, k: int) -> tuple[list[UInt32s], list[tuple[
         level[is_open, 0] = 4**BEFORE_LETTERS * (count + np.arange(opened))
         lists.append(last_tokens.listed(texts, letters))
         count += opened
-        if letters == k + MOST_BEFORE or count > MOST_OPENED:
+        if min(k + MOST_BEFORE, LONG_LENGTH - 1) < letters + BEFORE_LETTERS or count > MOST_OPENED:
             return levels, lists
         texts = (texts[:, None] << 2 * BEFORE_LETTERS | np.arange(4**BEFORE_LETTERS)).ravel()
         letters += BEFORE_LETTERS

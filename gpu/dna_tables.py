@@ -35,7 +35,8 @@ MAX_LETTERS, MAX_IDS = constant("MAX_LETTERS"), LONG_TOKENS
 SMALL_VOCABULARY, SMALL_K, LARGE_K = 6000, 8, 10
 PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
-MAX_PAIR_BYTES = 64 << 20
+LETTER_MIXED = constant("LETTER_MIXED")
+MAX_PAIR_BYTES, LEFT_CLASSES = 64 << 20, constant("LEFT_CLASSES")
 SMALL_TEXT = 1 << 23  # Text up to which small chunks were faster.
 
 
@@ -132,6 +133,8 @@ def _bases(tables: DnaTables) -> str:
     """The kernel of batches of bases that end soon, "" where there is none."""
     if tables.endings is None or tables.bases is None:
         return ""
+    if len(tables.pairs) // tables.pair_words > LEFT_CLASSES:
+        return ""
     return "encode_bases_copied" if tables.endings.is_copied else "encode_bases"
 
 
@@ -152,11 +155,12 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
     kept = {token: each for token, each in tokens.items() if token[0] in merging}
     if any(len(token) > MAX_LETTERS for token in kept):
         raise NotCovered(f"a token of more than {MAX_LETTERS} letters")
-    k = _indexed_letters(len(kept)) if k is None else k
+    k = _indexed_letters(len(kept), (letters.classes == LETTER_MIXED).any()) if k is None else k
     records, pairs = _records(vocabulary, kept, runs, letter_ids, letters)
     places = {letter: place for place, letter in enumerate(letters.bases)}
     codes = {token: [places[letter] for letter in token] for token in kept if _pure(token, letters)}
     mixed = sorted(token for token in kept if token not in codes)
+    endings = endings_of(codes, kept, pairs)
     return DnaTables(
         letters=letters,
         k=k,
@@ -169,15 +173,18 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
         mixed_ids=np.array([len(token) << 16 | kept[token] for token in mixed], np.uint32),
         reach=max((_first_mixed(token, letters) for token in mixed), default=0),
         whole=whole_tokens(vocabulary, tokens, letters.steps),
-        endings=endings_of(codes, kept, pairs),
-        bases=bases_of(vocabulary, letters, codes, kept, k),
+        endings=endings,
+        bases=bases_of(vocabulary, letters, codes, kept, k, endings) if endings else None,
     )
 
 
-def _indexed_letters(num_tokens: int) -> int:
-    """Letters that tables of so many tokens are indexed by."""
+def _indexed_letters(num_tokens: int, has_mixed: bool) -> int:
+    """Letters that tables of so many tokens are indexed by.
+
+    One more where mixed letters merge: bases soon behind one are looked up by all of them.
+    """
     most = SMALL_K if num_tokens <= SMALL_VOCABULARY else LARGE_K
-    return min(most, 2 + num_tokens.bit_length() // 2)
+    return min(most, 2 + num_tokens.bit_length() // 2 + has_mixed)
 
 
 def _padded(tokens: list[bytes]) -> NDArray[np.uint8]:

@@ -6,7 +6,7 @@ Knows no vocabulary and no kernel.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ class Workspace:
         device_job: address of the job on the device.
         resident: the vocabulary whose fields the job holds.
         recordings: recorded launches, by whatever key the engine gives them.
+        shelf: whose it is while nobody uses it, see `Workspaces`.
         clock: times the batch that is in here; None for most of them.
     """
 
@@ -90,6 +91,7 @@ class Workspace:
     recordings: dict[object, object]
     reserved: dict[str, int]
     resident: object = None
+    shelf: Any = None
     clock: Clock | None = None
 
     def _set_fields(self, places: dict[str, int], cleared_end: int) -> None:

@@ -167,7 +167,8 @@ def encode_stream(
             offsets begin before 0 or end behind the data; a row cannot be a circle.
         OutOfMemory: there is no room for a row that cannot be cut.
     """
-    data, offsets = bytes_of_rows(data, offsets)
+    batch = Batch(data=data, offsets=offsets)
+    data, offsets = batch.data, batch.offsets
     target = Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
@@ -178,9 +179,8 @@ def encode_stream(
     with engine.residents.using(vocabulary) as resident:
         begins = None
         if target.on_device and resident.family.plain:
-            begins = _encode_plain(engine, resident, data, offsets, target)
+            begins = _encode_plain(engine, resident, batch, target)
         if begins is None and target.ordinary is None and len(data) <= min(chunk_bytes, room):
-            batch = Batch(data=data, offsets=offsets)
             begins = _encode_small(engine, vocabulary, resident, batch, target)
         if begins is not None:
             return begins
@@ -188,18 +188,16 @@ def encode_stream(
     return _stream(engine, vocabulary, data, offsets, target, bits, pace).offsets
 
 
-def _encode_plain(
-    engine: GpuEngine, resident: Resident, data: Bytes, offsets: Int64s, out: Out
-) -> Int64s | None:
+def _encode_plain(engine: GpuEngine, resident: Resident, batch: Batch, out: Out) -> Int64s | None:
     """Characters of any number, some k-mers; None: it is neither, or it is not plain."""
-    bits = 8 * out.item_bytes
+    data, bits = batch.data, 8 * out.item_bytes
     if not len(data) or len(data) * out.item_bytes > out.num_bytes:
         return None
     with suppress(OutOfMemory):
         if not resident.family.fetch:
-            batch = Batch(data=data, offsets=offsets)
             return encode_straight(engine, resident, batch, out.address, bits)
-        return offsets.copy() if fetch_letters(engine, resident, data, out.address, bits) else None
+        if fetch_letters(engine, resident, data, out.address, bits):
+            return batch.offsets.copy()
     return None  # Smaller chunks may fit.
 
 

@@ -113,8 +113,7 @@ class Workspaces:
 
     def give(self, workspace: Workspace) -> None:
         """Give a workspace back; nothing of it may still be at work."""
-        capacity = workspace.capacity
-        shelf = self._shelf(capacity.num_bytes, capacity.num_rows, capacity.layout)
+        shelf: _Shelf = workspace.shelf
         with self._lock:
             shelf.free.append(workspace)
             shelf.given = next(self._clock)
@@ -153,6 +152,7 @@ class Workspaces:
             if self.used_bytes + size <= self.cap_bytes:
                 with suppress(OutOfMemory):
                     workspace = Workspace(self.device, capacity)
+                    workspace.shelf = shelf
                     self.used_bytes += size
                     self.num_allocations += 1
                     shelf.num_made += 1

@@ -26,10 +26,10 @@ DEVICE_RARE uint32_t id_of_long(const Job& job, const PartShared& shared, uint32
 // The id of the piece that ends at a place.
 DEVICE uint32_t id_of_piece(const Job& job, const PartShared& shared, uint32_t place) {
     uint32_t length = shared.lengths[place];
+    if (length == RUN_BEGINS) return static_cast<uint32_t>(job.run_id);
     if (length >= GAP_LENGTH) return __ldg(job.dna_letter_ids + (length - GAP_LENGTH));
-    if (length > job.dna_k) return id_of_long(job, shared, place, length);
-    uint32_t first = ((1u << 2 * length) - 4) / 3;
-    return __ldg(job.dna_spelled + first + (codes_before(shared, place) >> (32 - 2 * length)));
+    if (length > bases_behind(shared, place)) return id_of_mixed(job, shared, place, length);
+    return length > job.dna_k ? id_of_long(job, shared, place, length) : id_of_few(job, shared, place, length);
 }
 
 // Lists pieces, so that neighbouring threads write neighbouring ids: id << 16 | the place where it ends. The whole
@@ -120,6 +120,7 @@ DEVICE uint32_t find_part(const Job& job, const Endings& endings, PartShared& pa
         begin_round(part);
         __syncthreads();
         ask_for_text(job, part, copies, view, first + 2 * ROUND);
+        if (part.is_unsettled) settle_mixed(job, part, view, first);
         if (!part.is_left) find_last(job, endings, part, view, first);
         __syncthreads();
     }

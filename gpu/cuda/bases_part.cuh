@@ -26,18 +26,28 @@ constexpr uint32_t SEGMENT = 16;           // Letters whose path a thread finds.
 constexpr uint32_t MOST_PART = SEGMENT * BASES_THREADS;
 constexpr uint32_t LEAST_PART = 256;
 constexpr uint32_t PART_STEP = 128;        // A part has a multiple of so many letters.
+constexpr uint32_t EARLY = 16;             // Places of a view of which nothing is known: more than letters are looked at.
 constexpr uint32_t PAD = 64;               // Places in front of a view, or of a round, that may be asked for.
-constexpr uint32_t MOST_LISTED = ROUND / 8;  // Places of a round where tokens are listed.
 static_assert(LEAD >= MAX_LETTERS && LEAST_PART >= LEAD, "tokens that end in a part begin in its view");
 static_assert(MOST_PART + LONG_LEAD + LOOK <= VIEW, "a part fits into a view");
 
 constexpr uint32_t BASES_GAP = 4;          // bases_classes: below it are codes of bases. A gap with an id,
-constexpr uint32_t BASES_DROPPED = 5;      // one without,
-constexpr uint32_t BASES_OTHER = 6;        // what other kernels know.
+constexpr uint32_t BASES_OTHER = 5;        // what other kernels know,
+constexpr uint32_t BASES_DROPPED = 6;      // a gap without an id,
+constexpr uint32_t BASES_MIXED = 7;        // the letter that runs are replaced of or that merges: bases_runs.cuh tells.
 
-constexpr uint32_t NO_CLASSES = 0xFFFEFFFF;  // Of a place whose last token is one of more than two.
-constexpr uint32_t GAP_LENGTH = 0x80;      // A length with this bit is a gap's, the rest its letter;
-constexpr uint32_t NEVER_KNOWN = 0xFF;     // but for this: the view does not tell.
+// Classes of a place whose last token is one of more than two: this bit and the number of a list; the other bit where
+// its border is certain, as whatever begins there asks for no more.
+constexpr uint32_t IS_LISTED = 1u << 31, IS_AT_BORDER = 1u << 30;
+constexpr uint32_t NO_CLASSES = ~IS_AT_BORDER;
+constexpr uint32_t LEFT_CLASSES = 1 << 15;  // So many leave the bit alone.
+
+constexpr uint32_t GAP_LENGTH = 0x80;      // A length with this bit is a gap's, the rest its letter, but for two that
+constexpr uint32_t RUN_BEGINS = 0x9F;      // are BASES_OTHER: a run that is replaced begins here;
+constexpr uint32_t NEVER_KNOWN = 0xFF;     // the view does not tell.
+
+constexpr uint32_t RUN_UNKNOWN = 0xFFFFFFFF;  // Letters of a run in front of a view.
+constexpr uint32_t BEHIND_FAR = 255;       // Letters behind a border: more than are looked at.
 
 constexpr uint32_t IS_LOST = 1;            // The path comes by a place whose last token the view does not tell;
 constexpr uint32_t IS_OTHER = 2;           // there is more that a part does not know.
@@ -49,11 +59,15 @@ struct PartShared {
     uint32_t classes[PAD + ROUND + 1];     // Left classes of the two tokens that may be the last one, or of it, twice;
                                            // 0 at certain borders. From PAD places in front of the round on.
     uint32_t queue[ROUND];                 // Places where one of two is, see bases_last.cuh.
-    uint2 open[MOST_LISTED];               // Places where tokens are listed, and the numbers of the lists.
-    uint32_t num_queued, num_open;
+    uint32_t listed[ROUND / 32];           // Bits of places where tokens are listed.
+    uint32_t num_queued;
+    uint32_t run_end, run_before;          // Letters of a run in front of letter `run_end`, see bases_runs.cuh.
+    uint32_t is_unsettled;                 // Whether a round has BASES_MIXED,
+    uint32_t has_mixed;                    // and the view letters that merge.
     uint8_t lengths[VIEW + 16];            // Of the last token at each place.
     uint32_t codes[VIEW / 16 + 2];         // Sixteen letters a word, those of PAD / 4 places in front.
     uint32_t certain[VIEW / 32 + 4];       // Bits of places, those of PAD in front.
+    uint32_t mixed[VIEW / 32 + 4];         // The same of those behind a mixed letter.
     uint32_t ends[BASES_THREADS];          // Bits of places behind a segment's first: a piece with an id ends here.
     uint32_t before[BASES_THREADS];        // Pieces that end before a segment.
     uint32_t exits[BASES_THREADS];         // Where a segment's path leaves it.
@@ -96,19 +110,21 @@ DEVICE void ask_for_text(const Job& job, PartShared& shared, TextCopies& copies,
     copies.ask(shared.text[copies.asked % 2], text + view.begin + first, bytes);
 }
 
-DEVICE void set_certain(PartShared& shared, uint32_t place) {
-    atomicOr(shared.certain + (place + PAD) / 32, 1u << place % 32);
-}
+DEVICE void set_bit(uint32_t* bits, uint32_t place) { atomicOr(bits + (place + PAD) / 32, 1u << place % 32); }
+
+DEVICE void set_certain(PartShared& shared, uint32_t place) { set_bit(shared.certain, place); }
 
 DEVICE bool is_certain(const PartShared& shared, uint32_t place) {
     return shared.certain[(place + PAD) / 32] >> place % 32 & 1;
 }
 
 // Bits of the 32 places before one, the last one's the highest; of those before the first one none is set.
-DEVICE uint32_t certain_before(const PartShared& shared, uint32_t place) {
-    const uint32_t* words = shared.certain + (place + PAD) / 32;
+DEVICE uint32_t bits_before(const uint32_t* bits, uint32_t place) {
+    const uint32_t* words = bits + (place + PAD) / 32;
     return shift_right(words[-1], words[0], place % 32);
 }
+
+DEVICE uint32_t certain_before(const PartShared& shared, uint32_t place) { return bits_before(shared.certain, place); }
 
 // Sixteen letters before a place, the last one at the top.
 DEVICE uint32_t codes_before(const PartShared& shared, uint32_t place) {
@@ -134,6 +150,10 @@ DEVICE void pack_bases(PartShared& shared, const TextCopies& copies, const View&
         shared.lengths[place + i + 1] = static_cast<uint8_t>(is_gap ? GAP_LENGTH | letter : 0);
         if (!is_gap) continue;
         if (type == BASES_OTHER) shared.is_left = IS_OTHER;
+        if (type == BASES_MIXED) {
+            shared.is_unsettled = 1;       // Its borders are set when its run is known.
+            continue;
+        }
         set_certain(shared, place + i);
         set_certain(shared, place + i + 1);
     }
@@ -142,13 +162,13 @@ DEVICE void pack_bases(PartShared& shared, const TextCopies& copies, const View&
 
 // Nothing is known of a view but where rows begin. The whole block calls it.
 DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
-    for (uint32_t i = threadIdx.x; i < VIEW / 32 + 4; i += BASES_THREADS) shared.certain[i] = 0;
+    for (uint32_t i = threadIdx.x; i < VIEW / 32 + 4; i += BASES_THREADS) shared.certain[i] = shared.mixed[i] = 0;
     if (threadIdx.x < 64) {
         uint64_t place = threadIdx.x < 32 ? view.begin : view.begin + view.size + 1;
         uint64_t row = first_not_before_by_warp(job.row_begins, job.num_rows + 1, place);
         if (threadIdx.x % 32 == 0) (threadIdx.x ? shared.rows_behind : shared.first_row) = row;
     }
-    if (threadIdx.x == 0) shared.codes[0] = shared.is_left = 0;
+    if (threadIdx.x == 0) shared.codes[0] = shared.is_left = shared.is_unsettled = shared.has_mixed = 0;
     __syncthreads();
     if (threadIdx.x == 0 && view.begin == 0) set_certain(shared, 0);
     for (uint64_t row = shared.first_row + threadIdx.x; row <= job.num_rows; row += BASES_THREADS) {
@@ -157,4 +177,5 @@ DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
         set_certain(shared, static_cast<uint32_t>(place));
     }
     __syncthreads();
+    if (threadIdx.x == 0) shared.run_end = 0, shared.run_before = is_certain(shared, 0) ? 0 : RUN_UNKNOWN;
 }

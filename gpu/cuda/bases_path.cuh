@@ -24,7 +24,7 @@ DEVICE uint32_t place_before(const PartShared& shared, uint32_t place) {
 }
 
 DEVICE bool has_id(const PartShared& shared, uint32_t length) {
-    return length < GAP_LENGTH || shared.letters[length - GAP_LENGTH] != BASES_DROPPED;
+    return length < GAP_LENGTH || shared.letters[length - GAP_LENGTH] < BASES_DROPPED;
 }
 
 // A part of the path that one thread finds.

@@ -1,7 +1,7 @@
 // Which token is the last one of a text, by the letters that it ends with (gpu/dna_forward.py).
 //
 // Mostly the latest letters leave one token or two, whatever stands before them: one is the last one, of
-// two the first one is asked for. Where they leave more, two letters more are looked at, twice; what is
+// two the first one is asked for. Where they leave more, two letters more are looked at, and again; what is
 // still open then is listed, the longest token first. Behind a border fewer letters than these are a
 // text of their own, whose last token is in a table.
 //
@@ -15,7 +15,7 @@ constexpr uint32_t COPIED_K = 7;           // Letters that `ending_last` is inde
 constexpr uint32_t COPIED_LETTERS = 32;    // and those of a token.
 constexpr uint32_t FORWARD_K = 9;          // Letters of others.
 constexpr uint32_t BEFORE_LETTERS = 2;     // Before these, looked at each time where these leave more.
-constexpr uint32_t MOST_BEFORE = 4;
+constexpr uint32_t MOST_BEFORE = 6;
 
 // What the latest letters leave of the tokens that end where they do.
 //
@@ -45,12 +45,12 @@ struct Endings {
     const uint2* opened;
     const uint32_t* pairs;
     const uint32_t* few;                   // ending_short
-    uint32_t pair_words, k, levels;
+    uint32_t pair_words, k, levels, tail;
 
     DEVICE_METHOD Endings(const Job& job, const uint2* last)
         : last(last), opened(job.ending_opened), pairs(job.dna_pairs), few(job.ending_short),
           pair_words(static_cast<uint32_t>(job.dna_pair_words)), k(static_cast<uint32_t>(job.ending_k)),
-          levels(static_cast<uint32_t>(job.ending_levels)) {}
+          levels(static_cast<uint32_t>(job.ending_levels)), tail(static_cast<uint32_t>(job.bases_tail)) {}
 
     // Whether a token of a right class may follow one of a left class.
     DEVICE_METHOD bool may_follow(uint32_t left, uint32_t right) const {

@@ -19,7 +19,9 @@
 #include "dna_remaining.cuh"
 
 constexpr uint32_t LONG_LENGTH = 15;
+
 constexpr uint32_t MOST_LISTED = 64;       // Places of a window where tokens are listed.
+constexpr uint32_t LISTED_NEIGHBOUR = 4;   // In one launch a place behind such a one counts as so many: it is a run.
 constexpr uint32_t STEP = 4;               // Places that are looked at together.
 
 // What is known of a window's prefix, and its latest sixteen letters.
@@ -28,7 +30,8 @@ struct Prefix {
     uint32_t slot;                         // Of its last token.
     uint32_t border;                       // The last certain one.
     uint32_t codes, certain;
-    uint32_t listed;                       // Places where tokens were listed.
+    uint32_t listed;                       // Places where tokens were listed,
+    uint32_t last_listed;                  // and the last one.
 };
 
 // Bits of places that are up to a number of letters behind one of which `bits` has the bit.
@@ -103,7 +106,9 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
         if (remaining[i].is_open()) {
             bool is_near = behind[i] != FAR;
             last = last_of_listed(job, tables, begin + prefix.place, prefix.slot, is_near ? behind[i] : prefix.place - border, x);
-            prefix.listed += !is_near;
+            bool is_run = Ring::ROW == 2 * BLOCK && prefix.place == prefix.last_listed + 1;
+            prefix.listed += is_near ? 0 : is_run ? LISTED_NEIGHBOUR : 1;
+            prefix.last_listed = prefix.place;
             if (last.length >= LONG_LENGTH) note_long(prefix.place, last.length);
         }
         tables.ring.at(prefix.slot) = static_cast<uint16_t>(last.left);
@@ -136,7 +141,7 @@ template <uint32_t CHUNK, class Ring>
 DEVICE bool find_last_tokens(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, uint32_t limit,
                              const Lengths<CHUNK>& lengths) {
     const BaseWord* words = job.base_words + begin / 16;
-    Prefix prefix = {0, 2 * threadIdx.x, 0, 0, 0, 0};
+    Prefix prefix = {0, 2 * threadIdx.x, 0, 0, 0, 0, 0};
     BaseWord next = words[0];
     next.flags |= 1;                       // Nothing before the window counts.
     for (uint32_t number = 0; 16 * number < limit && prefix.listed <= MOST_LISTED; number++) {

@@ -183,6 +183,9 @@ struct Job {
     const uint2* bases_ids;        // uint32[slots][2] hash table of long tokens: tag, id + 1; zeros empty.
     uint64_t bases_shift;          // 64 - bits of a slot's number.
     uint64_t bases_factor;         // Of the hash.
+    const ulonglong2* bases_mixed; // uint64[num_bases_mixed][2] tokens with mixed letters, see bases_mixed.cuh.
+    uint64_t num_bases_mixed;
+    uint64_t bases_tail;           // Bases at most behind the last such letter of a token.
     uint64_t* part_states;         // uint64[num_parts], see bases_path.cuh.
     uint64_t dna_small_bytes;      // Text up to which chunks are small, see dna_stitch.cuh.
     BaseWord* base_words;          // BaseWord[num_bytes / 16 + 16].
