@@ -102,3 +102,19 @@ def test_which_vocabularies_have_a_mixed_letter():
     assert mixed_of(vocabulary_of("ACGTNR", [*merges, ("C", "R")])) == 0
     many_behind = [("AA", "AA"), ("AAAA", "AAAA"), ("N", "A" * 8)]
     assert mixed_of(vocabulary_of("ACGTN", [*merges, *many_behind])) == 0
+
+
+@pytest.mark.parametrize(
+    ("merges", "text"),
+    [
+        ([("G", "T"), ("GT", "C"), ("C", "C"), ("C", "T")], "NAGTC"),
+        ([("G", "T"), ("C", "C"), ("GT", "CC"), ("GTCC", "T")], "NAGTCCT"),
+    ],
+)
+def test_letters_soon_behind_a_mixed_one_leave_more(outcomes, merges, text):
+    """A token may follow NA that follows no token of bases before it, as AG would be merged."""
+    vocabulary = vocabulary_of("ACGTN", [("N", "A"), ("A", "G"), *merges])
+    assert mixed_of(vocabulary) == 2
+    rows = [before + text + behind for before in ("", "C", "TTA") for behind in ("", "A", "N")]
+    check(engine_of("emulated"), vocabulary, rows)
+    assert outcomes == [True]

@@ -13,7 +13,7 @@ from vocabularies.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.vocabulary import Normalizer, Vocabulary
 
-ROUND, LEAD, LOOK = constant("ROUND"), constant("LEAD"), constant("LOOK")
+ROUND, LEAD = constant("ROUND"), constant("LEAD")
 GENA = "gena_lm_t2t_32k"
 RUN = 10
 """The shortest run of N that GENA-LM replaces."""
