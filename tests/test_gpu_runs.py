@@ -145,6 +145,14 @@ def test_no_row_is_at_fault_where_plain_kernels_were_not_tried():
         assert encoded.ids.tolist() == rows * reference.encode(vocabulary, text, PLAIN).ids
 
 
+@pytest.mark.parametrize("places", [[0, 120], [0, 60, 120], [0, 54, 120]])
+def test_a_letter_in_another_case_ends_a_run(places):
+    """In k-mers, of rows that the plain kernels try first: of one, of one length, of others."""
+    letters = [*"ACGTTG" * 20]
+    letters[7] = "g"
+    check(GpuEngine(EmulatedDevice(), 1 << 28), load("nt_v2"), "".join(letters), places)
+
+
 @pytest.mark.parametrize("text", ["ACGTNACGTACGTAC" * 20, "ACGTéACGTACNGTAC" * 20])
 def test_breaks_are_met_by_few_kernels(monkeypatch, text):
     """Where the bytes are letters."""
