@@ -208,10 +208,8 @@ class RoutedEngine:
         return None if gpu is None else encode_shared(gpu, self.fallbacks, vocabulary, rows)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of each row; a row that cannot be encoded is refused alone.
-
-        Loads the vocabulary if need be.
-        """
+        """The ids of each row, see Engine.encode; loads the vocabulary if need be."""
+        batch.check_id_dtype(len(vocabulary))
         gpu = self._gpu_for(vocabulary, batch.has_bytes)
         if gpu is None:
             return self.cpu.encode(vocabulary, batch)

@@ -225,6 +225,7 @@ def test_ids_are_never_narrower_than_the_vocabulary(engine, name):
     batch = Batch(["ACGTACGT"], id_dtype=np.uint8)
     with pytest.raises(ValueError, match=f"{len(load(name))} ids do not fit in uint8"):
         engine.encode(load(name), batch)
+    assert "device_error" not in engine.status().fallbacks  # The GPU has not failed.
 
 
 @on_engines(["gpt2", "nt_v2"])
