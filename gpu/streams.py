@@ -102,8 +102,8 @@ class StreamAnswer:
     def land(self, flight: Flight) -> None:
         """Queue the copy out of a chunk."""
         row = flight.first_refused()
-        if row is not None:  # Nothing else can be wrong where nothing is asked for.
-            raise ValueError(f"row {row} is too short for a circle")
+        if row is not None:  # It is too short for a circle, or has a word that is no k-mer.
+            raise ValueError(f"row {row} is refused; `encode` says why")
         self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_bytes
         if self.num_bytes + num_bytes > self.out.num_bytes:
             raise ValueError(f"more ids than there is room for: {self.out.num_bytes} bytes")
@@ -164,7 +164,7 @@ def encode_stream(
 
     Raises:
         ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids;
-            offsets begin before 0 or end behind the data; a row cannot be a circle.
+            offsets begin before 0 or end behind the data; a row is refused.
         OutOfMemory: there is no room for a row that cannot be cut.
     """
     batch = Batch(data=data, offsets=offsets)
@@ -257,8 +257,8 @@ def encode_packed(
     """As `encode_stream`, in as few bits an id as the vocabulary needs: 17 for cl100k_base.
 
     Raises:
-        ValueError: `out` is too short; offsets begin before 0 or end behind the data; a row cannot
-            be a circle.
+        ValueError: `out` is too short; offsets begin before 0 or end behind the data; a row is
+            refused.
     """
     data, offsets = bytes_of_rows(data, offsets)
     id_bits = max(1, (len(vocabulary) - 1).bit_length())

@@ -46,7 +46,7 @@ def check(engine: GpuEngine, vocabulary: Vocabulary, data, offsets, bits: int = 
     stream.clear(out.address, size)
     stream.synchronize()
     if right.errors:
-        with pytest.raises(ValueError, match=f"row {min(right.errors)} is too short for a circle"):
+        with pytest.raises(ValueError, match=f"row {min(right.errors)} is refused"):
             encode_stream(engine, vocabulary, data, offsets, out)
     else:
         got = encode_stream(engine, vocabulary, data, offsets, out)

@@ -99,6 +99,17 @@ def test_a_row_that_is_no_circle_is_refused_by_its_number(engine, place):
 
     for _ in range(2):
         encode(fine)
-        with pytest.raises(ValueError, match="row 9 is too short for a circle"):
+        with pytest.raises(ValueError, match="row 9 is refused"):
             encode(short)
     assert engine.encode(vocabulary, short).errors.keys() == {9}
+
+
+def test_a_row_with_a_word_that_is_no_kmer_is_refused_by_its_number(engine):
+    fine, wrong = rows_of(["ACG CGT", "ACGT"]), rows_of(["ACGT", "ACG CGT", "AC GTT"])
+    for batch in (fine, wrong, fine):
+        out = np.zeros(len(batch.data), np.int32)
+        if batch is wrong:
+            with pytest.raises(ValueError, match="row 2 is refused"):
+                encode_stream(engine, load("dnabert1_3mer"), batch.data, batch.offsets, out)
+        else:
+            encode_stream(engine, load("dnabert1_3mer"), batch.data, batch.offsets, out)
