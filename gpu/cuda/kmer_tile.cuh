@@ -85,6 +85,12 @@ DEVICE uint32_t nonzero_bytes(uint32_t word) {
 
 constexpr uint32_t ANY_CASE = 0xDFDFDFDF;
 
+// Whether sixteen letters are one letter sixteen times.
+DEVICE bool is_one_letter(const uint4& letters) {
+    uint32_t differ = (letters.x ^ letters.y) | (letters.x ^ letters.z) | (letters.x ^ letters.w);
+    return (differ | (letters.x ^ shift_right(letters.x, letters.x, 8))) == 0;
+}
+
 // Packs a word of a tile that begins with letter `begin`; whether any letter is none of the four. The table says what
 // such letters are; of those that only have another case that is known (`four_case_flags`).
 template <class Tile>
@@ -103,7 +109,9 @@ DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_
     uint32_t inside = place < four.num_bytes ? min_of(four.num_bytes - place, 16) : 0;
     uint32_t there = 0xFFFF0000 >> inside & 0xFFFF;
     if (strange & there & ~rest) seen |= static_cast<uint32_t>(four.job.four_case_flags);
-    for (rest &= strange & there; rest; rest &= rest - 1) seen |= table[four.text[place + 15 - lowest_bit(rest)]];
+    rest &= strange & there;
+    if (is_one_letter(letters)) rest &= 0 - rest;  // One of them says it of all.
+    for (; rest; rest &= rest - 1) seen |= table[four.text[place + 15 - lowest_bit(rest)]];
     tile.codes[word] = codes;
     tile.strange[word] = static_cast<uint16_t>(strange & there);
     return (strange & there) != 0;

@@ -68,10 +68,23 @@ DEVICE bool are_in_case_run(const FourLetters& four, uint32_t place) {
            have_other_case(four, letters.w) && have_other_case(four, four.text[place - 1] * 0x01010101u);
 }
 
+// The breaks among sixteen letters, and the one before, that are all one letter, such as N; false where they are not.
+DEVICE bool find_breaks_of_one_letter(const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin, uint32_t first) {
+    uint32_t place = begin + first;
+    if (place == 0 || place + 16 > four.num_bytes) return false;
+    uint4 letters = sixteen_letters(four, place);
+    if (!is_one_letter(letters) || four.text[place - 1] != (letters.x & 0xFF)) return false;
+    uint32_t own = class_of(table[letters.x & 0xFF]);
+    if (own == SPACE) tile.any_spaces = true;
+    if (stands_alone(own)) atomicOr(tile.breaks + first / 32, 0xFFFFu << first % 32);
+    return true;
+}
+
 // The breaks among sixteen letters from letter `first` of the tile on, some of which, or the one before, are no BASE.
 DEVICE void find_class_breaks(const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin, uint32_t first) {
     uint32_t place = begin + first;
     if (place >= four.num_bytes || are_in_case_run(four, place)) return;
+    if (find_breaks_of_one_letter(four, table, tile, begin, first)) return;
     uint32_t before = place ? class_of(table[four.text[place - 1]]) : BASE;
     for (uint32_t i = 0; i < 16 && place + i < four.num_bytes; i++) {
         uint32_t own = class_of(table[four.text[place + i]]);
