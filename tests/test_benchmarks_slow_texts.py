@@ -63,9 +63,9 @@ def gpt2(tmp_path_factory):
 
 def test_a_hunt_gives_a_row_of_each_text(gpt2):
     ways = GpuWays(EmulatedDevice(), 1 << 28)
-    rows = hunt(ways, gpt2, 9000, ["runs of 500 marks", "rows of 16"])
+    rows = hunt(ways, gpt2, 9000, ["runs of 500 letters", "rows of 16"])
     ways.engine.close()
-    assert [row["text"] for row in rows] == ["runs of 500 marks", "rows of 16"]
+    assert [row["text"] for row in rows] == ["runs of 500 letters", "rows of 16"]
     assert rows[0]["counters"]["seams"] > 0
     assert rows[0]["kernels_us"]
     assert rows[1]["counters"]["pieces"] == 0
