@@ -62,26 +62,29 @@ def check(engine: GpuEngine, vocabulary: Vocabulary, text: str, sizes: list[int]
         assert not out[len(ids) :].any()
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_any_even_rows_have_the_ids_of_the_reference(data):
-    k = data.draw(st.integers(1, 8))
-    stride, remainder = (
-        data.draw(st.integers(1, k)),
-        data.draw(st.sampled_from(["drop", "letters"])),
-    )
+def check_drawn(data, k: int, stride: int, sizes: list[int], alphabets: dict[str, str]) -> None:
+    """Rows of these sizes, whose letters and vocabulary of k-mers are drawn."""
+    remainder = data.draw(st.sampled_from(["drop", "letters"]))
     letters = "".join(data.draw(st.permutations("ACGT")))
-    length = data.draw(st.integers(1, 40) | st.integers(TILE - 2, TILE + 2) | st.integers(90, 600))
-    count = data.draw(st.integers(1, max(2, 9000 // length)))
-    sizes = [length] * (count - 1) + [data.draw(st.integers(1, length))]
     chance = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
-    alphabet = LETTERS[data.draw(st.sampled_from([*LETTERS]))]
+    alphabet = alphabets[data.draw(st.sampled_from([*alphabets]))]
     text = "".join(chance.choice([*alphabet], sum(sizes)))
     engine, vocabulary = engine_of("emulated"), linear_kmers(k, stride, remainder, letters)
     try:
         check(engine, vocabulary, text, sizes)
     finally:
         engine.unload(vocabulary.digest)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_even_rows_have_the_ids_of_the_reference(data):
+    k = data.draw(st.integers(1, 8))
+    stride = data.draw(st.integers(1, k))
+    length = data.draw(st.integers(1, 40) | st.integers(TILE - 2, TILE + 2) | st.integers(90, 600))
+    count = data.draw(st.integers(1, max(2, 9000 // length)))
+    sizes = [length] * (count - 1) + [data.draw(st.integers(1, length))]
+    check_drawn(data, k, stride, sizes, LETTERS)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -13,7 +13,7 @@ from gpu.job import constant
 from gpu.kernels import KERNELS
 from tests.each_device import DEVICES, new_engine
 from tests.gpu_emulation import launch, make_job
-from tests.test_gpu_even_rows import check, linear_kmers
+from tests.test_gpu_even_rows import check, check_drawn, linear_kmers
 from vocabularies.builtin import load
 from vocabularies.framing import offsets_of
 
@@ -53,16 +53,7 @@ def sizes_of_rows(draw) -> list[int]:
 def test_any_rows_have_the_ids_of_the_reference(data, sizes):
     k = data.draw(st.integers(1, 8))
     stride = data.draw(st.integers(1, k) | st.just(k) | st.just(1))
-    remainder = data.draw(st.sampled_from(["drop", "letters"]))
-    letters = "".join(data.draw(st.permutations("ACGT")))
-    chance = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
-    alphabet = ALPHABETS[data.draw(st.sampled_from([*ALPHABETS]))]
-    text = "".join(chance.choice([*alphabet], sum(sizes)))
-    engine, vocabulary = engine_of("emulated"), linear_kmers(k, stride, remainder, letters)
-    try:
-        check(engine, vocabulary, text, sizes)
-    finally:
-        engine.unload(vocabulary.digest)
+    check_drawn(data, k, stride, sizes, ALPHABETS)
 
 
 @pytest.mark.parametrize("device", DEVICES)
