@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -247,10 +248,22 @@ def test_what_does_not_fit_is_refused(built):
         staging.start(read_only, np.zeros(6, np.uint8))
 
 
-def threads() -> list[Path]:
-    """Those of C++ in this process."""
-    tasks = Path("/proc/self/task").iterdir()
-    return [task for task in tasks if (task / "comm").read_text().startswith("staging-")]
+def threads() -> set[Path]:
+    """Those of C++ in this process; a joined thread may be listed for a moment yet."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # It ended meanwhile.
+            if (task / "comm").read_text().startswith("staging-"):
+                found.add(task)
+    return found
+
+
+def all_gone(ended: set[Path], patience_s: float = 5.0) -> bool:
+    """Whether none of these threads is left once the system has had time to remove them."""
+    deadline_s = time.monotonic() + patience_s
+    while (left := ended & threads()) and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+    return not left
 
 
 def copy(staging: Staging, size: int = 2 * PIECE_BYTES) -> None:
@@ -260,21 +273,26 @@ def copy(staging: Staging, size: int = 2 * PIECE_BYTES) -> None:
 
 
 def test_threads_start_with_the_first_copy_and_end_with_close(built):
-    before, staging = len(threads()), Staging(3, built)
-    assert len(threads()) == before
+    before, staging = threads(), Staging(3, built)
+    assert threads() <= before
     copy(staging)
-    assert len(threads()) == before + 3
+    started = threads() - before
+    assert len(started) == 3
     staging.close()
-    assert len(threads()) == before
+    assert all_gone(started)
     copy(staging)  # They start again.
+    started = threads() - before
+    assert len(started) == 3
     del staging
-    assert len(threads()) == before
+    assert all_gone(started)
 
 
 def test_no_signal_reaches_the_threads(built):
-    staging = Staging(2, built)
+    before, staging = threads(), Staging(2, built)
     copy(staging)
-    for thread in threads():
+    started = threads() - before
+    assert len(started) == 2
+    for thread in started:
         blocked = dict(line.split(":\t") for line in (thread / "status").read_text().splitlines())
         for signal in (1, 2, 15):  # SIGHUP, SIGINT and SIGTERM are Python's.
             assert int(blocked["SigBlk"], 16) >> (signal - 1) & 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -243,9 +244,10 @@ def library_wakes() -> int:
     """How often the library's threads have gone to sleep again."""
     wakes = 0
     for task in Path("/proc/self/task").iterdir():
-        if (task / "comm").read_text().startswith("fastokens"):
-            fields = (task / "status").read_text().split("voluntary_ctxt_switches:")
-            wakes += int(fields[1].split()[0])
+        with suppress(FileNotFoundError, ProcessLookupError):  # A thread of others ended.
+            if (task / "comm").read_text().startswith("fastokens"):
+                fields = (task / "status").read_text().split("voluntary_ctxt_switches:")
+                wakes += int(fields[1].split()[0])
     return wakes
 
 
