@@ -52,6 +52,8 @@ class TokenizersEncoder:
         # The library's spans are wrong behind a dropped symbol; lengths are, for an unknown byte.
         self.by_reference = _may_drop(vocabulary) or (self.spelled and _has_unknown(vocabulary))
         self.refused_contents = _stripping_contents(vocabulary)
+        special = vocabulary.special_tokens
+        self.stripping_ids = [token.id for token in special if token.lstrip or token.rstrip]
 
     def encode(self, batch: Batch, options: EncodeOptions) -> Content:
         """The ids of each row, without begin and end tokens; all rows have these options.
@@ -127,7 +129,10 @@ class TokenizersEncoder:
         return refuse_rows(content, errors) if errors else content
 
     def _add_spans(self, content: Content, batch: Batch, options: EncodeOptions) -> Content:
-        """Spans from the tokens' lengths; rows that these do not spell go to the reference."""
+        """Spans from the tokens' lengths; rows that these do not spell go to the reference.
+
+        So do rows with a token that takes white space, as the next one may begin in it.
+        """
         sizes = self.table.lengths[content.ids]
         ends = np.cumsum(sizes, dtype=np.int64)
         borders = np.append(0, ends)[content.offsets]
@@ -135,6 +140,9 @@ class TokenizersEncoder:
         spans -= np.repeat(borders[:-1], np.diff(content.offsets))[:, None]
         content.spans = spans
         wrong = np.diff(borders) != np.diff(batch.offsets)
+        if self.stripping_ids:
+            found = np.flatnonzero(np.isin(content.ids, self.stripping_ids))
+            wrong[np.searchsorted(content.offsets, found, side="right") - 1] = True
         wrong[list(content.errors)] = False
         if not wrong.any():
             return content

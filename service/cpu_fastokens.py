@@ -22,6 +22,7 @@ import numpy as np
 
 from service.cl100k_tails import Cl100kTails
 from service.cpu_bpe import TokenizersEncoder
+from service.delicate_tokens import delicate_contents
 from service.encoders import ReferenceEncoder, take_rows
 from service.selftest import compare, texts_for
 from service.short_texts import ShortTexts
@@ -67,12 +68,15 @@ class FastokensEncoder(TokenizersEncoder):
         document = _respelled(document, vocabulary.pretokenizer, spelling)
         self.fast = fastokens.Tokenizer.from_json_str(document)
         self.short_texts = ShortTexts.of(vocabulary, spelling)
+        self.delicate = delicate_contents(vocabulary.special_tokens)
         self.rare_lock = threading.Lock()
 
     def content(self, batch: Batch, plain: bool) -> Content:
         """The ids alone; `plain` leaves special tokens as text."""
         texts, errors = batch.texts()
         rare = {row for row in wide_rows(texts) if _is_odd(texts[row])}
+        if self.delicate:
+            rare |= {r for r, text in enumerate(texts) if any(c in text for c in self.delicate)}
         if self.tails is None:
             content = self._fast_content(texts, plain)
         else:

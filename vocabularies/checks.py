@@ -125,11 +125,17 @@ def _step_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
             except ValueError as error:
                 is_sound = False
                 yield f"normalizers[{i}]", str(error)
+    seen: dict[str, int] = {}
     for i, token in enumerate(vocabulary.special_tokens if is_sound else ()):
         if token.matched and token.normalized and token.content:
-            # The libraries look for what is left of it, and find nothing everywhere, for ever.
-            if not normalize(token.content, vocabulary.normalizers)[0]:
+            left = normalize(token.content, vocabulary.normalizers)[0]
+            if not left:
+                # The libraries look for what is left of it, and find nothing everywhere, for ever.
                 yield f"special_tokens[{i}]", "nothing is left of it after the normalizers"
+            elif seen.setdefault(left, i) != i and vocabulary.normalizers:
+                # The library finds now one and now the other, by the seed of a hash function.
+                message = f"is the same as special_tokens[{seen[left]}] after the normalizers"
+                yield f"special_tokens[{i}]", f"{message}: which of them is meant is not said"
 
 
 def growth_of(literal: str, content: str) -> int:

@@ -162,13 +162,14 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int]) -> list[SpecialToken]:
     """The added tokens, each with the id that the library gives it.
 
     The library numbers what is not in model.vocab anew, whatever the file says; a file that says
-    otherwise is refused.
+    otherwise is refused, and so is one whose list has holes such that two tokens share a number.
     """
     if not isinstance(entries, list):
         raise VocabularyError.at("added_tokens", "must be a list")
     tokens: list[SpecialToken] = []
     findings: list[Finding] = []
     given: set[str] = set()
+    owner = {token_id: string for string, token_id in vocab.items()} if entries else {}
     following = len(vocab)
     for i, entry in enumerate(entries):
         where = f"added_tokens[{i}]"
@@ -183,6 +184,9 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int]) -> list[SpecialToken]:
             message = f"{token.content!r} says id {token.id}, the tokenizers library gives it"
             message = f"{message} {expected}: put it into model.vocab with its id"
             findings.append(Finding(where, message))
+        elif (other := owner.get(token.id, token.content)) != token.content:
+            message = f"id {token.id} is that of {other!r} in model.vocab, too"
+            findings.append(Finding(where, f"{message}: put {token.content!r} there with its own"))
         given.add(token.content)
         following = max(following, token.id + 1)
         tokens.append(token)
