@@ -20,6 +20,7 @@ from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.sequence_strategies import SEQUENCES, character_vocabularies
 from tests.test_gpu_bulk import DeviceArray, assert_idle, pinned
+from tests.waiting import GIVEN_UP_S
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.vocabulary import Vocabulary
@@ -167,7 +168,7 @@ def test_calls_of_many_threads_do_not_wait_for_each_other(engine, monkeypatch):
             encode_stream(engine, load("hyenadna"), text, np.array([0, 3000]), out[number])
 
     with ThreadPoolExecutor(6) as threads:
-        list(threads.map(call, range(6), timeout=60))
+        list(threads.map(call, range(6), timeout=GIVEN_UP_S))
     wanted, _ = engine.encode_ids(load("hyenadna"), text, np.array([0, 3000]))
     assert all((each.values(engine.device) == wanted).all() for each in out)
     assert_idle(engine)

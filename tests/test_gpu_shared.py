@@ -24,6 +24,7 @@ from gpu.shared_streams import encode_shared
 from gpu.tables import NotCovered
 from tests.each_device import new_device
 from tests.emulated_device import EmulatedDevice
+from tests.waiting import GIVEN_UP_S
 from vocabularies import reference
 from vocabularies.batch import EncodeOptions
 from vocabularies.builtin import load
@@ -172,14 +173,20 @@ def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, k
 def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kind):
     monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
     monkeypatch.setattr(shared_streams, "BY_BUS", Pace(3000, 2, (3000, 3000)))
-    launched, first = [], threading.Event()
+    launched, first, asked, second = [], *(threading.Event() for _ in range(3))
     own = Flight.launch
 
     def noted(self, processors):
         if not self.is_launched:
             launched.append(threading.current_thread().name)
             first.set()
-            time.sleep(0.01)  # Whoever does not wait for a turn gets in between.
+            assert asked.wait(GIVEN_UP_S)
+            if len(set(launched)) == 2:
+                second.set()
+            if kind == "host":
+                assert second.wait(GIVEN_UP_S)
+            else:
+                time.sleep(0.01)  # Whoever does not wait for a turn gets in between.
         own(self, processors)
 
     with contextlib.ExitStack() as stack:
@@ -195,8 +202,9 @@ def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kin
         monkeypatch.setattr(Flight, "launch", noted)
         with ThreadPoolExecutor(2, "call") as pool:
             calls = [pool.submit(encode_shared, engine, load("gpt2"), both[0])]
-            assert first.wait(60)
+            assert first.wait(GIVEN_UP_S)
             calls.append(pool.submit(encode_shared, engine, load("gpt2"), both[1]))
+            asked.set()
             assert all(call.result().tolist() == [*range(0, 3001, 10)] for call in calls)
     changes = sum(a != b for a, b in pairwise(launched))
     assert len(launched) == 10

@@ -19,6 +19,8 @@ from gpu import addresses
 from gpu.staging import Staging, usable_cores
 from tests.compiled import extension
 from tests.data_files import ROOT
+from tests.thread_times import cpu_seconds
+from tests.waiting import GIVEN_UP_S, wait_until
 from vocabularies.batch import Batch
 from vocabularies.text_joining import JOINED_BY, LARGE_BYTES, join_in_python
 
@@ -258,12 +260,9 @@ def threads() -> set[Path]:
     return found
 
 
-def all_gone(ended: set[Path], patience_s: float = 5.0) -> bool:
-    """Whether none of these threads is left once the system has had time to remove them."""
-    deadline_s = time.monotonic() + patience_s
-    while (left := ended & threads()) and time.monotonic() < deadline_s:
-        time.sleep(0.001)
-    return not left
+def wait_until_gone(ended: set[Path]) -> None:
+    """Return when the system has removed them all."""
+    wait_until(lambda: not ended & threads(), "the end of its threads")
 
 
 def copy(staging: Staging, size: int = 2 * PIECE_BYTES) -> None:
@@ -279,12 +278,12 @@ def test_threads_start_with_the_first_copy_and_end_with_close(built):
     started = threads() - before
     assert len(started) == 3
     staging.close()
-    assert all_gone(started)
+    wait_until_gone(started)
     copy(staging)  # They start again.
     started = threads() - before
     assert len(started) == 3
     del staging
-    assert all_gone(started)
+    wait_until_gone(started)
 
 
 def test_no_signal_reaches_the_threads(built):
@@ -300,13 +299,14 @@ def test_no_signal_reaches_the_threads(built):
 
 
 def test_threads_without_work_sleep(built):
-    staging = Staging(4, built)
+    before, staging = threads(), Staging(4, built)
     for _ in range(9):  # Which come so soon that the threads look for more.
         copy(staging, 99 * PIECE_BYTES)
-    time.sleep(0.05)
-    begin_s = time.process_time()
+    started = [int(thread.name) for thread in threads() - before]
+    assert len(started) == 4
+    begin_s = cpu_seconds(started)
     time.sleep(0.5)
-    assert time.process_time() - begin_s < 0.1
+    assert cpu_seconds(started) - begin_s < 0.1
     staging.close()
 
 
@@ -341,7 +341,11 @@ assert (target == source).all()
 def run(built, more: str) -> None:
     program = PROGRAM.format(library=built.__file__) + more
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=GIVEN_UP_S,
     )
     assert done.returncode == 0, done.stderr
 

@@ -16,8 +16,8 @@ from service.awake_threads import LONGEST_S, SHARE, AwakeThreads
 from service.lanes import make_lanes
 from tests.compiled import extension
 from tests.data_files import ROOT
-
-WAIT_S = 20.0
+from tests.thread_times import cpu_seconds
+from tests.waiting import GIVEN_UP_S, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,8 @@ def who_runs(threads: AwakeThreads) -> int:
         is_done.set()
 
     threads.submit(run)
-    assert is_done.wait(WAIT_S)
+    assert is_done.wait(GIVEN_UP_S)
     return found[0]
-
-
-def until(is_so) -> None:
-    end = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_all_work_is_done_once_whenever_it_comes(threads):
@@ -71,7 +64,7 @@ def test_all_work_is_done_once_whenever_it_comes(threads):
     for number in range(300):
         threads.submit(lambda number=number: done.append(number))
         time.sleep((0, 0.0001, 0.0005, 0.003)[number % 4])
-    until(lambda: len(done) == 300)
+    wait_until(lambda: len(done) == 300)
     assert sorted(done) == list(range(300))
 
 
@@ -87,7 +80,7 @@ def test_work_of_many_at_once_is_done_once(threads):
         asker.start()
     for asker in askers:
         asker.join()
-    until(lambda: len(done) == 2000)
+    wait_until(lambda: len(done) == 2000)
     assert sorted(done) == list(range(2000))
 
 
@@ -96,7 +89,7 @@ def test_the_thread_that_was_at_work_has_the_next_while_the_other_sleeps():
     threads = AwakeThreads(ThreadPoolExecutor(2), look)
     first = who_runs(threads)
     for number in range(1, 20):
-        until(lambda number=number: len(look.asked) == number)
+        wait_until(lambda number=number: len(look.asked) == number)
         assert who_runs(threads) == first
     look.is_over.set()
     threads.shutdown()
@@ -106,10 +99,10 @@ def test_what_comes_at_once_is_done_at_once():
     look, both = Patient(), threading.Barrier(2)
     threads, are_done = AwakeThreads(ThreadPoolExecutor(2), look), []
     who_runs(threads)
-    until(lambda: look.asked)
+    wait_until(lambda: look.asked)
     for _ in range(2):
-        threads.submit(lambda: are_done.append(both.wait(WAIT_S)))
-    until(lambda: len(are_done) == 2)
+        threads.submit(lambda: are_done.append(both.wait(GIVEN_UP_S)))
+    wait_until(lambda: len(are_done) == 2)
     look.is_over.set()
     threads.shutdown()
 
@@ -121,20 +114,27 @@ def test_a_thread_looks_for_a_share_of_what_its_work_took_and_never_long(monkeyp
     threads = AwakeThreads(ThreadPoolExecutor(1), lambda _, seconds: bool(asked.append(seconds)))
     for count in (1, 2, 3):
         who_runs(threads)
-        until(lambda count=count: len(asked) == count)
+        wait_until(lambda count=count: len(asked) == count)
     assert asked == pytest.approx([SHARE * 0.005, 0.0, LONGEST_S])
     threads.shutdown()
 
 
 def test_a_thread_without_work_sleeps(look):
     threads = AwakeThreads(ThreadPoolExecutor(2), look)
+    both, workers = threading.Barrier(2), set()
+
+    def work() -> None:
+        both.wait(GIVEN_UP_S)
+        time.sleep(0.05)  # Long enough to look for more afterwards.
+        workers.add(threading.get_native_id())
+
     for _ in range(2):
-        threads.submit(lambda: time.sleep(0.05))
-    time.sleep(0.1)
-    begin_s = time.process_time()
+        threads.submit(work)
+    wait_until(lambda: len(workers) == 2)
+    begin_s = cpu_seconds(workers)
     time.sleep(0.3)
-    assert time.process_time() - begin_s < 0.1
-    assert threads._looking == []
+    assert cpu_seconds(workers) - begin_s < 0.1
+    wait_until(lambda: not threads._looking)
     threads.shutdown()
 
 
@@ -152,7 +152,7 @@ def test_work_that_is_given_late_is_still_done():
 
     threads._look = look
     threads.submit(lambda: None)
-    until(lambda: given == [1, 2])
+    wait_until(lambda: given == [1, 2])
     threads.shutdown()
 
 
@@ -165,7 +165,7 @@ def test_nothing_holds_work_that_is_done():
     threads, held = AwakeThreads(ThreadPoolExecutor(1), look), list(map(weakref.ref, batches))
     for number in (1, 2):
         threads.submit(batches.pop().run)
-        until(lambda number=number: len(look.asked) == number)
+        wait_until(lambda number=number: len(look.asked) == number)
     gc.collect()
     assert [each() for each in held] == [None, None]
     look.is_over.set()
@@ -190,12 +190,17 @@ def test_only_long_batches_on_a_gpu_keep_a_thread_awake():
 
 def test_a_flag_is_seen_within_its_time_and_not_behind_it(look):
     flag = bytearray(1)
-    begin = time.perf_counter()
-    assert not look(flag, 0.02)
-    assert 0.02 <= time.perf_counter() - begin < 1
+
+    def seconds_in_vain() -> float:
+        begin = time.perf_counter()
+        assert not look(flag, 0.02)
+        return time.perf_counter() - begin
+
+    # The quickest: a busy machine may take the core away meanwhile.
+    assert 0.02 <= min(seconds_in_vain() for _ in range(5)) < 1
     timer = threading.Timer(0.02, lambda: flag.__setitem__(0, 1))
     timer.start()  # Which needs Python's lock.
-    assert look(flag, WAIT_S)
+    assert look(flag, GIVEN_UP_S)
     assert look(flag, 0.0)
     assert not look(bytearray(), 0.0)
     for wrong in ((flag,), (flag, "1"), ("", 0.0)):

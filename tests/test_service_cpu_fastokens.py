@@ -21,6 +21,7 @@ from service.cpu_engine import CpuEngine
 from service.cpu_fastokens import FastokensEncoder
 from service.encoders import ReferenceEncoder
 from tests.data_files import data_bytes, data_json
+from tests.waiting import wait_until
 from vocabularies import builtin, reference
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary, tokenizer_json
@@ -264,10 +265,9 @@ def test_a_small_batch_wakes_no_thread_of_the_library(monkeypatch):
         return library_wakes() - before
 
     monkeypatch.setattr(cpu_fastokens, "SHARED_CHARACTERS", 0)
-    assert wakes()
+    wait_until(wakes, "a wake of the library's threads")
     monkeypatch.undo()
-    sleep(0.01)
-    assert not wakes()
+    wait_until(lambda: not wakes(), "their sleep")  # One may yet be on its way to it.
 
 
 @given(st.lists(TEXTS | st.sampled_from(["", "<m>", "naïve ✓ \U0001f600", "a" * 900]), min_size=2))

@@ -32,7 +32,7 @@ from service.settings import Settings
 from service.work import Work
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.fake_gpu import FakeGpu
-from tests.waiting import run, until
+from tests.waiting import GIVEN_UP_S, run, until
 from vocabularies.batch import Batch, EncodeOptions
 
 V = "evo_bytes"
@@ -161,10 +161,10 @@ def test_a_connection_that_nobody_has_taken_is_no_engine(tmp_path):
             listening.listen()
             front = LinkedEngine(path, lambda *_: None, Message("hello"))
             front.start()
-            await asyncio.to_thread(select.select, [listening], [], [], 10)
+            await asyncio.to_thread(select.select, [listening], [], [], GIVEN_UP_S)
             taken, _ = await asyncio.to_thread(listening.accept)
             with pytest.raises(EngineLost), taken:
-                await asyncio.wait_for(front.call(Message("batch")), 10)
+                await front.call(Message("batch"))
             room: list[Link] = []
             server = await asyncio.get_running_loop().create_unix_server(
                 lambda: room.append(Link(answer_at_once, lambda _: None)) or room[-1],

@@ -13,7 +13,7 @@ import pytest
 
 from service.errors import InvalidRequest, NameTaken, TooLarge, UnknownRegion
 from service.oip_registered import Regions
-from tests.waiting import run
+from tests.waiting import GIVEN_UP_S, run
 
 SIZE = 4096
 
@@ -37,7 +37,7 @@ class SlowDevice:
         self.files: list[int] = []
 
     def share_host(self, file: int, offset: int, byte_size: int) -> SlowDevice:
-        assert self.may.wait(20)
+        assert self.may.wait(GIVEN_UP_S)
         self.files.append(file)
         if self.failure is not None:
             raise self.failure
@@ -45,7 +45,7 @@ class SlowDevice:
         return self
 
     def close(self) -> None:
-        assert self.may.wait(20)
+        assert self.may.wait(GIVEN_UP_S)
         self.num_open -= 1
 
 

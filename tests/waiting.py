@@ -1,12 +1,13 @@
-"""Scenarios on an event loop, which wait for what happens and never for how long it should take."""
+"""Waiting for what happens and never for how long it should take, on an event loop and off it."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["GIVEN_UP_S", "run", "until"]
+__all__ = ["GIVEN_UP_S", "run", "until", "wait_until"]
 
 GIVEN_UP_S = 300.0  # More than anything here takes on the slowest machine; only a fault gets there.
 POLL_S = 0.005
@@ -26,3 +27,15 @@ async def until(condition: Callable[[], object]) -> None:
     """Return when the condition holds; `run` ends a wait for what never happens."""
     while not condition():
         await asyncio.sleep(POLL_S)
+
+
+def wait_until(condition: Callable[[], object], what: str = "what it waits for") -> None:
+    """Return when the condition holds, where there is no loop.
+
+    Raises:
+        AssertionError: it does not hold after `GIVEN_UP_S`.
+    """
+    deadline_s = time.monotonic() + GIVEN_UP_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"{what} has not happened"
+        time.sleep(POLL_S)
