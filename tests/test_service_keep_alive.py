@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvloop
@@ -14,17 +17,62 @@ from tests.fake_engine import FakeEngine
 from tests.test_service_hot_protocol import answer, listening, request, text_body, warm
 from tests.waiting import GIVEN_UP_S, run, until
 
-KEEP_ALIVE_S = 0.4
+KEEP_ALIVE_S = 100.0
 
 
-async def seconds_until_end(reader: asyncio.StreamReader) -> float:
-    """How long the server keeps a connection on which nothing happens."""
-    begin = perf_counter()
-    assert await asyncio.wait_for(reader.read(), GIVEN_UP_S) == b""
-    return perf_counter() - begin
+class Clock:
+    """The loop of one connection, whose time passes when it is told to."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: asyncio.Transport) -> None:
+        self.loop, self.connection, self.now = loop, connection, 1000.0
+        self.timers: list[SimpleNamespace] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> SimpleNamespace:
+        timer = SimpleNamespace(at=self.now + seconds, call=call)
+        timer.cancel = lambda: timer in self.timers and self.timers.remove(timer)
+        self.timers.append(timer)
+        return timer
+
+    def wait(self, seconds: float) -> None:
+        """Let so many pass."""
+        self.now += seconds
+        for timer in [each for each in self.timers if each.at <= self.now]:
+            timer.cancel()
+            timer.call()
 
 
-def test_a_connection_lives_as_long_as_its_calls_follow_each_other_and_ends_after_them(monkeypatch):
+@pytest.fixture
+def clocks(monkeypatch) -> list[Clock]:
+    """Of the connections, in their order."""
+    made: list[Clock] = []
+    begin = HotProtocol.connection_made
+
+    def connection_made(protocol: HotProtocol, transport: asyncio.Transport) -> None:
+        protocol.loop = Clock(protocol.loop, transport)
+        made.append(protocol.loop)
+        begin(protocol, transport)
+
+    monkeypatch.setattr(HotProtocol, "connection_made", connection_made)
+    return made
+
+
+async def ends_in_time(reader: asyncio.StreamReader, clock: Clock) -> bool:
+    """Whether the server keeps a connection on which nothing happens, and not for longer."""
+    clock.wait(KEEP_ALIVE_S * 0.9)
+    is_kept = not clock.connection.is_closing()
+    clock.wait(KEEP_ALIVE_S * 0.2)
+    return is_kept and clock.connection.is_closing() and await reader.read() == b""
+
+
+def test_a_connection_lives_as_long_as_its_calls_follow_each_other_and_ends_after_them(
+    monkeypatch, clocks
+):
     timers = []
     started = HotProtocol.on_response_complete
 
@@ -43,44 +91,61 @@ def test_a_connection_lives_as_long_as_its_calls_follow_each_other_and_ends_afte
                 assert (await answer(reader))[0] == 200
             timers.clear()
             for _ in range(8):
-                await asyncio.sleep(KEEP_ALIVE_S / 4)
+                clocks[0].wait(KEEP_ALIVE_S / 4)
                 writer.write(request(text_body("a")))
                 assert (await answer(reader))[0] == 200
             assert not timers
-            assert KEEP_ALIVE_S * 0.9 < await seconds_until_end(reader) < GIVEN_UP_S
+            assert await ends_in_time(reader, clocks[0])
             writer.close()
 
     run(scenario)
 
 
-def test_a_call_that_takes_longer_than_a_connection_may_wait_is_answered():
+def test_a_call_that_takes_longer_than_a_connection_may_wait_is_answered(clocks):
     async def scenario():
         engine = FakeEngine()
         async with listening(engine, keep_alive_s=KEEP_ALIVE_S) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             await warm(reader, writer)
             for is_slow in (False, False, True, False, True):
+                asked = len(engine.batches)
                 if is_slow:
                     engine.gate.clear()
-                    asyncio.get_running_loop().call_later(2 * KEEP_ALIVE_S, engine.gate.set)
                 writer.write(request(text_body("a")))
+                if is_slow:
+                    await until(lambda asked=asked: len(engine.batches) > asked)
+                    clocks[0].wait(2 * KEEP_ALIVE_S)
+                    engine.gate.set()
                 assert (await answer(reader))[0] == 200
-            assert KEEP_ALIVE_S * 0.9 < await seconds_until_end(reader) < GIVEN_UP_S
+            assert await ends_in_time(reader, clocks[0])
             writer.close()
 
     run(scenario)
 
 
-def test_calls_of_both_ways_share_the_timer():
+def test_calls_of_both_ways_share_the_timer(clocks):
     async def scenario():
         async with listening(FakeEngine(), keep_alive_s=KEEP_ALIVE_S) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             await warm(reader, writer)
             for query in ("", "", "?a=b", "", "", "?a=b"):
-                await asyncio.sleep(KEEP_ALIVE_S / 2)
+                clocks[0].wait(KEEP_ALIVE_S / 2)
                 writer.write(request(text_body("a"), f"/v1/encode{query}"))
                 assert (await answer(reader))[0] == 200
-            assert KEEP_ALIVE_S * 0.9 < await seconds_until_end(reader) < GIVEN_UP_S
+            assert await ends_in_time(reader, clocks[0])
+            writer.close()
+
+    run(scenario)
+
+
+def test_a_connection_ends_by_the_loops_own_clock():
+    async def scenario():
+        async with listening(FakeEngine(), keep_alive_s=0.2) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            begin = perf_counter()
+            await warm(reader, writer)
+            assert await reader.read() == b""
+            assert perf_counter() - begin > 0.2
             writer.close()
 
     run(scenario)
