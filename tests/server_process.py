@@ -19,13 +19,14 @@ from pathlib import Path
 
 from tests.data_files import ROOT
 
-__all__ = ["Server", "half_request", "server_process", "service_environment"]
+__all__ = ["AT_ONCE_S", "Server", "half_request", "server_process", "service_environment"]
 
 # More than it takes on the slowest machine that runs other tests as well; only a fault gets there.
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 180.0
 POLL_S = 0.05
 PATIENT = {"WARPTOK_DRAIN_TIMEOUT_S": "120", "WARPTOK_REQUEST_TIMEOUT_MS": "120000"}
+AT_ONCE_S = 60.0  # What does not wait for requests ends within that: those have twice as long.
 SAID = re.compile(r"^warptok \S+ on (http://[^\s,]+).*\n", re.MULTILINE)
 
 

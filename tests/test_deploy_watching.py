@@ -26,7 +26,7 @@ from tests.fake_gpu import FakeGpu
 from tests.promql import firing, minutes, series_of
 from tests.server_process import Server, server_process
 from tests.test_service_hot_protocol import listening
-from tests.waiting import GIVEN_UP_S, run, until
+from tests.waiting import GIVEN_UP_S, run, until, wait_until
 
 DEPLOY = ROOT / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/warptok.json").read_text())
@@ -234,15 +234,28 @@ def test_metrics_of_all_processes_have_a_port_of_their_own(apart: Server) -> Non
         assert answer.status_code == 200
     assert httpx.get(apart.url + "/metrics", timeout=GIVEN_UP_S).status_code == 404
     port = re.search(r"metrics on 127\.0\.0\.1:(\d+)", apart.log.read_text()).group(1)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=GIVEN_UP_S) as answer:
-        samples = samples_of(answer.read().decode())
-    answered = [row for row in samples if row[0] == "warptok_requests_total"]
-    assert sum(v for _, labels, v in answered if labels["route"] == "/v1/encode") == 20
-    processes = {labels["process"] for _, labels, _ in samples}
-    assert processes == {"engine", "front-0", "front-1"}
-    lines = [json.loads(line) for line in apart.log.read_text().splitlines() if line[0] == "{"]
-    told = {line.get("request_id"): line for line in lines}
+    url = f"http://127.0.0.1:{port}/metrics"
+
+    def samples() -> list[tuple[str, dict[str, str], float]]:
+        with urllib.request.urlopen(url, timeout=GIVEN_UP_S) as answer:
+            return samples_of(answer.read().decode())
+
+    def num_answered() -> float:
+        answered = [row for row in samples() if row[0] == "warptok_requests_total"]
+        return sum(v for _, labels, v in answered if labels["route"] == "/v1/encode")
+
+    def told() -> dict[str, dict[str, Any]]:
+        *lines, _ = apart.log.read_text().split("\n")  # The last has not ended.
+        made = [json.loads(line) for line in lines if line[:1] == "{"]
+        return {line["request_id"]: line for line in made if "request_id" in line}
+
+    # Both come a moment after the answer.
+    wait_until(lambda: num_answered() >= 20, "counting")
+    wait_until(lambda: {f"mine-{i}" for i in range(20)} <= told().keys(), "a line for each")
+    assert num_answered() == 20
+    assert {labels["process"] for _, labels, _ in samples()} == {"engine", "front-0", "front-1"}
+    lines = told()
     for number in range(20):
-        assert told[f"mine-{number}"]["status"] == 200
-        assert told[f"mine-{number}"]["process"].startswith("front-")
+        assert lines[f"mine-{number}"]["status"] == 200
+        assert lines[f"mine-{number}"]["process"].startswith("front-")
     assert "canary" not in apart.log.read_text()

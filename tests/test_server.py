@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.data_files import data_bytes, expected, ids_digest, records
-from tests.server_process import Server, half_request, server_process
+from tests.server_process import AT_ONCE_S, Server, half_request, server_process
 from tests.waiting import GIVEN_UP_S
 
 LLM = ("gpt2", "cl100k_base", "o200k_base")
@@ -335,5 +335,5 @@ def test_a_second_signal_ends_the_service_at_once(tmp_path):
         server.wait_draining()
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 128 + signal.SIGTERM
+        assert server.process.wait(AT_ONCE_S) == 128 + signal.SIGTERM
         assert "a second signal" in server.log.read_text()

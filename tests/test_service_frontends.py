@@ -10,9 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -22,13 +21,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.data_files import ROOT
 from tests.server_process import (
+    AT_ONCE_S,
     Server,
     half_request,
     server_process,
     service_environment,
 )
 from tests.test_doors import CASES, DOORS, House
-from tests.waiting import run
+from tests.waiting import run, wait_until
 from vocabularies import reference
 from vocabularies.builtin import load
 
@@ -58,9 +58,10 @@ def processes(server: Server) -> dict[str, int]:
     supervisor = server.process.pid
     found = {}
     for pid in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-        if b"service.child" in command:
-            found[json.loads(command[-1])["name"]] = int(pid)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It ended meanwhile.
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+            if b"service.child" in command:
+                found[json.loads(command[-1])["name"]] = int(pid)
     return found
 
 
@@ -72,13 +73,6 @@ def nothing_started_again(server: Server) -> Iterator[None]:
         yield
     finally:
         server.process.send_signal(signal.SIGCONT)
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def post(server: Server, path: str, body: object) -> httpx.Response:
@@ -200,8 +194,8 @@ def test_a_killed_front_end_is_missed_and_started_again(server):
 
     with nothing_started_again(server):
         os.kill(before["front-0"], signal.SIGKILL)
-        wait_until(is_missed, "nobody misses it")
-    wait_until(lambda: len(processes(server)) == 3, "it is not started again")
+        wait_until(is_missed, "missing it")
+    wait_until(lambda: len(processes(server)) == 3, "its start")
     server.wait_ready()
     assert "front-0 ended with -9 and is started again" in server.log.read_text()
     after = processes(server)
@@ -216,19 +210,19 @@ def test_a_killed_engine_loses_no_request_without_a_word_and_keeps_uploads(serve
     httpx.put(server.url + "/v1/vocabularies/kept", content=content, timeout=WAIT_S)
     before, engine = counted(server, "/v1/encode"), processes(server)["engine"]
     load = Load(server, HELLOS, TIMES)
-    wait_until(lambda: load.answers[200] > 50, "no load")
+    wait_until(lambda: load.answers[200] > 50, "load")
     with nothing_started_again(server):
         os.kill(engine, signal.SIGKILL)
-        wait_until(lambda: load.answers[503] > 0, "the end of the engine was not seen")
+        wait_until(lambda: load.answers[503] > 0, "seeing the end of the engine")
         answer = httpx.get(server.url + "/readyz", timeout=WAIT_S)
         assert (answer.status_code, answer.json()["ready"]) == (503, False)
         assert "engine process" in answer.json()["reasons"][0]
     server.wait_ready()
     healed = load.answers[200]
-    wait_until(lambda: load.answers[200] > healed + 50, "it does not heal")
+    wait_until(lambda: load.answers[200] > healed + 50, "healing")
     load.stop()
     assert load.broken == []
-    assert counted(server, "/v1/encode") - before == load.answers
+    wait_until(lambda: counted(server, "/v1/encode") - before == load.answers, "their counting")
     assert "engine ended with -9 and is started again" in server.log.read_text()
     body = {"vocabulary": "kept", "text": HELLO["text"]}
     assert post(server, "/v1/encode", body).json()["ids"] == HELLO_IDS
@@ -242,25 +236,28 @@ def test_small_requests_are_answered_while_the_engine_process_is_away(tmp_path):
 def small_requests_without_an_engine_process(server: Server) -> None:
     before, engine = counted(server, "/v1/encode"), processes(server)["engine"]
     load = Load(server)
-    wait_until(lambda: server.log.read_text().count("encoded here from now on") >= 2, "no load")
+    wait_until(lambda: server.log.read_text().count("encoded here from now on") >= 2, "load")
     with nothing_started_again(server):
         os.kill(engine, signal.SIGKILL)
-        wait_until(lambda: not httpx.get(server.url + "/readyz").is_success, "it is still there")
+        readyz = server.url + "/readyz"
+        wait_until(lambda: not httpx.get(readyz, timeout=WAIT_S).is_success, "its end")
         answered = load.answers[200]
-        wait_until(lambda: load.answers[200] > answered + 50, "they wait for the engine process")
+        wait_until(
+            lambda: load.answers[200] > answered + 50, "an answer without the engine process"
+        )
     server.wait_ready()
     load.stop()
     assert load.broken == []
     # Those on their way to the engine process just then, which is told now and then, are refused.
     assert load.answers[503] <= NUM_CLIENTS
-    assert counted(server, "/v1/encode") - before == load.answers
+    wait_until(lambda: counted(server, "/v1/encode") - before == load.answers, "their counting")
 
 
 def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
     settings = {**SETTINGS, "WARPTOK_GRPC": "false"}
     with server_process(tmp_path, settings, expect_exit=False) as server:
         load = Load(server)
-        wait_until(lambda: load.answers[200] > 100, "no load")
+        wait_until(lambda: load.answers[200] > 100, "load")
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(WAIT_S) == 0, server.log.read_text()
         load.stop()
@@ -275,7 +272,7 @@ def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
         server.wait_draining()
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 128 + signal.SIGTERM
+        assert server.process.wait(AT_ONCE_S) == 128 + signal.SIGTERM
 
 
 def test_what_cannot_start_ends_at_once_and_says_why():
@@ -298,7 +295,7 @@ def test_no_process_outlives_its_supervisor(tmp_path):
         children = processes(server).values()
         server.process.kill()
         server.process.wait()
-        wait_until(lambda: not any(map(is_running, children)), "a process is left")
+        wait_until(lambda: not any(map(is_running, children)), "the end of all processes")
 
 
 def is_running(pid: int) -> bool:
