@@ -87,6 +87,8 @@ SHAPES = [[10**12], [2**62], [10**30], [2**31, 2**33], [100_000_000, 0], [9] * 1
 @pytest.mark.parametrize("shape", SHAPES, ids=[str(shape[:2]) for shape in SHAPES])
 @pytest.mark.parametrize("datatype", ["BYTES", "INT32"])
 def test_a_shape_that_is_only_claimed_takes_no_memory(shape, datatype):
+    ENGINE.load(load("gpt2"))  # Which is not timed.
+
     async def scenario():
         async with serving(ENGINE) as (client, _):
             name, model = ("text", "gpt2") if datatype == "BYTES" else ("input_ids", "gpt2.decode")
@@ -231,7 +233,7 @@ def test_a_model_that_is_no_name_is_refused(model):
 
 def test_a_slow_template_does_not_hold_other_chats_beyond_their_deadline():
     async def scenario():
-        async with serving(ENGINE, chat_template_timeout_ms=300) as (client, _):
+        async with serving(ENGINE, chat_template_timeout_ms=60_000) as (client, _):
             loops = "{% for i in range(99999) %}" * 2 + "{% endfor %}" * 2
             await upload(client, chat_template=loops)
             headers = {"x-request-timeout-ms": "500"}
@@ -239,9 +241,8 @@ def test_a_slow_template_does_not_hold_other_chats_beyond_their_deadline():
             answers = await asyncio.gather(
                 *(client.post("/tokenize", json=body, headers=headers) for _ in range(8))
             )
-            codes = sorted(answer.status_code for answer in answers)
-            assert codes[1:] == [504] * 7  # The second would have ended after 600 ms.
-            assert codes[0] in (400, 504)
+            # Whoever waits for the template's end is told 400, a minute later.
+            assert [answer.status_code for answer in answers] == [504] * 8
 
     run(scenario)
 

@@ -168,7 +168,7 @@ def ids_of(answered: tuple[int, dict[bytes, bytes], bytes]) -> bytes:
 def test_keys_are_asked_for_and_rates_are_kept(short_ways, tmp_path):
     async def scenario():
         path = tmp_path / "keys.json"
-        encode = add_key(path, "one", ("encode",), Rates(1))
+        encode = add_key(path, "one", ("encode",), Rates(requests_per_s=0.001))
         decode = add_key(path, "two", ("decode",))
         async with listening(FakeEngine(), api_keys_file=path) as (_, port):
             async with client_at(port) as client:

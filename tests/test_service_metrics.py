@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import thread_time
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -97,9 +98,17 @@ def test_two_services_in_one_process_count_apart():
 
 
 def test_counting_a_request_costs_next_to_nothing():
-    metrics, rounds = Metrics("1"), 20_000
-    metrics.requests("/v1/encode", 200, 0.001)
-    begin = thread_time()
-    for _ in range(rounds):
+    metrics, rounds, names = Metrics("1"), 5_000, [f"name {i}" for i in range(20)]
+
+    def seconds(work: Callable[[], object]) -> float:
+        begin = thread_time()
+        for _ in range(rounds):
+            work()
+        return thread_time() - begin
+
+    def count() -> None:
         metrics.requests("/v1/encode", 200, 0.001)
-    assert (thread_time() - begin) / rounds < 20e-6
+
+    # Beside what this machine takes for a little Python, not in microseconds of another one.
+    yardstick_s = min(seconds(lambda: dict.fromkeys(names)) for _ in range(3))
+    assert min(seconds(count) for _ in range(3)) < 10 * yardstick_s

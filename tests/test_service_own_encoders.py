@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service import own_encoders
+from service import linked_batcher, own_encoders
 from service.cpu_engine import CpuEngine
 from service.engine_room import EngineRoom
 from service.engines import Holding, Residency, SelfTest
@@ -31,7 +31,10 @@ INLINE_BYTES = 1000
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
+    """Few batches are many, and no machine is too slow for a small one."""
     monkeypatch.setattr(own_encoders, "WORTH_BATCHES", WORTH)
+    monkeypatch.setattr(own_encoders, "TOLD_S", 1e9)
+    monkeypatch.setattr(linked_batcher, "INLINE_S", 1.0)
 
 
 class SizedEngine(FakeEngine):
