@@ -15,6 +15,7 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
+from service.block_gzip import BlockGzip
 from service.body_receiver import BodyReceiver
 from service.body_timeout import nothing_came
 from service.errors import BadBody, TooLarge, UnsupportedFormat
@@ -41,20 +42,24 @@ class _Gzip:
 
     def __init__(self) -> None:
         self.member = isal_zlib.decompressobj(self.wbits)
+        self._blocks, self._begin = BlockGzip(), b""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the last member has ended."""
-        return bool(self.member.eof)
+    def check_end(self) -> None:
+        """Raises EOFError where the last member, or a member behind it, is missing."""
+        if not self.member.eof:
+            raise EOFError("it ends too early")
+        self._blocks.check_end(self._begin)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """What `data` decompresses to, at most PIECE_BYTES at once."""
+        self._blocks.add(data)
         piece = b""
         while data or len(piece) == PIECE_BYTES:
             if self.member.eof:
                 self.member = isal_zlib.decompressobj(self.wbits)
             piece = self.member.decompress(data, PIECE_BYTES)
             if piece:
+                self._begin = self._begin or piece[:1]
                 yield piece
             data = self.member.unused_data if self.member.eof else self.member.unconsumed_tail
             if self.member.eof:
@@ -75,10 +80,10 @@ class _Zstd:
     def __init__(self) -> None:
         self.frame = ZstdDecompressor()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the last frame has ended."""
-        return bool(self.frame.eof)
+    def check_end(self) -> None:
+        """Raises EOFError where the last frame has not ended."""
+        if not self.frame.eof:
+            raise EOFError("it ends too early")
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """What `data` decompresses to, at most PIECE_BYTES at once."""
@@ -144,8 +149,8 @@ async def body_pieces(
             if max_bytes is not None and size > max_bytes:
                 raise TooLarge(f"the body has more than {max_bytes} bytes ({setting})")
             yield piece
-    if decompressor and not is_empty and not decompressor.is_whole:
-        raise BadBody(f"the {decompressor.name} body ends too early", "Content-Encoding")
+    if decompressor and not is_empty:
+        _check_end(decompressor)
 
 
 def _decompressor(encoding: str | None) -> _Gzip | _Zstd | None:
@@ -165,6 +170,14 @@ def _checked(decompressor: _Gzip | _Zstd, data: bytes) -> Iterator[bytes]:
         yield from decompressor.pieces(data)
     except (isal_zlib.error, ZstdError) as error:  # type: ignore[misc]  # Its stub says an instance.
         message = f"the body is not {decompressor.name}: {error}"
+        raise BadBody(message, "Content-Encoding") from error
+
+
+def _check_end(decompressor: _Gzip | _Zstd) -> None:
+    try:
+        decompressor.check_end()
+    except EOFError as error:
+        message = f"the {decompressor.name} body is not whole: {error}"
         raise BadBody(message, "Content-Encoding") from error
 
 

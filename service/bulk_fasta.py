@@ -17,18 +17,19 @@ from pydantic import Field
 
 from service.arrow_messages import RecordMessages, WindowMessages
 from service.arrow_stream import ArrowStream, BodyReader, Messages
+from service.beginnings import FORMATS, PACKED
+from service.bodies import ENCODINGS
 from service.bulk_query import BatchQuery
 from service.errors import BadBody, InvalidRequest
 from service.fasta import fasta_pieces
 from service.fasta_batches import BATCH_RECORDS, FastaBatches, Named, too_long
-from service.records import BATCH_BYTES, FORMATS, sequence_batches
+from service.records import BATCH_BYTES, sequence_batches
 from service.splitting import Splitter, splitter_of
 from vocabularies.batch import Batch, EncodeOptions
 
 __all__ = ["BulkFasta", "FastaQuery"]
 
 READ_BYTES = 1 << 18
-PACKED = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 
 
 class FastaQuery(BatchQuery):
@@ -102,7 +103,7 @@ class _Records:
         first = bytes(self._body.read(1))
         format = FORMATS.get(first)
         if format is None and first:
-            raise BadBody(_why_unknown(first + bytes(self._body.read(3))), "line 1")
+            raise BadBody(_why_unknown(first + bytes(self._body.read(9))), "line 1")
         if format == "fastq":
             file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
             for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
@@ -113,9 +114,10 @@ class _Records:
 
 
 def _why_unknown(begin: bytes) -> str:
-    for name, magic in PACKED.items():
+    for magic, name in PACKED.items():
         if begin.startswith(magic):
-            return f"the body is packed by {name}; send it with Content-Encoding: {name}"
+            advice = f"send it with Content-Encoding: {name}" if name in ENCODINGS else "unpack it"
+            return f"the body is packed by {name}; {advice}"
     return "FASTA begins with '>' and FASTQ with '@'"
 
 

@@ -3,9 +3,10 @@
     bytes ─► whole lines ─► ">" at a line's begin ─► a name
                          └► everything else ─► bases, line ends taken out at once
 
-Lines are what dnaio makes of them, and a test holds both equal: they end with LF, CR LF or CR,
-white space at both ends does not count, nor do empty lines and those that begin with "#". What has
-only letters and line ends, nearly everything, is taken many lines at a time. Knows no HTTP.
+Lines are what dnaio makes of them, and a test holds both equal: they end with LF, CR LF or CR, and
+empty ones do not count, nor do those that begin with "#". White space is no part of a sequence,
+wherever it stands. What has only letters and line ends, nearly everything, is taken many lines at a
+time. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
+from service.bases import FEW_BYTES, bases_of, is_plain
 
 __all__ = ["Name", "fasta_pieces"]
 
 READ_BYTES = 1 << 18
 MAX_HEADER_BYTES = 1 << 20
-FEW_BYTES = 4096  # A call of NumPy's costs as much as this.
-PLAIN = 36, 126  # From "$" to "~": nothing that is stripped, no "#".
+MAX_TOKEN_BYTES = 64  # Of a special token such as <mask>, which is not cut.
 
 
 class Name(str):
@@ -35,7 +35,8 @@ def fasta_pieces(read: Callable[[int], Any], first: bytes = b"") -> Iterator[Nam
         first: what was read before.
 
     Raises:
-        ValueError: something is not ASCII, bases come before a name, or a header does not end.
+        ValueError: something is not ASCII or no base, bases come before a name, or a header does
+            not end.
     """
     lines = _Lines(first)
     while data := bytes(read(READ_BYTES)):
@@ -74,8 +75,10 @@ class _Lines:
                     raise ValueError(f"a header has more than {MAX_HEADER_BYTES} bytes")
                 return
         part = self._rest.rstrip()
+        if (token := part.rfind(b"<", -MAX_TOKEN_BYTES)) >= 0:
+            part = part[:token]
         if part:
-            yield self._checked(part)
+            yield self._bases_of(part)
             self._rest, self._in_line = self._rest[len(part) :], True
 
     def _whole_lines(self, data: bytes) -> Iterator[Name | bytes]:
@@ -86,7 +89,7 @@ class _Lines:
                 default=len(data),
             )
             if part := data[:begin].rstrip():
-                yield self._checked(part)
+                yield self._bases_of(part)
             self._in_line = False
         if data.count(b">", begin) * FEW_BYTES > len(data) and data[begin : begin + 1] == b">":
             if (records := self._short_records(data[begin:])) is not None:
@@ -108,7 +111,7 @@ class _Lines:
         if b"\r" in data or not data.isascii():
             return None
         records = [part.partition(b"\n") for part in data[1:].split(b"\n>")]
-        if not _is_plain(b"".join([bases for _, _, bases in records]).replace(b"\n", b"")):
+        if not is_plain(b"".join([bases for _, _, bases in records]).replace(b"\n", b"")):
             return None
         return self._given_out(records)
 
@@ -130,7 +133,7 @@ class _Lines:
             joined = joined.replace(b"\r", b"")
         if not joined:
             return
-        if _is_plain(joined):
+        if is_plain(joined):
             yield self._checked(joined)
         else:
             yield from self._slowly(data)
@@ -142,7 +145,7 @@ class _Lines:
             if text.startswith(">"):
                 yield self._name(text)
             elif text and not text.startswith("#"):
-                yield self._checked(text.encode())
+                yield self._bases_of(text.encode())
 
     def _name(self, line: str) -> Name:
         self._has_name = True
@@ -158,19 +161,19 @@ class _Lines:
             raise ValueError(f"a sequence is not ASCII (record {self._number})")
         return part
 
+    def _bases_of(self, part: bytes) -> bytes:
+        """What may hold more than bases."""
+        data = self._checked(part)
+        try:
+            return bases_of(data)
+        except ValueError as error:
+            raise ValueError(f"the sequence {error} (record {self._number})") from error
+
 
 def _name(header: str) -> Name:
     """What stands before the first white space."""
     is_empty = not header or header[0].isspace()
     return Name("" if is_empty else header.split(None, 1)[0])
-
-
-def _is_plain(data: bytes) -> bool:
-    """Whether there is nothing that a line would lose."""
-    if len(data) < FEW_BYTES:
-        return not data or data.isalpha()
-    values = np.frombuffer(data, np.uint8)
-    return bool(PLAIN[0] <= values.min() and values.max() <= PLAIN[1])
 
 
 def _next_header(data: bytes, begin: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InvalidRequest, TooLarge
+from service.errors import TooLarge
 from service.fasta import Name
 from service.records import BATCH_BYTES
 from service.splitting import Splitter
@@ -88,17 +88,12 @@ class FastaBatches:
             self._bases, self._enough = [data.tobytes()], 2 * self._size
             return
         yield from self._flush()
-        yield self._part(data[:end], splitter, goes_on=True)
+        yield self._part(data[:end], goes_on=True)
         self._bases, self._begin = [data[rest:].tobytes()], self._begin + rest
         self._size, self._enough = len(data) - rest, PART_BYTES
 
-    def _part(
-        self, data: NDArray[np.uint8], splitter: Splitter, goes_on: bool
-    ) -> tuple[Named, Batch]:
+    def _part(self, data: NDArray[np.uint8], goes_on: bool) -> tuple[Named, Batch]:
         assert self._name is not None
-        if self._begin and splitter.forbids(data):
-            message = "white space, which would change the ids of what was answered before it"
-            raise InvalidRequest(f"a record of more than {self._begin} bases has {message}", "body")
         named = Named([self._name], self._begin, goes_on)
         return named, Batch(data=data, offsets=np.array([0, len(data)]))
 
@@ -107,8 +102,7 @@ class FastaBatches:
             return
         row = self._bases[0] if len(self._bases) == 1 else b"".join(self._bases)
         if self._begin:
-            assert self._splitter is not None
-            yield self._part(np.frombuffer(row, np.uint8), self._splitter, goes_on=False)
+            yield self._part(np.frombuffer(row, np.uint8), goes_on=False)
         else:
             too_much = self._num_bytes + len(row) > BATCH_BYTES
             if self._rows and (too_much or len(self._rows) >= BATCH_RECORDS):

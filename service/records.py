@@ -2,7 +2,7 @@
 
 Knows nothing about vocabularies or engines; the command line reads its inputs here, and whoever
 wants the sequences of a file in batches. gzip takes in block gzip (.bgz), whose blocks are its
-members.
+members. White space is no part of a sequence, wherever it stands in a record.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from io import BufferedReader
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import BinaryIO, Literal, NamedTuple, cast
 
 import dnaio
-import xopen
+from isal import isal_zlib
 
+from service.bases import bases_of, is_plain
+from service.beginnings import format_of
+from service.block_gzip import UnpackedGzip
+from service.fastq import open_fastq
 from vocabularies.batch import Batch
 
 __all__ = [
@@ -33,19 +37,19 @@ __all__ = [
 ]
 
 Reading = Literal["auto", "whole", "lines", "sequences"]
-DAMAGED: tuple[type[Exception], ...] = (EOFError, gzip.BadGzipFile, zlib.error)
-try:  # What xopen unpacks with, where it is installed.
-    from isal import isal_zlib
-except ImportError:
-    pass
-else:
-    DAMAGED += (cast("type[Exception]", isal_zlib.error),)
+DAMAGED: tuple[type[Exception], ...] = (
+    EOFError,
+    gzip.BadGzipFile,
+    zlib.error,
+    cast("type[Exception]", isal_zlib.error),
+)
 WRONG: tuple[type[Exception], ...] = (dnaio.FileFormatError, ValueError, *DAMAGED)
 
 GZIP_MAGIC = b"\x1f\x8b"
-FORMATS = {b">": "fasta", b"@": "fastq"}
-FOUND = ("auto", "sequences")  # Readings that look at the first byte.
+FOUND = ("auto", "sequences")  # Readings that look at the first bytes.
 BATCH_BYTES = 4 * 1024 * 1024
+FEW_RECORDS = 256  # So that they stay in a cache.
+UNPACKED_BYTES = 128 * 1024
 BATCH_RECORDS = 65536
 TEXT_HINT = "read so because of its first byte; as text with --whole or --lines"
 STDIN = "-"
@@ -73,9 +77,9 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
     Args:
         paths: files; none means stdin.
         reading: "auto": FASTA where the first byte is ">", FASTQ where it is "@", else the file is
-            one text; "whole": always one text; "lines": each line is one, without its line end;
-            "sequences": as "auto", and "lines" where that finds no records; none of these may
-            begin with ">".
+            one text, unless what follows looks like FASTA, FASTQ or an archive; "whole": always
+            one text; "lines": each line is one, without its line end; "sequences": as "auto", and
+            "lines" where that finds no records; none of these may begin with ">".
 
     Raises:
         OSError: a file cannot be read.
@@ -86,8 +90,9 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
     for file, name, format in _opened(paths, reading):
         with _explained(name, format):
             if format is not None:
-                for record in _sequences(file, format):
-                    yield Record(record.id, record.sequence.encode())
+                for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
+                    for row, id in enumerate(names):
+                        yield Record(id, batch.row_bytes(row))
             else:
                 yield from _texts(file, name, reading)
 
@@ -128,19 +133,15 @@ def _opened(
     if list(paths).count(STDIN) > 1:
         raise ValueError("stdin can be read only once")
     for path in paths or (STDIN,):
-        with ExitStack() as stack:
-            if path == STDIN:
-                file = standard_input()
-            else:
-                file = stack.enter_context(open(path, "rb"))
+        with nullcontext(standard_input()) if path == STDIN else open(path, "rb") as file:
             # A path that is no UTF-8 still gets a name that can be printed.
             name = "" if path == STDIN and len(paths) <= 1 else path
             shown = os.fsencode(name).decode(errors="replace")
             with _explained(shown, None):
                 if file.peek(2)[:2] == GZIP_MAGIC:
-                    unpacked = stack.enter_context(xopen.xopen(file, "rb", threads=0))
-                    file = BufferedReader(cast("Any", unpacked))
-                format = FORMATS.get(file.peek(1)[:1]) if reading in FOUND else None
+                    unpacked = UnpackedGzip(file, shown or "stdin")
+                    file = BufferedReader(unpacked, UNPACKED_BYTES)
+                format = format_of(file.peek(1)) if reading in FOUND else None
             yield file, shown, format
 
 
@@ -165,9 +166,9 @@ def _explained(name: str, format: str | None) -> Iterator[None]:
     try:
         yield
     except WRONG as error:
-        # Damaged gzip is damaged however it is read.
-        is_damaged = isinstance(error, DAMAGED)
-        hint = f" ({TEXT_HINT})" if format is not None and not is_damaged else ""
+        if isinstance(error, DAMAGED):  # However it is read.
+            raise BadRecords(f"{name or 'stdin'}: damaged gzip: {error}") from error
+        hint = f" ({TEXT_HINT})" if format is not None else ""
         raise BadRecords(f"{name or 'stdin'}: {error}{hint}") from error
 
 
@@ -187,12 +188,16 @@ def _sequences(file: BinaryIO, format: str) -> Iterator[dnaio.SequenceRecord]:
     number = 1
     try:
         # dnaio's reader closes the file when it is collected; done here, it comes at a known time.
-        with dnaio.open(file, fileformat=format) as records, closing(file):
+        with (
+            closing(file),
+            (open_fastq if format == "fastq" else dnaio.FastaReader)(file) as records,
+        ):
             for record in records:
                 number += 1
                 yield record
     except dnaio.FileFormatError as error:
-        raise ValueError(f"{error} (record {number})") from error
+        behind = " or behind it" if format == "fastq" and error.line is None else ""
+        raise ValueError(f"{error} (record {number}{behind})") from error
     except UnicodeDecodeError as error:  # FASTA is decoded ahead of its records.
         raise ValueError(f"{error} (in record {number} or behind it)") from error
 
@@ -208,17 +213,32 @@ def sequence_batches(
     # Records are let go at once: kept, they cost the garbage collector more than the parsing.
     names: list[str] = []
     rows: list[str] = []
-    num_bytes = 0
+    num_bytes, number = 0, 1
     for record in _sequences(file, format):
         row = record.sequence
         if rows and (num_bytes + len(row) > max_bytes or len(rows) >= max_records):
-            yield names, Batch(rows)
+            yield names, Batch(_bases(rows, number))
+            number += len(rows)
             names, rows, num_bytes = [], [], 0
         names.append(record.id)
         rows.append(row)
         num_bytes += len(row)
     if rows:
-        yield names, Batch(rows)
+        yield names, Batch(_bases(rows, number))
+
+
+def _bases(rows: list[str], number: int) -> list[str]:
+    """Sequences without white space; the first one is record `number`."""
+    some = (rows[begin : begin + FEW_RECORDS] for begin in range(0, len(rows), FEW_RECORDS))
+    if all(is_plain("".join(each).encode()) for each in some):
+        return rows
+    kept: list[str] = []
+    for row in rows:
+        try:
+            kept.append(bases_of(row.encode()).decode())
+        except ValueError as error:
+            raise ValueError(f"the sequence {error} (record {number + len(kept)})") from error
+    return kept
 
 
 def batches(records: Iterable[Record], max_bytes: int, max_records: int) -> Iterator[list[Record]]:

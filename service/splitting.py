@@ -1,7 +1,8 @@
 """Where a long sequence may be split so that its parts' ids, one after another, are its own.
 
 Unlike `piecewise`, which cuts between characters, parts may share letters: a k-mer that begins in
-one part is read to its end there, and the next part begins where the next k-mer does.
+one part is read to its end there, and the next part begins where the next k-mer does. Sequences are
+those of FASTA, which have no white space.
 """
 
 from __future__ import annotations
@@ -29,9 +30,6 @@ class Splitter(Protocol):
 
     def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
         """Where the first part ends and where the rest begins, at most there; 0, 0: nowhere."""
-
-    def forbids(self, data: NDArray[np.uint8]) -> bool:
-        """Whether a later part holds what would have changed the ids of those before it."""
 
 
 def splitter_of(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | None:
@@ -63,9 +61,6 @@ class _Characters:
         place = self.cutter.cut(data)
         return place, place
 
-    def forbids(self, data: NDArray[np.uint8]) -> bool:
-        return False
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kmers:
@@ -79,13 +74,9 @@ class _Kmers:
     table: KmerTable
 
     def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
-        if holds_any(self.table.is_rare, data) or self.forbids(data):
+        if holds_any(self.table.is_rare, data):
             return NOWHERE
         return self._in_runs(data) if self.model.frame == "run" else self._in_sequence(data)
-
-    def forbids(self, data: NDArray[np.uint8]) -> bool:
-        """White space says that all of a sequence is words."""
-        return self.model.whitespace == "words" and holds_any(self.table.is_space, data)
 
     def _in_sequence(self, data: NDArray[np.uint8]) -> tuple[int, int]:
         """K-mers at every stride behind the last white space that parts the sequence."""

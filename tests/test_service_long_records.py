@@ -17,7 +17,6 @@ from benchmarks.long_fasta import genome, memory_mb, send
 from service import fasta, fasta_batches
 from service.arrow_messages import WindowMessages
 from service.cpu_engine import CpuEngine
-from service.errors import InvalidRequest
 from service.fasta import Name, fasta_pieces
 from service.fasta_batches import FastaBatches
 from service.splitting import splitter_of
@@ -51,9 +50,39 @@ def records_of(content: bytes, read_size: int) -> list[tuple[str, str]]:
 def test_records_are_those_of_dnaio(parts, read_size, kept):
     content = (">" + "".join(parts)).encode()
     with dnaio.open(io.BytesIO(content), fileformat="fasta") as file:
-        expected = [(record.id, record.sequence) for record in file]
+        expected = [(record.id, "".join(record.sequence.split())) for record in file]
     with mock.patch.object(fasta, "READ_BYTES", kept):
-        assert records_of(content, read_size) == expected
+        if any(">" in bases for _, bases in expected):
+            with pytest.raises(ValueError, match="'>' inside a line"):
+                records_of(content, read_size)
+        else:
+            assert records_of(content, read_size) == expected
+
+
+SEQUENCES = st.lists(st.sampled_from(["ACGT", "N" * 9, " ", "\n", "-*.", "[MASK]", "<mask>"]))
+
+
+@given(SEQUENCES, st.sampled_from([1, 4, 1000]), st.sampled_from([3, 8, 1 << 18]))
+def test_special_tokens_of_long_lines_are_not_cut(parts, read_size, kept):
+    sequence = "".join(parts)
+    with mock.patch.object(fasta, "READ_BYTES", kept):
+        expected = [("a", "".join(sequence.split()))]
+        assert records_of(f">a\nA{sequence}\n".encode(), read_size) == [("a", "A" + expected[0][1])]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b">a\nAC>b\nGT\n", "'>' inside a line.*record 1"),
+        (b">a\nAC\n>b\n;no\nAC\n", "';'.*record 2"),
+        (b">a\nAC\n+\nII\n", "'[+]'.*record 1"),
+        (b">a\nAC\0GT\n", "0x00.*record 1"),
+    ],
+)
+@pytest.mark.parametrize("num_bases", [0, 9000])
+def test_what_no_sequence_has_is_refused(content, message, num_bases):
+    with pytest.raises(ValueError, match=message):
+        records_of(content.replace(b"AC", b"AC" + b"T" * num_bases), 1 << 18)
 
 
 @pytest.mark.parametrize(
@@ -176,10 +205,11 @@ def test_a_refusal_in_a_later_part_names_the_place_and_ends_the_record():
     assert rows[-2] == refused[0]
 
 
-def test_white_space_that_would_make_words_of_the_whole_is_refused():
-    content = b">a\n" + b"ACGT\n" * 30 + b"AC GT\n"
-    with pytest.raises(InvalidRequest, match="white space"):
-        windows_in_parts(load("dnabert1_3mer"), content, 4, 4, 20)
+def test_white_space_makes_no_words_of_a_record():
+    vocabulary, content = load("dnabert1_3mer"), b">a\n" + b"ACGT\n" * 30 + b"AC GT\n"
+    found, num_batches = windows_in_parts(vocabulary, content, 4, 4, 20)
+    assert found == windows_of_wholes(vocabulary, {"a": "ACGT" * 31}, 4, 4)
+    assert num_batches > 1
 
 
 @pytest.mark.parametrize(

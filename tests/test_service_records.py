@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import itertools
+import lzma
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from dnaio import FileFormatError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.fastq import open_fastq
 from service.records import BadRecords, read_batches, read_records
+from tests.block_gzip_files import block_gzip
 from tests.data_files import DATA, records
 
 FASTA = b">one first of all\nACGT\nNNAC\r\n\n>two\n>three\nTT\n"
@@ -23,12 +30,6 @@ def rows_of(path: Path, **limits: Any) -> list[list[tuple[str, bytes]]]:
         [(name, batch.row_bytes(row)) for row, name in enumerate(names)]
         for names, batch in read_batches([str(path)], **limits)
     ]
-
-
-def block_gzip(data: bytes, size: int = 7) -> bytes:
-    """As bgzip writes it: many members, and an empty one at the end."""
-    blocks = [data[i : i + size] for i in range(0, len(data), size)]
-    return b"".join(map(gzip.compress, [*blocks, b""]))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, block_gzip])
@@ -108,6 +109,16 @@ def test_files_follow_each_other(tmp_path: Path) -> None:
         (FASTQ + b"@r3\nACGT\nIIII\n@r4\n", "line 11: .*record 3"),
         (FASTQ + b"@r3\nACGT\n", "record 3"),
         (FASTQ + b"r3\nA\n+\nI\n", "line 9: .*record 3"),
+        (FASTQ + b"\n" + FASTQ, "line 9: .*record 3"),
+        (FASTQ + b"@r3\nA\n+\n\n\n", "line 12: .*record 3"),
+        (FASTQ + "@r3 \u03b2\nA\n+\nI\n".encode(), "record 1 or behind it"),
+        (FASTA[:-1] + b">four\nAC\n", "'>' inside a line.*record 3"),
+        (b">one\nAC\n;a comment\nGT\n", "';'.*record 1"),
+        (b">one\nAC\n+\nII\n", "'[+]'; is it FASTQ.*record 1"),
+        (FASTA + bytes(9), "the byte 0x00 .record 3"),
+        (FASTA + b"\x1a", "the byte 0x1a .record 3"),
+        (FASTA.decode().encode("utf-16-le"), "the byte 0x00 .record 1"),
+        (gzip.compress(FASTA, mtime=0) + b"garbage behind it", "damaged gzip: Not a gzipped file"),
         (FASTA + b">four\n\xff\n", "in record 1 or behind it"),
         (gzip.compress(FASTA, mtime=0)[:-9], "ended before the end-of-stream"),
         (gzip.compress(FASTA, mtime=0)[:-8] + bytes(8), "CRC"),
@@ -120,6 +131,90 @@ def test_what_is_wrong_is_named_with_its_place(
     path.write_bytes(content)
     with pytest.raises(BadRecords, match=rf"wrong\.x: .*{message}"):
         rows_of(path)
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("last", [b"@r3\nA\n+\n+\n", b"@r3\n\n+\n\n", b"@r3\n\n+r3\n\n"])
+@pytest.mark.parametrize("size", [1, 2, 7, 1 << 17])
+def test_fastq_may_end_with_blank_lines(last: bytes, line_end: bytes, size: int) -> None:
+    for num_blank in (0, 1, 2, 3, 4, 5, 9):
+        content = (FASTQ + last + b"\n" * num_blank).replace(b"\n", line_end)
+        file = mock.Mock(wraps=io.BytesIO(content))
+        file.read = lambda num, read=file.read: read(min(num, size))
+        found = [(record.name, record.sequence) for record in open_fastq(file)]
+        assert found == [("r1 x", "ACGT"), ("r2", "NN"), ("r3", "A" if b"A" in last else "")]
+
+
+def test_blank_lines_without_end_are_refused() -> None:
+    pieces = itertools.chain([FASTQ], itertools.repeat(b"\n" * 1000))
+    file = mock.Mock(read=lambda num: next(pieces)[:num])
+    with pytest.raises(FileFormatError, match="line 9"):
+        list(open_fastq(file))
+
+
+@pytest.mark.parametrize(
+    ("sequence", "expected"),
+    [
+        (b"ACG TAC\n GGT \n", b"ACGTACGGT"),
+        (b"A\tC\x0bG\x0cT\n\n\nA\n", b"ACGTA"),
+        (b"acgu*\n-.~N", b"acgu*-.~N"),
+        (b"AC<mask>GT<|end|>\n", b"AC<mask>GT<|end|>"),
+        (b"#no bases\nAC\n", b"AC"),
+    ],
+)
+@pytest.mark.parametrize("num_bases", [0, 9000])
+def test_white_space_is_no_part_of_a_sequence(
+    tmp_path: Path, sequence: bytes, expected: bytes, num_bases: int
+) -> None:
+    path = tmp_path / "x.fa"
+    path.write_bytes(b">a\n" + b"T" * num_bases + b"\n" + sequence + b"\n>b\nGG\n")
+    expected = b"T" * num_bases + expected
+    assert rows_of(path) == [[("a", expected), ("b", b"GG")]]
+    assert [*read_records([str(path)], "auto")] == [("a", expected), ("b", b"GG")]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xef\xbb\xbf" + FASTA, "line 1 begins with '>'"),
+        (b"\r\n\n" + FASTA, "line 3 begins with '>'"),
+        (b";a comment\n" + FASTA, "line 2 begins with '>'"),
+        (b"\xef\xbb\xbf" + FASTQ, "line 1 begins with '@'"),
+        (b"\n" + FASTQ, "line 2 begins with '@'"),
+        (FASTA.decode().encode("utf-16"), "in UTF-16"),
+        (FASTA.decode().encode("utf-16-be"), "in UTF-16"),
+        (bz2.compress(FASTA), "packed by bzip2"),
+        (lzma.compress(FASTA), "packed by xz"),
+        (b"\x28\xb5\x2f\xfd\x04\x00xx", "packed by zstd"),
+        (b"PK\x03\x04\x14\x00\x00\x00", "packed by zip"),
+        (gzip.compress(gzip.compress(FASTA, mtime=0), mtime=0), "packed by gzip twice"),
+    ],
+)
+def test_sequences_are_not_taken_for_text(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.fa.gz"
+    path.write_bytes(content)
+    with pytest.raises(BadRecords, match=rf"x\.fa\.gz: {message}"):
+        list(read_batches([str(path)]))
+    if content[:2] != b"\x1f\x8b":
+        assert rows_of(path, reading="whole") == [[(str(path), content)]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n> a quotation, and\n> another one\n",
+        b"\n@decorated\ndef f():\n    return 1\n",
+        b"; a setting\nname = value\n",
+        b" " * 5000 + b"text",
+        b"BZh",
+    ],
+)
+def test_text_that_only_looks_a_little_like_sequences_is_text(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    assert rows_of(path) == [[(str(path), content)]]
 
 
 @pytest.mark.parametrize("begin", [b"\n", b"#made by hand\n", b" ", b"\xef\xbb\xbf>zero\n"])
