@@ -1,4 +1,7 @@
-"""Clients that take nothing of what was written to them, or do not go on with what they began."""
+"""Clients that take nothing of what was written to them, or do not go on with what they began.
+
+Or go on with a head for ever, which the parser and uvicorn keep whole, whatever its length.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,16 @@ from service.keep_alive import UNREAD_S, KeepAliveProtocol, has_unread
 if TYPE_CHECKING:
     from service.state import Service
 
-__all__ = ["StallProtocol"]
+__all__ = ["MAX_HEAD_BYTES", "StallProtocol"]
+
+MAX_HEAD_BYTES = 1 << 20  # What comes at once is a quarter of it, and may hold more than a head.
+
+
+class _Trailers(list[tuple[bytes, bytes]]):
+    """Where fields behind a body go: they are no part of the head, and nobody reads them."""
+
+    def append(self, field: tuple[bytes, bytes]) -> None:
+        """Forget a field."""
 
 
 class StallProtocol(KeepAliveProtocol):
@@ -22,12 +34,14 @@ class StallProtocol(KeepAliveProtocol):
 
     Attributes:
         in_head: a request's head has begun and not ended.
+        head_bytes: of it, and perhaps of what is behind it, but for what its begin came with.
     """
 
     service: Service
     stalled: asyncio.TimerHandle | None = None
     idle: asyncio.TimerHandle | None = None
     in_head = False
+    head_bytes = 0
 
     def pause_writing(self) -> None:
         """What was written is not taken."""
@@ -42,14 +56,33 @@ class StallProtocol(KeepAliveProtocol):
     def data_received(self, data: bytes) -> None:
         """Something has come; the rest must not let wait for too long."""
         self._no_idle()
+        if self.in_head:
+            self.head_bytes += len(data)
+            if self.head_bytes > MAX_HEAD_BYTES:
+                self.refuse_head()
+                return
         super().data_received(data)
         if self.awaits_more() and not self.transport.is_closing():
             self.idle = self._after_idle(self._nothing_came)
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self.in_head = True
+        self.in_head, self.head_bytes = True, 0
         super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """A head has ended."""
+        super().on_headers_complete()
+        self.headers = _Trailers()
+
+    def refuse_head(self) -> None:
+        """A head does not end; where an answer is on its way, only the connection does."""
+        message = f"The head of the request has more than {MAX_HEAD_BYTES} bytes."
+        self.logger.warning(message)
+        if self.cycle is None or self.cycle.response_complete:
+            self.send_400_response(message)
+        else:
+            self.transport.close()
 
     def awaits_more(self) -> bool:
         """Whether a request has begun of which no route can wait for the rest."""
