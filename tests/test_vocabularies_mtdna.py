@@ -68,6 +68,14 @@ def test_the_models_code_reads_what_is_saved(tmp_path: Path) -> None:
     assert saved == data_json_of("dna_vocab/mtdna6/vocab.json")
 
 
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_a_folder_of_the_models_own_code_has_the_list_alone(tmp_path: Path, k: int) -> None:
+    built = KmerVocabulary.build(k)
+    built.save_pretrained(tmp_path)
+    (tmp_path / "vocab_config.json").unlink()
+    assert KmerVocabulary.from_pretrained(tmp_path).vocabulary == built.vocabulary
+
+
 def data_json_of(name: str) -> dict[str, int]:
     words: dict[str, int] = json.loads(data_bytes(name))
     return words

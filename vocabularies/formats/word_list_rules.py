@@ -31,6 +31,10 @@ def with_rule(vocabulary: Vocabulary) -> Vocabulary:
             return _dnabert1(vocabulary, vocabulary.model)
         case Kmers(frame="sequence", letters="ACGT") if head == MTDNA:
             return _mtdna(vocabulary, vocabulary.model)
+        case Characters(letter_ids=letters) if head == MTDNA and _are_acgt(letters):
+            _, first_id = letters[0]
+            unknown_id = vocabulary.roles["unk"]
+            return _mtdna(vocabulary, Kmers(1, first_id, unknown_id, "ACGT"))
         case Kmers(frame="run", letters="ATCG") if head in (NT_V1, NT_V2):
             return _nucleotide_transformer(vocabulary)
         case Characters() if head == HYENADNA:
@@ -39,6 +43,12 @@ def with_rule(vocabulary: Vocabulary) -> Vocabulary:
         case Characters() if head == ESM:
             return _esm(vocabulary)
     return vocabulary
+
+
+def _are_acgt(letters: tuple[tuple[str, int], ...]) -> bool:
+    """Whether they are the k-mers of one letter."""
+    first_id = letters[0][1]
+    return letters == tuple((letter, first_id + i) for i, letter in enumerate("ACGT"))
 
 
 def _dnabert1(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
