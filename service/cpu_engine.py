@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from service.cpu_decode import decode_by_library, decode_rows
 from service.cpu_encoders import Chosen, choose_encoder, host_bytes
 from service.encoders import ReferenceEncoder, refuse_rows
-from service.engines import Counted, Decoded, DeviceMemory, EngineStatus, Holding, Residency
+from service.engines import Counted, Decoded, EngineStatus, Holding, Residency, WithoutDevice
 from service.large_memory import LargeMemory, Take
 from service.long_rows import LongRows
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
 from vocabularies.reference import NO_STRANDS
-from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.strand import reverse_complement
 from vocabularies.tables import ASCII, TokenTable, token_table
 from vocabularies.vocabulary import Kmers, Upstream, Vocabulary
@@ -49,7 +48,7 @@ class _Loaded:
     used: float = field(default_factory=perf_counter)
 
 
-class CpuEngine:
+class CpuEngine(WithoutDevice):
     """Computes ids with NumPy, fastokens and tokenizers; see `service.engines.Engine`."""
 
     name = "cpu"
@@ -114,18 +113,6 @@ class CpuEngine:
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Ordinary memory, lent again and again."""
         return self.memory.take(num_bytes)[:num_bytes]
-
-    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
-        """There is no device here."""
-        return None
-
-    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
-        """There is no device here."""
-        return None
-
-    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
-        """There is no device here."""
-        return None
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.

@@ -25,6 +25,7 @@ __all__ = [
     "Holding",
     "Residency",
     "SelfTest",
+    "WithoutDevice",
 ]
 
 
@@ -223,3 +224,19 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give everything back."""
+
+
+class WithoutDevice:
+    """What an engine says of shared memory where there is no device."""
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+        """There is no device here."""
+        return None
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
+        """There is no device here."""
+        return None
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
+        """There is no device here."""
+        return None

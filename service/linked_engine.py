@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from service.engines import (
     Counted,
     Decoded,
-    DeviceMemory,
     EngineStatus,
     Holding,
     Residency,
     SelfTest,
+    WithoutDevice,
 )
 from service.errors import EngineLost, ServiceError
 from service.link import Link, Message
@@ -37,7 +37,6 @@ from service.link_memory import LinkMemory
 from service.link_waiters import Asking
 from vocabularies import canonical
 from vocabularies.batch import Batch, Encoded
-from vocabularies.shared_rows import SharedMemory, SharedRows
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["UNKNOWN_DIGEST", "LinkedEngine", "residency_of", "residency_values"]
@@ -48,7 +47,7 @@ UNKNOWN_DIGEST = "unknown_digest"
 Value = TypeVar("Value")
 
 
-class LinkedEngine:
+class LinkedEngine(WithoutDevice):
     """Computes ids in the engine process; see `service.engines.Engine`.
 
     Args:
@@ -196,18 +195,6 @@ class LinkedEngine:
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Memory that the engine process reads where it lies, lent again and again."""
         return self.memory.take(num_bytes)[:num_bytes]
-
-    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
-        """There is no device here."""
-        return None
-
-    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
-        """There is no device here."""
-        return None
-
-    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
-        """There is no device here."""
-        return None
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row."""

@@ -44,6 +44,20 @@ def run(arguments: argparse.Namespace) -> int:
     state = out.with_name(out.name + ".state")
     if arguments.fresh:
         state.unlink(missing_ok=True)
+    training, choices = _train(arguments, options, state)
+    if training.ending == "stopped":
+        told = f"stopped at {len(training.vocabulary)} ids; the same command goes on from {state}"
+        print(f"warptok: {told}", file=sys.stderr)
+        return INTERRUPTED
+    _write(training, choices[0], out, format, arguments)
+    state.unlink()
+    return 0
+
+
+def _train(
+    arguments: argparse.Namespace, options: TrainingOptions, state: Path
+) -> tuple[Training, list[Choice]]:
+    """What was learnt, perhaps until Ctrl-C, and what it was computed on where that was chosen."""
     sequences = read_corpus(
         arguments.files, arguments.reading or "auto", upper=arguments.upper, spell=arguments.spell
     )
@@ -65,13 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
     except (*NO_GPU, OutOfMemory) as error:
         raise ValueError(f"--device {arguments.device}: {error}") from error
-    if training.ending == "stopped":
-        told = f"stopped at {len(training.vocabulary)} ids; the same command goes on from {state}"
-        print(f"warptok: {told}", file=sys.stderr)
-        return INTERRUPTED
-    _write(training, choices[0], out, format, arguments)
-    state.unlink()
-    return 0
+    return training, choices
 
 
 def read_motif_file(path: str | None) -> MotifBank | None:

@@ -18,6 +18,7 @@ import resource
 import sys
 import threading
 import traceback
+from functools import partial
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from service.training_device import DeviceName
     from service.training_schemas import TrainingParameters
-    from vocabularies.training import Training
+    from vocabularies.training import Progress, Training
 
 __all__ = ["bound_memory", "main", "run", "stand_back"]
 
@@ -141,30 +142,18 @@ def _train(
     from service.training_folders import RECORD, STATE, VOCABULARY
     from service.training_schemas import TrainingJob
     from vocabularies import canonical
-    from vocabularies.training import Progress, train
+    from vocabularies.training import train
 
     job = TrainingJob.model_validate_json(Path(RECORD).read_bytes())
     corpus, motifs, confidence = _inputs(job.parameters, max_letters)
-    seconds_before = job.metrics.seconds
     _tell(metrics={"num_sequences": len(corpus), "num_bases": corpus.num_bases})
-
-    def progress(now: Progress) -> None:
-        metrics = {
-            "num_merges": now.num_ids - now.first_ids,
-            "wanted_merges": max(0, now.wanted_ids - now.first_ids),
-            "vocabulary_size": now.num_ids,
-            "compression": now.compression,
-            "seconds": seconds_before + now.seconds,
-        }
-        _tell(metrics=metrics, progress=now.fraction)
-
     training: Training = train(
         corpus,
         job.parameters.options(),
         motifs=motifs,
         confidence=confidence,
         state=Path(STATE),
-        progress=progress,
+        progress=partial(_tell_progress, job.metrics.seconds),
         should_stop=should_stop,
         make_merger=choose_merger(
             device, lambda choice: _tell(metrics=choice._asdict()), memory_share
@@ -174,6 +163,18 @@ def _train(
         return
     Path(VOCABULARY).write_bytes(canonical.to_bytes(training.vocabulary))
     _tell(metrics={"ending": training.ending})
+
+
+def _tell_progress(seconds_before: float, now: Progress) -> None:
+    """How far it is; so many seconds were spent on it before this process began."""
+    metrics = {
+        "num_merges": now.num_ids - now.first_ids,
+        "wanted_merges": max(0, now.wanted_ids - now.first_ids),
+        "vocabulary_size": now.num_ids,
+        "compression": now.compression,
+        "seconds": seconds_before + now.seconds,
+    }
+    _tell(metrics=metrics, progress=now.fraction)
 
 
 def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any, Any]:

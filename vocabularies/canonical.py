@@ -21,9 +21,10 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from vocabularies.vocabulary import Vocabulary
+    from vocabularies.vocabulary import Model, Vocabulary
 
 __all__ = ["from_bytes", "of_type", "to_bytes"]
 
@@ -102,23 +103,9 @@ def _parse(data: memoryview) -> Vocabulary:
     merges_begin = int(ends[-1]) if num_tokens else tokens_begin
     if len(lengths) != num_tokens or merges_begin + 8 * num_merges != len(data):
         raise v.VocabularyError.at("header", "damaged canonical form: lengths do not add up")
-    begins = (ends - np.maximum(lengths, 0)).tolist()
-    joined = bytes(data)
-    tokens = [joined[begin:end] for begin, end in zip(begins, ends.tolist(), strict=True)]
-    models = {model.__name__.lower(): model for model in get_args(v.Model)}
-    model = models[header["kind"]]
-    fields = dict(header["model"])
-    if model is v.Bpe:
-        merges = np.frombuffer(data[merges_begin:], "<i4").reshape(-1, 2)
-        fields["merges"] = ()
-    made = of_type(model, fields)
-    if model is v.Bpe:
-        pairs = tuple(zip(merges[:, 0].tolist(), merges[:, 1].tolist(), strict=True))
-        made = dataclasses.replace(made, merges=pairs)
-    holes = np.flatnonzero(lengths < 0).tolist()
     return v.Vocabulary(
-        tokens=_with_holes(tokens, holes),
-        model=made,
+        tokens=_tokens(bytes(data), lengths, ends),
+        model=_model(header, data[merges_begin:]),
         special_tokens=of_type(tuple[v.SpecialToken, ...], header["special_tokens"]),
         normalizers=of_type(tuple[v.Normalizer, ...], header["normalizers"]),
         pretokenizer=of_type(str, header["pretokenizer"]),
@@ -130,11 +117,33 @@ def _parse(data: memoryview) -> Vocabulary:
     )
 
 
-def _with_holes(tokens: list[bytes], holes: list[int]) -> tuple[bytes | None, ...]:
-    filled: list[bytes | None] = [*tokens]
-    for token_id in holes:
-        filled[token_id] = None
-    return tuple(filled)
+def _tokens(
+    data: bytes, lengths: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[bytes | None, ...]:
+    """The tokens of so many bytes, -1 for an id without one, that end at these places."""
+    begins = (ends - np.maximum(lengths, 0)).tolist()
+    tokens: list[bytes | None] = [
+        data[begin:end] for begin, end in zip(begins, ends.tolist(), strict=True)
+    ]
+    for token_id in np.flatnonzero(lengths < 0).tolist():
+        tokens[token_id] = None
+    return tuple(tokens)
+
+
+def _model(header: dict[str, Any], merges: memoryview) -> Model:
+    """The model that the header describes, with the merges behind the tokens."""
+    from vocabularies import vocabulary as v
+
+    models = {model.__name__.lower(): model for model in get_args(v.Model)}
+    kind, fields = models[header["kind"]], dict(header["model"])
+    if kind is v.Bpe:
+        fields["merges"] = ()
+    model: Model = of_type(kind, fields)
+    if not isinstance(model, v.Bpe):
+        return model
+    ids = np.frombuffer(merges, "<i4").reshape(-1, 2)
+    pairs = tuple(zip(ids[:, 0].tolist(), ids[:, 1].tolist(), strict=True))
+    return dataclasses.replace(model, merges=pairs)
 
 
 def of_type(hint: Any, value: Any) -> Any:

@@ -99,16 +99,8 @@ def _read(
     special_tokens: Mapping[str, int] | None,
     id_offset: int | None,
 ) -> Vocabulary:
-    if kind == "vocab.json" and files.keys() == {"vocab.json", "merges.txt"}:
-        vocab, merges = files["vocab.json"], files["merges.txt"]
-        return read_bpe_files(
-            vocab, merges, pretokenizer=pretokenizer, special_tokens=special_tokens
-        )
-    if kind == "kmer" and files.keys() == {CONFIG_NAME, "vocab.json"}:
-        return _read_folder(files)
     if len(files) > 1:
-        message = f"{', '.join(sorted(files))} do not belong together as {kind}"
-        raise VocabularyError.at("files", message)
+        return _read_several(kind, files, pretokenizer, special_tokens)
     [data] = files.values()
     match kind:
         case "tokenizer.json":
@@ -121,11 +113,7 @@ def _read(
                 id_offset=id_offset,
             )
         case "tekken.json":
-            document = parse_json(data)
-            if not is_tekken(document):
-                message = "a tekken.json has an object config with default_num_special_tokens"
-                raise VocabularyError.at("config", message)
-            return read_tekken(document)
+            return _read_tekken(data)
         case "kmer":
             return read_kmer_config(data)
         case "canonical":
@@ -134,6 +122,31 @@ def _read(
         message = "BPE needs vocab.json and merges.txt together; a list of k-mers is not split"
         raise VocabularyError.at("files", message)
     return _read_list(kind, data, special_tokens)
+
+
+def _read_several(
+    kind: str,
+    files: Mapping[str, bytes],
+    pretokenizer: str | None,
+    special_tokens: Mapping[str, int] | None,
+) -> Vocabulary:
+    if kind == "vocab.json" and files.keys() == {"vocab.json", "merges.txt"}:
+        vocab, merges = files["vocab.json"], files["merges.txt"]
+        return read_bpe_files(
+            vocab, merges, pretokenizer=pretokenizer, special_tokens=special_tokens
+        )
+    if kind == "kmer" and files.keys() == {CONFIG_NAME, "vocab.json"}:
+        return _read_folder(files)
+    message = f"{', '.join(sorted(files))} do not belong together as {kind}"
+    raise VocabularyError.at("files", message)
+
+
+def _read_tekken(data: bytes) -> Vocabulary:
+    document = parse_json(data)
+    if not is_tekken(document):
+        message = "a tekken.json has an object config with default_num_special_tokens"
+        raise VocabularyError.at("config", message)
+    return read_tekken(document)
 
 
 def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None) -> Vocabulary:
