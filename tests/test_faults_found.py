@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+import tiktoken
 from tokenizers import Tokenizer
 
 from service.cpu_engine import CpuEngine
 from tests.data_files import data_bytes
 from tests.test_service_vocabulary_routes import run
+from tests.tokenizer_documents import rank_file
 from vocabularies import builtin, formats, reference
 from vocabularies.alphabet import to_alphabet
 from vocabularies.batch import Batch, EncodeOptions
@@ -261,3 +263,22 @@ def test_an_added_token_whose_number_a_list_with_holes_has_given_away_is_refused
     assert Tokenizer.from_str(json.dumps(made)).encode("b<x>").ids == [2, 2]
     with pytest.raises(VocabularyError, match=r"added_tokens\[0\]: id 2 is that of 'b'"):
         formats.read_vocabulary({"tokenizer.json": json.dumps(made).encode()})
+
+
+def test_special_tokens_of_ranks_of_which_one_begins_with_another_are_refused():
+    """Which one tiktoken 0.14 finds is decided by a hash table: half of all pairs go either way."""
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    found = set()
+    for number in range(40):
+        special = {f"<{number}": 256, f"<{number}>": 257}
+        library = tiktoken.Encoding(
+            "x", pat_str="(?s).", mergeable_ranks=ranks, special_tokens=special
+        )
+        found.add(library.encode(f"<{number}>", allowed_special="all")[0])
+    assert found == {256, 257}
+    file = {"x.tiktoken": rank_file([*ranks])}
+    special = {"<a": 256, "b": 257, "<a>": 258}
+    with pytest.raises(VocabularyError, match=r"special_tokens\['<a>'\]: begins with '<a'"):
+        formats.read_vocabulary(file, pretokenizer="gpt2", special_tokens=special)
+    special = {"<a>": 256, "<b>": 257, "a>": 258}
+    formats.read_vocabulary(file, pretokenizer="gpt2", special_tokens=special)

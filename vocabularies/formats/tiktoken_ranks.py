@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from vocabularies.formats.bpe_tokens import refuse_mistaken
@@ -88,8 +89,10 @@ def vocabulary_of_ranks(
         fields: the other fields of Vocabulary.
 
     Raises:
-        VocabularyError: a byte has no rank, or an id is given twice.
+        VocabularyError: a byte has no rank, an id is given twice, or it is not said which of two
+            special tokens is meant.
     """
+    _refuse_begun(token.content for token in special_tokens if token.matched)
     if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
         message = f"no rank for the bytes {missing[:8]}{'...' * (len(missing) > 8)}: not every text"
         raise VocabularyError.at("ranks", f"{message} could be encoded")
@@ -115,6 +118,28 @@ def vocabulary_of_ranks(
         roles=guess_roles((token.content, token.id) for token in special_tokens),
         **fields,
     )
+
+
+def _refuse_begun(contents: Iterable[str]) -> None:
+    """Refuse special tokens of which one begins with another.
+
+    tiktoken finds the one that its hash table has first, and not the longer one as other libraries
+    do: in half of the cases the shorter one and then the rest as text.
+
+    Raises:
+        VocabularyError: naming the longer one of each pair.
+    """
+    in_order = sorted(contents)  # What begins with a content stands right behind it.
+    findings = [
+        Finding(
+            f"special_tokens[{longer!r}]",
+            f"begins with {shorter!r}: tiktoken finds either, by the order of a hash table",
+        )
+        for shorter, longer in pairwise(in_order)
+        if shorter and longer.startswith(shorter)
+    ]
+    if findings:
+        raise VocabularyError(findings[:_MAX_FINDINGS])
 
 
 def _by_id(
