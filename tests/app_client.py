@@ -14,13 +14,18 @@ from service.state import Service
 
 __all__ = ["serving"]
 
+PATIENT = {"request_timeout_ms": 120_000, "chat_template_timeout_ms": 60_000}
+
 
 @contextlib.asynccontextmanager
 async def serving(
     engine: Engine, **settings: object
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Service]]:
-    """The client and the service behind it; by default nothing is loaded beforehand."""
-    app = create_app(Settings(**{"preload": "none"} | settings), engine)
+    """The client and the service behind it; by default nothing is loaded beforehand.
+
+    Nor is a machine too slow for an answer, unless the settings say what is.
+    """
+    app = create_app(Settings(**{"preload": "none"} | PATIENT | settings), engine)
     async with running(app.service):
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

@@ -25,7 +25,11 @@ __all__ = ["AT_ONCE_S", "Server", "half_request", "server_process", "service_env
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 180.0
 POLL_S = 0.05
-PATIENT = {"WARPTOK_DRAIN_TIMEOUT_S": "120", "WARPTOK_REQUEST_TIMEOUT_MS": "120000"}
+PATIENT = {
+    "WARPTOK_DRAIN_TIMEOUT_S": "120",
+    "WARPTOK_REQUEST_TIMEOUT_MS": "120000",
+    "WARPTOK_CHAT_TEMPLATE_TIMEOUT_MS": "60000",
+}
 AT_ONCE_S = 60.0  # What does not wait for requests ends within that: those have twice as long.
 SAID = re.compile(r"^warptok \S+ on (http://[^\s,]+).*\n", re.MULTILINE)
 
