@@ -20,6 +20,7 @@ __all__ = ["Name", "fasta_pieces"]
 
 READ_BYTES = 1 << 18
 MAX_HEADER_BYTES = 1 << 20
+WHITE = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"  # Of ASCII, as strings have it.
 MAX_TOKEN_BYTES = 64  # Of a special token such as <mask>, which is not cut.
 
 
@@ -69,12 +70,12 @@ class _Lines:
     def _part_of_line(self) -> Iterator[bytes]:
         """Bases of a long line that has not ended; white space at its end waits."""
         if not self._in_line:
-            self._rest = self._rest.lstrip()
+            self._rest = self._rest.lstrip(WHITE)
             if self._rest.startswith((b">", b"#")):
                 if len(self._rest) > MAX_HEADER_BYTES:
                     raise ValueError(f"a header has more than {MAX_HEADER_BYTES} bytes")
                 return
-        part = self._rest.rstrip()
+        part = self._rest.rstrip(WHITE)
         if (token := part.rfind(b"<", -MAX_TOKEN_BYTES)) >= 0:
             part = part[:token]
         if part:
@@ -104,7 +105,7 @@ class _Lines:
             if b"\r" in line.rstrip():
                 yield from self._slowly(line)
             elif line:
-                yield self._name(line.decode().strip())
+                yield self._name(line.decode(errors="replace").strip())
 
     def _short_records(self, data: bytes) -> Iterator[Name | bytes] | None:
         """Whole records, many at a time; None where a line needs a closer look."""
@@ -141,7 +142,7 @@ class _Lines:
     def _slowly(self, data: bytes) -> Iterator[Name | bytes]:
         """Line by line."""
         for line in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
-            text = line.decode().strip()
+            text = line.decode(errors="replace").strip()
             if text.startswith(">"):
                 yield self._name(text)
             elif text and not text.startswith("#"):

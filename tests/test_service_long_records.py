@@ -59,6 +59,12 @@ def test_records_are_those_of_dnaio(parts, read_size, kept):
             assert records_of(content, read_size) == expected
 
 
+@pytest.mark.parametrize("space", [" ", "\t", "\x0b", "\x1c"])
+def test_a_long_comment_behind_white_space_is_left_out(space):
+    with mock.patch.object(fasta, "READ_BYTES", 3):
+        assert records_of(f">a\n{space}#comment\nAC\n".encode(), 2) == [("a", "AC")]
+
+
 SEQUENCES = st.lists(st.sampled_from(["ACGT", "N" * 9, " ", "\n", "-*.", "[MASK]", "<mask>"]))
 
 
@@ -77,6 +83,8 @@ def test_special_tokens_of_long_lines_are_not_cut(parts, read_size, kept):
         (b">a\nAC\n>b\n;no\nAC\n", "';'.*record 2"),
         (b">a\nAC\n+\nII\n", "'[+]'.*record 1"),
         (b">a\nAC\0GT\n", "0x00.*record 1"),
+        (b">b\nG\n>a caf\xe9\nAC\n", "a name is not ASCII .record 2"),
+        (b">b\nG\n>a\nAC\xe9\n", "a sequence is not ASCII .record 2"),
     ],
 )
 @pytest.mark.parametrize("num_bases", [0, 9000])
