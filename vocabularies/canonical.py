@@ -154,8 +154,7 @@ def of_type(hint: Any, value: Any) -> Any:
         UnicodeEncodeError: half a surrogate pair.
     """
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
-        hints = get_type_hints(hint)
-        return hint(**{name: of_type(hints.get(name), item) for name, item in value.items()})
+        return _record(hint, value)
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal and value in args:
         return value
@@ -169,4 +168,32 @@ def of_type(hint: Any, value: Any) -> Any:
         if hint is str:
             value.encode()
         return value
-    raise TypeError(f"{value!r} is not {hint}")
+    raise TypeError(f"{value!r} is not {_in_words(hint)}")
+
+
+def _record(kind: type, value: dict[str, Any]) -> Any:
+    """An object of JSON as a dataclass."""
+    hints = get_type_hints(kind)
+    if unknown := [name for name in value if name not in hints]:
+        raise TypeError(f"no field {unknown[0]!r}; there are {', '.join(hints)}")
+    needed = (field.name for field in dataclasses.fields(kind) if _has_no_default(field))
+    if missing := [name for name in needed if name not in value]:
+        raise TypeError(f"the field {missing[0]!r} is missing")
+    return kind(**{name: of_type(hints[name], item) for name, item in value.items()})
+
+
+def _has_no_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is field.default_factory is dataclasses.MISSING
+
+
+_WORDS = {int: "a whole number", str: "a text", bool: "true or false"}
+
+
+def _in_words(hint: Any) -> str:
+    """What a value should be, for people who write JSON."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return f"one of {', '.join(args)}"
+    if origin is tuple:
+        return "a list"
+    return _WORDS.get(hint, "an object")

@@ -171,8 +171,9 @@ def _fields(
         if hint is None or name == "special_tokens":
             continue
         if name == "letter_ids":
-            hint = tuple[tuple[str, int], ...]
-            value = [*value.items()] if isinstance(value, dict) else value
+            is_object = isinstance(value, dict)
+            hint = tuple[tuple[str, int], ...] if is_object else dict
+            value = [*value.items()] if is_object else value
         try:
             value = of_type(hint, value)
         except (TypeError, ValueError) as error:
