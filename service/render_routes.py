@@ -25,7 +25,7 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["dialects"])
 
-
+CUTTING = "truncate_prompt_tokens"
 # They stand in the answer as they came.
 TokenIds = Annotated[list[schemas.Length], Field(fail_fast=True)]
 
@@ -50,6 +50,7 @@ async def render_completion(request: Request) -> Response:
     """A completion's prompts as ids: a list, one element for each prompt."""
     asked = await ask(request)
     body = parse_body(CompletionBody, asked)
+    _refuse_cutting(asked)
     entry = await asked.entry(body.model)
     prompts: list[Any] = body.prompt if isinstance(body.prompt, list) else [body.prompt]
     if prompts and all(isinstance(each, int) for each in prompts):
@@ -64,6 +65,17 @@ async def render_completion(request: Request) -> Response:
         else:
             answer.append(_generation(asked, "cmpl", prompt, None))
     return json_answer(answer, warning)
+
+
+def _refuse_cutting(asked: Asked) -> None:
+    """Refuse to cut prompts: vLLM's versions differ in what is left, begin tokens above all.
+
+    Raises:
+        InvalidRequest: another number than -1, which means the model's length.
+    """
+    if asked.body.get(CUTTING) not in (None, -1):
+        message = "prompts are not cut here; ask without it and cut the ids"
+        raise InvalidRequest(message, f"/{CUTTING}")
 
 
 async def _rows(
@@ -111,6 +123,7 @@ async def render_chat(request: Request) -> Response:
     """A chat as ids, by the vocabulary's template."""
     asked = await ask(request)
     body = parse_body(RenderChat, asked)
+    _refuse_cutting(asked)
     entry = await asked.entry(body.model)
     text = await chat_text(asked, entry, body)
     rows, offsets, warning = await _rows(asked, entry, [text], body)
