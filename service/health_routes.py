@@ -1,4 +1,4 @@
-"""Probes, metrics, what this service is, and the playground page."""
+"""Probes (HEAD as GET), metrics, what this service is, and the playground page."""
 
 from __future__ import annotations
 
@@ -51,12 +51,14 @@ def readiness(service: Service) -> list[str]:
     return reasons
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez")
 async def livez() -> Live:
     """Whether the process and its event loop are alive."""
     return Live()
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses={503: {"model": Ready, "description": "Not now."}})
 async def readyz(request: Request, response: Response) -> Ready:
     """Whether this replica wants requests: 503 while starting, draining or above high water."""
@@ -65,6 +67,7 @@ async def readyz(request: Request, response: Response) -> Ready:
     return Ready(ready=not reasons, reasons=reasons)
 
 
+@router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
     """Everything that is counted, for Prometheus; 404 where that has a port of its own."""

@@ -26,6 +26,8 @@ def _service(request: Request) -> Service:
     return service
 
 
+@router.head("/health", include_in_schema=False)
+@router.head("/ping", include_in_schema=False)
 @router.get("/health", response_class=Response, responses=NOT_NOW)
 @router.get("/ping", response_class=Response, responses=NOT_NOW)
 async def health(request: Request) -> Response:

@@ -216,6 +216,16 @@ def test_bytes_that_no_client_library_sends_are_refused(server, client, request_
     assert client.get("/livez").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/health", "/ping"])
+def test_probes_may_ask_for_the_head_alone(server, client, path):
+    head, whole = client.head(path), client.get(path)
+    assert head.status_code == whole.status_code == 200
+    assert head.content == b""
+    assert head.headers["content-type" if whole.content else "content-length"]
+    answers = raw(server, f"HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    assert answers.endswith(b"\r\n\r\n") and answers.count(b"HTTP/1.1 200") == 1
+
+
 def test_a_body_of_100_mb_is_refused_without_being_read_whole(server, client):
     def chunks() -> Iterator[bytes]:
         yield b'{"vocabulary":"gpt2","text":"'
