@@ -94,9 +94,9 @@ class EmbeddingLayer:
                 GPU, else "ids".
 
         Returns:
-            Parts whose rows follow each other, none twice and none left out. The rows of a
-            micro-batch are padded to its longest one, and at least to `token_len`. Everything is
-            computed on the stream that is current when a part is taken.
+            Parts whose rows follow each other, none twice and none left out. Rows are padded to
+            the longest one of the micro-batches that are looked up together, and at least to
+            `token_len`. Everything is computed on the stream that is current when a part is taken.
 
         Raises:
             TypeError, ValueError: these are no sequences, or the path is none of these.
@@ -132,7 +132,8 @@ class EmbeddingLayer:
     def _parts(self, run: Run, paths: list[str]) -> Iterator[Part]:
         if paths[0].startswith("bytes") and self._is_at_once(run):
             paths = [AT_ONCE, *paths]
-        for attempt, path in enumerate(paths):
+        while True:
+            path = paths[0]
             stream = self._embedded if path == AT_ONCE else self._stream
             try:
                 for part in stream(run, path):
@@ -140,12 +141,14 @@ class EmbeddingLayer:
                     yield part
                 return
             except RuntimeError as error:
-                if attempt + 1 == len(paths):
+                if is_too_large(error) and (most := run.rows_at_once()) > 1:
+                    run.halve(most, error)
+                    continue
+                if len(paths) == 1:
                     raise
-                if is_too_large(error):
-                    run.halve(run.max_rows, error)
+                paths = paths[1:]
                 run.reason = f"{path} stopped at row {run.begin}: {error}"
-                _log.warning("%s; going on with %s", run.reason, paths[attempt + 1])
+                _log.warning("%s; going on with %s", run.reason, paths[0])
 
     def _is_at_once(self, run: Run) -> bool:
         """Whether one kernel looks letters up and embeds them, and nothing else runs.

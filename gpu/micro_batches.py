@@ -84,6 +84,10 @@ class Run:
         """Rows of so many ids that are embedded at once."""
         return min(self.max_rows, max(1, self.max_ids // max(1, width)))
 
+    def rows_at_once(self) -> int:
+        """Rows of the next micro-batch at most."""
+        return self.next_rows(self.begin, 1) - self.begin
+
     def halve(self, num_rows: int, error: RuntimeError) -> None:
         """Half as many rows at once from now on."""
         self.max_rows = max(1, num_rows // 2)

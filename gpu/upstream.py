@@ -6,6 +6,7 @@ and end tokens, padding and truncation. Knows no tables and no devices.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -112,7 +113,7 @@ def _texts_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -> En
         texts, errors = batch.texts()
         for row, error in errors.items():
             raise SequenceRefused(row, f"{error.message} ({error.where})")
-        rows = list(encode(list(texts)))
+        rows = list(encode(list(texts))) if texts else []  # Some cannot take none.
         if len(rows) != len(texts):
             raise ValueError(f"the tokenizer gave {len(rows)} rows of ids for {len(texts)} texts")
         offsets = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
@@ -123,12 +124,26 @@ def _texts_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -> En
 
 
 def _without_padding(tokenizer: Any) -> Any:
-    """The tokenizer, or a copy without its padding and truncation; the caller's stays as it is."""
-    if tokenizer.padding is None and tokenizer.truncation is None:
-        return tokenizer
-    plain = type(tokenizer).from_str(tokenizer.to_str())
+    """A copy without padding and truncation, whatever the caller asks of the tokenizer later.
+
+    One with parts in Python cannot be copied, and is taken as it is.
+
+    Raises:
+        TypeError: it would have to be copied, for it pads or truncates, and cannot be.
+    """
+    try:
+        plain = copy.deepcopy(tokenizer)
+    except Exception as error:  # A bare Exception is what tokenizers raises.
+        if tokenizer.padding is None and tokenizer.truncation is None:
+            return tokenizer
+        message = (
+            f"the tokenizer pads or truncates, and a copy that does not cannot be made: {error}"
+        )
+        raise TypeError(message) from error
     plain.no_padding()
     plain.no_truncation()
+    if hasattr(tokenizer, "encode_special_tokens"):  # The one setting that a copy loses.
+        plain.encode_special_tokens = tokenizer.encode_special_tokens
     return plain
 
 

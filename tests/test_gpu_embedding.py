@@ -318,6 +318,29 @@ def test_micro_batches_are_halved_until_the_embedder_bears_them(
     assert {part.reason for part in parts} == {""}
 
 
+@DEVICES
+@pytest.mark.parametrize("path", ["ids", "bytes"])
+def test_micro_batches_are_halved_until_their_look_up_fits(
+    device: str, path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The embedder bears all rows; memory for the ids of so many is not there."""
+    vocabulary, texts = load("hyenadna"), sequences(50, 8)
+    embed = embedding(device=device)
+    layer = EmbeddingLayer(lambda ids: embed.weight[ids], discovered("hyenadna"), device=device)
+    look_up = layer._ids.look_up
+
+    def fussy(batch: Batch, *way: Any) -> Any:
+        if len(batch) > 7:
+            raise RuntimeError(MESSAGES[0])
+        return look_up(batch, *way)
+
+    monkeypatch.setattr(layer._ids, "look_up", fussy)
+    parts = list(layer.embed_from_strings(texts, path))
+    check(parts, [ids_of(vocabulary, text) for text in texts], embed.weight)
+    assert {part.reason for part in parts} == {""}
+    assert {part.num_upstream for part in parts} == {0}
+
+
 def test_one_row_that_is_too_large_is_an_error() -> None:
     embed = Fussy(None, 0, MESSAGES[0])
     layer = EmbeddingLayer(embed, discovered("hyenadna"), device="cpu")
