@@ -98,7 +98,7 @@ DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
     uint32_t window = word / (CHUNK / 64), place = word % (CHUNK / 64) * 64;
     uint64_t bits = borders_from<CHUNK>(job, window, place);
     uint32_t meeting = job.meetings[window];
-    if (place == 0 && meeting) {
+    if (place == 0 && meeting && meeting != NO_MEETING) {  // Where none was found no id counts.
         uint64_t before = (1ull << meeting) - 1;
         bits = (bits & ~before) | (borders_from<CHUNK>(job, window - 1, CHUNK) & before);
     }

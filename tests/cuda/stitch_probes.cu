@@ -1,0 +1,7 @@
+// Kernels that only tests launch: device functions of dna_stitch.cuh, whose names others have, too.
+#include "dna_stitch.cuh"
+
+// Start bits of every word of the text in `hard`, a thread a word.
+KERNEL probe_starts(const Job* job) {
+    for (uint64_t word = threadIdx.x; word * 64 < job->num_bytes; word += 32) job->hard[word] = starts_in(*job, word);
+}
