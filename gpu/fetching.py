@@ -28,6 +28,7 @@ from gpu.kernels import num_blocks
 from gpu.launches import STATUS, set_fields
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.row_begins import put_begins
 from gpu.stages import stage_of
 from gpu.staging import Copy
 from vocabularies.batch import Batch, Encoded
@@ -60,6 +61,7 @@ def fetch_batch(
     text, offsets, id_dtype = batch.data, batch.offsets, np.dtype(batch.id_dtype)
     if not len(text) or offsets[0] != 0 or offsets[-1] != len(text):
         return None
+    put_begins(own_offsets := np.empty_like(offsets), offsets)
     block = engine.leases.take(id_dtype.itemsize * len(text))
     if block is None:
         return None
@@ -70,7 +72,7 @@ def fetch_batch(
     except OutOfMemory:  # Other ways need less.
         return None
     ids = block[: id_dtype.itemsize * len(text)].view(id_dtype)
-    return Encoded(ids, offsets.copy(), engine="gpu")
+    return Encoded(ids, own_offsets, engine="gpu")
 
 
 def fetch_letters(

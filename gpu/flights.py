@@ -22,6 +22,7 @@ from gpu.families import frame_kernels
 from gpu.launches import STATUS, checked, fetch, launch, pack_rows, send_job
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.row_begins import FallingRow
 from gpu.staging import Staging
 from vocabularies.shared_rows import SharedText
 
@@ -115,16 +116,19 @@ class Flight:
             clock.enter("copy_to_device")
         workspace.answer_in(self.framed)
         workspace.status[STATUS["NOT_UTF8"]] = 0
-        pack_rows(
-            workspace,
-            work.resident,
-            self.source,
-            self.chunk.begins,
-            processors,
-            options=self.options,
-            id_bits=work.id_bits,
-            inward=self.lanes.inward,
-        )
+        try:
+            pack_rows(
+                workspace,
+                work.resident,
+                self.source,
+                self.chunk.begins,
+                processors,
+                options=self.options,
+                id_bits=work.id_bits,
+                inward=self.lanes.inward,
+            )
+        except FallingRow as error:
+            raise error.behind(self.chunk.first_row, self.chunk.begin) from None
         if self.with_spans:
             make_room_for_spans(workspace, work.resident.family)
         launch(workspace, (*self._first(), *self._frames(), "report"), processors)

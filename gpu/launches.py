@@ -17,6 +17,7 @@ from gpu.job import WORD, constant
 from gpu.kernels import num_blocks
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.row_begins import put_begins
 from gpu.stages import stage_of
 from gpu.staging import Copy, Staging
 from gpu.tables import NotCovered
@@ -221,8 +222,7 @@ def read_letters(workspace: Workspace, rewritten: bool) -> None:
 
 def send_job(workspace: Workspace) -> None:
     """The job to the device, where it has changed behind the batch."""
-    job = workspace.job
-    workspace.stream.copy_in(workspace.device_job, job.ctypes.data, job.nbytes)
+    workspace.stream.copy_in(workspace.device_job, workspace.host_job, workspace.job.nbytes)
 
 
 def _send(
@@ -247,7 +247,7 @@ def _send(
     words[_HOST_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = place, num_bytes, rows
     words[_REFUSED] = fields["row_refused"]
     set_even_rows(workspace.job[0], resident.family, workspace.row_flags, offsets)
-    workspace.row_begins[: rows + 1] = offsets
+    put_begins(workspace.row_begins, offsets)
     if turned:
         stream.clear(fields["row_not_ascii"], 4 * rows)
     items = max(num_bytes // 16 if place else 0, rows, words[_NUM_CLEARED])

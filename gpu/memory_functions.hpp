@@ -1,7 +1,11 @@
-// Functions of `gpu._staging` that need no threads: where an array lies, and looking at what another thread sets.
+// Functions of `gpu._staging` that need no threads: where an array lies, looking at what another thread sets, and
+// where rows begin.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+
+#include <algorithm>
+#include <cstdint>
 
 #include "copy_threads.hpp"
 
@@ -35,6 +39,41 @@ PyObject* look(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&flag);
     return PyBool_FromLong(is_set);
+}
+
+// Copies numbers; whether none is below the one before it, the first not below 0. Without branches, so that it is as
+// fast as a copy.
+bool copy_ascending(uint64_t* to, const uint64_t* from, size_t count) {
+    uint64_t falls = 0;  // Its top bit: a number is below 0, or the difference of two that are not.
+    for (size_t i = 0; i < count; i++) {
+        uint64_t number = from[i], before = from[i ? i - 1 : 0];
+        falls |= number | (number - before);
+        to[i] = number;
+    }
+    return !(falls >> 63);
+}
+
+// None; the number of the first row that ends before it begins. NumPy needs three microseconds to see such.
+PyObject* put_begins(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+    Py_buffer to, from;
+    if (!has_arguments(given, 2) || PyObject_GetBuffer(arguments[0], &to, PyBUF_WRITABLE) < 0) return nullptr;
+    if (PyObject_GetBuffer(arguments[1], &from, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&to);
+        return nullptr;
+    }
+    PyObject* found = nullptr;
+    auto* begins = static_cast<const uint64_t*>(from.buf);
+    if (from.len > to.len) {
+        PyErr_SetString(PyExc_ValueError, "the target is too short");
+    } else if (copy_ascending(static_cast<uint64_t*>(to.buf), begins, static_cast<size_t>(from.len) / 8)) {
+        found = Py_NewRef(Py_None);
+    } else {
+        auto* signed_begins = static_cast<const int64_t*>(from.buf);
+        found = PyLong_FromSsize_t(std::is_sorted_until(signed_begins, signed_begins + from.len / 8) - signed_begins - 1);
+    }
+    PyBuffer_Release(&to);
+    PyBuffer_Release(&from);
+    return found;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ from gpu.launches import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields, turn
 from gpu.layout import SMALL_BYTES
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.row_begins import put_begins
 from gpu.stages import stage_of
 from gpu.staging import Copy, Staging
 from vocabularies.batch import Batch
@@ -103,7 +104,7 @@ def pack(
     words, fields, rows = workspace.words, workspace.fields, len(batch)
     if resident.family.turns_rows:
         turn(workspace, False)
-    workspace.row_begins[: rows + 1] = batch.offsets
+    put_begins(workspace.row_begins, batch.offsets)
     words[_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = text, len(batch.data), rows
     words[_REFUSED] = fields["row_refused"]
     words[_FLAGS] = words[_LIMITS] = 0

@@ -60,11 +60,15 @@ class SmallCall:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         copy = self.text[1]
         if copy is not None:  # Whatever has failed meanwhile.
             copy.wait(len(self.batch.data))
-        self.engine.workspaces.give(self.workspace)
+        try:
+            if kind is not None:  # The text may still be on its way.
+                self.workspace.stream.synchronize()
+        finally:
+            self.engine.workspaces.give(self.workspace)
 
     def pack(self) -> None:
         """The batch to the device."""

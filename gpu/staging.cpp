@@ -9,6 +9,7 @@
 //     pool.close()                                  ends the threads; what has begun is completed
 //     look(flag, seconds)                           whether a byte is set before the time is over
 //     address_of(array)                             where its first item lies
+//     put_begins(to, begins)                        copies int64s; None, or the first row that falls
 //
 // A child of fork completes by itself what had begun, and makes threads of its own for the rest.
 // gpu/staging.py is the same without threads.
@@ -261,6 +262,8 @@ PyType_Spec copy_spec{"gpu._staging.Copy", sizeof(Copy), 0, COPY_FLAGS, copy_slo
 PyMethodDef functions[] = {
     {"address_of", reinterpret_cast<PyCFunction>(address_of), METH_O,
      "address_of(array, /): where its first item lies."},
+    {"put_begins", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(put_begins)), METH_FASTCALL,
+     "put_begins(to, begins, /): copies int64s; None, or the number of the first that is above the next."},
     {"look", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(look)), METH_FASTCALL,
      "look(flag, seconds, /): whether the first byte is set before the time is over."},
     {nullptr, nullptr, 0, nullptr},

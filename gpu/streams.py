@@ -20,6 +20,7 @@ from gpu.fetching import fetch_letters
 from gpu.flights import Flight, Work
 from gpu.paces import BY_BUS, TO_DEVICE, Pace
 from gpu.residents import Resident
+from gpu.row_begins import put_begins
 from gpu.small_call import SmallCall
 from gpu.straight import encode_straight
 from vocabularies.batch import Batch
@@ -196,8 +197,9 @@ def _encode_plain(engine: GpuEngine, resident: Resident, batch: Batch, out: Out)
     with suppress(OutOfMemory):
         if not resident.family.fetch:
             return encode_straight(engine, resident, batch, out.address, bits)
+        put_begins(offsets := np.empty_like(batch.offsets), batch.offsets)
         if fetch_letters(engine, resident, data, out.address, bits):
-            return batch.offsets.copy()
+            return offsets
     return None  # Smaller chunks may fit.
 
 
