@@ -120,7 +120,7 @@ def _rounds(vocabulary: Vocabulary, is_rewritten: bool) -> list[list[_Sought]]:
     """What is looked for in the text, and then in what is left of it."""
     tokens = [token for token in vocabulary.special_tokens if token.matched]
     for token in tokens:
-        _check(token)
+        _check(token, vocabulary.tokens[token.id])
     if vocabulary.normalizers and any(token.normalized for token in tokens):
         raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
     rounds = [
@@ -161,8 +161,10 @@ def _motifs(vocabulary: Vocabulary) -> list[_Sought]:
     return [_Sought(motif, ids[motif], True) for motif in encoded]
 
 
-def _check(token: SpecialToken) -> None:
+def _check(token: SpecialToken, meant: bytes | None) -> None:
     content = repr(token.content)
+    if meant != token.content.encode():
+        raise NotCovered(f"the special token {content} stands for other bytes than its own")
     if token.lstrip or token.rstrip:
         raise NotCovered(f"the special token {content} takes white space with it")
     if token.single_word:

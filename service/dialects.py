@@ -182,7 +182,7 @@ def token_strings(entry: Entry, ids: list[int]) -> list[str]:
     strings = []
     for token_id in ids:
         token = vocabulary.tokens[token_id]
-        if is_byte_level and token is not None and token_id not in vocabulary.special_ids:
+        if is_byte_level and token is not None and token_id not in vocabulary.contents:
             strings.append(to_alphabet(token))
         else:
             strings.append(vocabulary.token_string(token_id))

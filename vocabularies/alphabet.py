@@ -6,7 +6,14 @@ tokenizer.json relies on.
 
 from __future__ import annotations
 
-__all__ = ["BYTE_TO_CHARACTER", "CHARACTER_TO_BYTE", "UTF8_BYTES", "from_alphabet", "to_alphabet"]
+__all__ = [
+    "BYTE_TO_CHARACTER",
+    "CHARACTER_TO_BYTE",
+    "UTF8_BYTES",
+    "from_alphabet",
+    "meant_bytes",
+    "to_alphabet",
+]
 
 UTF8_BYTES = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 """The bytes that texts may hold; vocabularies that were learnt of texts may lack the others."""
@@ -36,3 +43,15 @@ def from_alphabet(token: str) -> bytes:
         KeyError: a character is not in the alphabet.
     """
     return bytes([CHARACTER_TO_BYTE[character] for character in token])
+
+
+def meant_bytes(content: str) -> bytes:
+    """What the byte-level decoder of `tokenizers` makes of the content of an added token.
+
+    Example: "Ġthe" is " the" and "é" the byte E9, but "é!中" with a character outside of the
+    alphabet is its own UTF-8.
+    """
+    try:
+        return from_alphabet(content)
+    except KeyError:
+        return content.encode()

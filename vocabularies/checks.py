@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vocabularies.alphabet import meant_bytes
 from vocabularies.motif_rule import motif_faults
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def _template_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
 
 def _special_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
     seen: dict[str, int] = {}
+    is_byte_level = getattr(vocabulary.model, "byte_level", False)
     for i, token in enumerate(vocabulary.special_tokens):
         where = f"special_tokens[{i}]"
         yield from _id_fault(vocabulary, where, token.id)
@@ -97,7 +99,8 @@ def _special_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
             yield where, f"{token.content!r} stands at special_tokens[{seen[token.content]}] too"
         seen.setdefault(token.content, i)
         known = 0 <= token.id < len(vocabulary.tokens) and vocabulary.tokens[token.id]
-        if known and known != token.content.encode():
+        meant = meant_bytes(token.content) if is_byte_level else None
+        if known and known not in (token.content.encode(), meant):
             yield where, f"id {token.id} stands for {known!r}, not for {token.content!r}"
 
 

@@ -196,7 +196,8 @@ class Vocabulary:
 
     Attributes:
         tokens: id -> the bytes it stands for; None where an id means nothing. A special token
-            stands for the UTF-8 bytes of its content.
+            stands for the UTF-8 bytes of its content, or, in byte-level BPE, for what that means in
+            GPT-2's alphabet (`alphabet.meant_bytes`).
         model: how a stretch of text becomes ids.
         special_tokens: see SpecialToken.
         normalizers: applied in order, before the pretokenizer, to what lies between special tokens.
@@ -260,6 +261,11 @@ class Vocabulary:
         return frozenset(token.id for token in self.special_tokens if token.special)
 
     @cached_property
+    def contents(self) -> Mapping[int, str]:
+        """Id -> the content of each special token."""
+        return {token.id: token.content for token in self.special_tokens}
+
+    @cached_property
     def has_strands(self) -> bool:
         """Whether its texts may be sequences of nucleotides, which have another strand.
 
@@ -288,6 +294,6 @@ class Vocabulary:
         if token is None:
             raise IndexError(f"id {token_id} means nothing in this vocabulary")
         try:
-            return token.decode()
+            return self.contents.get(token_id) or token.decode()
         except UnicodeDecodeError:
             return to_alphabet(token)

@@ -8,11 +8,11 @@ its list) and stands for its own UTF-8 bytes. Knows no JSON and no files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any
 
-from vocabularies.alphabet import CHARACTER_TO_BYTE
+from vocabularies.alphabet import CHARACTER_TO_BYTE, meant_bytes
 from vocabularies.formats.contents import NotCovered
 from vocabularies.pretokenizers import pretokenize
 from vocabularies.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, VocabularyError
@@ -131,11 +131,14 @@ def bpe_vocabulary(
     """
     special = {token.content: token for token in special_tokens}
     spelled, unwritten = _spell_all(vocab, special, byte_level)
-    loose = [*unwritten, *_not_ordinary(vocab, special.values(), byte_level)]
+    mean = meant_bytes if byte_level else str.encode
+    meant = {token.content: mean(token.content) for token in (*unwritten, *special.values())}
+    loose = {content: meant[content] for content in _never_ordinary(meant, vocab, byte_level)}
+    _refuse_alike(loose, {meant[content] for content in meant.keys() - loose.keys()})
     ordinary = {*spelled.values()}
     refuse_mistaken(loose, ordinary, byte_level, pretokenizer if ignore_merges else None, motifs)
     for token in (*unwritten, *special.values()):
-        spelled[token.id] = token.content.encode()
+        spelled[token.id] = meant[token.content]
     last = max([*vocab.values(), *spelled], default=-1)
     dead = {token.id for token in unwritten}
     model = Bpe(
@@ -173,27 +176,28 @@ def _spell_all(
     return spelled, unwritten
 
 
-def _not_ordinary(
-    vocab: Mapping[str, int], special: Iterable[SpecialToken], byte_level: bool
-) -> list[SpecialToken]:
-    """Special tokens that the library never takes for ordinary ones.
+def _never_ordinary(
+    contents: Iterable[str], vocab: Mapping[str, int], byte_level: bool
+) -> Iterator[str]:
+    """The special tokens that the library never takes for ordinary ones."""
+    for content in contents:
+        if content not in vocab or spell(content, byte_level) is None:
+            yield content
+
+
+def _refuse_alike(loose: Mapping[str, bytes], ordinary: Set[bytes]) -> None:
+    """Refuse special tokens that mean the bytes of another one which is an ordinary token, too.
 
     Raises:
-        NotCovered: one is ordinary but spells other bytes than its content says.
+        NotCovered: " " beside "Ġ", of which only the second is what merges give.
     """
-    loose = []
-    for token in special:
-        spelled = spell(token.content, byte_level) if token.content in vocab else None
-        if spelled is None:
-            loose.append(token)
-        elif spelled != token.content.encode():
-            reason = f"the added token {token.content!r} is also the ordinary token of {spelled!r}"
-            raise NotCovered(reason)
-    return loose
+    for content, meant in loose.items():
+        if meant in ordinary:
+            raise NotCovered(f"the special token {content!r} means the bytes of another one")
 
 
 def refuse_mistaken(
-    loose: Iterable[SpecialToken],
+    loose: Mapping[str, bytes],
     ordinary: set[bytes],
     byte_level: bool,
     whole_pretokenizer: str | None,
@@ -205,7 +209,7 @@ def refuse_mistaken(
     as a first symbol, and as a whole pretoken where merges are ignored.
 
     Args:
-        loose: special tokens that the reference never takes for ordinary ones.
+        loose: special tokens that the reference never takes for ordinary ones, and their bytes.
         ordinary: what ordinary tokens spell.
         byte_level: first symbols are bytes, not characters.
         whole_pretokenizer: the splitting rule, where merges are ignored.
@@ -214,14 +218,14 @@ def refuse_mistaken(
     Raises:
         NotCovered: there is such a token.
     """
-    for token in loose:
-        encoded = token.content.encode()
-        if encoded in ordinary:
+    for content, meant in loose.items():
+        if meant in ordinary:
             continue
-        single = len(encoded if byte_level else token.content) == 1
+        text = meant.decode(errors="ignore")
+        single = len(meant if byte_level else text) == 1
         whole = whole_pretokenizer is not None and (
-            pretokenize(whole_pretokenizer, token.content, motifs) == [(0, len(token.content))]
+            pretokenize(whole_pretokenizer, text, motifs) == [(0, len(text))]
         )
         if single or whole:
-            reason = f"the special token {token.content!r} could be taken for an ordinary one"
+            reason = f"the special token {content!r} could be taken for an ordinary one"
             raise NotCovered(reason)

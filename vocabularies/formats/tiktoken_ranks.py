@@ -103,7 +103,8 @@ def vocabulary_of_ranks(
     tokens = _by_id(ids, special_tokens)
     pairs, unreachable = derive_merges(ranks)
     try:
-        refuse_mistaken(special_tokens, {*ranks}, True, pretokenizer if unreachable else None)
+        loose = {token.content: token.content.encode() for token in special_tokens}
+        refuse_mistaken(loose, {*ranks}, True, pretokenizer if unreachable else None)
     except NotCovered as error:
         raise VocabularyError.at("special_tokens", str(error)) from error
     return Vocabulary(

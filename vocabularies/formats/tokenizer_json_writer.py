@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from vocabularies.alphabet import to_alphabet
-from vocabularies.formats.bpe_tokens import hole, spell
+from vocabularies.alphabet import meant_bytes, to_alphabet
+from vocabularies.formats.bpe_tokens import hole
 from vocabularies.formats.motif_pattern import motif_split
 from vocabularies.formats.roles import guess_roles
 from vocabularies.pretokenizer_patterns import SPELLINGS
@@ -94,8 +94,8 @@ def _strings(vocabulary: Vocabulary, model: Bpe) -> dict[int, str]:
         except UnicodeDecodeError:
             findings.append(Finding(f"tokens[{token_id}]", f"{token!r} is not UTF-8"))
             continue
-        if token_id in special and _means_other_bytes(string, model):
-            message = f"ambiguous: the file could read {string!r} in the byte alphabet"
+        if token_id in special and model.byte_level and token != meant_bytes(string):
+            message = f"ambiguous: the libraries read {string!r} in the byte alphabet"
             findings.append(Finding(f"tokens[{token_id}]", message))
         if string in owner:
             message = f"ambiguous: the file spells it {string!r}, as tokens[{owner[string]}]"
@@ -105,13 +105,6 @@ def _strings(vocabulary: Vocabulary, model: Bpe) -> dict[int, str]:
     if findings:
         raise VocabularyError(findings[:100])
     return strings
-
-
-def _means_other_bytes(content: str, model: Bpe) -> bool:
-    """Whether the libraries may take it for an ordinary token, which spells other bytes."""
-    if not model.byte_level or (len(content) > 1 and not model.ignore_merges):
-        return False
-    return spell(content, True) not in (None, content.encode())
 
 
 def _merges(model: Bpe, strings: Mapping[int, str]) -> list[str] | list[list[str]]:
