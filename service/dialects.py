@@ -34,16 +34,19 @@ from vocabularies.batch import EncodeOptions
 from vocabularies.vocabulary import Bpe
 
 __all__ = [
+    "NO_LIMIT",
     "Asked",
     "Lax",
     "ask",
     "check_described",
     "decode_rows",
     "encode_texts",
+    "model_length",
     "parse_body",
     "token_strings",
 ]
 
+NO_LIMIT = 2**31 - 1  # Of a model's length: a tokenizer has none.
 MAX_DESCRIBED = 131_072  # About a tenth of a second of the loop's time.
 Body = TypeVar("Body", bound=BaseModel)
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
@@ -110,6 +113,13 @@ def parse_body(model: type[Body], asked: Asked) -> Body:
         raise invalid_body(error) from error
 
 
+def model_length(asked: Asked, entry: Entry) -> int:
+    """Most ids of a model, as its tokenizer_config.json says; NO_LIMIT where nothing says it."""
+    config = asked.service.registry.configs.get(entry.name)
+    length = config.values.get("model_max_length") if config is not None else None
+    return length if isinstance(length, int) and 0 < length < NO_LIMIT else NO_LIMIT
+
+
 async def encode_texts(
     asked: Asked,
     entry: Entry,
@@ -117,15 +127,23 @@ async def encode_texts(
     *,
     add_special_tokens: bool,
     spans: bool = False,
+    max_length: int | None = None,
     where: str = "/prompt",
 ) -> tuple[list[list[int]], dict[str, str], Result]:
     """The ids of each text, headers that warn, and the result they are from.
+
+    Of more than `max_length` ids the first ones are left out, but for the begin tokens.
 
     Raises:
         ServiceError: a text is refused.
     """
     check_rows(asked.service, len(texts), where)
-    options = EncodeOptions(add_special_tokens=add_special_tokens, spans=spans)
+    options = EncodeOptions(
+        add_special_tokens=add_special_tokens,
+        spans=spans,
+        max_length=max_length,
+        truncation_side="left",
+    )
     work = make_work(asked.service, asked.call, "encode", entry, texts, options, where)
     result = await asked.service.batcher.run(work)
     errors = result.row_errors()

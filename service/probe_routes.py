@@ -7,9 +7,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from service.dialects import NO_LIMIT
 from service.health_routes import readiness
 from service.state import Service
-from service.tokenize_routes import NO_LIMIT
 from service.versions import package_version
 from service.wordings import in_words, json_answer
 

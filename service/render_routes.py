@@ -7,7 +7,7 @@ Anthropic's clients.
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -15,7 +15,15 @@ from pydantic import Field
 from service import schemas
 from service.chat_messages import functions, of_anthropic, of_responses
 from service.chats import ChatBody, chat_text
-from service.dialects import Asked, Lax, ask, encode_texts, parse_body
+from service.dialects import (
+    NO_LIMIT,
+    Asked,
+    Lax,
+    ask,
+    encode_texts,
+    model_length,
+    parse_body,
+)
 from service.errors import InvalidRequest
 from service.positions import convert_spans
 from service.registry import Entry
@@ -25,22 +33,44 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["dialects"])
 
-CUTTING = "truncate_prompt_tokens"
+COMPLETION_TOKENS = 16  # vLLM's default of a completion's max_tokens.
 # They stand in the answer as they came.
 TokenIds = Annotated[list[schemas.Length], Field(fail_fast=True)]
 
 
-class CompletionBody(Lax):
+class Cut(Lax):
+    """To how many ids a prompt is cut, and which: vLLM's words.
+
+    Attributes:
+        truncate_prompt_tokens: how many are left; -1 means what the model's length leaves room for.
+        truncation_side: the side that is cut, begin and end tokens like others. Without it the
+            left one is cut and those tokens stay.
+    """
+
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, strict=True)] | None = None
+    truncation_side: Literal["left", "right"] | None = None
+
+    def cut(self, row: list[Any], most: int | None) -> list[Any]:
+        """What is left of a prompt's ids, or of their places."""
+        if most is None or most >= len(row):
+            return row
+        return row[:most] if self.truncation_side == "right" else row[len(row) - most :]
+
+
+class CompletionBody(Cut):
     """What is read of a completion request."""
 
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
     prompt: str | schemas.Texts | TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)]
     add_special_tokens: bool = True
     return_token_offsets: bool = False
 
 
-class RenderChat(ChatBody):
+class RenderChat(ChatBody, Cut):
     """What is read of a chat completion request."""
 
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
     return_token_offsets: bool = Field(False)
 
 
@@ -50,42 +80,58 @@ async def render_completion(request: Request) -> Response:
     """A completion's prompts as ids: a list, one element for each prompt."""
     asked = await ask(request)
     body = parse_body(CompletionBody, asked)
-    _refuse_cutting(asked)
     entry = await asked.entry(body.model)
+    answered = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
+    most = _most_ids(asked, entry, body, answered)
     prompts: list[Any] = body.prompt if isinstance(body.prompt, list) else [body.prompt]
     if prompts and all(isinstance(each, int) for each in prompts):
         prompts = [prompts]
     texts = [each for each in prompts if isinstance(each, str)]
-    rows, offsets, warning = await _rows(asked, entry, texts, body)
+    rows, offsets, warning = await _rows(asked, entry, texts, body, most)
     answer, place = [], 0
     for prompt in prompts:
         if isinstance(prompt, str):
             answer.append(_generation(asked, "cmpl", rows[place], offsets[place]))
             place += 1
         else:
-            answer.append(_generation(asked, "cmpl", prompt, None))
+            answer.append(_generation(asked, "cmpl", body.cut(prompt, most), None))
     return json_answer(answer, warning)
 
 
-def _refuse_cutting(asked: Asked) -> None:
-    """Refuse to cut prompts: vLLM's versions differ in what is left, begin tokens above all.
+def _most_ids(asked: Asked, entry: Entry, cut: Cut, num_answered: int) -> int | None:
+    """Most ids of a prompt beside those of its answer; None where it is not cut.
 
     Raises:
-        InvalidRequest: another number than -1, which means the model's length.
+        InvalidRequest: the model's length is too short for what is asked.
     """
-    if asked.body.get(CUTTING) not in (None, -1):
-        message = "prompts are not cut here; ask without it and cut the ids"
-        raise InvalidRequest(message, f"/{CUTTING}")
+    wanted, length = cut.truncate_prompt_tokens, model_length(asked, entry)
+    if wanted is None or (wanted < 0 and length == NO_LIMIT):
+        return None
+    room = length - num_answered
+    if length < NO_LIMIT and (room < 0 or wanted > room):
+        message = f"{wanted} of a length of {length} with {num_answered} ids answered"
+        raise InvalidRequest(f"{message} leaves no room", "/truncate_prompt_tokens")
+    return min(room if wanted < 0 else wanted, NO_LIMIT)
 
 
 async def _rows(
-    asked: Asked, entry: Entry, texts: list[str], body: CompletionBody | RenderChat
+    asked: Asked,
+    entry: Entry,
+    texts: list[str],
+    body: CompletionBody | RenderChat,
+    most: int | None,
 ) -> tuple[list[list[int]], list[Any], dict[str, str]]:
     """Ids of texts, and their places in code points where they were asked for."""
     with_offsets = body.return_token_offsets
     rows, warning, result = await encode_texts(
-        asked, entry, texts, add_special_tokens=body.add_special_tokens, spans=with_offsets
+        asked,
+        entry,
+        texts,
+        add_special_tokens=body.add_special_tokens,
+        spans=with_offsets,
+        max_length=None if body.truncation_side else most,
     )
+    rows = [body.cut(row, most) for row in rows]
     if not with_offsets:
         return rows, [None] * len(rows), warning
     encoded = result.encoded
@@ -96,7 +142,7 @@ async def _rows(
         convert_spans(encoded.spans[begins[i] : begins[i + 1]], text, "codepoints").tolist()
         for i, text in enumerate(texts)
     ]
-    return rows, offsets, warning
+    return rows, [body.cut(places, most) for places in offsets], warning
 
 
 def _generation(asked: Asked, prefix: str, ids: list[int], offsets: Any) -> dict[str, Any]:
@@ -123,10 +169,11 @@ async def render_chat(request: Request) -> Response:
     """A chat as ids, by the vocabulary's template."""
     asked = await ask(request)
     body = parse_body(RenderChat, asked)
-    _refuse_cutting(asked)
     entry = await asked.entry(body.model)
+    answered = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+    most = _most_ids(asked, entry, body, answered or 0)
     text = await chat_text(asked, entry, body)
-    rows, offsets, warning = await _rows(asked, entry, [text], body)
+    rows, offsets, warning = await _rows(asked, entry, [text], body, most)
     return json_answer(_generation(asked, "chatcmpl", rows[0], offsets[0]), warning)
 
 

@@ -20,6 +20,7 @@ from service.dialects import (
     check_described,
     decode_rows,
     encode_texts,
+    model_length,
     parse_body,
     token_strings,
 )
@@ -28,10 +29,9 @@ from service.registry import Entry
 from service.wordings import Shape, in_words, json_answer, worded
 from service.work import GONE
 
-__all__ = ["NO_LIMIT", "router"]
+__all__ = ["router"]
 
 router = APIRouter(tags=["dialects"])
-NO_LIMIT = 2**31 - 1  # Of a model's length: a tokenizer has none.
 Rows = schemas.Ids | schemas.Rows
 
 
@@ -117,7 +117,7 @@ async def _prompt(asked: Asked) -> Response:
     strings = [token_strings(entry, row) for row in rows] if body.return_token_strs else None
     answer = {
         "count": counts[0] if one else counts,
-        "max_model_len": _max_length(asked, entry),
+        "max_model_len": model_length(asked, entry),
         "tokens": rows[0] if one else rows,
         "token_strs": strings[0] if strings and one else strings,
     }
@@ -133,17 +133,11 @@ async def _chat(asked: Asked) -> Response:
     )
     answer = {
         "count": len(ids),
-        "max_model_len": _max_length(asked, entry),
+        "max_model_len": model_length(asked, entry),
         "tokens": ids,
         "token_strs": token_strings(entry, ids) if body.return_token_strs else None,
     }
     return json_answer(answer, warning)
-
-
-def _max_length(asked: Asked, entry: Entry) -> int:
-    config = asked.service.registry.configs.get(entry.name)
-    length = config.values.get("model_max_length") if config is not None else None
-    return length if isinstance(length, int) and 0 < length < NO_LIMIT else NO_LIMIT
 
 
 async def _llama_cpp(asked: Asked) -> Response:
