@@ -62,6 +62,7 @@ class Call:
     """What an answer needs of the connection that asked.
 
     Attributes:
+        query: the query string of its URL.
         request_id: the client's X-Request-Id, or one made here.
         trace: what the client says of the trace that the request belongs to: traceparent and
             tracestate, by name.
@@ -77,6 +78,7 @@ class Call:
         is_gone: its client has left.
     """
 
+    query: bytes = b""
     request_id: bytes = b""
     trace: dict[str, str] | None = None
     media_type: bytes = b""

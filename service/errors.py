@@ -247,10 +247,10 @@ def invalid_body(error: ValidationError | RequestValidationError) -> ServiceErro
 
 
 def _pointer(location: Sequence[Any]) -> str:
-    """A JSON pointer; names of pydantic's own union branches are left out."""
+    """A JSON pointer; the names of pydantic's own union branches are left out."""
     if location and location[0] in ("body", "query", "path", "header"):
         location = location[1:]
-    parts = [str(part) for part in location if isinstance(part, int) or "[" not in part]
+    parts = [str(part) for part in location if part != "str" and "[" not in str(part)]
     return "/" + "/".join(part.replace("~", "~0").replace("/", "~1") for part in parts)
 
 

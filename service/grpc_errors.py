@@ -40,12 +40,13 @@ async def abort(
 
 
 def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
-    message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message
+    where = _field(refusal.where)
+    message = f"{where}: {refusal.message}" if where else refusal.message
     code = CODES.get(refusal.status, code_pb2.INTERNAL)
     details = [_packed(error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN))]
-    places = [(finding.where, finding.message) for finding in refusal.findings]
+    places = [(_field(finding.where), finding.message) for finding in refusal.findings]
     if code == code_pb2.INVALID_ARGUMENT:
-        places = places or [(refusal.where, refusal.message)]
+        places = places or [(where, refusal.message)]
         violations = [
             error_details_pb2.BadRequest.FieldViolation(field=where, description=text)
             for where, text in places
@@ -57,6 +58,20 @@ def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
         details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
     details.append(_packed(error_details_pb2.RequestInfo(request_id=request_id)))
     return status_pb2.Status(code=code, message=message, details=details)
+
+
+def _field(where: str) -> str:
+    """A place as gRPC names it: the JSON pointer /channel/5 is channel[5]."""
+    pointer, rest, place = where.partition(":")
+    if not pointer.startswith("/"):
+        return where
+    first, *parts = pointer[1:].split("/")
+    return (
+        first
+        + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
+        + rest
+        + place
+    )
 
 
 def _packed(detail: error_details_pb2.ErrorInfo) -> any_pb2.Any:

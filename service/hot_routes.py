@@ -26,6 +26,7 @@ from service.encode_answers import COUNT, ENCODE, ENCODE_BATCH
 from service.errors import InvalidRequest, ServiceError, TooLarge, as_service_error, problem
 from service.finishing import answer_headers, finish, serialized
 from service.logs import REQUEST_ID
+from service.query_options import refuse_options
 from service.rates import CLIENT
 from service.refusals import refused
 from service.request_heads import call_of, read_timeout
@@ -188,6 +189,7 @@ async def respond(
             packed = Body(receive, call.encoding, max_bytes)
             body = bytes(await collect(packed, call.content_length))
         read_timeout(call)
+        refuse_options(call.query, (), "options of a JSON body stand in the body")
         answered = await answer(service, operation, body, call)
         is_large = len(body) > LARGE_BYTES
         serialized(service, call, await send_pieces(send, answered, is_large))

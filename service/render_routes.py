@@ -35,7 +35,7 @@ router = APIRouter(tags=["dialects"])
 
 COMPLETION_TOKENS = 16  # vLLM's default of a completion's max_tokens.
 # They stand in the answer as they came.
-TokenIds = Annotated[list[schemas.Length], Field(fail_fast=True)]
+TokenIds = Annotated[list[Annotated[schemas.Length, Field(strict=True)]], Field(fail_fast=True)]
 
 
 class Cut(Lax):
@@ -61,7 +61,7 @@ class CompletionBody(Cut):
     """What is read of a completion request."""
 
     max_tokens: Annotated[int, Field(ge=0)] | None = None
-    prompt: str | schemas.Texts | TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)]
+    prompt: TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)] | schemas.Texts | str
     add_special_tokens: bool = True
     return_token_offsets: bool = False
 

@@ -37,6 +37,7 @@ def call_of(scope: Scope) -> Call:
     call: Call | None = scope.get(IN_SCOPE)
     if call is None:
         call = scope[IN_SCOPE] = header_call(scope["headers"])
+        call.query = scope.get("query_string", b"")
     return call
 
 

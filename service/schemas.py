@@ -31,7 +31,8 @@ Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]
 # A long list of what does not fit is refused for the first of it: each fault takes a kilobyte.
 Texts = Annotated[list[str], Field(fail_fast=True)]
-Ids = Annotated[list[int], Field(fail_fast=True)]
+# Where other fields are read leniently, too: true, 1.0 and "1" are no ids.
+Ids = Annotated[list[Annotated[int, Field(strict=True)]], Field(fail_fast=True)]
 Rows = Annotated[list[Ids], Field(fail_fast=True)]
 Length = Annotated[int, Field(ge=0, le=2**31 - 1)]
 

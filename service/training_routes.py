@@ -12,6 +12,7 @@ from service.access import key_of
 from service.bodies import body_pieces
 from service.errors import InvalidRequest, NameTaken, ServiceError, TooLarge, invalid_body
 from service.problem_schema import refusals
+from service.query_options import DECLARED_ONLY
 from service.state import Service
 from service.training_jobs import TrainingJobs
 from service.training_schemas import ENDED, TrainingJob, TrainingJobList, TrainingParameters
@@ -20,7 +21,12 @@ from vocabularies.vocabulary import Finding, VocabularyError
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/training-jobs", tags=["training"], responses=refusals(403, 422))
+router = APIRouter(
+    prefix="/v1/training-jobs",
+    tags=["training"],
+    responses=refusals(403, 422),
+    dependencies=[DECLARED_ONLY],
+)
 OBJECT = "parameters"  # The field that holds the others as an object.
 
 

@@ -16,6 +16,7 @@ from service import vocabulary_management
 from service.errors import InvalidRequest, TooLarge, UnsupportedFormat, invalid_body
 from service.hot_routes import read_body
 from service.problem_schema import refusals
+from service.query_options import DECLARED_ONLY
 from service.request_heads import call_of
 from service.state import Service
 from service.streams import check_length
@@ -32,7 +33,12 @@ from vocabularies import formats
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/vocabularies", tags=["vocabularies"], responses=refusals(404, 422))
+router = APIRouter(
+    prefix="/v1/vocabularies",
+    tags=["vocabularies"],
+    responses=refusals(404, 422),
+    dependencies=[DECLARED_ONLY],
+)
 SPECIAL_TOKENS = TypeAdapter(dict[str, int])
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")

@@ -34,7 +34,7 @@ def plan_windows(
     Raises:
         ServiceError: the request is refused; so may be its result.
     """
-    layout = _layout(request, entry.vocabulary, service.settings.max_window_ids)
+    layout = _layout(request, entry.vocabulary)
     options = EncodeOptions(
         add_special_tokens=False,
         reverse_complement=request.reverse_complement,
@@ -42,7 +42,7 @@ def plan_windows(
         spans=True,
     )
     work = make_work(service, call, "encode", entry, [request.sequence], options, "/sequence")
-    return work, partial(_cut, request, layout)
+    return work, partial(_cut, request, layout, service.settings.max_window_ids)
 
 
 def _plan(
@@ -64,7 +64,7 @@ class Layout:
     prefix: tuple[int, ...]
 
 
-def _layout(request: WindowsRequest, vocabulary: Vocabulary, max_window_ids: int) -> Layout:
+def _layout(request: WindowsRequest, vocabulary: Vocabulary) -> Layout:
     circular = request.circular
     if circular is None:
         circular = isinstance(vocabulary.model, Kmers) and vocabulary.model.circular
@@ -82,20 +82,26 @@ def _layout(request: WindowsRequest, vocabulary: Vocabulary, max_window_ids: int
         raise InvalidRequest(message, "/channel")
     if request.channel_name in WindowsResponse.model_fields:
         raise InvalidRequest("is the name of another field of the answer", "/channel_name")
-    num_ids = -(-num_bases // request.stride) * request.window
-    if num_ids > max_window_ids:
-        message = f"up to {num_ids} ids would be written; max_window_ids is {max_window_ids}"
-        raise TooLarge(message, "/window")
     return Layout(circular, pad_id, prefix)
 
 
-def _cut(request: WindowsRequest, layout: Layout, result: Result) -> Windows:
+def _cut(request: WindowsRequest, layout: Layout, max_window_ids: int, result: Result) -> Windows:
+    """The windows of a result.
+
+    Raises:
+        ServiceError: the sequence is refused, or its windows have too many ids.
+    """
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/sequence")
     encoded = result.encoded
     assert encoded is not None
     assert encoded.spans is not None
     begin, end = result.offsets[result.begin], result.offsets[result.begin + 1]
+    width = len(layout.prefix) + request.window
+    num_ids = -(-int(end - begin) // request.stride) * width
+    if num_ids > max_window_ids:
+        message = f"{num_ids} ids would be written; max_window_ids is {max_window_ids}"
+        raise TooLarge(message, "/window")
     positions = convert_spans(encoded.spans[begin:end], request.sequence, "codepoints")[:, 0]
     return make_windows(
         encoded.ids[begin:end],

@@ -115,6 +115,11 @@ BAD = [
         "invalid_request",
     ),
 ]
+BAD += [
+    ("/v1/encode?max_length=3", {"vocabulary": V, "text": "a"}, 422, "invalid_request"),
+    ("/v1/count?x", {"vocabulary": V, "texts": ["a"]}, 422, "invalid_request"),
+    ("/v1/windows?stride=3", {"vocabulary": V, "sequence": "ACGT"}, 422, "invalid_request"),
+]
 LIMITS = {"max_body_bytes": 8000, "max_text_bytes": 1000, "max_texts": 5, "max_padded_ids": 100}
 
 

@@ -135,6 +135,11 @@ REFUSALS = [
     ("/tokenize", {}, 400, "openai"),
     ("/detokenize", {"tokens": [10**6]}, 400, "openai"),
     ("/detokenize", {"tokens": ["a"]}, 400, "openai"),
+    ("/detokenize", {"tokens": [True]}, 400, "openai"),
+    ("/detokenize", {"tokens": [[1.0]]}, 400, "openai"),
+    ("/v1/detokenize", {"tokens": ["5"]}, 400, "openai"),
+    ("/decode", {"ids": [1, True]}, 422, "tei"),
+    ("/v1/completions/render", {"prompt": [5, True]}, 400, "openai"),
     ("/tokenize", {"content": 5}, 400, "llama_cpp"),
     ("/tokenize", {"inputs": []}, 422, "tei"),
     ("/decode", {"ids": [10**6]}, 422, "tei"),
@@ -169,6 +174,29 @@ def test_a_refusal_has_the_shape_of_its_system(path, body, status, shape):
             else:
                 assert document["type"] == "error"
                 assert {*document["error"]} == {"type", "message"}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("wrong", [True, 1.0, "5"])
+def test_what_is_no_whole_number_is_refused_at_its_place(wrong):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await post(client, "/detokenize", tokens=[5, wrong])
+            assert answer.json()["error"]["param"] == "/tokens/1"
+            answer = await post(client, "/v1/completions/render", prompt=[5, wrong])
+            assert answer.json()["error"]["param"] == "/prompt/1"
+
+    run(scenario)
+
+
+def test_a_query_string_of_other_systems_clients_means_nothing():
+    """Azure's clients send ?api-version= with every request."""
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await post(client, "/tokenize?api-version=2024-10-21", prompt="Hello, world")
+            assert answer.json()["tokens"] == HELLO
 
     run(scenario)
 

@@ -247,6 +247,29 @@ def test_windows():
     run(scenario)
 
 
+WINDOWS = {"vocabulary": "mtdna6", "sequence": b"GATCACAGGTCTATCACCCT", "window": 8, "stride": 4}
+WRONG_WINDOWS = [
+    ({"window": 0}, "window"),
+    ({"stride": 1}, "window"),
+    ({"sequence": b"\xff"}, "sequence: byte 0"),
+    ({"channel": np.full(20, np.inf, np.float32).tobytes()}, "channel[0]"),
+    ({"vocabulary": "gpt2"}, "vocabulary"),
+]
+
+
+@pytest.mark.parametrize(("change", "field"), WRONG_WINDOWS)
+def test_what_is_wrong_with_windows_has_the_name_of_its_field(change, field):
+    async def scenario():
+        async with serving(max_window_ids=100) as (client, _):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.Windows(pb.WindowsRequest(**WINDOWS | change))
+            violations = details(caught.value)["BadRequest"].field_violations
+            assert violations[0].field == field
+            assert caught.value.details().startswith(f"{field}: ")
+
+    run(scenario)
+
+
 def test_vocabularies_are_listed_put_and_deleted():
     async def scenario():
         async with serving() as (client, _):
@@ -276,7 +299,7 @@ BAD = [
     (batch_request(["x"], "nothing"), "NOT_FOUND", "unknown_vocabulary", None),
     (batch_request(["x"], special="all"), "INVALID_ARGUMENT", "invalid_request", "options.special"),
     (batch_request(["x"], dtype="int8"), "INVALID_ARGUMENT", "invalid_request", "options.dtype"),
-    (batch_request(["x"], dtype="uint8"), "INVALID_ARGUMENT", "invalid_request", "/dtype"),
+    (batch_request(["x"], dtype="uint8"), "INVALID_ARGUMENT", "invalid_request", "dtype"),
     (batch_request(["x"], if_digest="no"), "FAILED_PRECONDITION", "digest_differs", None),
     (
         pb.EncodeBatchRequest(vocabulary="gpt2", data=b"ab", offsets=b"123"),

@@ -317,7 +317,8 @@ def test_a_long_body_and_a_query_go_the_long_way(hot_calls):
             assert b"transfer-encoding: chunked" in head.lower()
             await reader.readuntil(b"\r\n0\r\n\r\n")
             writer.write(request(text_body("x"), "/v1/encode?a=b"))
-            assert (await answer(reader))[0] == 200
+            status, _, body = await answer(reader)
+            assert (status, json.loads(body)["where"]) == (422, "/a")
             writer.close()
 
     run(scenario)
