@@ -20,7 +20,9 @@ __all__ = [
 
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
 _ROW_LENGTH, _RUNS_APART = WORD["row_length"], WORD["runs_apart"]
-_FOUR_LETTERS = WORD["four_letters"]
+_FOUR_LETTERS, _EVEN_COUNT = WORD["four_letters"], WORD["even_count"]
+_KMER_K, _KMER_STRIDE = WORD["kmer_k"], WORD["kmer_stride"]
+BY_SIX = constant("BY_SIX")
 SPAN_BYTES = 8  # Of an id's own span on the device.
 
 
@@ -45,8 +47,11 @@ def first_kernels(
     """
     family = resident.family
     if family.plain:
-        even = bool(workspace.words[_ROW_LENGTH])
-        return plain_kernels(family, id_bits=id_bits, turned=turned, even=even)
+        words = workspace.words
+        even = bool(words[_ROW_LENGTH])
+        sixes = words[_KMER_K] == words[_KMER_STRIDE] == BY_SIX
+        filled = even and sixes and words[_EVEN_COUNT] == 1
+        return plain_kernels(family, id_bits=id_bits, turned=turned, even=even, filled=filled)
     return encode_kernels(
         family,
         num_rounds=resident.num_rounds,

@@ -60,6 +60,7 @@ class Family:
         plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
             others follow. () where there are none such.
         even: instead of `plain`, for rows of one length (`even_rows`).
+        filled: the same for rows that k-mers of six letters fill side by side.
         runs: instead of `content` and `write`, where k-mers begin anew in every run, the bytes are
             letters and nobody asks for spans. () where there are none such.
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
@@ -77,6 +78,7 @@ class Family:
     fused: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     even: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     rewrite: tuple[str, ...] = ()
     fetch: str = ""
@@ -117,7 +119,7 @@ CHARACTERS = Family(
 KMERS = replace(
     CHARACTERS,
     name="kmers",
-    plain=("place_rows", "write_kmers"),
+    plain=("place_neighbours", "place_rows", "write_kmers"),
     fetch="",
     even=("write_even_kmers",),
     runs=("write_runs",),
@@ -129,6 +131,7 @@ STRIDED_KMERS = replace(
     name="strided_kmers",
     plain=("place_rows", "write_strided"),
     even=("write_even_strided",),
+    filled=("write_filled",),
 )
 """An id for every so many letters."""
 
@@ -221,10 +224,15 @@ def _writing(kernel: str, id_bits: int) -> tuple[str, ...]:
 
 
 def plain_kernels(
-    family: Family, *, id_bits: int = 32, turned: bool = False, even: bool = False
+    family: Family,
+    *,
+    id_bits: int = 32,
+    turned: bool = False,
+    even: bool = False,
+    filled: bool = False,
 ) -> tuple[str, ...]:
     """What a family tries first; ids of fewer bits than 32 go to `packed`."""
-    *first, write = family.even if even else family.plain
+    *first, write = family.filled if filled else family.even if even else family.plain
     return (
         *(("turn_rows",) if turned else ()),
         *first,

@@ -86,6 +86,7 @@ def _symbol_kernels() -> dict[str, Kernel]:
     """Those of characters and k-mers; the ones that write ids do so in three widths."""
     shapes = {
         "turn_rows": (_BLOCK, 16 * _BLOCK, 8),
+        "place_neighbours": (_BLOCK, _TILE, 8),
         "place_rows": (_BLOCK, _TILE, 8),
         "begin_letters": (_BLOCK, _CHUNKS, 8),
         "expand_letters": (_BLOCK, _TILE, 8),
@@ -116,6 +117,7 @@ def _symbol_kernels() -> dict[str, Kernel]:
         ):
             shapes[f"write_{name}{bits}"] = (_BLOCK, _BLOCK // 32 * (own - _AROUND), blocks)
         fetches[f"fetch_letters{bits}"] = (_BLOCK, each, 2)
+        shapes[f"write_filled{bits}"] = (_BLOCK, _BLOCK // 32 * constant("FILLED_LETTERS"), 1 << 20)
         shapes[f"write_runs{bits}"] = (_BLOCK, _KMERS, 1 << 20)
     kernels = {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
     return kernels | {

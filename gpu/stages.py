@@ -31,6 +31,7 @@ MERGE = frozenset(
         *("look_up", "merge"),
         *("forward_windows", "forward_windows_copied"),
         *("walk_windows", "meet_windows", "repair_windows"),
+        "place_neighbours",
         "place_rows",
     )
 )

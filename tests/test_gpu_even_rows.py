@@ -25,6 +25,7 @@ from vocabularies.framing import offsets_of
 from vocabularies.vocabulary import Kmers, Vocabulary
 
 TILE = constant("KMER_TILE")
+FILLED = constant("FILLED_LETTERS")
 PLAIN = EncodeOptions(add_special_tokens=False)
 LETTERS = {"plain": "ACGT", "strange": "ACGT" * 500 + "N", "very_strange": "ACGTN"}
 
@@ -103,6 +104,28 @@ def test_even_rows_of_known_vocabularies(device, name, letters, sizes):
     chance = np.random.default_rng(len(sizes))
     text = "".join(chance.choice([*LETTERS[letters]], sum(sizes)))
     check(engine_of(device), load(name), text, sizes)
+
+
+@pytest.mark.parametrize("remainder", ["drop", "letters"])
+@pytest.mark.parametrize("letters", LETTERS)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [6],
+        [5],
+        [600] * 20,
+        [600] * 20 + [597],
+        [6 * 1024] * 3,
+        [9 * FILLED + 7],
+        [3 * FILLED],
+        [12] * 2000,
+    ],
+)
+def test_rows_that_k_mers_fill(launched, remainder, letters, sizes):
+    chance = np.random.default_rng(len(sizes))
+    text = "".join(chance.choice([*LETTERS[letters]], sum(sizes)))
+    check(GpuEngine(EmulatedDevice(), 1 << 28), linear_kmers(6, 6, remainder), text, sizes)
+    assert ("write_filled" in launched) == (sizes != [5] or remainder == "letters")
 
 
 @pytest.mark.parametrize(("k", "length"), [(7, 13), (3, 5), (8, 15), (2, 3)])

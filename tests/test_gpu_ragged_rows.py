@@ -69,6 +69,18 @@ def test_reads_of_known_vocabularies(device, name, letters):
     check(engine_of(device), load(name), text, sizes)
 
 
+@pytest.mark.parametrize("sizes", [[9000], [75, 225, 150] * 20, [150] * 60])
+@pytest.mark.parametrize("name", ["mtdna6", "nt_v2", "dnabert1_3mer", "dnabert1_6mer"])
+def test_stretches_in_another_case(name, sizes):
+    """Sixteen letters of a stretch are looked at once, and so are ids that are all unknown."""
+    chance = np.random.default_rng(len(sizes))
+    letters = chance.choice(np.frombuffer(b"ACGT", np.uint8), 9000)
+    for begin, length in zip(chance.integers(0, 9000, 30), range(10, 310, 10), strict=True):
+        letters[begin : begin + length] |= 0x20
+    letters[chance.integers(0, 9000, 3)] = ord("n")
+    check(engine_of("emulated"), load(name), letters.tobytes().decode(), sizes)
+
+
 def test_marks_of_another_batch_do_not_matter():
     """Marks stay where they are: those of a long row's end are of the batch before it."""
     engine, vocabulary = engine_of("emulated"), linear_kmers(3, 3, "letters")
@@ -87,10 +99,12 @@ def test_marks_of_another_batch_do_not_matter():
         (3, 8, "write_strided8"),
     ],
 )
-def test_each_tile_has_the_row_of_its_first_letter(stride, bits, kernel):
+@pytest.mark.parametrize("shortest", [0, 1, 2])
+def test_each_tile_has_the_row_of_its_first_letter(stride, bits, kernel, shortest):
     """Where a batch's marks were wrong the ids would be right, and slow."""
     chance = np.random.default_rng(bits)
     sizes = chance.choice([0, 1, 150, 700, 30_000], 3000, p=[0.1, 0.1, 0.6, 0.19, 0.01])
+    sizes = np.maximum(sizes, shortest)
     begins, rows = offsets_of(sizes), len(sizes)
     letters = KERNELS[kernel].bytes_a_block // (constant("BLOCK") // 32)
     tiles = -(-int(begins[-1]) // letters)
@@ -105,11 +119,18 @@ def test_each_tile_has_the_row_of_its_first_letter(stride, bits, kernel):
     }
     numbers = {"num_rows": rows, "num_bytes": int(begins[-1]), "id_bits": bits}
     numbers |= {"kmer_k": 3, "kmer_stride": stride}
-    launch("place_rows", 2, constant("BLOCK"), make_job(**arrays, **numbers))
+    job = make_job(**arrays, **numbers)
+    if stride == 1:
+        launch("place_neighbours", 2, constant("BLOCK"), job)
+        assert bool(arrays["status"][constant("STATUS_ADDS_UP")]) == (shortest < 2)
+    launch("place_rows", 2, constant("BLOCK"), job)
+    assert bool(arrays["place_states"].any()) == (stride > 1 or shortest < 2)
     wanted = np.searchsorted(begins, np.arange(tiles) * letters, "right") - 1
     assert arrays["row_marks"].tolist() == wanted.tolist()
     ids = np.where(sizes < 3, 0, (sizes - 3) // stride + 1)
     assert arrays["id_offsets"].tolist() == offsets_of(ids).tolist()
+    assert arrays["status"][constant("STATUS_NUM_IDS")] == ids.sum()
+    assert (arrays["row_errors"] == arrays["row_refused"]).all() and arrays["row_errors"].all()
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,21 @@ def test_tiles_of_one_run_follow_a_break(place, k, remainder):
         check(engine_of("emulated"), vocabulary, "".join(letters), [0, begin, len(letters)])
 
 
+@pytest.mark.parametrize("letter", [*"Nnx "])
+@pytest.mark.parametrize(
+    ("begin", "end"), [(0, 3 * TILE), (TILE - 1, 3 * TILE + 70), (TILE + 7, 5 * TILE)]
+)
+def test_gaps_of_whole_tiles(letter, begin, end):
+    """Rows begin in them, too; letters of N are an id each."""
+    chance = np.random.default_rng([begin, end])
+    letters = chance.choice([*"ACGT"], 5 * TILE + 50)
+    letters[begin:end] = letter
+    vocabulary = run_kmers(6, "letters", "ACGT", "skip", "keep")
+    rows = [0, 2 * TILE, 2 * TILE, 2 * TILE + 13, 3 * TILE - 1, len(letters)]
+    for places in ([0, len(letters)], rows):
+        check(engine_of("emulated"), vocabulary, "".join(letters), places)
+
+
 def test_no_row_is_at_fault_where_plain_kernels_were_not_tried():
     """Behind a large batch with breaks, in memory that held other rows, or none."""
     engine, vocabulary = GpuEngine(EmulatedDevice(), 1 << 30), load("nt_v2")
@@ -175,6 +190,8 @@ def test_runs_before_a_block_by_states_of_either_kind(breaks, known):
     text[at] = ord("N")
     places = np.unique([0, *at, *(at + 1)])  # Of breaks; each N is a run, too.
     numbers = np.array([_ids_between(text, *pair) for pair in pairwise(places)], np.int64)
+    singles = np.append(text, ord("A"))[places] == ord("N")
+    classes = singles.astype(np.uint64) * np.uint64(constant("SINGLE") << constant("CLASS_AT"))
     states = np.zeros(1 + 2 * blocks, np.uint64)
     wanted = []
     for block in range(blocks):
@@ -182,13 +199,14 @@ def test_runs_before_a_block_by_states_of_either_kind(breaks, known):
         wanted += [places[begin - 1] if block else 0, numbers[: max(begin - 1, 0)].sum()]
         if chance.random() < known:
             ids = int(numbers[: end - 1].sum())
-            states[1 + blocks + block] = ids << 32 | int(places[end - 1]) + 1
+            known_end = ids << constant("LETTER_BITS") | int(places[end - 1]) + 1
+            states[1 + blocks + block] = classes[end - 1] | np.uint64(known_end)
             continue
         states[1 + block] = 1 << 63
         if begin < end:
             first, last = (int(places[i]) - block * each for i in (begin, end - 1))
             states[1 + block] |= np.uint64((first + 1) << 32 | last << 16)
-            states[1 + block] |= np.uint64(numbers[begin : end - 1].sum())
+            states[1 + block] |= classes[end - 1] | np.uint64(numbers[begin : end - 1].sum())
     _, tables, fields = symbol_tables(load("nt_v2")) or (None, {}, {})
     arrays = {name: np.ascontiguousarray(array) for name, array in tables.items()}
     ids = np.full(2 * blocks, -1, np.int32)

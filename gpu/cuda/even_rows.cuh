@@ -5,8 +5,9 @@
 // says so and the ids are void.
 //
 //     place_even_rows    where the ids of each row begin
-//     write_even_inside  vectors of 16 bytes that lie within the k-mers of a row
-//     write_seams_by_vectors, write_seams_by_ids   those at the ends of rows, a lane a vector or a lane an id
+//     write_even_inside  vectors of 16 bytes, as if each lay within the k-mers of a row
+//     write_seams_by_vectors, write_seams_by_rows, write_seams_by_ids   what is at the ends of rows, a lane a vector, a
+//                        row or an id
 //
 // A warp takes a tile of letters (kmer_tile.cuh) and writes the vectors whose first id belongs to one of them: to shared
 // memory, and from there as a whole (staged_ids.cuh).
@@ -46,7 +47,7 @@ struct EvenRows {
         uint32_t row = length.quotient(static_cast<uint32_t>(letter)), own = kmers_of(row);
         uint32_t letters = static_cast<uint32_t>(letter) - row * length.number;
         uint32_t covered = own ? (own - 1) * four.stride + four.k : 0;
-        uint32_t begun = min_of(own, four.stride == 1 ? letters : (letters + four.stride - 1) / four.stride);
+        uint32_t begun = min_of(own, four.stride == 1 ? letters : four.strides.quotient(letters + four.stride - 1));
         return row * ids.number + begun + (singles() && letters > covered ? letters - covered : 0);
     }
 };
@@ -78,6 +79,13 @@ DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks)
     return is_uneven;
 }
 
+// The same, said; and how many ids there are.
+DEVICE void finish_even_rows(const Job& job, uint32_t block, uint32_t num_blocks) {
+    bool is_uneven = place_even_rows(job, block, num_blocks);
+    if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.status + STATUS_RARE, RARE_UNEVEN);
+    if (block + threadIdx.x == 0) job.id_offsets[job.num_rows] = job.status[STATUS_NUM_IDS] = job.even_total;
+}
+
 // Every second lane finds where the part ends, the others where it begins.
 template <uint32_t ITEMS, uint32_t LETTERS, uint32_t SHARED_LETTERS>
 DEVICE EvenPart even_part(const FourLetters& four, const EvenRows& rows, uint64_t begin) {
@@ -88,20 +96,23 @@ DEVICE EvenPart even_part(const FourLetters& four, const EvenRows& rows, uint64_
     return {begin_id, end_id, shared_from, SHARED_LETTERS, false};
 }
 
+// The vectors of a part, as if each lay in the row of its first id; if the part IS_SIMPLE all of them, else those that do.
 // A lane goes on by as many ids as the warp writes at a time, which are so many rows and so many ids.
-template <class Id, uint32_t STRIDE, class Tile>
+template <class Id, uint32_t STRIDE, bool IS_SIMPLE, class Tile>
 DEVICE void write_even_inside(const FourLetters& four, const EvenRows& rows, const Tile& tile, const EvenPart& part,
                               Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id), STEP = 32 * ITEMS;
-    if (rows.kmers < ITEMS || rows.inside() < ITEMS) return;
+    if (!IS_SIMPLE && (rows.kmers < ITEMS || rows.inside() < ITEMS)) return;
     uint32_t stride = STRIDE == ANY_STRIDE ? four.stride : STRIDE, ids = rows.ids.number, inner = rows.kmers - ITEMS;
     uint32_t id = part.first + (threadIdx.x & 31) * ITEMS, row = rows.ids.quotient(id), number = id - row * ids;
     uint32_t at = row * rows.length.number - part.shared_from + number * stride;
     uint32_t step_rows = rows.ids.quotient(STEP), step = STEP - step_rows * ids;
     uint32_t step_at = step_rows * rows.length.number + step * stride, between = rows.length.number - ids * stride;
-    uint32_t end = min_of(part.end, rows.inside() - ITEMS + 1) - part.first;
+    uint32_t end = (IS_SIMPLE ? part.end : min_of(part.end, rows.inside() - ITEMS + 1)) - part.first;
     for (id -= part.first; static_cast<int32_t>(id) < static_cast<int32_t>(end); id += STEP) {
-        if (number <= inner) write_vector<Id, STRIDE, true>(four, tile, part.any_strange, at, out + id);
+        // Ids of letters alone are written over: what is read for them has to be shared, and no more.
+        uint32_t from = IS_SIMPLE && STRIDE != NEIGHBOURS ? min_of(at, AROUND + Tile::OWN_LETTERS) : at;
+        if (IS_SIMPLE || number <= inner) write_vector<Id, STRIDE, true>(four, tile, !IS_SIMPLE && part.any_strange, from, out + id);
         number += step, at += step_at;
         if (number >= ids) number -= ids, at += between;
     }
@@ -139,30 +150,48 @@ DEVICE void write_seams_by_ids(const Job& job, const FourLetters& four, const Ev
     }
 }
 
-// The same where rows have k-mers only, no fewer than a vector's, and all letters are known: a lane takes a vector, and
-// reads it as if it lay in the row before the seam, and as if it lay in the one behind.
-template <class Id, uint32_t STRIDE, class Tile>
+// The same of a simple part where k-mers are neighbours: a lane a row's begin, whose vector is joined with what is there.
+template <class Id, class Tile>
 DEVICE void write_seams_by_vectors(const FourLetters& four, const EvenRows& rows, const Tile& tile,
                                    const EvenPart& part, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    uint32_t end = rows.row_of(part.end - 1), between = rows.length.number - rows.ids.number * four.stride;
+    uint32_t end = rows.row_of(part.end - 1);
     for (uint32_t row = rows.row_of(part.first) + 1 + (threadIdx.x & 31); row <= end; row += 32) {
-        uint32_t seam = row * rows.ids.number, before = seam % ITEMS;
-        if (before == 0) continue;
-        uint32_t next = row * rows.length.number - part.shared_from - before * four.stride;
-        *reinterpret_cast<uint4*>(out + (seam - before - part.first)) =
-            joined_vector<Id, STRIDE>(four, tile, next - between, next, before);
+        uint32_t seam = row * rows.ids.number, before = seam % ITEMS, next = row * rows.length.number - part.shared_from - before;
+        if (before) join_vector<Id, NEIGHBOURS>(four, tile, next, before, out + (seam - before - part.first));
     }
 }
 
+// The same where they are not: a lane a row's begin, the ids of letters alone before it and those behind it in its vector.
+template <class Id, class Tile>
+DEVICE void write_seams_by_rows(const FourLetters& four, const EvenRows& rows, const Tile& tile, const EvenPart& part, Id* out) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    constexpr uint32_t LANES = 4;          // Of a row.
+    uint32_t singles = rows.ids.number - rows.kmers, end = rows.row_of(part.end - 1 + singles), lane = threadIdx.x & 31;
+    for (uint32_t row = rows.row_of(part.first) + 1 + lane / LANES; row <= end; row += 32 / LANES) {
+        uint32_t seam = row * rows.ids.number, at = row * rows.length.number - part.shared_from;
+        uint32_t behind = min_of(part.end, (seam + ITEMS - 1) / ITEMS * ITEMS);
+        for (uint32_t id = max_of(part.first, seam - singles) + lane % LANES; id < behind; id += LANES) {
+            bool is_single = id < seam;
+            uint32_t letters = letters_from(tile, at + (id - seam) * (is_single ? 1 : four.stride));
+            uint32_t kmer = four.first_id + (letters >> (32 - 2 * four.k));
+            out[id - part.first] = static_cast<Id>(is_single ? tile.singles[letters >> 30] : kmer);
+        }
+    }
+}
+
+// Most parts are simple: all letters are known, rows have k-mers of a vector, and the last row goes on behind.
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void stage_even_part(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
                             const EvenPart& part, Id* out) {
-    constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    write_even_inside<Id, STRIDE>(four, rows, tile, part, out);
-    bool by_vectors = rows.singles() == 0 && rows.ids.number >= ITEMS && part.end <= rows.total && !part.any_strange;
-    if (by_vectors) write_seams_by_vectors<Id, STRIDE>(four, rows, tile, part, out);
-    else write_seams_by_ids(job, four, rows, tile, part, out);
+    if (part.any_strange || rows.kmers < 16 / sizeof(Id) || part.end > rows.inside()) {
+        write_even_inside<Id, STRIDE, false>(four, rows, tile, part, out);
+        return write_seams_by_ids(job, four, rows, tile, part, out);
+    }
+    write_even_inside<Id, STRIDE, true>(four, rows, tile, part, out);
+    __syncwarp();
+    if constexpr (STRIDE == NEIGHBOURS) write_seams_by_vectors(four, rows, tile, part, out);
+    else write_seams_by_rows(four, rows, tile, part, out);
 }
 
 // The ids of a tile.
@@ -193,13 +222,10 @@ DEVICE void write_even_rows_stage(const Job& job, EvenTile<Id, IS_STRIDED>* tile
     uint64_t stride = static_cast<uint64_t>(num_blocks) * (BLOCK / 32) * LETTERS;
     for (uint64_t begin = warp * static_cast<uint64_t>(LETTERS); begin < four.num_bytes; begin += stride) {
         EvenPart part = even_part<16 / sizeof(Id), LETTERS, Tile::SHARED_LETTERS>(four, rows, begin);
-        if constexpr (IS_STRIDED) part.any_strange = pack_tile(four, job.letter_table, begin, tile, seen, [] {});
-        else part.any_strange = pack_text(four, job.letter_table, begin, tile, seen, [] {});
+        part.any_strange = pack_text(four, job.letter_table, begin, tile, seen, [] {});
         write_even_tile<Id, IS_STRIDED>(job, four, rows, tile, part);
     }
     note_rare(job, seen);
-    bool is_uneven = place_even_rows(job, block, num_blocks);
-    if (__any_sync(ALL_LANES, is_uneven)) atomic_or(job.status + STATUS_RARE, RARE_UNEVEN);
-    if (warp + (threadIdx.x & 31) == 0) job.id_offsets[job.num_rows] = job.status[STATUS_NUM_IDS] = rows.total;
+    finish_even_rows(job, block, num_blocks);
     wait_for_stores();
 }

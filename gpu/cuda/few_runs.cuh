@@ -27,13 +27,14 @@ DEVICE uint32_t find_few_runs(RunTile& tile, uint32_t begin) {
 
 // The part that a tile of `count` runs is.
 DEVICE RunPart part_of_few_runs(const Job& job, const FourLetters& four, const RunTile& tile, uint32_t begin, uint32_t count) {
-    if (count == 1) return {NO_BREAK, 0, 0};
+    if (count == 1) return {NO_BREAK, 0, 0, BASE};
     uint32_t lane = threadIdx.x & 31, ids = 0;
     if (lane > 0 && lane + 1 < count) {
         uint32_t own = tile.runs[lane], length = tile.runs[lane + 1] - own;
         ids = ids_of_run_here(job, four, job.letter_table, tile, begin, own, length);
     }
-    return {tile.runs[1], tile.runs[count - 1], __reduce_add_sync(ALL_LANES, ids)};
+    uint32_t last = tile.runs[count - 1], last_class = class_of_run(four, job.letter_table, tile, begin, last);
+    return {tile.runs[1], last, __reduce_add_sync(ALL_LANES, ids), last_class};
 }
 
 // Where the ids of the rows begin that begin in a tile, from `row` on: each with one of the runs.
@@ -61,13 +62,14 @@ DEVICE TileRows take_runs(const Job& job, const FourLetters& four, RunTile& tile
     if (lane == 0) tile.runs[0] = before.last;
     __syncwarp();
     uint32_t own = tile.runs[number], end = tile.runs[number + 1], inside = min_of(end, min_of(begin + KMER_TILE, four.num_bytes));
-    uint32_t ids = lane < count ? ids_of_run(job, four, table, own, end, inside - own) : 0;
+    uint32_t own_class = number ? class_of_run(four, table, tile, begin, own) : before.last_class;
+    uint32_t ids = lane < count ? ids_of_run(job, four, own_class, own, end, inside - own) : 0;
     uint32_t behind = sum_of_lanes(ids), first = before.ids + behind - ids;
-    bool has_kmers = ids && class_of(table[four.text[own]]) == BASE;
+    bool has_kmers = ids && own_class == BASE;
     uint32_t kmers = has_kmers ? kmers_of(four, end - own) : 0, shared_from = begin - AROUND;
     if (lane < count) tile.rows[lane] = {first, first, first + kmers, own - first * four.stride - shared_from};
     __syncwarp();
-    uint32_t run = before.last, ids_before = ids_of_run(job, four, table, run, tile.runs[1], begin - run);
+    uint32_t run = before.last, ids_before = ids_of_run(job, four, before.last_class, run, tile.runs[1], begin - run);
     uint32_t total = __shfl_sync(ALL_LANES, behind, 31);
     return {0, count, 0, before.ids + ids_before, before.ids + total, shared_from, false};
 }
@@ -79,9 +81,10 @@ DEVICE void stage_runs(const Job& job, const FourLetters& four, Tile& tile, cons
     uint32_t lane = threadIdx.x & 31;
     stage_known(job, four, tile, rows, begin, end, staged);
     if (lane >= rows.count || tile.rows[lane].first < begin || tile.rows[lane].first >= end) return;
-    uint32_t letter = four.text[tile.runs[lane]];  // Runs of other letters have one id, or none.
+    // Runs of other letters have one id, or none. The first one, which begins before the tile, has its own there.
     bool is_one = tile.rows[lane].first < (lane + 1 < rows.count ? tile.rows[lane + 1].first : rows.end_id);
-    if (is_one && class_of(job.letter_table[letter]) != BASE) staged[tile.rows[lane].first] = static_cast<Id>(job.letter_ids[letter]);
+    if (!is_one || lane == 0 || is_base(tile, tile.runs[lane] - (rows.shared_from + AROUND))) return;
+    staged[tile.rows[lane].first] = static_cast<Id>(job.letter_ids[four.text[tile.runs[lane]]]);
 }
 
 template <class Id>

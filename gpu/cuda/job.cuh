@@ -286,6 +286,7 @@ constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end t
 constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels that seldom run had to, or have to.
 constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
 constexpr uint32_t STATUS_NOT_COVERED = 6; // Not 0: a character that the kernels do not know.
+constexpr uint32_t STATUS_ADDS_UP = 7;     // Not 0: ids of rows have to be added up (row_marks.cuh).
 
 DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }
 

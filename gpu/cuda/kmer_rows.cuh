@@ -22,7 +22,7 @@ DEVICE uint32_t ids_of_first(const Job& job, const FourLetters& four, const Plai
     if (letters > row.length) letters = row.length;
     if (row.wraps) return letters;
     uint32_t kmers = kmers_of(four, row.length), covered = kmers ? (kmers - 1) * four.stride + four.k : 0;
-    uint32_t begun = min_of(kmers, four.stride == 1 ? letters : (letters + four.stride - 1) / four.stride);
+    uint32_t begun = min_of(kmers, four.stride == 1 ? letters : four.strides.quotient(letters + four.stride - 1));
     return job.keeps_remainder && letters > covered ? begun + letters - covered : begun;
 }
 
@@ -31,15 +31,17 @@ DEVICE RowIds row_ids(const FourLetters& four, const TileRows& rows, const Plain
     return {row.first, begin, begin + kmers_of(four, row.length), row.begin - begin * four.stride - rows.shared_from};
 }
 
-// Up to KMER_ROWS rows, a lane each, as they are asked for.
+// Up to KMER_ROWS rows, a lane each, as they are asked for; one that there is not begins at NO_ROW.
+constexpr uint32_t NO_ROW = 0xFFFFFFFF;
+
 struct AskedRows {
     uint32_t first_row, begin, end, first_id;
 };
 
 DEVICE AskedRows ask_rows(const Job& job, uint32_t first_row) {
     uint32_t num_rows = job.num_rows, first = min_of(first_row, num_rows), row = min_of(first + (threadIdx.x & 31), num_rows);
-    return {first, static_cast<uint32_t>(job.row_begins[row]), static_cast<uint32_t>(job.row_begins[min_of(row + 1, num_rows)]),
-            static_cast<uint32_t>(job.id_offsets[row])};
+    uint32_t begin = static_cast<uint32_t>(job.row_begins[row]), end = job.row_begins[min_of(row + 1, num_rows)];
+    return {first, row < num_rows ? begin : NO_ROW, end, static_cast<uint32_t>(job.id_offsets[row])};
 }
 
 // The row of a letter; a warp calls it.
@@ -56,18 +58,18 @@ DEVICE AskedRows rows_of_letter(const Job& job, const AskedRows& asked, uint32_t
 // Those of the rows that have letters before the tile's end; every lane gets the same.
 template <class Tile>
 DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, const AskedRows& asked, uint32_t begin) {
-    uint64_t end = begin + static_cast<uint64_t>(Tile::OWN_LETTERS);
-    uint32_t lane = threadIdx.x & 31, row = asked.first_row + lane;
-    bool here = row < job.num_rows && asked.begin < end, wraps = here && job.can_wrap && is_circle(job, row);
+    uint32_t lane = threadIdx.x & 31, row = asked.first_row + lane, end = begin + min_of(Tile::OWN_LETTERS, NO_ROW - begin);
+    bool here = asked.begin < end, wraps = Tile::CAN_WRAP && here && job.can_wrap && is_circle(job, row);
     TileRows rows = {asked.first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
-    rows.circles = __ballot_sync(ALL_LANES, wraps);
+    rows.circles = Tile::CAN_WRAP ? __ballot_sync(ALL_LANES, wraps) : 0;
     if (rows.count == 0) return rows;
     PlainRow own = {row, asked.first_id, asked.begin, asked.end - asked.begin, wraps};
+    uint32_t before = own.begin < begin ? ids_of_first(job, four, own, begin - own.begin) : 0;
+    uint32_t up_to_end = ids_of_first(job, four, own, end - own.begin);
+    rows.begin_id = __shfl_sync(ALL_LANES, own.first + before, 0);
+    rows.end_id = __shfl_sync(ALL_LANES, own.first + up_to_end, rows.count - 1);
     tile.rows[lane] = row_ids(four, rows, own);
     tile.begins[lane] = own.begin, tile.lengths[lane] = own.length;
     __syncwarp();
-    PlainRow first = tile_row(tile, rows, 0), last = tile_row(tile, rows, rows.count - 1);
-    rows.begin_id = first.first + (first.begin < begin ? ids_of_first(job, four, first, begin - first.begin) : 0);
-    rows.end_id = last.first + ids_of_first(job, four, last, end - last.begin);
     return rows;
 }

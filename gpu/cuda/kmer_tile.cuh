@@ -50,13 +50,14 @@ struct alignas(16) StridedPart {
 template <class Id, bool IS_STRIDED>
 struct KmerTile : StagedTile<Id, IS_STRIDED ? TILE_LETTERS : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id),
                              IS_STRIDED ? MOST_STRIDED : sizeof(Id) == 1 ? MOST_LETTERS : STAGED_BYTES / sizeof(Id)> {
+    static constexpr bool CAN_WRAP = !IS_STRIDED;
     RowIds rows[KMER_ROWS];
     StridedPart parts[IS_STRIDED ? KMER_ROWS : 1];
     uint32_t begins[KMER_ROWS], lengths[KMER_ROWS];  // Letters of the batch.
 };
 
 // Four codes a, b, c, d in bytes, a lowest, behind others: a << 6 | b << 4 | c << 2 | d.
-DEVICE uint32_t append_codes(uint32_t codes, uint32_t four_bytes) { return shift_left(four_bytes * 0x40100401u, codes, 8); }
+DEVICE uint32_t append_codes(uint32_t codes, uint32_t four_bytes) { return dot_of_bytes(four_bytes, 0x01041040, codes << 8); }
 
 // The codes of sixteen letters, the first one highest; `differ` gets bits where any is none of the four.
 DEVICE uint32_t pack_sixteen(const FourLetters& four, const uint4& letters, uint32_t& differ) {
@@ -72,9 +73,9 @@ DEVICE uint32_t pack_sixteen(const FourLetters& four, const uint4& letters, uint
     return codes;
 }
 
-// Sixteen letters from a place on, a multiple of 16; those outside of the text are 0.
+// Sixteen letters from a place on, a multiple of 16; outside of the text they are its last ones, which nobody asks for.
 DEVICE uint4 sixteen_letters(const FourLetters& four, uint32_t place) {
-    return place < four.num_bytes ? __ldg(reinterpret_cast<const uint4*>(four.text + place)) : uint4{0, 0, 0, 0};
+    return __ldg(reinterpret_cast<const uint4*>(four.text + min_of(place, four.last_place)));
 }
 
 // Bits of the four bytes of a word that are not 0, the first one highest.
@@ -91,95 +92,90 @@ DEVICE bool is_one_letter(const uint4& letters) {
     return (differ | (letters.x ^ shift_right(letters.x, letters.x, 8))) == 0;
 }
 
+// Whether four letters are all of the four in another case.
+DEVICE bool has_other_case(const FourLetters& four, uint32_t word) {
+    return four.letters.chosen(four_selector(word)) == (word & ANY_CASE) && (word & ~ANY_CASE) == ~ANY_CASE;
+}
+
+DEVICE bool have_other_case(const FourLetters& four, const uint4& letters) {
+    return has_other_case(four, letters.x) && has_other_case(four, letters.y) && has_other_case(four, letters.z) &&
+           has_other_case(four, letters.w);
+}
+
 // Packs a word of a tile that begins with letter `begin`; whether any letter is none of the four. The table says what
 // such letters are; of those that only have another case that is known (`four_case_flags`).
 template <class Tile>
 DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t word,
                          uint32_t& seen) {
     uint32_t place = begin - AROUND + 16 * word, codes = 0, strange = 0, rest = 0;
+    uint32_t inside = place < four.num_bytes ? min_of(four.num_bytes - place, 16) : 0, there = 0xFFFF0000 >> inside & 0xFFFF;
     uint4 letters = sixteen_letters(four, place);
     const uint32_t words[4] = {letters.x, letters.y, letters.z, letters.w};
+    if (is_one_letter(letters)) {          // Such as N: none of them is of the four.
+        strange = there;
+        seen |= table[letters.x & 0xFF];
+    } else if (have_other_case(four, letters)) {  // As in soft masking.
+        strange = there;
+        if (there) seen |= static_cast<uint32_t>(four.job.four_case_flags);
+    } else {
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t selector = four_selector(words[i]), chosen = four.letters.chosen(selector);
-        codes = append_codes(codes, four.codes.chosen(selector));
-        strange = strange << 4 | nonzero_bytes(chosen ^ (words[i] & four.fold));
-        rest = rest << 4 | nonzero_bytes(chosen ^ (words[i] & ANY_CASE));
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t selector = four_selector(words[i]), chosen = four.letters.chosen(selector);
+            codes = append_codes(codes, four.codes.chosen(selector));
+            strange = strange << 4 | nonzero_bytes(chosen ^ (words[i] & four.fold));
+            rest = rest << 4 | nonzero_bytes(chosen ^ (words[i] & ANY_CASE));
+        }
+        strange &= there;
+        if (strange & ~rest) seen |= static_cast<uint32_t>(four.job.four_case_flags);
+        for (rest &= strange; rest; rest &= rest - 1) seen |= table[four.text[place + 15 - lowest_bit(rest)]];
     }
-    uint32_t inside = place < four.num_bytes ? min_of(four.num_bytes - place, 16) : 0;
-    uint32_t there = 0xFFFF0000 >> inside & 0xFFFF;
-    if (strange & there & ~rest) seen |= static_cast<uint32_t>(four.job.four_case_flags);
-    rest &= strange & there;
-    if (is_one_letter(letters)) rest &= 0 - rest;  // One of them says it of all.
-    for (; rest; rest &= rest - 1) seen |= table[four.text[place + 15 - lowest_bit(rest)]];
     tile.codes[word] = codes;
-    tile.strange[word] = static_cast<uint16_t>(strange & there);
-    return (strange & there) != 0;
+    tile.strange[word] = static_cast<uint16_t>(strange);
+    return strange != 0;
 }
 
-// Packs a tile of which the first letter of its own is `begin`, with those around it, a multiple of 512 letters in all;
-// whether any letter is none of the four. `strange` is not written where none is. Calls meanwhile() where the first letters
-// have been asked for.
+// The i-th word of sixteen letters that a lane packs. Of a tile that has not as many for each lane its own letters are read
+// by whole lines of the memory, and those around them last.
+template <class Tile>
+DEVICE uint32_t word_of_lane(uint32_t i) {
+    constexpr uint32_t EACH = Tile::WORDS / 32;
+    uint32_t lane = threadIdx.x & 31;
+    if (Tile::WORDS % 32 == 0) return lane + 32 * i;
+    return i < EACH ? 1 + lane + 32 * i : lane ? min_of(32 * EACH + lane, Tile::WORDS - 1) : 0;
+}
+
+// Packs a tile of which the first letter of its own is `begin`, with those around it; whether any letter is none of the four.
+// `strange` is not written where none is. Calls meanwhile() where the first letters have been asked for.
 template <class Tile, class Meanwhile>
 DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
                       Meanwhile meanwhile) {
-    constexpr uint32_t ALL = Tile::WORDS / 32, ROUNDS = ALL % 4 == 0 ? 4 : ALL % 3 == 0 ? 3 : 2;
-    uint32_t lane = threadIdx.x & 31, others = 0;  // Bit i: word lane + 32 * i has others than the four.
-    for (uint32_t first = 0; first < ALL; first += ROUNDS) {
-        uint4 letters[ROUNDS];
+    constexpr uint32_t EACH = Tile::WORDS / 32, AT_ONCE = EACH % 4 == 0 ? 4 : EACH % 3 == 0 ? 3 : 2;
+    constexpr bool HAS_MORE = Tile::WORDS % 32 != 0;
+    uint32_t others = 0;                   // Bit i: the lane's i-th word has others than the four.
+    auto ask = [&](uint32_t i) { return sixteen_letters(four, begin - AROUND + 16 * word_of_lane<Tile>(i)); };
+    auto pack = [&](uint32_t i, const uint4& letters) {
+        uint32_t differ = 0;
+        tile.codes[word_of_lane<Tile>(i)] = pack_sixteen(four, letters, differ);
+        others |= (differ ? 1u : 0u) << i;
+    };
+    uint4 more = {};
+    if (HAS_MORE) more = ask(EACH);
+    for (uint32_t first = 0; first < EACH; first += AT_ONCE) {
+        uint4 letters[AT_ONCE];
 #pragma unroll
-        for (uint32_t i = 0; i < ROUNDS; i++)
-            letters[i] = sixteen_letters(four, begin - AROUND + 16 * (lane + 32 * (first + i)));
+        for (uint32_t i = 0; i < AT_ONCE; i++) letters[i] = ask(first + i);
         if (first == 0) meanwhile();
 #pragma unroll
-        for (uint32_t i = 0; i < ROUNDS; i++) {
-            uint32_t differ = 0;
-            tile.codes[lane + 32 * (first + i)] = pack_sixteen(four, letters[i], differ);
-            others |= (differ ? 1u : 0u) << (first + i);
-        }
+        for (uint32_t i = 0; i < AT_ONCE; i++) pack(first + i, letters[i]);
     }
+    if (HAS_MORE) pack(EACH, more);
     bool any = false;
     if (__any_sync(ALL_LANES, others != 0)) {
-        for (uint32_t i = 0; i < ALL; i++) tile.strange[lane + 32 * i] = 0;
+        for (uint32_t i = 0; i < EACH + HAS_MORE; i++) tile.strange[word_of_lane<Tile>(i)] = 0;
         for (; others; others &= others - 1)
-            any |= pack_strange(four, table, begin, tile, lane + 32 * lowest_bit(others), seen);
+            any |= pack_strange(four, table, begin, tile, word_of_lane<Tile>(lowest_bit(others)), seen);
         any = __any_sync(ALL_LANES, any);
     }
-    __syncwarp();
-    return any;
-}
-
-// The same where a tile's own letters are KMER_TILE, read by whole lines of the memory, and those around them apart.
-template <class Tile, class Meanwhile>
-DEVICE bool pack_tile(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
-                      Meanwhile meanwhile) {
-    constexpr uint32_t ROUNDS = 4, LETTERS = KMER_TILE;
-    uint32_t lane = threadIdx.x & 31, word = lane ? LETTERS / 16 + lane : 0;
-    uint4 around = sixteen_letters(four, lane <= BEHIND_TILE / 16 ? begin - AROUND + 16 * word : four.num_bytes);
-    bool any = false;
-    for (uint32_t first = 1 + lane; first <= LETTERS / 16; first += 32 * ROUNDS) {
-        uint4 letters[ROUNDS];
-        uint32_t others = 0;
-#pragma unroll
-        for (uint32_t i = 0; i < ROUNDS; i++) letters[i] = sixteen_letters(four, begin + 16 * (first - 1 + 32 * i));
-        if (first == 1 + lane) meanwhile();
-#pragma unroll
-        for (uint32_t i = 0; i < ROUNDS; i++) {
-            uint32_t differ = 0;
-            tile.codes[first + 32 * i] = pack_sixteen(four, letters[i], differ);
-            tile.strange[first + 32 * i] = 0;
-            others |= (differ ? 1u : 0u) << i;
-        }
-        for (; others; others &= others - 1)
-            any |= pack_strange(four, table, begin, tile, first + 32 * lowest_bit(others), seen);
-    }
-    if (lane <= BEHIND_TILE / 16) {
-        uint32_t differ = 0;
-        tile.codes[word] = pack_sixteen(four, around, differ);
-        tile.strange[word] = 0;
-        if (differ) any |= pack_strange(four, table, begin, tile, word, seen);
-    }
-    any = __any_sync(ALL_LANES, any);
     __syncwarp();
     return any;
 }

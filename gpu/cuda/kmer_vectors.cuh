@@ -46,7 +46,9 @@ DEVICE uint32_t letters_from(const Tile& tile, uint32_t at) {
 }
 
 // Strides: k-mers of neighbouring letters, those of Nucleotide Transformer, and any others.
-constexpr uint32_t NEIGHBOURS = 1, BY_SIX = 6, ANY_STRIDE = 0;
+constexpr uint32_t NEIGHBOURS = 1;
+constexpr uint32_t BY_SIX = 6;
+constexpr uint32_t ANY_STRIDE = 0;
 
 // Reads k-mers that begin six letters apart, as many as 16 bytes hold, from shared letter `at` on.
 template <uint32_t COUNT>
@@ -140,26 +142,28 @@ DEVICE void write_vector(const FourLetters& four, const Tile& tile, bool any_str
         for (uint32_t i = 0; i < COUNT; i++) to[i] = static_cast<Id>(read_id(four, tile, true, at + i * four.stride));
         return;
     }
-    uint32_t words[4];
-    read_vector<Id, STRIDE>(four, tile, at, words);
-    if (STRIDE == NEIGHBOURS && is_strange) put_unknown<Id>(four, unknown_kmers(four, tile, at), words);
+    uint32_t words[4], unknown = STRIDE == NEIGHBOURS && is_strange ? unknown_kmers(four, tile, at) : 0;
+    if (unknown >> (32 - COUNT) == (1u << COUNT) - 1) {
+        words[0] = words[1] = words[2] = words[3] = in_all_ids<Id>(four.unknown_id);
+    } else {
+        read_vector<Id, STRIDE>(four, tile, at, words);
+        if (unknown) put_unknown<Id>(four, unknown, words);
+    }
     if constexpr (STAGED && STRIDE == NEIGHBOURS) stage_vector(to, {words[0], words[1], words[2], words[3]});
     else if constexpr (STAGED) *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
     else store_once(reinterpret_cast<uint4*>(to), {words[0], words[1], words[2], words[3]});
 }
 
-// 16 bytes of ids at a seam: the first `before` are those from letter `own` on, the others those from letter `next` on.
+// Writes 16 bytes of ids at a seam: the first `before` of them stay, the others are those from shared letter `next` on.
 template <class Id, uint32_t STRIDE, class Tile>
-DEVICE uint4 joined_vector(const FourLetters& four, const Tile& tile, uint32_t own, uint32_t next, uint32_t before) {
-    uint32_t words[4], behind[4], bits = 8 * sizeof(Id) * before;
-    read_vector<Id, STRIDE>(four, tile, own, words);
-    read_vector<Id, STRIDE>(four, tile, next, behind);
+DEVICE void join_vector(const FourLetters& four, const Tile& tile, uint32_t next, uint32_t before, Id* to) {
+    uint32_t words[4], bits = 8 * sizeof(Id) * before;
+    uint4 there = *reinterpret_cast<const uint4*>(to);
+    const uint32_t kept[4] = {there.x, there.y, there.z, there.w};
+    read_vector<Id, STRIDE>(four, tile, next, words);
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t kept = bits < 32 * i ? 0 : min_of(bits - 32 * i, 32);
-        words[i] ^= (words[i] ^ behind[i]) & ~static_cast<uint32_t>((1ull << kept) - 1);
-    }
-    return {words[0], words[1], words[2], words[3]};
+    for (uint32_t i = 0; i < 4; i++) words[i] = kept[i] ^ ((kept[i] ^ words[i]) & (0 - bit_at(max_of(bits, 32 * i) - 32 * i)));
+    stage_vector(to, {words[0], words[1], words[2], words[3]});
 }
 
 // The ids that the four letters have alone, by their codes; a warp calls it.

@@ -36,31 +36,28 @@ DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& ro
     return __all_sync(ALL_LANES, is_long) && is_plain && is_first && rows.count < KMER_ROWS;
 }
 
-// The vectors of such rows, of which the first one may begin before the tile and the last one end behind it, and those
-// that go on with the next row: read as if they lay in either, and joined. No two rows begin with the same vector, so that
-// bits of those with which one begins, of 32 for a lane each, say whose these are.
+// The vectors of such rows, of which the first one may begin before the tile and the last one end behind it: each as if it
+// lay in the row of its first id of the tile. Then those with which a row begins are joined with what is there. No two rows
+// begin with the same vector, so that bits of those behind which one begins, of 32 for a lane each, say whose these are.
 template <class Id, class Tile>
 DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
-    constexpr uint32_t ITEMS = 16 / sizeof(Id);
-    uint32_t lane = threadIdx.x & 31, own_first = lane < rows.count ? tile.rows[lane].first : ALL_LANES;
-    uint32_t base = rows.begin_id / ITEMS * ITEMS, own_vector = (own_first - base + ITEMS - 1) / ITEMS;
-    bool begins_later = lane > 0 && lane < rows.count && own_first > base;
-    uint32_t begun = max_of(1, count_bits(__ballot_sync(ALL_LANES, own_first <= base)));
-    for (uint32_t first = 0; base + first * ITEMS < rows.end_id; first += 32) {
-        bool begins_here = begins_later && own_vector - first < 32;
-        uint32_t begins = __reduce_add_sync(ALL_LANES, begins_here ? 1u << (own_vector - first) : 0);
-        uint32_t i = begun + count_bits(begins & (ALL_LANES >> (31 - lane))) - 1, id = base + (first + lane) * ITEMS;
+    constexpr uint32_t ITEMS = 16 / sizeof(Id), FAR = 1u << 31;
+    uint32_t lane = threadIdx.x & 31, own_first = lane < rows.count ? tile.rows[lane].first : 0, up_to_own = bit_at(lane + 1) - 1;
+    uint32_t base = rows.begin_id / ITEMS * ITEMS, last = (rows.end_id - 1 - base) / ITEMS;
+    uint32_t own_vector = (own_first - base + ITEMS - 1) / ITEMS;
+    bool begins_later = own_first > rows.begin_id;
+    uint32_t begun = rows.count - count_bits(__ballot_sync(ALL_LANES, begins_later));
+    if (!begins_later || own_vector > last) own_vector = FAR;
+    for (uint32_t first = 0; first <= last; first += 32, own_vector -= 32) {
+        uint32_t begins = __reduce_add_sync(ALL_LANES, bit_at(own_vector));
+        uint32_t i = begun + count_bits(begins & up_to_own) - 1, id = base + min_of(first + lane, last) * ITEMS;
+        write_vector<Id, NEIGHBOURS, true>(four, tile, false, tile.rows[i].at + id, out + id);
         begun += count_bits(begins);
-        RowIds row = tile.rows[i];
-        if (id < rows.end_id && (id + ITEMS <= row.inner_end || i + 1 == rows.count))
-            write_vector<Id, NEIGHBOURS, true>(four, tile, false, row.at + id, out + id);
     }
-    uint32_t seam = lane > 0 && lane < rows.count ? tile.rows[lane].first : 0, before = seam % ITEMS;
-    if (before == 0) return;
-    uint32_t next = tile.rows[lane].at + seam - before;
-    // Letters far before the tile are not shared: a row that has no id here may end with them.
-    uint32_t own = seam == rows.begin_id ? next : tile.rows[lane - 1].at + seam - before;
-    stage_vector(out + seam - before, joined_vector<Id, NEIGHBOURS>(four, tile, own, next, before));
+    __syncwarp();
+    uint32_t before = own_first % ITEMS;
+    if (begins_later && before)
+        join_vector<Id, NEIGHBOURS>(four, tile, tile.rows[lane].at + own_first - before, before, out + own_first - before);
 }
 
 // The ids of k-mers that are neighbours.
@@ -96,9 +93,7 @@ DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, IS_
     const uint32_t *table = job.letter_table, begin = number * tile.OWN_LETTERS, mark = job.row_marks[number];
     AskedRows asked;
     auto ask = [&] { asked = ask_rows(job, mark); };
-    bool any_strange;
-    if constexpr (IS_STRIDED) any_strange = pack_tile(four, table, begin, tile, seen, ask);
-    else any_strange = pack_text(four, table, begin, tile, seen, ask);
+    bool any_strange = pack_text(four, table, begin, tile, seen, ask);
     asked = rows_of_letter(job, asked, begin);
     wait_for_stores();
     StagedIds staged = {0, 0};

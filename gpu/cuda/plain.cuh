@@ -24,6 +24,24 @@ struct OfFour {
     DEVICE_METHOD uint32_t chosen(uint32_t selector) const { return permute_bytes(low, high, selector); }
 };
 
+// Divides by a number that is not 0.
+struct Divider {
+    uint32_t number, inverse;
+
+    DEVICE_METHOD Divider(uint64_t number, uint64_t inverse)
+        : number(static_cast<uint32_t>(number)), inverse(static_cast<uint32_t>(inverse)) {}
+
+    DEVICE_METHOD explicit Divider(uint32_t number) : number(number), inverse(ALL_LANES / number) {}
+
+    // The product is the quotient, or one less.
+    DEVICE_METHOD uint32_t quotient(uint32_t value) const {
+        uint32_t product = high_product(value, inverse);
+        return product + (value - product * number >= number);
+    }
+
+    DEVICE_METHOD uint32_t rest(uint32_t value) const { return value - quotient(value) * number; }
+};
+
 // Four letters that bits 1 and 2 tell apart, as they do A, C, T and G, and what else the ids need of the Job,
 // in registers: a store might change the Job's own. Codes are those of k-mers, or a character's ids.
 struct FourLetters {
@@ -31,13 +49,16 @@ struct FourLetters {
     uint32_t fold;
     uint32_t k, stride, shift, first_id, unknown_id;
     uint32_t num_bytes;                    // Places in a batch have 32 bits (gpu/workspaces.py).
+    uint32_t last_place;                   // Of sixteen letters, a multiple of 16.
     const uint8_t* text;
+    Divider strides;
     const Job& job;                        // For what is seldom asked for.
 
     DEVICE_METHOD explicit FourLetters(const Job& job)
         : letters(job.four_letters), codes(job.four_codes), fold(job.four_fold), k(job.kmer_k),
           stride(job.kmer_stride), shift(job.kmer_shift), first_id(job.kmer_first_id),
-          unknown_id(job.kmer_unknown_id), num_bytes(job.num_bytes), text(job.text), job(job) {}
+          unknown_id(job.kmer_unknown_id), num_bytes(job.num_bytes),
+          last_place((num_bytes ? num_bytes - 1 : 0) / 16 * 16), text(job.text), strides(stride), job(job) {}
 
     // The same of k-mers that begin with neighbouring letters, which the compiler is to know.
     DEVICE_METHOD static FourLetters of_neighbours(const Job& job) {
@@ -60,8 +81,8 @@ DEVICE uint32_t four_selector(uint32_t word) {
 
 // K-mers in a run of `length` letters.
 DEVICE uint32_t kmers_of(const FourLetters& four, uint32_t length) {
-    uint32_t more = length - four.k;
-    return length < four.k ? 0 : (four.stride == 1 ? more : more / four.stride) + 1;
+    uint32_t more = length - four.k, steps = four.stride == 1 ? more : four.strides.quotient(more);
+    return length < four.k ? 0 : steps + 1;
 }
 
 // Ids of a row of `length` letters that does not wrap.
@@ -90,22 +111,6 @@ struct RowFaults {
     DEVICE_METHOD void look_at(uint64_t row) const {
         errors[row] = NO_BYTE;
         refused[row] = may_refuse && is_no_row(job, row) ? static_cast<uint32_t>(job.row_begins[row]) : NO_BYTE;
-    }
-};
-
-// Divides by a number that is not 0.
-struct Divider {
-    uint32_t number, inverse;
-
-    DEVICE_METHOD Divider(uint64_t number, uint64_t inverse)
-        : number(static_cast<uint32_t>(number)), inverse(static_cast<uint32_t>(inverse)) {}
-
-    DEVICE_METHOD explicit Divider(uint32_t number) : number(number), inverse(ALL_LANES / number) {}
-
-    // The product is the quotient, or one less.
-    DEVICE_METHOD uint32_t quotient(uint32_t value) const {
-        uint32_t product = high_product(value, inverse);
-        return product + (value - product * number >= number);
     }
 };
 

@@ -32,6 +32,7 @@ struct RunTile : PackedLetters<TILE_LETTERS> {
     RowIds rows[KMER_ROWS];                // The same runs by their ids.
     StridedPart parts[KMER_ROWS];
     bool any_strange, any_breaks, any_spaces;
+    bool is_gap;                           // All of it, and the letters behind, is one letter that stands alone, such as N.
 };
 
 // The same with ids on their way to memory, or with the letters that begin ids, of a part.
@@ -49,23 +50,19 @@ DEVICE uint32_t run_tiles(const Job& job) { return static_cast<uint32_t>(job.num
 
 DEVICE void set_break(RunTile& tile, uint32_t letter) { atomicOr(tile.breaks + letter / 32, 1u << letter % 32); }
 
-// Whether a letter of the tile is of the class BASE.
-DEVICE bool is_base(const RunTile& tile, uint32_t letter) {
+// Whether a letter of the tile, of which some are none of the four, is none of them.
+DEVICE bool is_strange(const RunTile& tile, uint32_t letter) {
     uint32_t at = letter + AROUND;
-    return !tile.any_strange || !(tile.strange[at / 16] << at % 16 & 0x8000);
+    return tile.strange[at / 16] << at % 16 & 0x8000;
 }
 
-// Whether four letters are all of the four in another case.
-DEVICE bool have_other_case(const FourLetters& four, uint32_t word) {
-    return four.letters.chosen(four_selector(word)) == (word & ANY_CASE) && (word & ~ANY_CASE) == ~ANY_CASE;
-}
+// Whether a letter of the tile is of the class BASE.
+DEVICE bool is_base(const RunTile& tile, uint32_t letter) { return !tile.any_strange || !is_strange(tile, letter); }
 
 // Whether sixteen letters and the one before are so, and are one run.
 DEVICE bool are_in_case_run(const FourLetters& four, uint32_t place) {
     if (!four.job.four_case_alike || place == 0 || place + 16 > four.num_bytes) return false;
-    uint4 letters = sixteen_letters(four, place);
-    return have_other_case(four, letters.x) && have_other_case(four, letters.y) && have_other_case(four, letters.z) &&
-           have_other_case(four, letters.w) && have_other_case(four, four.text[place - 1] * 0x01010101u);
+    return have_other_case(four, sixteen_letters(four, place)) && has_other_case(four, four.text[place - 1] * 0x01010101u);
 }
 
 // The breaks among sixteen letters, and the one before, that are all one letter, such as N; false where they are not.
@@ -80,18 +77,23 @@ DEVICE bool find_breaks_of_one_letter(const FourLetters& four, const uint32_t* t
     return true;
 }
 
-// The breaks among sixteen letters from letter `first` of the tile on, some of which, or the one before, are no BASE.
-DEVICE void find_class_breaks(const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin, uint32_t first) {
-    uint32_t place = begin + first;
-    if (place >= four.num_bytes || are_in_case_run(four, place)) return;
-    if (find_breaks_of_one_letter(four, table, tile, begin, first)) return;
-    uint32_t before = place ? class_of(table[four.text[place - 1]]) : BASE;
-    for (uint32_t i = 0; i < 16 && place + i < four.num_bytes; i++) {
-        uint32_t own = class_of(table[four.text[place + i]]);
+// The class of a letter of a tile of which some are none of the four.
+DEVICE uint32_t class_here(const FourLetters& four, const uint32_t* table, const RunTile& tile, uint32_t begin, uint32_t letter) {
+    return is_strange(tile, letter) ? class_of(table[four.text[begin + letter]]) : BASE;
+}
+
+// The breaks among sixteen letters from letter `first` of the tile on, some of which, or the one before, are no BASE: at
+// such letters, and behind them. Whether all of them, and the one before, are one letter that stands alone.
+DEVICE bool find_class_breaks(const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin, uint32_t first) {
+    uint32_t place = begin + first, strange = tile.strange[first / 16 + 1], before = tile.strange[first / 16] & 1;
+    if (place >= four.num_bytes || are_in_case_run(four, place)) return false;
+    if (find_breaks_of_one_letter(four, table, tile, begin, first)) return stands_alone(class_of(table[four.text[place]]));
+    for (uint32_t rest = strange | strange >> 1 | before << 15; rest; rest &= rest - 1) {
+        uint32_t letter = first + 15 - lowest_bit(rest), own = class_here(four, table, tile, begin, letter);
         if (own == SPACE) tile.any_spaces = true;
-        if (own != before || stands_alone(own)) set_break(tile, first + i);
-        before = own;
+        if (own != class_here(four, table, tile, begin, letter - 1) || stands_alone(own)) set_break(tile, letter);
     }
+    return false;
 }
 
 // The breaks where rows begin, from `row` on, the first one that does not begin before the tile.
@@ -116,11 +118,14 @@ DEVICE uint64_t load_run_tile(const Job& job, const FourLetters& four, const uin
     uint32_t lane = threadIdx.x & 31;
     if (lane == 0) tile.any_spaces = false;
     for (uint32_t i = lane; i <= SPAN_WORDS; i += 32) tile.breaks[i] = 0;
-    bool any_strange = pack_tile(four, table, begin, tile, seen, [] {});
-    if (lane == 0) tile.any_strange = any_strange;
-    if (any_strange)
-        for (uint32_t i = lane; i < SPAN_WORDS * 2; i += 32)
-            if (tile.strange[i + 1] || tile.strange[i] & 1) find_class_breaks(four, table, tile, begin, 16 * i);
+    bool any_strange = pack_text(four, table, begin, tile, seen, [] {});
+    bool is_gap = any_strange;
+    for (uint32_t i = lane; any_strange && i < SPAN_WORDS * 2; i += 32) {
+        bool any_here = tile.strange[i + 1] || tile.strange[i] & 1;
+        is_gap &= any_here && find_class_breaks(four, table, tile, begin, 16 * i);
+    }
+    is_gap = __all_sync(ALL_LANES, is_gap);
+    if (lane == 0) tile.any_strange = any_strange, tile.is_gap = is_gap;
     uint64_t row = first_row_not_before(job, begin);
     bool any_rows = mark_rows(job, tile, begin, row);
     if (lane == 0) tile.any_breaks = any_rows || any_strange;
@@ -128,11 +133,10 @@ DEVICE uint64_t load_run_tile(const Job& job, const FourLetters& four, const uin
     return row;
 }
 
-// Ids of a run from letter `begin` of the batch to `end`, of which the first letters of `length` count.
-DEVICE uint32_t ids_of_run(const Job& job, const FourLetters& four, const uint32_t* table, uint32_t begin, uint32_t end,
+// Ids of a run of a class from letter `begin` of the batch to `end`, of which the first `letters` count.
+DEVICE uint32_t ids_of_run(const Job& job, const FourLetters& four, uint32_t letter_class, uint32_t begin, uint32_t end,
                            uint32_t letters) {
     if (letters == 0) return 0;
-    uint32_t letter_class = class_of(table[four.text[begin]]);
     if (letter_class != BASE) return letter_class != SPACE;
     return ids_of_first(job, four, {0, 0, begin, end - begin, false}, letters);
 }
@@ -143,6 +147,11 @@ DEVICE uint32_t break_before(uint32_t breaks, uint32_t first, uint32_t entry) {
     last = join_lanes(last, [](uint32_t a, uint32_t b) { return a < b ? b : a; });
     uint32_t before = __shfl_up_sync(ALL_LANES, last, 1);
     return (threadIdx.x & 31) == 0 || before < entry ? entry : before;
+}
+
+// The class of a run that begins in the tile.
+DEVICE uint32_t class_of_run(const FourLetters& four, const uint32_t* table, const RunTile& tile, uint32_t begin, uint32_t run) {
+    return is_base(tile, run - begin) ? BASE : class_of(table[four.text[run]]);
 }
 
 // Whether a letter of the tile that is no BASE has an id where a run begins with it.
@@ -167,10 +176,12 @@ DEVICE bool are_all_runs(const RunTile& tile, uint32_t word, uint32_t breaks) {
 // A part of the batch: its first and its last break, as letters of the batch, and the ids of the runs between them.
 struct RunPart {
     uint32_t first, last, ids;             // `first` is NO_BREAK where there is none.
+    uint32_t last_class;                   // Of the letters from the last break on.
 };
 
 // What a tile is; every lane gets the same.
 DEVICE RunPart part_of_tile(const Job& job, const FourLetters& four, const uint32_t* table, const RunTile& tile, uint32_t begin) {
+    if (tile.is_gap) return {begin, begin + KMER_TILE - 1, KMER_TILE - 1, class_of(table[four.text[begin]])};
     uint32_t lane = threadIdx.x & 31, entry = 0, first_break = NO_BREAK, ids = 0;
     for (uint32_t word = lane; tile.any_breaks && word < KMER_TILE / 32; word += PART_WORDS) {
         uint32_t first = begin + 32 * word, breaks = tile.breaks[word];
@@ -185,5 +196,6 @@ DEVICE RunPart part_of_tile(const Job& job, const FourLetters& four, const uint3
         ids += __reduce_add_sync(ALL_LANES, own);
         entry = __shfl_sync(ALL_LANES, before, 31);
     }
-    return {__reduce_min_sync(ALL_LANES, first_break), entry ? entry - 1 : 0, ids};
+    uint32_t last_class = entry ? class_of_run(four, table, tile, begin, entry - 1) : BASE;
+    return {__reduce_min_sync(ALL_LANES, first_break), entry ? entry - 1 : 0, ids, last_class};
 }

@@ -118,6 +118,16 @@ DEVICE uint32_t high_product(uint32_t a, uint32_t b) {
 #endif
 }
 
+// The sum of the products of four bytes each, and of another number.
+DEVICE uint32_t dot_of_bytes(uint32_t a, uint32_t b, uint32_t sum) {
+#ifdef __CUDACC__
+    return __dp4a(a, b, sum);
+#else
+    for (uint32_t i = 0; i < 32; i += 8) sum += (a >> i & 0xFF) * (b >> i & 0xFF);
+    return sum;
+#endif
+}
+
 // The lower 32 bits of (high:low) >> shift % 32.
 DEVICE uint32_t shift_right(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef __CUDACC__
@@ -133,6 +143,15 @@ DEVICE uint32_t shift_left(uint32_t low, uint32_t high, uint32_t shift) {
     return __funnelshift_l(low, high, shift);
 #else
     return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) << shift % 32 >> 32);
+#endif
+}
+
+// The word whose bit number `place` is set, none where that is 32 or more.
+DEVICE uint32_t bit_at(uint32_t place) {
+#ifdef __CUDACC__
+    return __funnelshift_lc(0, 1, place);
+#else
+    return place < 32 ? 1u << place : 0;
 #endif
 }
 

@@ -1,7 +1,7 @@
 // The kernels of characters and k-mers, in the order in which they run; see gpu/README.md. Launch:
 // BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
 #include "cut_windows.cuh"
-#include "even_rows.cuh"
+#include "filled_rows.cuh"
 #include "kmers.cuh"
 #include "letter_ids.cuh"
 #include "spell.cuh"
@@ -12,6 +12,10 @@
 KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {
     SHARED uint8_t complement[256];
     turn_rows_stage(*job, complement, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) place_neighbours(const Job* job) {
+    place_neighbours_stage(*job, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
@@ -103,19 +107,34 @@ KERNEL __launch_bounds__(BLOCK, 4) write_even_strided8(const Job* job) {
     write_even_rows_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
+KERNEL __launch_bounds__(BLOCK, 4) write_filled(const Job* job) {
+    SHARED FilledTile tiles[BLOCK / 32];
+    write_filled_rows_stage<uint32_t>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_filled16(const Job* job) {
+    SHARED FilledTile tiles[BLOCK / 32];
+    write_filled_rows_stage<uint16_t>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_filled8(const Job* job) {
+    SHARED FilledTile tiles[BLOCK / 32];
+    write_filled_rows_stage<uint8_t>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
 KERNEL __launch_bounds__(BLOCK) write_runs(const Job* job) {
     SHARED RunIdsTile<uint32_t> tiles[PART_TILES];
     SHARED RunParts parts;
     write_runs_stage<uint32_t>(*job, tiles, parts);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_runs16(const Job* job) {
+KERNEL __launch_bounds__(BLOCK, 5) write_runs16(const Job* job) {
     SHARED RunIdsTile<uint16_t> tiles[PART_TILES];
     SHARED RunParts parts;
     write_runs_stage<uint16_t>(*job, tiles, parts);
 }
 
-KERNEL __launch_bounds__(BLOCK) write_runs8(const Job* job) {
+KERNEL __launch_bounds__(BLOCK, 5) write_runs8(const Job* job) {
     SHARED RunIdsTile<uint8_t> tiles[PART_TILES];
     SHARED RunParts parts;
     write_runs_stage<uint8_t>(*job, tiles, parts);

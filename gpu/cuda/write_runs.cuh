@@ -1,6 +1,6 @@
 // The ids of the runs of run_tiles.cuh, and where those of rows begin.
 //
-// Tiles of few runs, as most are, are those of few_runs.cuh. All others are taken by parts of 1,024 letters, a lane a word
+// Tiles of few runs, as most are, are those of few_runs.cuh. A gap has an id for each of its letters. All others are taken by parts of 1,024 letters, a lane a word
 // of 32: its start bits, then the ids at these.
 #pragma once
 #include "few_runs.cuh"
@@ -16,7 +16,7 @@ DEVICE uint32_t word_between(uint32_t begin, uint32_t end) {
 // The start bits of the letters begin <= i < end of a word, all of one run of the class BASE.
 DEVICE uint32_t starts_in_run(const Job& job, const FourLetters& four, uint32_t first, uint32_t run, uint32_t begin,
                               uint32_t end, uint32_t behind) {
-    uint32_t starts = 0, phase = (first + begin - run) % four.stride, kmers_end = behind < four.k ? 0 : behind - four.k + 1;
+    uint32_t starts = 0, phase = four.strides.rest(first + begin - run), kmers_end = behind < four.k ? 0 : behind - four.k + 1;
     for (uint32_t i = begin + (phase ? four.stride - phase : 0); i < min_of(end, kmers_end); i += four.stride) starts |= 1u << i;
     if (!job.keeps_remainder || behind == FAR_AWAY) return starts;
     uint32_t length = first + behind - run, kmers = kmers_of(four, length);
@@ -91,6 +91,25 @@ DEVICE void write_parts(const Job& job, const FourLetters& four, const uint32_t*
     }
 }
 
+// The ids of a tile that is a gap, of which the first one is number `place`, and where those of the rows begin: an id a letter.
+template <class Id>
+DEVICE void write_gap(const Job& job, const FourLetters& four, RunIdsTile<Id>& tile, uint32_t begin, uint64_t row, uint32_t place) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    uint32_t lane = threadIdx.x & 31, end = place + KMER_TILE;
+    Id id = static_cast<Id>(job.letter_ids[four.text[begin]]);
+    for (uint32_t i = lane; i < MOST_RUN_IDS; i += 32) tile.ids[i] = id;
+    RowFaults faults(job);
+    for (row += lane; row < job.num_rows && job.row_begins[row] - begin < KMER_TILE; row += 32) {
+        job.id_offsets[row] = place + (job.row_begins[row] - begin);
+        faults.look_at(row);
+    }
+    __syncwarp();
+    for (StagedIds staged = {place, place}; staged.end < end; staged.first = staged.end) {
+        staged.end = min_of(end, staged.first / ITEMS * ITEMS + MOST_RUN_IDS);
+        staged.store(tile.ids, ids_out<Id>(job));
+    }
+}
+
 // The first break of a tile and the letters behind it, as a letter of the batch.
 DEVICE uint32_t first_break_of(const RunTile& tile, uint32_t begin) {
     for (uint32_t first = 0; first < SPAN_WORDS; first += 32) {
@@ -108,8 +127,9 @@ DEVICE void write_run_tile(const Job& job, const FourLetters& four, RunIdsTile<I
     wait_for_stores();
     if (count) return write_few_runs(job, four, tile, begin, row, before, count);
     uint32_t run = before.last, end = first_break_of(tile, begin);
-    uint32_t place = before.ids + ids_of_run(job, four, job.letter_table, run, end, begin - run);
-    write_parts<Id>(job, four, job.letter_table, tile, begin, row, run, place);
+    uint32_t place = before.ids + ids_of_run(job, four, before.last_class, run, end, begin - run);
+    if (tile.is_gap) write_gap(job, four, tile, begin, row, place);
+    else write_parts<Id>(job, four, job.letter_table, tile, begin, row, run, place);
 }
 
 // A block takes neighbouring tiles, a warp one of them.
@@ -128,7 +148,7 @@ DEVICE void write_runs_stage(const Job& job, RunIdsTile<Id>* tiles, RunParts& sh
         bool has_tile = number < run_tiles(job);
         uint64_t row = has_tile ? load_run_tile(job, four, job.letter_table, begin, tile, seen) : 0;
         uint32_t count = has_tile ? find_few_runs(tile, begin) : 0;
-        RunPart own = {NO_BREAK, 0, 0};
+        RunPart own = {NO_BREAK, 0, 0, BASE};
         if (count) own = part_of_few_runs(job, four, tile, begin, count);
         else if (has_tile) own = part_of_tile(job, four, job.letter_table, tile, begin);
         if ((threadIdx.x & 31) == 0) shared.tiles[warp] = own;
