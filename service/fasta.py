@@ -4,7 +4,8 @@
                          └► everything else ─► bases, line ends taken out at once
 
 Lines are what dnaio makes of them, and a test holds both equal: they end with LF, CR LF or CR, and
-empty ones do not count, nor do those that begin with "#". White space is no part of a sequence,
+empty ones do not count, nor do those that begin with "#". Names may be more than ASCII, which dnaio
+refuses: they are UTF-8, or Latin-1 where they are not. White space is no part of a sequence,
 wherever it stands. What has only letters and line ends, nearly everything, is taken many lines at a
 time. Knows no HTTP.
 """
@@ -24,8 +25,8 @@ WHITE = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"  # Of ASCII, as strings have it.
 MAX_TOKEN_BYTES = 64  # Of a special token such as <mask>, which is not cut.
 
 
-class Name(str):
-    """What a record begins with; its bases follow as bytes, until the next name."""
+Name = str
+"""What a record begins with; its bases follow as bytes, until the next name."""
 
 
 def fasta_pieces(read: Callable[[int], Any], first: bytes = b"") -> Iterator[Name | bytes]:
@@ -36,8 +37,8 @@ def fasta_pieces(read: Callable[[int], Any], first: bytes = b"") -> Iterator[Nam
         first: what was read before.
 
     Raises:
-        ValueError: something is not ASCII or no base, bases come before a name, or a header does
-            not end.
+        ValueError: a sequence holds what is no base, bases come before a name, or a header does not
+            end.
     """
     lines = _Lines(first)
     while data := bytes(read(READ_BYTES)):
@@ -92,20 +93,23 @@ class _Lines:
             if part := data[:begin].rstrip():
                 yield self._bases_of(part)
             self._in_line = False
-        if data.count(b">", begin) * FEW_BYTES > len(data) and data[begin : begin + 1] == b">":
-            if (records := self._short_records(data[begin:])) is not None:
+        header = _next_header(data, begin)
+        if header > begin:
+            yield from self._bases(data[begin:header])
+        if data.count(b">", header) * FEW_BYTES > len(data):
+            if (records := self._short_records(data[header:])) is not None:
                 yield from records
                 return
-        while begin < len(data):
-            header = _next_header(data, begin)
-            if header > begin:
-                yield from self._bases(data[begin:header])
+        while header < len(data):
             begin = data.find(b"\n", header) + 1 or len(data)
             line = data[header:begin]
             if b"\r" in line.rstrip():
                 yield from self._slowly(line)
-            elif line:
-                yield self._name(line.decode(errors="replace").strip())
+            else:
+                yield self._name(line)
+            header = _next_header(data, begin)
+            if header > begin:
+                yield from self._bases(data[begin:header])
 
     def _short_records(self, data: bytes) -> Iterator[Name | bytes] | None:
         """Whole records, many at a time; None where a line needs a closer look."""
@@ -144,16 +148,18 @@ class _Lines:
         for line in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
             text = line.decode(errors="replace").strip()
             if text.startswith(">"):
-                yield self._name(text)
+                yield self._name(line)
             elif text and not text.startswith("#"):
                 yield self._bases_of(text.encode())
 
-    def _name(self, line: str) -> Name:
+    def _name(self, line: bytes) -> Name:
         self._has_name = True
         self._number += 1
-        if not line.isascii():
-            raise ValueError(f"a name is not ASCII (record {self._number})")
-        return _name(line[1:])
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            text = line.decode("latin-1")
+        return _name(text.strip()[1:])
 
     def _checked(self, part: bytes) -> bytes:
         if not self._has_name:
@@ -173,8 +179,7 @@ class _Lines:
 
 def _name(header: str) -> Name:
     """What stands before the first white space."""
-    is_empty = not header or header[0].isspace()
-    return Name("" if is_empty else header.split(None, 1)[0])
+    return "" if not header or header[0].isspace() else header.split(None, 1)[0]
 
 
 def _next_header(data: bytes, begin: int) -> int:

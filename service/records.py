@@ -22,6 +22,7 @@ from isal import isal_zlib
 from service.bases import bases_of, is_plain
 from service.beginnings import format_of
 from service.block_gzip import UnpackedGzip
+from service.fasta import Name, fasta_pieces
 from service.fastq import open_fastq
 from vocabularies.batch import Batch
 
@@ -184,22 +185,34 @@ def _texts(file: BufferedReader, name: str, reading: Reading) -> Iterator[Record
         yield Record(f"{name or STDIN}:{number}", line.removesuffix(b"\n").removesuffix(b"\r"))
 
 
-def _sequences(file: BinaryIO, format: str) -> Iterator[dnaio.SequenceRecord]:
+def _fasta(file: BinaryIO) -> Iterator[tuple[str, str]]:
+    """Names and sequences."""
+    name: str | None = None
+    bases: list[bytes] = []
+    with closing(file):
+        for piece in fasta_pieces(file.read):
+            if not isinstance(piece, Name):
+                bases.append(piece)
+                continue
+            if name is not None:
+                yield name, b"".join(bases).decode()
+            name, bases = piece, []
+    if name is not None:
+        yield name, b"".join(bases).decode()
+
+
+def _fastq(file: BinaryIO) -> Iterator[tuple[str, str]]:
+    """Names and sequences."""
     number = 1
     try:
         # dnaio's reader closes the file when it is collected; done here, it comes at a known time.
-        with (
-            closing(file),
-            (open_fastq if format == "fastq" else dnaio.FastaReader)(file) as records,
-        ):
+        with closing(file), open_fastq(file) as records:
             for record in records:
                 number += 1
-                yield record
+                yield record.id, record.sequence
     except dnaio.FileFormatError as error:
-        behind = " or behind it" if format == "fastq" and error.line is None else ""
+        behind = " or behind it" if error.line is None else ""
         raise ValueError(f"{error} (record {number}{behind})") from error
-    except UnicodeDecodeError as error:  # FASTA is decoded ahead of its records.
-        raise ValueError(f"{error} (in record {number} or behind it)") from error
 
 
 def sequence_batches(
@@ -214,17 +227,22 @@ def sequence_batches(
     names: list[str] = []
     rows: list[str] = []
     num_bytes, number = 0, 1
-    for record in _sequences(file, format):
-        row = record.sequence
+    read, checked = (_fastq, _bases) if format == "fastq" else (_fasta, _as_read)
+    for name, row in read(file):
         if rows and (num_bytes + len(row) > max_bytes or len(rows) >= max_records):
-            yield names, Batch(_bases(rows, number))
+            yield names, Batch(checked(rows, number))
             number += len(rows)
             names, rows, num_bytes = [], [], 0
-        names.append(record.id)
+        names.append(name)
         rows.append(row)
         num_bytes += len(row)
     if rows:
-        yield names, Batch(_bases(rows, number))
+        yield names, Batch(checked(rows, number))
+
+
+def _as_read(rows: list[str], _: int) -> list[str]:
+    """Sequences that were looked at while they were read."""
+    return rows
 
 
 def _bases(rows: list[str], number: int) -> list[str]:

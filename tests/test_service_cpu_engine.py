@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from service import cpu_characters, cpu_encoders
 from service.byte_pairs import BytePairs
@@ -27,9 +28,11 @@ from tests.sequence_strategies import (
     character_vocabularies,
     kmer_vocabularies,
 )
+from tests.tokenizer_documents import added, document, encoded
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import load
+from vocabularies.formats import read_vocabulary
 from vocabularies.tables import token_table
 from vocabularies.vocabulary import (
     Bpe,
@@ -294,6 +297,27 @@ def test_an_upstream_model_is_computed_by_its_library():
     decoded = engine.decode(vocabulary, np.array([1, 2, 3, 9]), np.array([0, 3, 4]), False)
     assert decoded.data[: decoded.offsets[1]].tobytes() == b"unable a"
     assert decoded.errors[1].where == "ids[0]"
+
+
+REPEATED = [["<unk>", 0.0], ["▁a", -1.0], ["b", -2.0], ["▁ab", -3.5], ["b", -0.1], ["▁a", -9.0]]
+
+
+@pytest.mark.parametrize("content", ["<x>", "b"])
+def test_of_a_token_that_unigram_lists_twice_the_last_counts_and_both_ids_are_decoded(content):
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    own = document({}, [], pre_tokenizer=metaspace, decoder=metaspace)
+    own["added_tokens"] = [added(content, 6 if content == "<x>" else 4)]
+    own["model"] = {"type": "Unigram", "unk_id": 0, "vocab": REPEATED, "byte_fallback": False}
+    library = Tokenizer.from_str(encoded(own).decode())
+    engine, vocabulary = CpuEngine(), read_vocabulary({"tokenizer.json": encoded(own)})
+    engine.load(vocabulary)
+    texts = ["ab", "a b bb", "aa<x>ab", "c", ""]
+    answered = engine.encode(vocabulary, Batch(texts))
+    assert [answered.row(i).tolist() for i in range(5)] == [library.encode(t).ids for t in texts]
+    ids = [*range(len(vocabulary))]
+    assert len(ids) == library.get_vocab_size()
+    decoded = engine.decode(vocabulary, np.array(ids), np.array([0, len(ids)]), False)
+    assert decoded.data.tobytes().decode() == library.decode(ids, skip_special_tokens=False)
 
 
 def test_an_upstream_template_that_is_more_than_ids_around_the_text_is_refused():

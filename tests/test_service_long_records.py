@@ -19,6 +19,7 @@ from service.arrow_messages import WindowMessages
 from service.cpu_engine import CpuEngine
 from service.fasta import Name, fasta_pieces
 from service.fasta_batches import FastaBatches
+from service.records import sequence_batches
 from service.splitting import splitter_of
 from service.work import Result
 from tests.server_process import server_process
@@ -65,6 +66,26 @@ def test_a_long_comment_behind_white_space_is_left_out(space):
         assert records_of(f">a\n{space}#comment\nAC\n".encode(), 2) == [("a", "AC")]
 
 
+NAMES = ["Müller", "菌株1", "a\u00b5", "b2", ""]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(["utf-8", "latin-1"])), min_size=1),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.sampled_from([1, 4, 1000]),
+)
+def test_names_are_utf_8_or_else_latin_1(named, line_end, read_size):
+    lines, expected = [], []
+    for name, encoding in named:
+        header = f">{name} größer".encode(encoding, "ignore")
+        lines += [header, b"ACGT"]
+        expected.append((header[1:].decode(encoding).partition(" ")[0], "ACGT"))
+    content = line_end.encode().join(lines)
+    assert records_of(content, read_size) == expected
+    found = list(sequence_batches(io.BytesIO(content), "fasta", 10**6, 10**6))
+    assert [name for names, _ in found for name in names] == [name for name, _ in expected]
+
+
 SEQUENCES = st.lists(st.sampled_from(["ACGT", "N" * 9, " ", "\n", "-*.", "[MASK]", "<mask>"]))
 
 
@@ -83,7 +104,6 @@ def test_special_tokens_of_long_lines_are_not_cut(parts, read_size, kept):
         (b">a\nAC\n>b\n;no\nAC\n", "';'.*record 2"),
         (b">a\nAC\n+\nII\n", "'[+]'.*record 1"),
         (b">a\nAC\0GT\n", "0x00.*record 1"),
-        (b">b\nG\n>a caf\xe9\nAC\n", "a name is not ASCII .record 2"),
         (b">b\nG\n>a\nAC\xe9\n", "a sequence is not ASCII .record 2"),
     ],
 )
@@ -94,7 +114,7 @@ def test_what_no_sequence_has_is_refused(content, message, num_bases):
 
 
 @pytest.mark.parametrize(
-    "content", [b">a\nAC\xc3\xa9\n", b">\xc3\xa9\nA\n", b"A\n>a\n", b">a\n\xff"]
+    "content", [b">a\nAC\xc3\xa9\n", b">\xc3\xa9\nA\n\xe9", b"A\n>a\n", b">a\n\xff"]
 )
 def test_what_is_no_fasta_is_refused(content):
     with pytest.raises(ValueError, match=r"ASCII|before the first|codec"):

@@ -119,7 +119,7 @@ def test_files_follow_each_other(tmp_path: Path) -> None:
         (FASTA + b"\x1a", "the byte 0x1a .record 3"),
         (FASTA.decode().encode("utf-16-le"), "the byte 0x00 .record 1"),
         (gzip.compress(FASTA, mtime=0) + b"garbage behind it", "damaged gzip: Not a gzipped file"),
-        (FASTA + b">four\n\xff\n", "in record 1 or behind it"),
+        (FASTA + b">four\n\xff\n", "a sequence is not ASCII .record 4"),
         (gzip.compress(FASTA, mtime=0)[:-9], "ended before the end-of-stream"),
         (gzip.compress(FASTA, mtime=0)[:-8] + bytes(8), "CRC"),
     ],

@@ -54,7 +54,7 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
     kind = model.get("type") or _kind(model)
     vocab = _list_ids(model.get("vocab")) if kind == "Unigram" else model.get("vocab")
     vocab = token_ids(vocab, "model.vocab")
-    added = _added_tokens(document.get("added_tokens", []), vocab)
+    added = _added_tokens(document.get("added_tokens", []), vocab, len(model["vocab"]))
     try:
         if kind != "BPE":
             raise NotCovered(f"model: {kind} is not BPE")
@@ -158,11 +158,12 @@ def _list_ids(vocab: Any) -> dict[str, int]:
     return {entry[0]: i for i, entry in enumerate(vocab)}
 
 
-def _added_tokens(entries: Any, vocab: Mapping[str, int]) -> list[SpecialToken]:
+def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> list[SpecialToken]:
     """The added tokens, each with the id that the library gives it.
 
-    The library numbers what is not in model.vocab anew, whatever the file says; a file that says
-    otherwise is refused, and so is one whose list has holes such that two tokens share a number.
+    The library numbers what is not in model.vocab from its number of entries on, whatever the file
+    says; a file that says otherwise is refused, and so is one whose list has holes such that two
+    tokens share a number.
     """
     if not isinstance(entries, list):
         raise VocabularyError.at("added_tokens", "must be a list")
@@ -170,7 +171,7 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int]) -> list[SpecialToken]:
     findings: list[Finding] = []
     given: set[str] = set()
     owner = {token_id: string for string, token_id in vocab.items()} if entries else {}
-    following = len(vocab)
+    following = num_listed
     for i, entry in enumerate(entries):
         where = f"added_tokens[{i}]"
         token = _added_token(entry)
@@ -226,7 +227,9 @@ def _upstream(
     byte_level = is_byte_level(document.get("pre_tokenizer"))
     size = max([*vocab.values(), *(token.id for token in added)]) + 1
     tokens: list[bytes | None] = [None] * size
-    for string, token_id in vocab.items():
+    listed = document["model"]["vocab"]  # Unigram's may name a token twice, both ids mean it.
+    by_id = ((entry[0], i) for i, entry in enumerate(listed))
+    for string, token_id in by_id if isinstance(listed, list) else vocab.items():
         spelled = spell(string, byte_level)
         tokens[token_id] = string.encode() if spelled is None else spelled
     for token in added:
