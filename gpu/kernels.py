@@ -117,8 +117,9 @@ def _symbol_kernels() -> dict[str, Kernel]:
         ):
             shapes[f"write_{name}{bits}"] = (_BLOCK, _BLOCK // 32 * (own - _AROUND), blocks)
         fetches[f"fetch_letters{bits}"] = (_BLOCK, each, 2)
-        shapes[f"write_filled{bits}"] = (_BLOCK, _BLOCK // 32 * constant("FILLED_LETTERS"), 1 << 20)
         shapes[f"write_runs{bits}"] = (_BLOCK, _KMERS, 1 << 20)
+    for bits in ("", "16"):  # A byte has no room for the ids of six letters.
+        shapes[f"write_filled{bits}"] = (_BLOCK, _BLOCK // 32 * constant("FILLED_LETTERS"), 1 << 20)
     kernels = {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
     return kernels | {
         name: Kernel(*shape, module="symbols", takes_job=True) for name, shape in fetches.items()

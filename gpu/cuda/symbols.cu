@@ -117,11 +117,6 @@ KERNEL __launch_bounds__(BLOCK, 4) write_filled16(const Job* job) {
     write_filled_rows_stage<uint16_t>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(BLOCK, 4) write_filled8(const Job* job) {
-    SHARED FilledTile tiles[BLOCK / 32];
-    write_filled_rows_stage<uint8_t>(*job, tiles, blockIdx.x, gridDim.x);
-}
-
 KERNEL __launch_bounds__(BLOCK) write_runs(const Job* job) {
     SHARED RunIdsTile<uint32_t> tiles[PART_TILES];
     SHARED RunParts parts;
