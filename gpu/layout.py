@@ -42,6 +42,7 @@ TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 LEAST_LETTERS, PARTS = constant("LEAST_LETTERS"), constant("SMALL_PARTS")
 SMALL_CHUNK, LARGE_CHUNK = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
+REPAIR_ROUNDS, FINISH_ROUNDS = constant("REPAIR_ROUNDS"), constant("FINISH_ROUNDS")
 SMALL_TEXT = 1 << 24
 """Text up to which DNA may be cut into small chunks."""
 BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
@@ -175,11 +176,11 @@ def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
 def _dna_cleared(n: int, rows: int) -> dict[str, int]:
     windows = n // SMALL_CHUNK
     return {
-        "unmet_counts": 16,
-        "repair_counts": 16 * 9,
+        "unmet_counts": 4 * (REPAIR_ROUNDS + FINISH_ROUNDS + 1),
+        "repair_counts": 16 * (4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 1),
         "windows_taken": 4,
         "num_walked": 4,
-        "window_states": 16 * (windows // SCAN_TILE + 3),
+        "window_states": 8 * REPAIR_ROUNDS * (windows // SCAN_TILE + 3),
         "dna_states": 8 * (n // TILE + 3),
     }
 

@@ -13,9 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpu import dna_pairs, dna_tables, small_call
-from gpu.contents import launch_content
 from gpu.engine import GpuEngine, NotCovered
-from gpu.launches import DeviceFault, fetch, pack_rows, status_of
+from gpu.launches import DeviceFault
 from gpu.streams import encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.each_device import DEVICES, new_engine
@@ -226,42 +225,6 @@ def test_a_token_that_repeats_the_one_before_is_tried_behind_a_longer_one(engine
     """The longer one is taken first and leads nowhere, so that the walk goes back to its begin."""
     check(engine, vocabulary_of("A", SIXES), ["A" * n for n in range(1, 50)], EncodeOptions())
     check(engine, load("gena_lm_t2t_32k"), ["AAATATTTATTAAATATTTATTGGCCGC"], EncodeOptions())
-
-
-def unmet(engine: GpuEngine, vocabulary: Vocabulary, text: str) -> list[int]:
-    """Windows that did not meet those before, at first and after each round; the ids are right."""
-    data, offsets = np.frombuffer(text.encode(), np.uint8), np.array([0, len(text)], np.int64)
-    with (
-        engine.residents.using(vocabulary) as resident,
-        engine.workspaces.lend(len(data), 1, "dna") as workspace,
-    ):
-        pack_rows(workspace, resident, data, offsets, engine.processors)
-        launch_content(workspace, resident, engine.processors)
-        num_ids = int(status_of(workspace)[0])
-        ids = fetch(workspace, "ids", np.int32, num_ids)
-        counts = fetch(workspace, "unmet_counts", np.uint32, 3)
-    plain = EncodeOptions(add_special_tokens=False)
-    assert ids.tolist() == reference.encode(vocabulary, text, plain).ids
-    return counts.tolist()
-
-
-@pytest.mark.parametrize("engine", ["small", "large"], indirect=True)
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("unit", ["A", "CA", "TTAGGG"])
-def test_a_run_is_repaired_side_by_side(engine, name, unit):
-    """No thread walks through a run alone, wherever it begins."""
-    for first in range(1, 40, 6):
-        text = ("GATTACAGATC" * 4)[:first] + unit * (9000 // len(unit)) + "GC"
-        assert unmet(engine, load(name), text)[2] == 0, first
-
-
-def test_what_is_not_repaired_is_walked_through():
-    """Runs that no path comes through in step: the last way, one thread, was taken and is right."""
-    engine, left = engine_of("emulated", "small"), 0
-    for size in range(200, 1000, 40):
-        runs = ("A" * size + "C" * (size + 3) + "CA" * size + "T" * 11) * 3
-        left += unmet(engine, load("gena_lm_t2t_32k"), "G" + runs)[2]
-    assert left > 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -91,16 +91,28 @@ def test_bases_may_be_what_runs_are_of(outcomes):
 def test_rows_that_repeat_a_few_letters_among_others(outcomes, name, unit):
     """Where every place has a list of tokens, which wait for those in front."""
     rows = [bases(n, 512) for n in range(20)]
-    rows[3] = rows[4] = rows[11] = (unit * 512)[:512]
-    rows[15] = bases(30, 200) + unit * 100
+    rows[3] = rows[4] = rows[11] = (unit * 300)[:300]
+    rows[15] = bases(30, 200) + (unit * 300)[:300]
     check(engine_of("emulated"), load(name), rows)
     check(engine_of("emulated"), load(name), rows, EncodeOptions())
     assert outcomes == [True] * 2
 
 
+@pytest.mark.parametrize(("name", "unit"), [("dnabert2", "AGAT"), (GENA, "TTAGGG"), (GENA, "A")])
+def test_many_places_that_wait_for_each_other_are_left(outcomes, name, unit):
+    """At once, so that not much of a batch's time is lost; the next batches are not tried."""
+    for length, is_done in ((600, True), (3 * ROUND, False)):
+        head = bases(3, 2 * ROUND)
+        check(engine_of("emulated"), load(name), [head, unit * (length // len(unit)), head])
+        assert outcomes == [is_done]
+        outcomes.clear()
+
+
 def test_a_place_of_a_list_at_the_end_of_a_row(outcomes):
     """Nothing of it is asked for by the row behind."""
-    rows = ["A" * n + end for n in range(1, 70) for end in ("", "C", "GT")]
+    rows = []
+    for n in range(1, 70):
+        rows += [*("A" * n + end for end in ("", "C", "GT")), bases(n, 20 * n)]
     check(engine_of("emulated"), load("dnabert2"), rows)
     check(engine_of("emulated"), load(GENA), rows)
     assert all(outcomes)

@@ -14,7 +14,12 @@
 #pragma once
 #include "bases_listed.cuh"
 
-constexpr uint32_t MOST_ASKED = 4096;      // Times that a thread asks in a round.
+constexpr uint32_t MOST_ASKED = 512;       // Times that a thread asks in a round.
+
+// Where letters repeat, tokens are listed at many places side by side, each of which waits for one of those in front. A
+// batch with more such places in a round is left to other kernels at once: to wait for them would take longer.
+constexpr uint32_t MANY_LISTED = 5;        // Of 32 neighbours.
+constexpr uint32_t MOST_REPEATED = 640;    // Of a round, where there are as many.
 
 // A place where the last token is one of two: its number in the round | letters of the first one << 12 | its right
 // class << 16. The letters of the second one are in `lengths` until it is known.
@@ -123,7 +128,7 @@ DEVICE void note_first(PartShared& shared, uint32_t first) {
 // Keeps of a round what the next one asks for, and empties the queues.
 DEVICE void begin_round(PartShared& shared) {
     if (threadIdx.x <= PAD) shared.classes[threadIdx.x] = shared.classes[ROUND + threadIdx.x];
-    if (threadIdx.x == 0) shared.num_queued = 0;
+    if (threadIdx.x == 0) shared.num_queued = shared.num_repeated = 0;
 }
 
 // Asks until all queued and listed places are known. The lanes of a warp stay together.
@@ -155,10 +160,13 @@ DEVICE void find_last(const Job& job, const Endings& endings, PartShared& shared
         bool is_listed;
         queued[i] = note_left(shared, view, first, place + i * BASES_THREADS, left[i], endings.k, is_listed);
         uint32_t votes = __ballot_sync(ALL_LANES, is_listed);
-        if (threadIdx.x % 32 == 0) shared.listed[(i * BASES_THREADS + threadIdx.x) / 32] = votes;
+        if (threadIdx.x % 32) continue;
+        shared.listed[(i * BASES_THREADS + threadIdx.x) / 32] = votes;
+        if (count_bits(votes) >= MANY_LISTED) atomicAdd(&shared.num_repeated, count_bits(votes));
     }
     queue_places(shared, queued);
     if (threadIdx.x == 0) note_first(shared, first);
     __syncthreads();
-    ask_queues(job, shared, first);
+    if (shared.num_repeated <= MOST_REPEATED) ask_queues(job, shared, first);
+    else shared.is_left = IS_OTHER;
 }

@@ -4,7 +4,8 @@
 //     window w       | A A A A|A A A A|A A A A|A A A        tokens of 4
 //     window w + 1       A A|A A A A|A A A A|A A A A
 //
-// A window *repeats* where its text does, in 32 letters or fewer. In a row of windows that repeat, all
+// A window *repeats* where its text does, in 32 letters or fewer, and has no certain border: what is in front of
+// such a border, another row, says nothing of what is behind. In a row of windows that repeat, all
 // from the first unmet one on are *bad*, for where one begins wrongly the next one does as well, even
 // if the two meet. A *segment* is these and the windows behind them that begin where the text still
 // repeats; or else a row of unmet windows. In front of it is one whose path is right at its end, be
@@ -15,7 +16,7 @@
 //     unmet     .   .   .   x   .   .   .   .   .   x
 //     segment               3 - - - - - - - - - 7   9
 //
-// Four steps, in two rounds, as a path may come into a run from another one. In most batches none has
+// Four steps, in two rounds or more, as a path may come into a run from another one. In most batches none has
 // anything to do:
 //
 //     rank       which windows are unmet, and which repeat
@@ -25,15 +26,15 @@
 //                repeat
 //     meet       all meetings are checked
 //
-// and from where one still fails a single thread walks through one window after the other (dna_finish.cuh).
-// All of it is one launch.
+// and from where one still fails a thread walks through one window after the other (dna_finish.cuh). All of it is
+// one launch.
 #pragma once
 #include "dna_stitch.cuh"
 #include "steps.cuh"
 
 constexpr uint32_t MAX_PERIOD = 32;
 constexpr uint32_t RANK_BITS = 31;
-constexpr uint32_t ROUNDS = 2;
+constexpr uint32_t REPAIR_ROUNDS = 4;
 constexpr uint32_t MAX_SEGMENT = 16;       // Windows that do not repeat.
 
 // Windows of a segment that continue, one after the other: behind them the borders of a run repeat, and
@@ -57,16 +58,22 @@ DEVICE bool repeats_in(const Job& job, uint64_t begin, uint32_t period) {
     return true;
 }
 
+// Whether a certain border is among a window's places.
+template <uint32_t CHUNK>
+DEVICE bool has_certain(const Job& job, uint64_t begin) {
+    for (uint32_t i = 0; i < 2 * Window<CHUNK>::WORDS; i++)
+        if (job.base_words[begin / 16 + i].flags & 0xFFFF) return true;
+    return false;
+}
+
 template <uint32_t CHUNK>
 DEVICE bool repeats(const Job& job, uint32_t window) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
     if (begin + 32 * Window<CHUNK>::WORDS > job.num_bytes) return false;
-    for (uint32_t i = 0; i < Window<CHUNK>::WORDS / 2; i++)
-        if (job.base_words[begin / 16 + i].flags & (i ? 0xFFFF : 0xFFFE)) return false;
     uint64_t first = codes_from(job, begin), second = codes_from(job, begin + 32);
     for (uint32_t period = 1; period <= MAX_PERIOD; period++) {
         uint64_t moved = period < 32 ? first >> 2 * period | second << (64 - 2 * period) : second;
-        if (moved == first && repeats_in<CHUNK>(job, begin, period)) return true;
+        if (moved == first && repeats_in<CHUNK>(job, begin, period)) return !has_certain<CHUNK>(job, begin);
     }
     return false;
 }
@@ -109,6 +116,20 @@ DEVICE bool is_differing(const Job& job, uint32_t window) {
     return ranked<CHUNK>(job, DIFFERING + 1, window) & 1;
 }
 
+template <uint32_t CHUNK>
+DEVICE bool is_unmet(const Job& job, uint32_t window) {
+    return ranked<CHUNK>(job, UNMET + 1, window) & 1;
+}
+
+// Whether a window may be wrong because the one before is: no certain border is in that one's chunk.
+template <uint32_t CHUNK>
+DEVICE bool goes_on(const Job& job, uint32_t window) {
+    if (window == 0) return false;
+    uint64_t any = 0;
+    for (uint32_t i = 0; i < CHUNK / 64; i++) any |= certain_in<CHUNK>(job, window - 1, i);
+    return !any;
+}
+
 // The first unmet window of the row of windows that repeat up to this one, which does; NO_BORDER.
 template <uint32_t CHUNK>
 DEVICE uint32_t first_of_row(const Job& job, uint32_t round, uint32_t window) {
@@ -124,12 +145,12 @@ template <uint32_t CHUNK>
 DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     constexpr uint32_t BEHIND = (32 * Window<CHUNK>::WORDS + CHUNK - 1) / CHUNK;
     if (window >= num_windows<CHUNK>(job)) return NO_BORDER;
-    uint32_t back = 0;
-    while (back < BEHIND && back < window && is_differing<CHUNK>(job, window - back)) back++;
-    uint32_t first = is_differing<CHUNK>(job, window - back) ? NO_BORDER : first_of_row<CHUNK>(job, round, window - back);
+    uint32_t back = window;
+    while (window - back < BEHIND && goes_on<CHUNK>(job, back) && is_differing<CHUNK>(job, back)) back--;
+    uint32_t first = is_differing<CHUNK>(job, back) ? NO_BORDER : first_of_row<CHUNK>(job, round, back);
     if (first != NO_BORDER) return first;
-    if (!(ranked<CHUNK>(job, UNMET + 1, window) & 1)) return NO_BORDER;
-    for (first = window; window - first < MAX_SEGMENT && ranked<CHUNK>(job, UNMET + 1, first - 1) & 1;) first--;
+    if (!is_unmet<CHUNK>(job, window)) return NO_BORDER;
+    for (first = window; window - first < MAX_SEGMENT && goes_on<CHUNK>(job, first) && is_unmet<CHUNK>(job, first - 1);) first--;
     return first;
 }
 
@@ -223,14 +244,19 @@ DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
     return may_meet ? place : NO_MEETING;
 }
 
+template <uint32_t CHUNK>
+DEVICE void note_meeting(const Job& job, uint32_t round, uint32_t window) {
+    uint32_t meeting = meeting_again<CHUNK>(job, window);
+    job.meetings[window] = meeting;
+    if (meeting == NO_MEETING) note_unmet(job, round + 1);
+}
+
 // Checks where a window meets the one before, if the path of either was walked again.
 template <uint32_t CHUNK>
 DEVICE void meet_again(const Job& job, uint32_t round, uint32_t window) {
     if (window == 0) return;
     if (segment_of<CHUNK>(job, round, window) == NO_BORDER && segment_of<CHUNK>(job, round, window - 1) == NO_BORDER) return;
-    uint32_t meeting = meeting_again<CHUNK>(job, window);
-    job.meetings[window] = meeting;
-    if (meeting == NO_MEETING) note_unmet(job, round + 1);
+    note_meeting<CHUNK>(job, round, window);
 }
 
 // What a block has in shared memory.
@@ -239,7 +265,6 @@ struct RepairShared {
     union {
         uint32_t columns[2][Window<CHUNK>::WORDS * BLOCK];
         ScanShared scan;
-        uint32_t next;
     };
     uint64_t part;
 };

@@ -193,13 +193,13 @@ struct Job {
     uint64_t* certain;             // Bits of places: no token crosses this border. To the end and 64 on.
     uint32_t* window_bits;         // uint32[WINDOW_WORDS][num_windows] borders, see dna_path.cuh.
     uint8_t* meetings;             // uint8[num_windows], see dna_stitch.cuh.
-    uint32_t* unmet_counts;        // uint32[3] windows that do not meet those before, by round. Zeros before.
-    uint64_t* repair_counts;       // uint64[9][2], a pair a step, see steps.cuh. Zeros before.
+    uint32_t* unmet_counts;        // uint32[REPAIR_ROUNDS + FINISH_ROUNDS + 1] windows that do not meet those before, by round. Zeros before.
+    uint64_t* repair_counts;       // uint64[4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 1][2], a pair a step, see steps.cuh. Zeros before.
     uint32_t* windows_taken;       // uint32[1], see dna_forward.cuh. Zero before.
     uint32_t* num_walked;          // uint32[1] windows that are left to the walk, zero before, and
     uint32_t* walked_windows;      // uint32[num_windows] which ones, where window_ranks lie later.
     uint32_t* window_ranks;        // uint32[4][num_windows], see dna_repair.cuh.
-    uint64_t* window_states;       // uint64[2][scan_states(num_windows)]. Zeros before.
+    uint64_t* window_states;       // uint64[REPAIR_ROUNDS][scan_states(num_windows)]. Zeros before.
     uint64_t* dna_states;          // uint64[num_tiles + 2]. Zeros before.
     // Packing (pack.cuh).
     uint64_t id_bits;              // Of a packed id.
