@@ -358,6 +358,18 @@ def test_tokens_with_blanks_are_merged_as_pairs():
     assert read_vocabulary({"tokenizer.json": written.encode()}) == vocabulary
 
 
+@pytest.mark.parametrize("unknown", ["", "<|endoftext|>"])
+def test_an_unknown_token_that_no_text_can_ask_for_need_not_be_listed(unknown):
+    """All bytes are tokens; the library looks for its id where one is not."""
+    content = document(BYTES, [], byte_level=True, unk_token=unknown, fuse_unk=True)
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert isinstance(vocabulary.model, Bpe)
+    assert (vocabulary.model.unknown_id, vocabulary.model.fuse_unknown) == (None, False)
+    text = "é\x00中 \U0010ffff"
+    theirs = Tokenizer.from_str(encoded(content).decode()).encode(text).ids
+    assert reference.encode(vocabulary, text).ids == theirs
+
+
 def test_all_flags_of_added_tokens_are_kept():
     flags = {"single_word": True, "lstrip": True, "rstrip": True, "normalized": True}
     tokens = [added("<z>", 5, special=False, **flags), added("<y>", 6)]

@@ -152,6 +152,8 @@ def test_broken_json_is_refused_with_its_place(data, where, message):
         # The library cuts é in two for this one, and the message about it ends the process.
         (document({"é": 0, "éé": 1}, ["é é"], continuing_subword_prefix="@"), ["model.merges[0]"]),
         (document(WORDS, [], unk_token="[UNK]"), ["model.unk_token"]),
+        (document(WORDS, [], unk_token="[UNK]", byte_level=True), ["model.unk_token"]),
+        (document(WORDS, [], added_tokens=[added("b", True)]), ["added_tokens[0]"]),
         (document(WORDS, [], fuse_unk="yes"), ["model.fuse_unk"]),
         (
             document(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from vocabularies.alphabet import BYTE_TO_CHARACTER, UTF8_BYTES
 from vocabularies.formats.bounds import check_bounds
 from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
 from vocabularies.formats.contents import MAX_TOKENS, NotCovered, parse_json, token_ids
@@ -78,9 +79,10 @@ def _bpe(
     vocab: dict[str, int],
     added: list[SpecialToken],
 ) -> Vocabulary:
-    pairs, unknown_id = _merges(model, vocab), _unknown_id(model, vocab)
+    pairs = _merges(model, vocab)
     _refuse_uncovered_options(model)
     pretokenizer, motifs, byte_level = read_pretokenizer(document.get("pre_tokenizer"))
+    unknown_id = _unknown_id(model, vocab, byte_level)
     normalizers = read_normalizers(document.get("normalizer"))
     template = read_template(document.get("post_processor"))
     if not normalizers and all(token.normalized for token in added):
@@ -123,14 +125,18 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
     return merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
 
 
-def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int]) -> int | None:
+def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: bool) -> int | None:
+    """None where there is none, and where no text asks for it: all its bytes are tokens."""
     unknown = model.get("unk_token")
     if unknown is None:
         return None
-    if not isinstance(unknown, str) or unknown not in vocab:
-        message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
-        raise VocabularyError.at("model.unk_token", message)
-    return vocab[unknown]
+    if isinstance(unknown, str) and unknown in vocab:
+        return vocab[unknown]
+    has_all = all(BYTE_TO_CHARACTER[byte] in vocab for byte in UTF8_BYTES)
+    if isinstance(unknown, str) and byte_level and has_all:
+        return None
+    message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
+    raise VocabularyError.at("model.unk_token", message)
 
 
 def _without_version(merges: list[Any]) -> list[Any]:
@@ -199,7 +205,9 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> li
 def _added_token(entry: Any) -> SpecialToken | str:
     """The token, or what is wrong with it."""
     match entry:
-        case {"id": int(token_id), "content": str(content)} if 0 <= token_id < MAX_TOKENS:
+        case {"id": token_id, "content": str(content)} if (
+            type(token_id) is int and 0 <= token_id < MAX_TOKENS
+        ):
             if not content or any("\ud800" <= character <= "\udfff" for character in content):
                 return f"{content!r} is no text"
             flags = {name: entry.get(name) for name in _FLAGS}
