@@ -27,6 +27,9 @@ from gpu.stages import Clock
 __all__ = ["Workspace"]
 
 Item = TypeVar("Item", bound=np.generic)
+_FRAMED, _ANSWER_IDS, _ANSWER_OFFSETS = (
+    WORD[name] for name in ("framed", "answer_ids", "answer_offsets")
+)
 
 
 class Workspace:
@@ -120,9 +123,9 @@ class Workspace:
     def answer_in(self, framed: bool) -> None:
         """Say which fields hold the answer."""
         words, fields = self.words, self.fields
-        words[WORD["framed"]] = framed
-        words[WORD["answer_ids"]] = fields["framed_ids" if framed else "ids"]
-        words[WORD["answer_offsets"]] = fields["framed_offsets" if framed else "id_offsets"]
+        words[_FRAMED] = framed
+        words[_ANSWER_IDS] = fields["framed_ids" if framed else "ids"]
+        words[_ANSWER_OFFSETS] = fields["framed_offsets" if framed else "id_offsets"]
 
     def reserve(self, field: str, num_bytes: int) -> None:
         """Make room for a field that few batches need; kept from then on.

@@ -92,7 +92,7 @@ class Batch:
             raise TypeError("one text was given; give a list of them")
         assert (texts is None) == (data is not None and offsets is not None)
         if data is not None and offsets is not None:
-            data, offsets = bytes_of_rows(data, offsets)
+            data, offsets = self.__dict__["_flat"] = bytes_of_rows(data, offsets)
         self._texts, self._data, self._offsets = texts, data, offsets
         self.options, self.id_dtype = options, id_dtype
         self.is_wanted: Callable[[], bool] = lambda: True
@@ -233,8 +233,6 @@ class Batch:
 
     @cached_property
     def _flat(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        if self._data is not None and self._offsets is not None:
-            return self._data, self._offsets
         assert self._texts is not None
         return join_texts(self._texts)
 
