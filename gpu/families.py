@@ -16,6 +16,7 @@ __all__ = [
     "STRIDED_KMERS",
     "TEXT",
     "Family",
+    "answer_kernels",
     "dna_family",
     "encode_kernels",
     "frame_kernels",
@@ -67,6 +68,8 @@ class Family:
         fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
             "" where there is none.
         turns_rows: rows may ask for the other strand or a circle.
+        answered: those that a small batch that is not framed has `answer` for: from the ids of
+            each tile's parts, `count_tiles`, to the answer. () where that is not so.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Family:
     turns_rows: bool = False
     between: tuple[str, ...] = ()
     bases: str = ""
+    answered: tuple[str, ...] = ()
 
 
 TEXT = Family(
@@ -96,6 +100,7 @@ TEXT = Family(
     write16=("compact16",),
     spans=("span_begins", "frame_spans"),
     fused=("encode_block", "encode_cluster", "encode_grid"),
+    answered=("sum_tiles", "row_offsets", "compact"),
 )
 """Byte-level BPE behind a pretokenizer."""
 
@@ -253,3 +258,13 @@ def frame_kernels(
     if count_only:
         return ("frame_rows",)
     return ("frame_rows", "frame_ids", *(family.spans if spans else ()))
+
+
+@lru_cache
+def answer_kernels(family: Family, encode: tuple[str, ...], *, framed: bool) -> tuple[str, ...]:
+    """Those of a small batch: to ids (`encode`), and from there to the answer in pinned memory."""
+    if framed:
+        return (*encode, *frame_kernels(family, spans=False), "put_out")
+    if not family.answered:
+        return (*encode, "put_out")
+    return (*(name for name in encode if name not in family.answered), "answer")

@@ -202,6 +202,7 @@ KERNELS = {
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
     "compact": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "compact16": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
+    "answer": Kernel(_BLOCK, _TILE, 8),
     "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1),
     "report": Kernel(_BLOCK, 16 * _BLOCK, 1),
     "pack": Kernel(_BLOCK, _TILE, 16),

@@ -18,7 +18,6 @@ from gpu.layout import SMALL_BYTES
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.row_begins import put_begins
-from gpu.stages import stage_of
 from gpu.staging import Copy, Staging
 from vocabularies.batch import Batch
 
@@ -27,21 +26,25 @@ __all__ = [
     "FEW",
     "GOES_ON_FROM",
     "GRID_BYTES",
+    "LEAVES_RARE",
     "ONE_BLOCK_BYTES",
+    "RARE_RUNS",
+    "blocks_of",
     "few_text",
     "fused_kernel",
     "grid_text",
-    "launch_fused",
+    "put_batch",
     "size_of",
 ]
 
 ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
 """Text that a kernel of one block, of a cluster, or of a grid encodes at most."""
-GOES_ON_FROM = {constant("RARE_RUNS"): "pretokenize", constant("RARE_PIECES"): "windows"}
+RARE_RUNS, RARE_PIECES = constant("RARE_RUNS"), constant("RARE_PIECES")
+GOES_ON_FROM = {RARE_RUNS: "pretokenize", RARE_PIECES: "windows"}
 """The kernel from which on single launches do what a grid has left."""
-_NUM_BYTES, _NUM_ROWS, _VALIDATES = WORD["num_bytes"], WORD["num_rows"], WORD["validates"]
+_NUM_BYTES, _NUM_ROWS = WORD["num_bytes"], WORD["num_rows"]
 _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
-_RARE, _NOT_UTF8, _TEXT = STATUS["RARE"], STATUS["NOT_UTF8"], WORD["host_text"]
+_NOT_UTF8, _TEXT = STATUS["NOT_UTF8"], WORD["host_text"]
 FEW = frozenset(("encode_block", "encode_cluster"))  # Of few threads; they stage the text.
 _FEW_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in FEW}  # Whatever the batch.
 LEAVES_RARE = frozenset((*FEW, "encode_bases", "encode_bases_copied", "encode_grid"))
@@ -62,40 +65,12 @@ def fused_kernel(family: Family, size: int) -> str:
     return cluster if size <= CLUSTER_BYTES else grid
 
 
-def launch_fused(
-    kernel: str,
-    workspace: Workspace,
-    resident: Resident,
-    batch: Batch,
-    options: RowOptions,
-    processors: int,
-    text: tuple[int, Copy | None],
-    *,
-    validates: bool,
-) -> int:
-    """Encode a small batch, whose text is where `grid_text` says; its answer is in pinned memory.
-
-    Returns:
-        0. Where a long run or a long piece needs other kernels: why; a grid's is a key of
-        GOES_ON_FROM.
-    """
-    place, copy = text
-    pack(workspace, resident, batch, options, place)
-    workspace.words[_VALIDATES] = validates
-    clock = workspace.clock
-    if clock is not None:
-        clock.enter(stage_of(kernel))
-    blocks = _FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
-    if copy is not None:
-        copy.wait(len(batch.data))
-    workspace.stream.launch(kernel, blocks, workspace.host_job)
-    if clock is not None:
-        clock.leave()
-    workspace.stream.synchronize()
-    return workspace.reported[_RARE] if kernel in LEAVES_RARE else 0
+def blocks_of(kernel: str, batch: Batch, processors: int) -> int:
+    """Blocks of the launch that encodes a small batch."""
+    return _FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
 
 
-def pack(
+def put_batch(
     workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, text: int
 ) -> None:
     """A batch and its options into pinned memory; its text is at an address there, or 0."""

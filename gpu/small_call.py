@@ -12,12 +12,22 @@ from gpu.addresses import address_of
 from gpu.answers import drop_rows
 from gpu.batches import RowOptions, row_errors
 from gpu.contents import first_kernels, rare_kernels
-from gpu.families import frame_kernels
+from gpu.families import answer_kernels
 from gpu.job import WORD, constant
-from gpu.launches import STATUS, checked, fetch, launch, pack, send_job
+from gpu.launches import STATUS, checked, fetch, launch, pack
 from gpu.memory import Workspace
 from gpu.residents import Resident
-from gpu.small import FEW, GOES_ON_FROM, few_text, grid_text, launch_fused
+from gpu.small import (
+    FEW,
+    GOES_ON_FROM,
+    LEAVES_RARE,
+    RARE_RUNS,
+    blocks_of,
+    few_text,
+    grid_text,
+    put_batch,
+)
+from gpu.stages import stage_of
 from gpu.staging import Copy
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
@@ -29,7 +39,8 @@ __all__ = ["SmallCall"]
 
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
-_CUT, _NOT_UTF8 = STATUS["CUT"], STATUS["NOT_UTF8"]
+_VALIDATES, _LEAVES = WORD["validates"], WORD["leaves"]
+_CUT, _NOT_UTF8, _RARE = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["RARE"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
 UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
 LOOKS, LOOK_BYTES = 4, 64  # Where a text is looked at for letters that repeat.
@@ -159,52 +170,76 @@ class SmallCall:
 
     def run_all(self, fused: str) -> None:
         """All stages of whatever batch."""
-        rare = self.launch_fused(fused) if fused else 0
-        if rare in GOES_ON_FROM and fused not in FEW:
-            self.go_on(rare)
-        elif rare or not fused:
+        if fused in FEW:
+            is_done = not self.launch_fused(fused)
+        else:
+            is_done = bool(fused) and self.run_grid(fused)
+        if not is_done:
             self.pack()
             self.launch_small()
 
-    def launch_fused(self, kernel: str) -> int:
-        """All stages in one launch; why it was not enough, or 0."""
-        return launch_fused(
-            kernel,
-            self.workspace,
-            self.resident,
-            self.batch,
-            self.options,
-            self.processors,
-            self.text,
-            validates=self.validate,
-        )
+    def run_grid(self, kernel: str) -> bool:
+        """All stages by a grid and others behind it; False: what lies there may not be used."""
+        resident = self.resident
+        left = resident.grid_leaves
+        rare = self.launch_fused(kernel, left)
+        # Runs first: what is cut in them was not looked for, or is wrong.
+        resident.grid_leaves = rare & RARE_RUNS or rare
+        if left:
+            return left == RARE_RUNS or not rare & RARE_RUNS
+        if rare:
+            self.launch_left(rare)
+            self.workspace.stream.synchronize()
+        return True
 
-    def go_on(self, rare: int) -> None:
-        """What a grid has left to others."""
-        kernels = self.first_kernels()
-        send_job(self.workspace)
-        self.launch((*kernels[kernels.index(GOES_ON_FROM[rare]) :], *self.frames(), "put_out"))
-        self.workspace.stream.synchronize()
+    def launch_fused(self, kernel: str, left: int = 0) -> int:
+        """All stages in one launch, the answer in pinned memory; why it was not enough, or 0.
+
+        Of a grid that is a key of GOES_ON_FROM. What is `left`, such a key, a grid leaves whatever
+        it finds, and it is queued behind; then what is said are the bits of all that it left.
+        """
+        workspace, batch = self.workspace, self.batch
+        words, clock = workspace.words, workspace.clock
+        place, copy = self.text
+        put_batch(workspace, self.resident, batch, self.options, place)
+        words[_VALIDATES], words[_LEAVES] = self.validate, left
+        blocks = blocks_of(kernel, batch, self.processors)
+        if clock is not None:
+            clock.enter(stage_of(kernel))
+        if copy is not None:
+            copy.wait(len(batch.data))
+        workspace.stream.launch(kernel, blocks, workspace.host_job)
+        if clock is not None:
+            clock.leave()
+        if left:
+            self.launch_left(left)
+        workspace.stream.synchronize()
+        return workspace.reported[_RARE] if kernel in LEAVES_RARE else 0
+
+    def launch_left(self, left: int) -> None:
+        """Queue what a grid leaves to others; it sends them the job."""
+        kernels = self.all_kernels(self.first_kernels())
+        self.launch(kernels[kernels.index(GOES_ON_FROM[left]) :])
 
     def first_kernels(self) -> tuple[str, ...]:
         """Those up to the ids."""
         turned = self.options.turned
         return first_kernels(self.workspace, self.resident, validate=self.validate, turned=turned)
 
-    def frames(self) -> tuple[str, ...]:
-        """Those behind the ids."""
-        return frame_kernels(self.family, spans=False) if self.framed else ()
+    def all_kernels(self, encode: tuple[str, ...]) -> tuple[str, ...]:
+        """Those up to the answer, from those up to the ids."""
+        return answer_kernels(self.family, encode, framed=self.framed)
 
     def launch_small(self) -> None:
         """All stages, as often as need be, the answer in pinned memory at the end."""
-        workspace, first, frames = self.workspace, self.first_kernels(), self.frames()
+        workspace = self.workspace
         workspace.status[STATUS["NOT_UTF8"]] = 0
-        self.launch((*first, *frames, "put_out"))
+        self.launch(self.all_kernels(self.first_kernels()))
         workspace.stream.synchronize()
         rare = int(workspace.status[STATUS["RARE"]]) if self.family.plain else 0
         if rare:
             others = rare_kernels(workspace, self.resident, rare, validate=self.validate)
-            self.launch((*others, *frames, "put_out"))
+            self.launch(self.all_kernels(others))
             workspace.stream.synchronize()
 
     def room_for_ids(self) -> tuple[NDArray[np.integer[Any]], bool]:

@@ -43,7 +43,7 @@ PRETOKENIZED = frozenset(
         *("pack_letters", "pack_special", "strip_ends"),
     )
 )
-COPY_TO_HOST = frozenset(("put_out", "report"))
+COPY_TO_HOST = frozenset(("answer", "put_out", "report"))
 FUSED = frozenset(
     (
         *("encode_block", "encode_cluster", "encode_grid", "encode_letters_grid"),

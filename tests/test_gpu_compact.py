@@ -68,3 +68,50 @@ def test_ids_of_all_tiles_stand_one_behind_the_other(num_tiles, kernel, field, k
     assert status[STATUS["NUM_IDS"]] == len(wanted)
     assert out[: len(wanted)].tolist() == wanted.tolist()
     assert (out[len(wanted) :] == NUM_IDS).all()
+
+
+def piece_counts(fields: dict[str, np.ndarray], tile: int) -> list[int]:
+    """How many ids each piece of a tile has."""
+    counts = []
+    for record in fields["records"][tile, : fields["tile_pieces"][tile]].tolist():
+        bin_, number = record >> BIN_SHIFT & 7, record & (1 << BIN_SHIFT) - 1
+        counts.append(int(fields[f"counts{bin_}"][number]) if record & MISS else 1)
+    return counts
+
+
+@pytest.mark.parametrize("num_tiles", [1, 5, FEW_TILES])
+@pytest.mark.parametrize("kind", [np.int32, np.uint16])
+def test_an_answer_is_put_out_with_where_rows_begin_and_what_is_wrong(num_tiles, kind):
+    fields, wanted = made_up(num_tiles, num_tiles)
+    before = np.concatenate([[0], *(piece_counts(fields, tile) for tile in range(num_tiles))])
+    first_pieces = np.cumsum(fields["tile_pieces"]) - fields["tile_pieces"]
+    # The pieces of a tile are its first bytes, and rows begin at some of them, or behind.
+    size = num_tiles * TILE - 7
+    starts = (np.arange(TILE) < fields["tile_pieces"][:, None]).ravel()
+    tiles = np.repeat(np.arange(num_tiles), 2)
+    inside = np.where(np.arange(len(tiles)) % 2, fields["tile_pieces"][tiles] // 2, 0)
+    begins = np.concatenate([tiles * TILE + inside, [size]]).astype(np.int64)
+    offsets = np.append(np.cumsum(before)[first_pieces[tiles] + inside], len(wanted))
+    merged_counts = [fields.pop(f"counts{i}") for i in range(len(LONGEST))]
+    rows, refused = len(tiles), np.full(len(tiles), 0xFFFFFFFF, np.uint32)
+    refused[-1] = 7
+    out = {
+        "host_ids": np.full(len(wanted) + 9, NUM_IDS, kind),
+        "host_status": np.zeros(8, np.uint64),
+    }
+    out |= {"host_offsets": np.zeros(rows + 1, np.int64), "host_errors": np.zeros(rows, np.uint32)}
+    status = np.zeros(8, np.uint64)
+    status[STATUS["CUT"]] = 5
+    fields |= {"tile_counts": np.zeros(8 * num_tiles + 8, np.uint32), "status": status, **out}
+    fields |= {"starts": np.packbits(starts, bitorder="little"), "row_begins": begins}
+    fields |= {"row_errors": np.full(rows, 0xFFFFFFFF, np.uint32), "row_refused": refused}
+    job = make_job(num_bytes=size, num_rows=rows, id_bits=8 * np.dtype(kind).itemsize, **fields)
+    job["merged_counts"] = [own.ctypes.data for own in merged_counts]
+    stream = EmulatedDevice().stream()
+    for name in ("count_tiles", "answer"):
+        stream.launch(name, 3, job.ctypes.data)
+    assert out["host_ids"][: len(wanted)].tolist() == wanted.tolist()
+    assert (out["host_ids"][len(wanted) :] == NUM_IDS).all()
+    assert out["host_offsets"].tolist() == offsets.tolist()
+    assert out["host_errors"].tolist() == refused.tolist()
+    assert out["host_status"][[STATUS["CUT"], STATUS["NOT_UTF8"]]].tolist() == [5, 1]

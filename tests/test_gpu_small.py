@@ -18,7 +18,7 @@ from gpu.small_call import COPIED_BYTES
 from gpu.staging import Copy
 from gpu.streams import encode_stream
 from tests.each_device import new_engine
-from tests.emulated_device import EmulatedDevice, note_launches
+from tests.emulated_device import EmulatedDevice, EmulatedStream, note_launches
 from tests.test_engines import OPTIONS, check
 from tests.test_gpu_bulk import DeviceArray
 from tests.texts import SEQUENCES, TEXTS
@@ -266,3 +266,59 @@ def test_without_begin_and_end_tokens_nothing_is_said_of_each_row():
     batch = Batch(["a", "b"], options=PLAIN)
     assert row_options(load("gpt2"), batch, TEXT) is NOTHING_ADDED
     assert len(row_options(load("dnabert2"), batch, DNA).flags) == 2
+
+
+HARD = {
+    "letters": "ab" * 300,
+    "digits": "1234567890" * 2000,
+    "plain": "some words and 12 more, " * 40,
+}
+
+
+@pytest.fixture
+def grid(monkeypatch):
+    """An engine that has a grid for every batch; the kernels it ran, and "wait" for each wait."""
+    monkeypatch.setattr("gpu.engine.fused_kernel", lambda family, size: "encode_grid")
+    seen = note_launches(monkeypatch)
+    monkeypatch.setattr(EmulatedStream, "synchronize", lambda stream: seen.append("wait"))
+    engine = GpuEngine(EmulatedDevice(), 1 << 28)
+    engine.load(load("cl100k_base"))
+    return engine, seen
+
+
+@pytest.mark.parametrize(
+    ("hard", "goes_on_from"), [("letters", "windows"), ("digits", "pretokenize")]
+)
+def test_what_the_last_batch_left_is_queued_behind_the_next_grid_at_once(grid, hard, goes_on_from):
+    engine, seen = grid
+    texts = ["before <|endoftext|> 北京", HARD[hard], ""]
+    for waits in (2, 1, 1):
+        seen.clear()
+        encoded = engine.encode(load("cl100k_base"), Batch(texts))
+        check(encoded, "cl100k_base", texts, [EncodeOptions()] * 3)
+        kernels = [name for name in seen if name != "wait"]
+        assert kernels[:2] == ["encode_grid", goes_on_from]
+        assert (kernels[-1], seen[-1], seen.count("wait")) == ("answer", "wait", waits)
+
+
+def test_a_batch_of_another_kind_than_the_last_one_is_right_and_the_next_one_is_as_fast(grid):
+    engine, seen = grid
+    for kind, wanted in (
+        ("letters", ["encode_grid", "windows"]),
+        ("plain", ["encode_grid", "windows"]),  # All the same, and nothing is there to cut.
+        ("plain", ["encode_grid", "wait"]),
+        ("letters", ["encode_grid", "wait", "windows"]),
+        ("digits", ["encode_grid", "windows", "take_in"]),  # Whose starts were wrong.
+        ("letters", ["encode_grid", "pretokenize"]),
+        ("letters", ["encode_grid", "windows"]),
+        ("digits", ["encode_grid", "windows", "take_in"]),
+        ("plain", ["encode_grid", "pretokenize"]),
+        ("plain", ["encode_grid", "wait"]),
+    ):
+        texts = ["größe", HARD[kind], " behind"]
+        options = EncodeOptions(max_length=90) if kind == "plain" else EncodeOptions()
+        seen.clear()
+        encoded = engine.encode(load("cl100k_base"), Batch(texts, options=options))
+        check(encoded, "cl100k_base", texts, [options] * 3)
+        assert [name for name in seen if name in wanted][: len(wanted)] == wanted, (kind, seen)
+        assert ("windows" in seen) == ("wait" != wanted[-1])

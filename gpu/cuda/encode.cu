@@ -1,5 +1,6 @@
 // The kernels of byte-level BPE but for those that cut pieces (cut.cu), in the order in which they
 // run; see gpu/README.md.
+#include "answer.cuh"
 #include "compact.cuh"
 #include "merge_stage.cuh"
 #include "pack.cuh"
@@ -52,6 +53,15 @@ KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
     compact_stage(*job, reinterpret_cast<uint16_t*>(job->packed), begins, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) answer(const Job* job) {
+    wait_for_kernel_before();
+    SHARED BinBegins begins;
+    SHARED AnswerShared shared;
+    find_begins<false>(*job, begins);
+    uint64_t num_ids = sum_parts(*job, shared, blockIdx.x);
+    answer_stage(*job, shared, begins, num_ids, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {

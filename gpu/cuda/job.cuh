@@ -141,6 +141,7 @@ struct Job {
     uint64_t validates;            // Rows may not be UTF-8.
     uint64_t num_rounds;           // Of special tokens.
     uint64_t framed;               // Begin and end tokens or truncation.
+    uint64_t leaves;               // RARE_*: what a grid leaves to others, whatever it finds; 0: as little as it can.
     // Byte-pair encoding of letters (gpu/dna_tables.py, dna_*.cuh).
     const uint8_t* dna_classes;    // uint8[256], see dna_text.cuh.
     const uint16_t* dna_letter_ids;  // uint16[256] ids of letters that do not merge, NO_TOKEN.
@@ -287,6 +288,8 @@ constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels that seldom run had
 constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
 constexpr uint32_t STATUS_NOT_COVERED = 6; // Not 0: a character that the kernels do not know.
 constexpr uint32_t STATUS_ADDS_UP = 7;     // Not 0: ids of rows have to be added up (row_marks.cuh).
+constexpr uint32_t RARE_RUNS = 1;          // Of STATUS_RARE, text: chunks are unresolved,
+constexpr uint32_t RARE_PIECES = 2;        // or pieces are long and no tokens.
 
 DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }
 

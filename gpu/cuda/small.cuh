@@ -3,24 +3,22 @@
 //
 // The stages for long runs and long pieces are not among them: where one is needed, STATUS_RARE says
 // so, and the answer is none. One block or a cluster has then done little, and the batch is encoded by
-// single launches; a grid stops there, and single launches go on from where it stopped:
+// single launches; a grid stops there, and single launches go on from where it stopped. Where the batch
+// before needed them (job.leaves) it stops whatever it finds, and they are queued behind it at once:
 //
 //     take in   special   pretokenize   cut   look up   merge   compact   frame   put out
 //                                    ^      ^
 //     RARE_RUNS: again from pretokenize on  RARE_PIECES: on from windows
+//     leaves RARE_RUNS: without pretokenize
 //
 // Vocabularies of two rounds of special tokens are left to single launches, too.
 #pragma once
-#include "compact.cuh"
+#include "answer.cuh"
 #include "cut_certain.cuh"
 #include "cut_find.cuh"
 #include "one_launch.cuh"
 #include "pretokenize_stage.cuh"
 
-constexpr uint32_t RARE_RUNS = 1;          // Of STATUS_RARE: a grid has stopped behind pretokenize,
-constexpr uint32_t RARE_PIECES = 2;        // or behind cut.
-
-constexpr uint32_t SMALL_TILES = 1024;     // Of a batch at most: layout.SMALL_BYTES.
 constexpr uint32_t SMALL_SHARED = 54 * 1024;
 struct SmallShared {
     BinBegins begins;
@@ -32,10 +30,7 @@ struct SmallShared {
         CertainWarp certain[BLOCK / 32];
         LookUpShared look_up;
         Columns columns[BLOCK / 32];
-        struct {
-            uint32_t sums[32], group_offsets[SMALL_TILES * SMALL_PARTS / WARPS];
-            int32_t ids[TILE + MAX_PIECE];  // Of the pieces that begin in a tile.
-        };
+        AnswerShared answer;
         ScanShared frame;
     };
 };
@@ -72,9 +67,13 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
         wait();
     }
 
-    // Whether a grid stops here, where `found` is not 0; all of its threads say the same.
+    // What a grid leaves to others.
+    DEVICE_METHOD uint64_t leaves() const { return Size::STOPS ? job.leaves : 0; }
+
+    // Whether a grid stops here, where `found` is not 0; all of its threads say the same. What it leaves it does
+    // not look for.
     DEVICE_METHOD bool stops(uint64_t found, uint32_t why) const {
-        if (!Size::STOPS || !found) return false;
+        if (!Size::STOPS || !found || leaves()) return false;
         if (block == 0 && threadIdx.x == 0) job.host_status[STATUS_RARE] = why;
         return true;
     }
@@ -92,35 +91,12 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
     }
 
     DEVICE_METHOD void compact() const {
-        // Every block adds up for itself, which takes less than waiting for one.
-        uint64_t num_ids = sum_groups<SMALL_PARTS>(job, shared.sums, shared.group_offsets);
-        if (block == 0 && threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
-        GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
-        if (job.framed) {
-            row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
-            write_units<SMALL_PARTS>(job, shared.begins, sums.before, job.ids, block, num_blocks);
-            wait();
-        } else {
-            answer_tiles(num_ids);  // What follows is done while they are on their way.
-            row_offsets_stage<SMALL_PARTS>(job, sums, job.host_offsets, block, num_blocks);
-            report_faults(job, block, num_blocks);
-        }
-    }
-
-    // The ids of tile after tile to where they are wanted, put in order in shared memory: single words are slow
-    // on their way to the host.
-    DEVICE_METHOD void answer_tiles(uint64_t num_ids) const {
-        static_assert(SMALL_PARTS == WARPS, "a warp a part, and what is before a tile's first one is added up");
-        const uint32_t* before = shared.group_offsets;
-        for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
-            uint32_t unit = tile * SMALL_PARTS + threadIdx.x / 32;
-            uint64_t place = ids_before(job, before, unit) - before[tile];
-            write_unit(job, shared.begins, records_of<SMALL_PARTS>(job, unit), shared.ids + place);
-            __syncthreads();
-            uint64_t end = tile + 1 < num_tiles(job) ? before[tile + 1] : num_ids;
-            put_ids(job, before[tile], shared.ids, end - before[tile], threadIdx.x, BLOCK);
-            __syncthreads();
-        }
+        uint64_t num_ids = sum_parts(job, shared.answer, block);
+        if (!job.framed) return answer_stage(job, shared.answer, shared.begins, num_ids, block, num_blocks);
+        GroupSums<uint32_t> sums = {shared.answer.group_offsets, num_ids};
+        row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
+        write_units<SMALL_PARTS>(job, shared.begins, sums.before, job.ids, block, num_blocks);
+        wait();
     }
 
     DEVICE_METHOD void put_out() const {
@@ -132,12 +108,14 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
 template <class Threads, class Size>
 DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, uint32_t num_blocks) {
     SmallLaunch<Threads, Size> launch = {{job, shared, block, num_blocks}};
+    if (Size::STOPS) put_job(job, block);
     launch.take_in([&] { load_entries<BLOCK>(job, shared.pretokenize); });
     if (job.num_rounds) launch.special();
+    if (launch.leaves() == RARE_RUNS) return;
     launch.pretokenize();
     if (launch.stops(job.bad_tiles[0], RARE_RUNS)) return;
     launch.cut();
-    if (launch.stops(job.window_counts[0], RARE_PIECES)) return;
+    if (launch.leaves() || launch.stops(job.window_counts[0], RARE_PIECES)) return;
     launch.look_up();
     launch.merge();
     launch.compact();

@@ -35,6 +35,12 @@ DEVICE void clear_counts(const Job& job, uint32_t block, uint32_t num_blocks) {
     for (uint64_t i = first; i < job.num_cleared; i += stride) job.cleared[i] = 0;
 }
 
+// The job to where other kernels find it.
+DEVICE void put_job(const Job& job, uint32_t block) {
+    uint64_t word = block * static_cast<uint64_t>(BLOCK) + threadIdx.x;
+    if (word < sizeof(Job) / 8) job.device_job[word] = reinterpret_cast<const uint64_t*>(&job)[word];
+}
+
 // The batch to the device, its text only where it is to be fetched from pinned memory, and the job itself.
 // One launch of any shape serves batches of any size.
 DEVICE void take_in_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
@@ -42,7 +48,7 @@ DEVICE void take_in_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
     uint64_t num_texts = job.host_text ? (job.num_bytes + 15) / 16 : 0;
     for (uint64_t i = first; i < num_texts || i <= job.num_rows; i += stride) put_item(job, i, host_item(job, i));
-    if (first < sizeof(Job) / 8) job.device_job[first] = reinterpret_cast<const uint64_t*>(&job)[first];
+    put_job(job, block);
 }
 
 // Sets the hard bit of a row's beginning.
