@@ -5,8 +5,9 @@
 //     taken by    thread 0   thread 1   who waits     thread 0
 //
 // Pieces are taken in their order, by the threads and by whoever waits for them. A thread without
-// work looks for some for SPIN and then sleeps: on a virtual machine it takes 0.1 ms to wake, as
-// long as one thread takes for 1.3 MB. No signal reaches the threads. A child of fork has none.
+// work looks for some for SPIN, where the last came within LONG_SPIN of what was before it for so long, and
+// then sleeps: on a virtual machine it takes 0.1 ms to wake, as long as one thread takes for 1.3 MB. No
+// signal reaches the threads. A child of fork has none.
 #pragma once
 
 #include <pthread.h>
@@ -29,7 +30,7 @@
 namespace staging {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::microseconds SPIN{200};
+constexpr std::chrono::microseconds SPIN{200}, LONG_SPIN{400};
 constexpr int LOOKS = 32;  // Between two looks at the clock.
 constexpr size_t PIECE_BYTES = 1 << 17, SMALL_PIECE_BYTES = 1 << 15;
 constexpr size_t SMALL_BYTES = 1 << 19;  // Of copies that go in small pieces, so that there are enough for all.
@@ -144,6 +145,7 @@ class Threads {
         bool sleep;
         {
             std::lock_guard<std::mutex> lock(mutex_);
+            is_busy_ = Clock::now() - idle_since_ < LONG_SPIN;
             jobs_.push_back(job);
             has_jobs_ = true;
             sleep = num_asleep_ > 0;
@@ -184,7 +186,7 @@ class Threads {
 
     void wait_for_jobs() {
         auto is_over = [&] { return has_jobs_ || is_closing_; };
-        if (spin_until(is_over)) return;
+        if (spin_until(is_over, is_busy_ ? LONG_SPIN : SPIN)) return;
         std::unique_lock<std::mutex> lock(mutex_);
         num_asleep_++;
         awake_.wait(lock, is_over);
@@ -219,6 +221,7 @@ class Threads {
         size_t piece = job->next++;
         if (job->next == job->num_pieces) jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
         has_jobs_ = !jobs_.empty();
+        if (!has_jobs_) idle_since_ = Clock::now();
         return piece;
     }
 
@@ -226,7 +229,9 @@ class Threads {
     std::mutex mutex_;  // Of all that is not atomic, and of every job's `next`.
     std::condition_variable awake_, done_;
     std::deque<Job*> jobs_;  // Those of which a piece is left to take.
+    Clock::time_point idle_since_{};  // When the last piece was taken.
     std::atomic<bool> has_jobs_{false}, is_closing_{false};
+    std::atomic<bool> is_busy_{false};  // The last job came soon behind the one before it.
     std::atomic<int> num_waiting_{0};
     int num_asleep_ = 0;
     std::vector<std::thread> threads_;

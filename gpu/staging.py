@@ -51,7 +51,8 @@ class Copy(Protocol):
 class Staging:
     """Threads that copy; they start with the first copy and end with `close`.
 
-    Between two copies they look for work for 0.2 ms and then sleep, see copy_threads.hpp.
+    Between two copies they look for work for 0.2 ms, 0.4 where the last came so soon, and then
+    sleep, see copy_threads.hpp.
 
     Args:
         num_threads: of its own, beside the one that waits; None: half of the cores, six at most.
