@@ -121,12 +121,25 @@ def test_a_period_of_a_few_letters_needs_no_walk(times):
     assert (cut.pieces, cut.walked) == (4, 0)
 
 
-@pytest.mark.parametrize("period", [33, 37, 50])
-def test_a_long_period_that_no_window_agrees_on_is_walked_through(period):
-    unit = ascii_letters[:period].encode()
-    texts = [unit * (5000 // period), unit[2:] + unit * (9000 // period) + b"a"]
-    cut = check(vocabulary_of(doubled(unit, 3)), [text.decode() for text in texts])
-    assert (cut.pieces, cut.walked, cut.in_rounds) == (2, 2, 0)
+@pytest.mark.parametrize("period", [33, 37, 50, 51])
+def test_a_period_that_a_window_has_three_times_needs_no_walk(period):
+    """No window inside agrees with the next one: bridges slide along, wherever a run begins."""
+    chance, unit = random.Random(period), ascii_letters[:period]
+    vocabulary = vocabulary_of(doubled(unit.encode(), 3))
+    parts = [unit * (9000 // period), "".join(chance.choices(ascii_letters, k=300)), unit * 90]
+    texts = [unit * (5000 // period), unit[2:] + parts[0] + "a", "".join(parts)]
+    cut = check(vocabulary, texts)
+    assert (cut.pieces, cut.walked) == (3, 0)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_longer_period_that_no_window_agrees_on_is_walked_through(seed):
+    """Of which a window does not have three, and the bridges of which do not meet."""
+    chance, letters = random.Random(seed), [chr(33 + number) for number in range(94)]
+    unit = "".join(chance.sample(letters, 94) + chance.sample(letters, 94))[:165]
+    texts = [unit * 96]
+    cut = check(vocabulary_of(doubled(unit.encode(), 1)), texts)
+    assert (cut.pieces, cut.walked, cut.in_rounds) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("shift", [1, 2, 3, 5, 31, 200, 801, 1023])

@@ -20,6 +20,7 @@ from vocabularies.builtin import load
 from vocabularies.vocabulary import Vocabulary
 
 FAR_BACK = 512 * constant("BACK_LOADS")
+MAX_RUN_PERIOD = constant("MAX_RUN_PERIOD")
 
 
 def windows_of(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int], list[int]]:
@@ -63,9 +64,10 @@ def test_a_window_begins_where_a_run_has_a_token(across):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_windows_whose_text_repeats_up_to_32_bytes_are_in_runs(seed):
+def test_windows_whose_text_repeats_three_times_are_in_runs(seed):
     chance = random.Random(seed)
     units = ["".join(chance.choices("abcxyz", k=chance.randint(1, 40))) for _ in range(40)]
+    units += ["ab" * 40 + "".join(chance.choices("abc", k=size)) for size in range(1, 100, 9)]
     parts = [(unit * 1500)[: chance.randint(20, 1500)] for unit in units]
     text = " ".join("".join(parts[i::3]) for i in range(3))
     begins, bits, ends = windows_of(load("gpt2"), text)
@@ -74,7 +76,8 @@ def test_windows_whose_text_repeats_up_to_32_bytes_are_in_runs(seed):
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         own = data[begin:end]
         repeats = any(
-            (own[period:] == own[:-period]).all() for period in range(1, min(32, len(own) // 3) + 1)
+            (own[period:] == own[:-period]).all()
+            for period in range(1, min(MAX_RUN_PERIOD, len(own) // 3) + 1)
         )
         assert bits[number // 32] >> number % 32 & 1 == repeats, begin
         found_in_runs += int(repeats)

@@ -26,7 +26,7 @@ constexpr uint32_t NO_PLACE = 0xFFFFFFFF;
 
 struct Window {  // Of level 0; places in the batch.
     uint32_t begin, length;
-    uint32_t period;     // Of its text, of up to MAX_PERIOD bytes; 0 where it has none.
+    uint32_t period;     // Of its text, of up to MAX_RUN_PERIOD bytes; 0 where it has none.
     uint32_t joint;      // Where the chain enters it from the window before.
     uint32_t entry;      // Where a bridge enters it.
     uint32_t exit;       // Where its own bridge leaves it.

@@ -73,15 +73,20 @@ DEVICE bool repeats(const uint8_t* text, uint32_t length, uint32_t period, uint3
     return true;
 }
 
-// The period of a text that repeats up to MAX_PERIOD bytes three times or more, 0 where it has none; by a warp.
-// The lowest period of its front, if it has one itself, is its own.
+// The period of a text that repeats up to MAX_RUN_PERIOD bytes three times or more, 0 where it has none; by a warp.
+// Of periods up to half a front the lowest is the text's own, if any of them is.
 DEVICE uint32_t period_of_text(const uint8_t* text, uint32_t length) {
-    uint32_t lane = threadIdx.x & 31, period = lane + 1, front = min_of(length, 2 * MAX_PERIOD);
-    bool of_front = 3 * period <= length && repeats(text, front, period, 0, 1);
-    uint32_t found = __ballot_sync(ALL_LANES, of_front);
-    if (!found) return 0;
-    period = lowest_bit(found) + 1;
-    return __all_sync(ALL_LANES, repeats(text, length, period, lane, 32)) ? period : 0;
+    uint32_t lane = threadIdx.x & 31;
+#pragma unroll 1
+    for (uint32_t first = 1; first <= MAX_RUN_PERIOD && 3 * first <= length; first += 32) {
+        uint32_t period = first + lane, front = min_of(length, 2 * (first + 31));
+        bool of_front = 3 * period <= length && repeats(text, front, period, 0, 1);
+        uint32_t found = __ballot_sync(ALL_LANES, of_front);
+        if (!found) continue;
+        period = first + lowest_bit(found);
+        if (__all_sync(ALL_LANES, repeats(text, length, period, lane, 32))) return period;
+    }
+    return 0;
 }
 
 // Encodes a window, by the whole warp.

@@ -26,6 +26,7 @@ struct RoundShared {  // Of a block.
     Symbols symbols[2];
     uint32_t heads[WALK_WORDS], equal[WALK_WORDS], merged[WALK_WORDS];
     uint32_t lowest[BRIDGE_WARPS], bounds[BRIDGE_WARPS];  // Of the symbols of each warp.
+    uint32_t loud;                                        // See first_loud.
 };
 
 // What all threads know of a round.
@@ -102,10 +103,26 @@ DEVICE void find_merged(RoundShared& shared, const Symbols& symbols, const Round
     __syncthreads();
 }
 
-// The words of merged pairs, one for each lane; of a late rank the leftmost alone.
-DEVICE uint32_t merged_pairs(const RoundShared& shared, const Round& round) {
+// Of the merged pairs, which are of a late rank, the first loud one.
+DEVICE_RARE uint32_t first_loud(const Job& job, RoundShared& shared, const Symbols& symbols, uint32_t count, uint32_t rank) {
+    if (threadIdx.x == 0) shared.loud = count;
+    __syncthreads();
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < count; i += BRIDGE_THREADS) {
+        if (!(shared.merged[i / 32] >> i % 32 & 1)) continue;
+        uint32_t before = i ? symbols.words[i - 1] >> WALK_PLACE_BITS : NO_PAIR;
+        uint32_t behind = i + 2 < count ? symbols.words[i + 2] >> WALK_PLACE_BITS : NO_PAIR;
+        if (is_loud(job, rank, before, behind)) atomicMin(&shared.loud, i);
+    }
+    __syncthreads();
+    return shared.loud;
+}
+
+// The words of merged pairs, one for each lane; of a late rank those up to the first loud one.
+DEVICE uint32_t merged_pairs(const Job& job, RoundShared& shared, const Symbols& symbols, const Round& round) {
     uint32_t merged = word_of_lane(shared.merged, round.count);
-    return is_late(round.lowest) ? leftmost(merged) : merged;
+    if (!is_late(round.lowest)) return merged;
+    return merged & bits_below(first_loud(job, shared, symbols, round.count, rank_of_bounded(round.lowest)) + 1);
 }
 
 DEVICE uint32_t merged_symbol(const Symbols& symbols, uint32_t i, bool is_merged) {
@@ -114,7 +131,7 @@ DEVICE uint32_t merged_symbol(const Symbols& symbols, uint32_t i, bool is_merged
 
 // Third step: the symbols that are left, side by side, and the ranks of new pairs.
 DEVICE Round merge_round(const Job& job, RoundShared& shared, const Symbols& from, Symbols& to, const Round& round) {
-    uint32_t lane = threadIdx.x & 31, merged = merged_pairs(shared, round);
+    uint32_t lane = threadIdx.x & 31, merged = merged_pairs(job, shared, from, round);
     uint32_t carried = __shfl_up_sync(ALL_LANES, merged, 1) >> 31, next = __shfl_down_sync(ALL_LANES, merged, 1);
     uint32_t gone = merged << 1 | (lane ? carried : 0);  // Second symbols of merged pairs; none is behind the last word.
     uint32_t gone_up_to = sum_of_lanes(count_bits(gone)), lowest = NO_RANK, bound = HIGHEST;

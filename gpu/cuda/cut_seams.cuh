@@ -13,7 +13,7 @@
 #include "cut.cuh"
 #include "walk_window.cuh"
 
-constexpr uint32_t MAX_PERIOD = 32;               // Of a run, in bytes.
+constexpr uint32_t MAX_RUN_PERIOD = 160;              // Of a run, in bytes; three of them are in a window.
 
 // The last place where two neighbouring windows meet, in bytes from the second one's beginning; NO_PLACE
 // where they do not.

@@ -2,7 +2,7 @@
 // encodes a whole piece in rounds.
 //
 // A round merges every pair of the lowest rank at once, leftmost first where two
-// overlap ("aaa"); of a late rank the leftmost pair alone. Only text that repeats itself comes here,
+// overlap ("aaa"); of a late rank those up to the first loud one (cut_window.cuh). Only text that repeats itself comes here,
 // and that has few different ranks. The symbols lie in `records` (their numbers) and `merged_ids` (places),
 // which are not in use yet, from the piece's first byte on.
 #pragma once
@@ -25,18 +25,23 @@ DEVICE uint32_t lowest_of_block(WholeShared& shared, uint32_t value) {
     return value;
 }
 
-// The lowest rank of all neighbours, and the number of the first symbol where a pair has it.
-DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count,
-                            uint32_t& first) {
-    uint32_t lowest = NO_RANK, number = 0;
-    for (uint32_t i = threadIdx.x; i + 1 < count; i += WALK_THREADS) {
-        uint32_t rank = rank_of(job, symbols[i], symbols[i + 1]);
-        if (rank < lowest) number = i;
-        lowest = min_of(lowest, rank);
+// The lowest rank of all neighbours.
+DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count) {
+    uint32_t lowest = NO_RANK;
+    for (uint32_t i = threadIdx.x; i + 1 < count; i += WALK_THREADS)
+        lowest = min_of(lowest, rank_of(job, symbols[i], symbols[i + 1]));
+    return lowest_of_block(shared, lowest);
+}
+
+// The number of the first symbol where a pair of a late rank is loud.
+DEVICE uint32_t first_loud(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count, uint32_t rank) {
+    uint32_t first = NO_PAIR;
+    for (uint32_t i = threadIdx.x; i + 1 < count && first == NO_PAIR; i += WALK_THREADS) {
+        if (rank_of(job, symbols[i], symbols[i + 1]) != rank) continue;
+        uint32_t before = i ? symbols[i - 1] : NO_PAIR, behind = i + 2 < count ? symbols[i + 2] : NO_PAIR;
+        if (is_loud(job, rank, before, behind)) first = i;
     }
-    uint32_t rank = lowest_of_block(shared, lowest);
-    first = lowest_of_block(shared, lowest == rank ? number : 0xFFFFFFFF);
-    return rank;
+    return lowest_of_block(shared, first);
 }
 
 // How many candidates stand directly before this thread's symbol without a gap: odd ones are taken
@@ -94,9 +99,9 @@ DEVICE void cut_whole(const Job& job, WholeShared& shared, const LongPiece& piec
     }
     __syncthreads();
     for (;;) {
-        uint32_t first, rank = lowest_rank(job, shared, symbols, count, first);
+        uint32_t rank = lowest_rank(job, shared, symbols, count);
         if (rank == NO_RANK) break;
-        uint32_t last = is_late(bounded(job, rank)) ? first : count;
+        uint32_t last = is_late(bounded(job, rank)) ? first_loud(job, shared, symbols, count, rank) : count;
         count = merge_round(job, shared, symbols, places, count, rank, last);
     }
     for (uint32_t i = threadIdx.x; i < count; i += WALK_THREADS) set_starts(job, places[i], 1);

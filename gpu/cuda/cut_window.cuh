@@ -9,7 +9,8 @@
 //     text     a   b   c   d   e   e   e   f      the 7 and the 9 are gone then
 //
 // Some ranks are late: what they give is part of a pair of lower rank. Where the lowest rank is late a
-// round merges its leftmost pair alone. Vocabularies trained as usual have none; Llama 3 has some.
+// round merges its pairs up to the first that is *loud*, whose merge does give such a pair. Vocabularies
+// trained as usual have no late ranks; Llama 3 has some.
 //
 // Each lane owns 8, 16 or 32 `places`. What lies at the places of the others it learns by votes and
 // shuffles, except symbols and ranks, which all may read.
@@ -116,12 +117,6 @@ DEVICE LanePart begin_window(const Merging& merging, WarpColumns<MOST>& columns,
     return part;
 }
 
-// Of all lanes' pairs the leftmost alone.
-DEVICE uint32_t leftmost(uint32_t pairs) {
-    uint32_t filled = __ballot_sync(ALL_LANES, pairs != 0);
-    return filled && lowest_bit(filled) == (threadIdx.x & 31) ? pairs & (0 - pairs) : 0;
-}
-
 // The symbols of other lanes that are next to this one's: the last one before, the first one behind.
 struct Neighbours {
     uint32_t before, behind;  // In the columns; NO_PAIR where there are none.
@@ -192,6 +187,36 @@ DEVICE uint32_t pairs_of_round(const WarpColumns<MOST>& columns, const LanePart&
     return chains.taken & ~chains.beaten;
 }
 
+// Whether merging a pair of a rank to `merged` gives a pair of a lower one: with the symbols `before` and `behind`
+// it, NO_PAIR where there are none, or with its like, as its neighbour may be such a pair.
+DEVICE bool is_loud(const Job& job, uint32_t rank, uint32_t before, uint32_t behind) {
+    uint32_t merged = FIRST_MERGED + rank;
+    if (rank_of(job, merged, merged) < rank) return true;
+    if (before != NO_PAIR && rank_of(job, before, merged) < rank) return true;
+    return behind != NO_PAIR && rank_of(job, merged, behind) < rank;
+}
+
+// Of the pairs of a late rank, at these places of each lane, those up to the first loud one.
+template <uint32_t MOST>
+DEVICE_RARE uint32_t up_to_loud(const Job& job, const WarpColumns<MOST>& columns, uint32_t alive, Neighbours others,
+                                uint32_t pairs, uint32_t rank) {
+    uint32_t rest = alive & (alive - 1), loud = 0;
+    uint32_t second = rest ? index_of(lowest_bit(rest)) : others.behind;
+    second = __shfl_sync(ALL_LANES, second, others.lane_behind);  // Of the next lane.
+    for (uint32_t bits = pairs; bits && !loud; bits &= bits - 1) {
+        uint32_t place = lowest_bit(bits), below = alive & (bits ^ (bits - 1)) >> 1, above = alive & bits_above(place);
+        uint32_t last = above & (above - 1);  // Those behind the pair.
+        uint32_t before = below ? index_of(highest_bit(below)) : others.before;
+        uint32_t behind = !above ? second : last ? index_of(lowest_bit(last)) : others.behind;
+        before = before == NO_PAIR ? NO_PAIR : columns.symbols[before];
+        behind = behind == NO_PAIR ? NO_PAIR : columns.symbols[behind];
+        if (is_loud(job, rank, before, behind)) loud = 1u << place;
+    }
+    uint32_t lane = threadIdx.x & 31, filled = __ballot_sync(ALL_LANES, loud != 0);
+    uint32_t first = filled ? lowest_bit(filled) : 32;
+    return lane < first ? pairs : lane == first ? pairs & (loud | (loud - 1)) : 0;
+}
+
 // Merges the pairs that begin at these places of each lane.
 template <uint32_t MOST>
 DEVICE void merge_pairs(WarpColumns<MOST>& columns, LanePart& part, const Neighbours& others, uint32_t pairs) {
@@ -256,7 +281,7 @@ DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<MOST>& columns,
         if (lowest == NO_RANK) return part.alive;
         uint32_t limit = limit_of(lowest, __reduce_min_sync(ALL_LANES, part.bound));
         uint32_t pairs = pairs_of_round(columns, part, others, limit);
-        if (is_late(lowest)) pairs = leftmost(pairs);
+        if (is_late(lowest)) pairs = up_to_loud(merging.job, columns, alive, others, pairs, rank_of_bounded(lowest));
         __syncwarp();
         merge_pairs(columns, part, others, pairs);
         others = neighbours_of(part);

@@ -41,3 +41,21 @@ KERNEL probe_rounds(const Job* job) {
         __syncthreads();
     }
 }
+
+// How many rounds each row takes, one window of up to WINDOW_1 bytes, in `ids`.
+KERNEL probe_num_rounds(const Job* job) {
+    SHARED RoundShared shared;
+    for (uint64_t row = 0; row < job->num_rows; row++) {
+        uint64_t begin = job->row_begins[row];
+        Round round = begin_rounds(*job, shared, job->text + begin, job->row_begins[row + 1] - begin);
+        uint32_t number = 0;
+        for (; round.lowest != NO_RANK; number++) {
+            const Symbols& from = shared.symbols[number % 2];
+            find_chains(shared, from, round);
+            find_merged(shared, from, round);
+            round = merge_round(*job, shared, from, shared.symbols[(number + 1) % 2], round);
+        }
+        if (threadIdx.x == 0) job->ids[row] = number;
+        __syncthreads();
+    }
+}
