@@ -217,6 +217,10 @@ def test_which_token_of_two_rounds_is_refused() -> None:
     rows = [b"..Z..A", b"..Z.oA", b"A.Z", b"Z", b"o.o.Z", b"", b"oZA", b"oZoA" + b"." * 70 + b"A"]
     check(vocabulary, rows, ["refuse"] * len(rows))
     check(vocabulary, [b"." * 4096 + row for row in rows], ["refuse"] * len(rows))
+    far = [b"." * size for size in (70, 9000, *range(1900, 2300, 21))]
+    rows = [b"o" + dots + b"Z" + dots + b"A" for dots in far]
+    rows += [b"Z" + dots + b"o" + dots + b"ZA" for dots in far]
+    check(vocabulary, rows, ["refuse"] * len(rows))
 
 
 LETTERS = st.text("abc", min_size=1, max_size=5)

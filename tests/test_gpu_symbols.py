@@ -126,6 +126,27 @@ def test_rows_of_every_length_around_the_borders_of_tiles(engine, name):
         check(engine, load(name), plain[::3], wraps)
 
 
+def kmers_of_other_letters() -> Vocabulary:
+    """Pairs of letters that are no bases, by the kernels for letters of any kind."""
+    pairs = [bytes([left, right]) for left in b"XYZ" for right in b"XYZ"]
+    return Vocabulary((b"<unk>", b"<mask>", *pairs), Kmers(2, 2, 0, "XYZ"))
+
+
+@pytest.mark.parametrize("name", ["dnabert1_3mer", "mtdna6", "nt_v2", "hyenadna", "other letters"])
+def test_many_empty_rows_between_others(engine, name):
+    """A thread's letters or ids are of several rows, with few or many empty ones between them."""
+    is_other = name == "other letters"
+    vocabulary = kmers_of_other_letters() if is_other else load(name)
+    chance, letters = np.random.default_rng(3), [*"XYZ"] if is_other else [*"ACGT"]
+    texts: list[str] = []
+    for size in chance.choice([1, 2, 3, 7, 8, 13, 40], 120):
+        empty = [""] * int(chance.choice([0, 1, 3, 4, 5, 40]))
+        texts += ["".join(chance.choice(letters, size)), *empty]
+    check(engine, vocabulary, texts, EncodeOptions())
+    if not is_other:
+        check(engine, vocabulary, texts, EncodeOptions(reverse_complement=True))
+
+
 @pytest.mark.parametrize("name", ["nt_v1", "nt_v2"])
 def test_runs_that_end_around_the_borders_of_words_and_tiles(engine, name):
     """One batch of all, whose rows begin anywhere in a tile and which ends with no k-mer."""

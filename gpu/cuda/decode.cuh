@@ -130,7 +130,7 @@ DEVICE void share_letters(const Job& job, uint64_t place, const uint64_t* ids, u
     for (uint32_t i = 0; i < DECODE_ITEMS; i++) {
         uint32_t number;
         if (place + i >= job.num_decode_ids) continue;
-        while (place + i >= static_cast<uint64_t>(job.decode_offsets[row + 1])) row++;
+        row = row_from(job.decode_offsets, job.num_rows, row, place + i);
         if (length_of_token(tokens[i]) < job.kmer_shared || !is_kmer(job, ids[i], number)) continue;
         if (overlaps_kmer(job, place + i, job.decode_offsets[row], number))
             tokens[i] = without_bytes(tokens[i], job.kmer_shared);

@@ -207,7 +207,8 @@ DEVICE uint32_t write_slowly(const Job& job, const uint32_t* table, const RowRan
     if (begin >= end) return 0;
     PlainRow row = plain_row(job, row_of_id_in(job, rows, begin));
     for (uint32_t place = begin; place < end; place++) {
-        while (place >= static_cast<uint64_t>(job.id_offsets[row.number + 1])) row = plain_row(job, row.number + 1);
+        uint64_t number = row_from(job.id_offsets, job.num_rows, row.number, place);
+        if (number != row.number) row = plain_row(job, static_cast<uint32_t>(number));
         ids_out<Id>(job)[place] = static_cast<Id>(plain_id(job, table, row, place - row.first, seen));
     }
     return seen;

@@ -70,6 +70,15 @@ DEVICE uint64_t row_of(const Job& job, uint64_t place) {
     return last_not_behind(job.row_begins, job.num_rows, place);
 }
 
+// The row of a place that is in row `row` or behind it, of rows that begin at `begins`: mostly this one or one of the next;
+// behind many empty ones it is looked for.
+DEVICE uint64_t row_from(const int64_t* begins, uint64_t num_rows, uint64_t row, uint64_t place) {
+    constexpr uint32_t NEXT = 4;
+    for (uint32_t i = 0; i < NEXT; i++, row++)
+        if (place < static_cast<uint64_t>(begins[row + 1])) return row;
+    return row + last_not_behind(begins + row, num_rows - row, place);
+}
+
 // Notes a fault of a row; the first one counts. Most are behind it, and cost a read only.
 DEVICE void note_fault(uint32_t* faults, uint64_t row, uint32_t place) {
     if (faults[row] > place) atomicMin(faults + row, place);

@@ -28,20 +28,36 @@ DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t taken) {
     }
 }
 
-// Where the stretch between accepted tokens begins in which a row's first refused one was found.
+// Where the stretch between accepted tokens begins that a place is in; the whole warp looks.
 DEVICE uint32_t stretch_begin(const Job& job, uint32_t place) {
-    uint64_t word = place / 64, bits = job.hard[word] & (~0ull >> (63 - place % 64));
-    while (!bits) bits = job.hard[--word];  // A row begins with a border.
-    return word * 64 + highest_bit(bits);
+    uint32_t lane = threadIdx.x & 31, word = place / 64;
+    uint64_t mask = lane ? ~0ull : ~0ull >> (63 - place % 64);
+    for (;; word -= 32, mask = ~0ull) {  // A row begins with a border.
+        uint64_t bits = lane <= word ? job.hard[word - lane] & mask : 0;
+        uint32_t filled = __ballot_sync(ALL_LANES, bits != 0), found = filled ? lowest_bit(filled) : 0;
+        bits = __shfl_sync(ALL_LANES, bits, found);
+        if (filled) return (word - found) * 64 + highest_bit(bits);
+    }
+}
+
+// Says for each row where the stretch begins in which its first refused token was found: a warp 32 rows.
+DEVICE void find_stretches(const Job& job, uint32_t first, uint32_t stride) {
+    uint32_t lane = threadIdx.x & 31;
+    for (uint64_t row = first; row - lane < job.num_rows; row += stride) {
+        uint32_t place = row < job.num_rows ? job.row_refused[row] : NO_BYTE, begin = NO_BYTE;
+        uint32_t refused = __ballot_sync(ALL_LANES, place != NO_BYTE);
+        for (; refused; refused &= refused - 1) {
+            uint32_t found = stretch_begin(job, __shfl_sync(ALL_LANES, place, lowest_bit(refused)));
+            if (lane == lowest_bit(refused)) begin = found;
+        }
+        if (row < job.num_rows) job.row_stretch[row] = begin;
+    }
 }
 
 template <uint32_t ROUND>
 DEVICE void enter_special_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint32_t first = block * BLOCK + threadIdx.x, stride = num_blocks * BLOCK;
-    for (uint64_t row = first; ROUND && row < job.num_rows; row += stride) {
-        uint32_t place = job.row_refused[row];
-        job.row_stretch[row] = place == NO_BYTE ? NO_BYTE : stretch_begin(job, place);
-    }
+    if (ROUND) find_stretches(job, first, stride);
     if (!job.special_counts[COUNT_VARYING + ROUND]) return;
     for (uint32_t tile = first / 32; tile < num_tiles(job); tile += stride / 32) {
         if (!(job.special_exits[tile] & VARIES)) continue;

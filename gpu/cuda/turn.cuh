@@ -118,7 +118,8 @@ DEVICE void turn_rows_stage(const Job& job, uint8_t* complement, uint32_t block,
             continue;
         }
         for (uint64_t place = begin; place < begin + 16 && place < job.num_bytes; place++) {
-            while (place >= static_cast<uint64_t>(job.row_begins[number + 1])) row = turned_row(job, ++number);
+            uint64_t own = row_from(job.row_begins, job.num_rows, number, place);
+            if (own != number) row = turned_row(job, number = own);
             text[place] = turned_letter(job, complement, row, place - job.row_begins[number]);
         }
     }
