@@ -7,6 +7,7 @@ cut are gathered by row. A row that was cut into parts gets its begin and end to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.framing import offsets_of, ragged
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["BatchAnswer", "Counts", "GrowingArray", "drop_rows"]
+__all__ = ["BatchAnswer", "Counts", "GrowingArray", "RowsRefused", "drop_rows"]
 
 Int64s = NDArray[np.int64]
 SPARE = 1.05  # Room for later chunks whose text has more ids than what came before.
@@ -95,18 +96,27 @@ class _Findings:
         return row_errors(self.vocabulary, self.batch, self.options, self.places)
 
 
+class RowsRefused(Exception):
+    """Some rows are refused, whose ids would have to be taken out of those of 8 or 16 bits."""
+
+
 class BatchAnswer:
-    """`Encoded` in the making.
+    """`Encoded` in the making, its ids of a dtype that has as many bits as the flights' have.
 
     Attributes:
         has_landed: whether any chunk has.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, batch: Batch, options: RowOptions, leases: Leases
+        self,
+        vocabulary: Vocabulary,
+        batch: Batch,
+        options: RowOptions,
+        leases: Leases,
+        id_dtype: type[np.integer[Any]] = np.int32,
     ) -> None:
         self.vocabulary, self.batch, self.options = vocabulary, batch, options
-        self.ids = GrowingArray(leases, np.int32)
+        self.ids = GrowingArray(leases, id_dtype)
         self.spans = GrowingArray(leases, np.int64, 2)
         self.offsets = np.zeros(len(batch) + 1, np.int64)
         self.findings = _Findings(vocabulary, batch, options)
@@ -115,7 +125,13 @@ class BatchAnswer:
         self._truncated: list[tuple[slice, Int64s, Int64s]] = []
 
     def land(self, flight: Flight) -> None:
-        """Queue the copies of a chunk's answer, and note what there is to say of its rows."""
+        """Queue the copies of a chunk's answer, and note what there is to say of its rows.
+
+        Raises:
+            RowsRefused: some are, and ids have fewer than 32 bits.
+        """
+        if self.ids.dtype != np.int32 and flight.errors() is not None:
+            raise RowsRefused
         self.has_landed, chunk = True, flight.chunk
         rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
         share = max(1, chunk.end) / max(1, len(self.batch.data))
@@ -128,7 +144,7 @@ class BatchAnswer:
         num_ids = flight.num_ids
         place = self.ids.add(num_ids, share, flight)
         if self.ids.is_leased:
-            flight.copy_ids(place, 4 * num_ids)
+            flight.copy_ids(place, flight.num_bytes)
         else:
             flight.bring_ids(self.ids.last(num_ids).view(np.uint8))
         if flight.with_spans:
@@ -149,7 +165,7 @@ class BatchAnswer:
     def finish(self) -> Encoded:
         """The answer, once all chunks have landed and finished."""
         errors = self.findings.errors()
-        ids = self.ids.filled().view(np.int32)
+        ids: NDArray[Any] = self.ids.filled()
         encoded = Encoded(ids, self.offsets, errors=errors, engine="gpu")
         if self.options.spans is not None:
             encoded.spans = self.spans.filled().view(np.int64).reshape(-1, 2)

@@ -16,7 +16,7 @@ from gpu.row_borders import FindBorder, find_border
 from vocabularies.shared_rows import SharedText
 from vocabularies.vocabulary import Bpe, Vocabulary
 
-__all__ = ["CHUNK_BYTES", "Chunk", "Ends", "chunks_of", "may_cut_rows"]
+__all__ = ["CHUNK_BYTES", "Chunk", "Ends", "chunks_of", "may_cut_rows", "next_size"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -86,7 +86,7 @@ def chunks_of(
     total = int(offsets[-1])
     while row < num_rows:
         begin = int(offsets[row])
-        size = _size(begin, total - begin, chunk_bytes, ends)
+        size = next_size(begin, total - begin, chunk_bytes, ends)
         past = int(offsets.searchsorted(begin + size, "right")) - 1
         past = min(max(past, row + 1), row + max(1, size // BYTES_A_ROW))
         end = int(offsets[past])
@@ -99,7 +99,7 @@ def chunks_of(
         row = past
 
 
-def _size(done: int, left: int, chunk_bytes: int, ends: Ends) -> int:
+def next_size(done: int, left: int, chunk_bytes: int, ends: Ends) -> int:
     """Bytes of the next chunk: small ones first and last, whose copies overlap with nothing."""
     first, last = ends
     return min(chunk_bytes, done + first, max(last, left // 2))
@@ -118,7 +118,7 @@ def _parts(
     """The chunks of a row that is larger than a chunk."""
     row_begin = begin
     while begin < end:
-        limit = begin + _size(begin, total - begin, chunk_bytes, ends)
+        limit = begin + next_size(begin, total - begin, chunk_bytes, ends)
         cut = None
         if limit < end:
             reach = _reach(end - begin, chunk_bytes)

@@ -16,24 +16,20 @@ Computes ids and nothing else: self-tests, fallbacks and routing are the service
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.answers import BatchAnswer, Counts
 from gpu.batches import NOTHING_ADDED, RowOptions, row_options
-from gpu.chunks import Chunk, chunks_of
 from gpu.contents import may_be_wrong
-from gpu.decoding import decode_rows
+from gpu.decoding import Ids, decode_rows
 from gpu.device import Device, OutOfMemory
 from gpu.fetching import fetch_batch
-from gpu.flights import Work
+from gpu.joining import joining
+from gpu.large import count_large, encode_large
 from gpu.launches import DeviceFault
 from gpu.leases import Leases
-from gpu.paces import BY_BUS
 from gpu.page_locked import PageLocked, Take
 from gpu.pipeline import Answer, Pipeline
 from gpu.prepared import prepare
@@ -120,7 +116,8 @@ class GpuEngine:
 
     def join(self, batch: Batch) -> None:
         """Join the strings of a batch, if it has such, in pinned memory, by several threads."""
-        batch.join_in(self.host_memory, self.staging.gather if self.staging.gathers else None)
+        with joining(batch, self.host_memory, self.staging):
+            pass
 
     def memory(self) -> dict[str, int]:
         """Bytes of the device: all, free, and what workspaces and vocabularies hold."""
@@ -166,25 +163,23 @@ class GpuEngine:
             ValueError: the vocabulary's ids do not fit in the batch's `id_dtype`.
         """
         batch.check_id_dtype(len(vocabulary))
-        with self.residents.using(vocabulary) as resident:
-            self.join(batch)
+        with (
+            self.residents.using(vocabulary) as resident,
+            joining(batch, self.host_memory, self.staging) as copy,
+        ):
             options = row_options(vocabulary, batch, resident.family)
+            is_small = self.workspaces.is_small(len(batch.data), len(batch))
+            if copy is not None and (is_small or resident.family.fetch):
+                copy.wait(len(batch.data))
             encoded = fetch_batch(self, resident, batch, options)
+            validate = may_be_wrong(resident, batch)
             if encoded is None:
-                validate = may_be_wrong(resident, batch)
                 encoded = self._try_small(vocabulary, resident, batch, options, validate=validate)
             if encoded is None:
-                encoded = self._encode_large(vocabulary, resident, batch, options)
+                encoded = encode_large(
+                    self, vocabulary, resident, batch, options, validate=validate, copy=copy
+                )
             return encoded
-
-    def _encode_large(
-        self, vocabulary: Vocabulary, resident: Resident, batch: Batch, options: RowOptions
-    ) -> Encoded:
-        def new_answer() -> BatchAnswer:
-            return BatchAnswer(vocabulary, batch, options, self.leases)
-
-        work = self._work(resident, batch, options)
-        return self._in_chunks(vocabulary, batch, work, new_answer).finish()
 
     def _try_small(
         self,
@@ -219,14 +214,18 @@ class GpuEngine:
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
         """int64[B]: how many ids `encode` would give each row; and the refused rows."""
-        with self.residents.using(vocabulary) as resident:
+        with (
+            self.residents.using(vocabulary) as resident,
+            joining(batch, self.host_memory, self.staging) as copy,
+        ):
             options = row_options(vocabulary, batch, resident.family)
-
-            def new_answer() -> Counts:
-                return Counts(vocabulary, batch, options)
-
-            work = replace(self._work(resident, batch, options), count_only=True)
-            return self._in_chunks(vocabulary, batch, work, new_answer).finish()
+            validate = may_be_wrong(resident, batch)
+            if copy is not None and self.workspaces.is_small(len(batch.data), len(batch)):
+                copy.wait(len(batch.data))
+            encoded = self._try_small(vocabulary, resident, batch, options, validate=validate)
+            if encoded is not None:  # One launch, ids and all, takes less than many.
+                return np.diff(encoded.offsets), encoded.errors
+            return count_large(self, vocabulary, resident, batch, options, copy=copy)
 
     def encode_ids(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s
@@ -237,10 +236,6 @@ class GpuEngine:
         and a row that is refused has no ids.
         """
         batch = Batch(data=data, offsets=offsets)
-
-        def new_answer() -> BatchAnswer:
-            return BatchAnswer(vocabulary, batch, NOTHING_ADDED, self.leases)
-
         with self.residents.using(vocabulary) as resident:
             encoded = fetch_batch(self, resident, batch, NOTHING_ADDED)
             if encoded is None:
@@ -248,38 +243,23 @@ class GpuEngine:
                     vocabulary, resident, batch, NOTHING_ADDED, validate=False
                 )
             if encoded is None:
-                work = replace(self._work(resident, batch, NOTHING_ADDED), validate=False)
-                encoded = self._in_chunks(vocabulary, batch, work, new_answer).finish()
+                encoded = encode_large(
+                    self, vocabulary, resident, batch, NOTHING_ADDED, validate=False
+                )
             return encoded.ids.astype(np.int32, copy=False), encoded.offsets
 
-    def _work(self, resident: Resident, batch: Batch, options: RowOptions) -> Work:
-        is_pinned = self.device.is_pinned(batch.data)
-        return Work(resident, batch.data, is_pinned, options, may_be_wrong(resident, batch))
-
-    def _in_chunks(
-        self, vocabulary: Vocabulary, batch: Batch, work: Work, new_answer: Callable[[], A]
-    ) -> A:
-        """A large batch: the answer on which all its chunks have landed."""
-        whole = None if work.options is None else work.options.whole_rows()
-
-        def chunks(size: int) -> Iterator[Chunk]:
-            find = self.staging.find_border
-            return chunks_of(batch.data, batch.offsets, vocabulary, size, whole, find=find)
-
-        chunk_bytes = min(self.pipeline.chunk_bytes, BY_BUS.of(len(batch.data)).chunk_bytes)
-        return self.pipeline.answer(work, chunks, new_answer, chunk_bytes)
-
     def decode(
-        self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool
+        self, vocabulary: Vocabulary, ids: Ids, offsets: Int64s, skip_special_tokens: bool
     ) -> tuple[Bytes, Int64s, dict[int, RowError]]:
-        """The bytes uint8[N], int64[B + 1] of ids int64[T] in rows int64[B + 1], and the errors."""
+        """The bytes uint8[N] and int64[B + 1] of ids in rows int64[B + 1], and the errors.
+
+        The ids are int32[T], of which half as many bytes go to the device, or int64[T]. Many go in
+        chunks, of which several are in flight, and their bytes may lie in pinned memory, which is
+        the caller's until they are garbage.
+
+        Raises:
+            NotCovered: the kernels cannot compute this vocabulary.
+            OutOfMemory: it does not fit.
+        """
         with self.residents.using(vocabulary) as resident:
-            return decode_rows(
-                self.workspaces,
-                resident,
-                len(vocabulary),
-                ids,
-                offsets,
-                skip_special_tokens,
-                self.processors,
-            )
+            return decode_rows(self, resident, len(vocabulary), ids, offsets, skip_special_tokens)

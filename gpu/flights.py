@@ -23,7 +23,7 @@ from gpu.launches import STATUS, checked, fetch, launch, pack_rows, send_job
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from gpu.row_begins import FallingRow
-from gpu.staging import Staging
+from gpu.staging import Copy, Staging
 from vocabularies.shared_rows import SharedText
 
 __all__ = ["Flight", "Lanes", "Work"]
@@ -62,6 +62,7 @@ class Work:
         validate: whether rows may not be UTF-8.
         id_bits: of an id in the answer, see cuda/pack.cuh.
         count_only: only how many ids there are.
+        joining: the copy that writes `data` meanwhile; None: they are there.
     """
 
     resident: Resident
@@ -71,6 +72,11 @@ class Work:
     validate: bool = False
     id_bits: int = BITS_A_WORD
     count_only: bool = False
+    joining: Copy | None = None
+
+    def flight(self, chunk: Chunk, workspace: Workspace, lanes: Lanes, staging: Staging) -> Flight:
+        """A chunk of the call in a workspace; it is being staged where it must be."""
+        return Flight(self, chunk, workspace, lanes, staging)
 
 
 class Flight:
@@ -110,6 +116,8 @@ class Flight:
         clock = workspace.clock
         if self._copy is not None:
             self._copy.wait(len(self.source))
+        if work.joining is not None:
+            work.joining.wait(self.chunk.end)
         if clock is not None:
             if self._copy is not None:
                 clock.add("stage", self._copy.seconds)
@@ -131,7 +139,10 @@ class Flight:
             raise error.behind(self.chunk.first_row, self.chunk.begin) from None
         if self.with_spans:
             make_room_for_spans(workspace, work.resident.family)
-        launch(workspace, (*self._first(), *self._frames(), "report"), processors)
+        launch(workspace, (*self._kernels(), "report"), processors)
+
+    def _kernels(self) -> tuple[str, ...]:
+        return *self._first(), *self._frames()
 
     def _first(self) -> tuple[str, ...]:
         """The kernels that are tried first: the plain ones unless the last batch was not plain."""
@@ -238,11 +249,14 @@ class Flight:
 
     def copy_ids(self, address: int, num_bytes: int, begin: int = 0) -> None:
         """Queue the copy of bytes of the ids to memory of the host or the device."""
-        field = "framed_ids" if self.framed else "ids"
-        if self.work.id_bits != BITS_A_WORD:
-            field = "packed"
-        self.lanes.outward.copy_out(address, self.workspace.fields[field] + begin, num_bytes)
+        place = self.workspace.fields[self._answer_field()] + begin
+        self.lanes.outward.copy_out(address, place, num_bytes)
         self.workspace.stream.follow(self.lanes.outward)
+
+    def _answer_field(self) -> str:
+        if self.work.id_bits != BITS_A_WORD:
+            return "packed"
+        return "framed_ids" if self.framed else "ids"
 
     def bring_ids(self, out: Bytes) -> None:
         """Copy the first bytes of the ids to ordinary memory, by way of the text's; at once."""

@@ -166,9 +166,8 @@ class _Call:
             workspace = self._workspace(chunk)
         workspace.clock = self.pipeline.stage_times.clock(workspace.stream)
         try:
-            self.flying.append(
-                Flight(self.work, chunk, workspace, self.lanes, self.pipeline.staging)
-            )
+            staging = self.pipeline.staging
+            self.flying.append(self.work.flight(chunk, workspace, self.lanes, staging))
         except BaseException:
             self.landed.append(workspace)
             raise

@@ -73,13 +73,18 @@ class Staging:
         copy: Copy = self._pool.start(target, source)
         return copy
 
-    def gather(self, texts: list[str], offsets: Int64s, target: Bytes) -> None:
-        """Copy the UTF-8 of strings to `target`, where int64[B + 1] offsets say; as `share`.
+    def start_gather(self, texts: list[str], offsets: Int64s, target: Bytes) -> Copy:
+        """Begin to copy the UTF-8 of strings to `target`, where int64[B + 1] offsets say.
 
         Raises:
             ValueError: the offsets are those of other strings.
         """
-        self._pool.gather(target, texts, offsets).wait(len(target))
+        copy: Copy = self._pool.gather(target, texts, offsets)
+        return copy
+
+    def gather(self, texts: list[str], offsets: Int64s, target: Bytes) -> None:
+        """The same, the caller's thread and these together; raises as `start_gather` does."""
+        self.start_gather(texts, offsets, target).wait(len(target))
 
     def share(self, target: Bytes, source: Bytes) -> None:
         """Copy uint8[N] to the front of `target`, the caller's thread and these together."""

@@ -18,6 +18,7 @@ from gpu.chunks import Chunk, chunks_of
 from gpu.device import Device, OutOfMemory
 from gpu.fetching import fetch_letters
 from gpu.flights import Flight, Work
+from gpu.ordinary import ToOrdinary
 from gpu.paces import BY_BUS, TO_DEVICE, Pace
 from gpu.residents import Resident
 from gpu.row_begins import put_begins
@@ -89,11 +90,15 @@ class StreamAnswer:
 
     Attributes:
         alignment: bytes of which a multiple stands before each chunk's answer.
+        way: to an `out` in ordinary memory.
         offsets: int64[B + 1], where each row's ids begin.
         parts: first byte and number of ids of each chunk's answer.
     """
 
-    def __init__(self, out: Out, num_rows: int, alignment: int) -> None:
+    def __init__(
+        self, out: Out, num_rows: int, alignment: int, way: ToOrdinary | None = None
+    ) -> None:
+        self.way = way
         self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
         self.alignment = alignment
         self.parts: list[tuple[int, int]] = []
@@ -111,7 +116,8 @@ class StreamAnswer:
         if self.out.ordinary is None:
             flight.copy_ids(self.out.address + self.num_bytes, num_bytes)
         else:
-            flight.bring_ids(self.out.ordinary[self.num_bytes : self.num_bytes + num_bytes])
+            assert self.way is not None
+            self.way.bring(flight, self.out.ordinary[self.num_bytes : self.num_bytes + num_bytes])
         if chunk.begins_row:
             rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
             np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])
@@ -133,15 +139,19 @@ def _stream(
 ) -> StreamAnswer:
     with engine.residents.using(vocabulary) as resident:
         work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
+        way = ToOrdinary(engine.leases, engine.staging)
 
         def answer() -> StreamAnswer:
-            return StreamAnswer(out, len(offsets) - 1, alignment)
+            return StreamAnswer(out, len(offsets) - 1, alignment, way)
 
         def chunks(size: int) -> Iterator[Chunk]:
             find = engine.staging.find_border
             return chunks_of(data, offsets, vocabulary, size, ends=pace.ends, find=find)
 
-        return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
+        try:
+            return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
+        finally:
+            way.finish()
 
 
 def encode_stream(
