@@ -132,3 +132,22 @@ def test_characters_stand_for_themselves_where_bytes_are_not_spelled():
     model = Bpe((), byte_level=False)
     with pytest.raises(ValueError, match="stands for"):
         Vocabulary((b"a", b" a"), model, special_tokens=(SpecialToken("Ġa", 1),))
+
+
+@pytest.mark.parametrize("step", ["Lowercase", "NFC"])
+def test_a_token_that_the_normalizer_rewrites_is_decoded_by_the_library(step):
+    """It writes "the" for the added token "The" where that is looked for in lower case."""
+    tokens = [added("The", 256, normalized=True), added("e\u0301!", 257, normalized=True)]
+    content = document(BYTES, [], byte_level=True, decoder=BYTE_LEVEL, added_tokens=tokens)
+    content["normalizer"] = {"type": step}
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert isinstance(vocabulary.model, Upstream)
+    assert "decoded as that" in vocabulary.model.reason
+    tokenizer = Tokenizer.from_str(encoded(content).decode())
+    engine = engine_of("cpu")
+    engine.load(vocabulary)
+    texts = ["The the THE", "e\u0301! é!"]
+    answered = engine.encode(vocabulary, Batch(texts))
+    assert [answered.row(i).tolist() for i in range(2)] == [tokenizer.encode(t).ids for t in texts]
+    decoded = engine.decode(vocabulary, np.array([256, 257]), np.array([0, 2]), False)
+    assert decoded.data.tobytes().decode() == tokenizer.decode([256, 257], False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +24,11 @@ from vocabularies.formats.tokenizer_json_steps import (
     read_pretokenizer,
     read_template,
 )
+from vocabularies.normalizers import normalize
 from vocabularies.pretokenizers import is_byte_level
 from vocabularies.vocabulary import (
     Finding,
+    Normalizer,
     SpecialToken,
     Upstream,
     Vocabulary,
@@ -105,12 +107,26 @@ def _bpe(
         roles=_roles(added, template, unknown_id),
     )
     try:
-        return make()
+        vocabulary = make()
     except VocabularyError as error:
         # The library also takes a regex whose literals are no tokens of their own.
         if motifs and all(f.where.startswith(_OF_MOTIFS) for f in error.findings):
             raise NotCovered(f"pre_tokenizer: {error.findings[0]}") from error
         raise
+    _refuse_rewritten(added, normalizers)
+    return vocabulary
+
+
+def _refuse_rewritten(added: Iterable[SpecialToken], normalizers: Sequence[Normalizer]) -> None:
+    """Refuse added tokens that are decoded as something else than they are called.
+
+    Raises:
+        NotCovered: the normalizers make "the" of "The", which is then what the library writes.
+    """
+    for token in added:
+        if token.normalized and normalize(token.content, normalizers)[0] != token.content:
+            reason = "is another one behind the normalizers, and is decoded as that"
+            raise NotCovered(f"the added token {token.content!r} {reason}")
 
 
 def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[int, int]]:
