@@ -14,12 +14,7 @@
 #pragma once
 #include "bases_listed.cuh"
 
-constexpr uint32_t MOST_ASKED = 512;       // Times that a thread asks in a round.
-
-// Where letters repeat, tokens are listed at many places side by side, each of which waits for one of those in front. A
-// batch with more such places in a round is left to other kernels at once: to wait for them would take longer.
-constexpr uint32_t MANY_LISTED = 5;        // Of 32 neighbours.
-constexpr uint32_t MOST_REPEATED = 640;    // Of a round, where there are as many.
+constexpr uint32_t MOST_ASKED = 4096;      // Times that a thread asks in a round.
 
 // A place where the last token is one of two: its number in the round | letters of the first one << 12 | its right
 // class << 16. The letters of the second one are in `lengths` until it is known.
@@ -128,13 +123,14 @@ DEVICE void note_first(PartShared& shared, uint32_t first) {
 // Keeps of a round what the next one asks for, and empties the queues.
 DEVICE void begin_round(PartShared& shared) {
     if (threadIdx.x <= PAD) shared.classes[threadIdx.x] = shared.classes[ROUND + threadIdx.x];
-    if (threadIdx.x == 0) shared.num_queued = shared.num_repeated = 0;
+    if (threadIdx.x == 0) shared.num_queued = 0;
 }
 
 // Asks until all queued and listed places are known. The lanes of a warp stay together.
 DEVICE void ask_queues(const Job& job, PartShared& shared, uint32_t first) {
     uint32_t queued = shared.num_queued;
     ListedPlaces listed(shared, (BASES_THREADS - 1 - threadIdx.x) / 32);  // The last ones have fewer queued places.
+    if (listed.dense > MOST_DENSE && !shared.has_mixed) shared.is_left = IS_OTHER;
     uint32_t waiting = (1u << (queued + BASES_THREADS - 1 - threadIdx.x) / BASES_THREADS) - 1;
     for (uint32_t asked = 0; listed.any() || __any_sync(ALL_LANES, waiting != 0); asked++) {
         if (asked > MOST_ASKED) shared.is_left = IS_OTHER;
@@ -160,13 +156,10 @@ DEVICE void find_last(const Job& job, const Endings& endings, PartShared& shared
         bool is_listed;
         queued[i] = note_left(shared, view, first, place + i * BASES_THREADS, left[i], endings.k, is_listed);
         uint32_t votes = __ballot_sync(ALL_LANES, is_listed);
-        if (threadIdx.x % 32) continue;
-        shared.listed[(i * BASES_THREADS + threadIdx.x) / 32] = votes;
-        if (count_bits(votes) >= MANY_LISTED) atomicAdd(&shared.num_repeated, count_bits(votes));
+        if (threadIdx.x % 32 == 0) shared.listed[(i * BASES_THREADS + threadIdx.x) / 32] = votes;
     }
     queue_places(shared, queued);
     if (threadIdx.x == 0) note_first(shared, first);
     __syncthreads();
-    if (shared.num_repeated <= MOST_REPEATED) ask_queues(job, shared, first);
-    else shared.is_left = IS_OTHER;
+    ask_queues(job, shared, first);
 }

@@ -4,6 +4,11 @@
 
 constexpr uint32_t MOST_WAITING = 4;       // Places of a warp that wait at a time; behind them most do.
 
+// Where letters repeat, neighbours are listed, each of which waits for one of those in front. A batch with many such
+// places in a round is left to other kernels at once: to wait for them would take longer.
+constexpr uint32_t MANY_LISTED = 5;        // Of 32 neighbours: these are dense.
+constexpr uint32_t MOST_DENSE = 48;        // Of the 128 such in a round.
+
 // Asks for one of the tokens that are listed; the last one is right if no other is.
 DEVICE uint32_t ask_token(const Job& job, PartShared& shared, uint32_t first, uint32_t place, uint2 token, bool is_last) {
     uint32_t length = token.y & 0xFF, key = token.y >> 8;
@@ -40,13 +45,17 @@ DEVICE_RARE bool ask_listed(const Job& job, PartShared& shared, uint32_t first, 
 // wait for those some letters in front, so that neighbours are asked for at a time, and the first ones first.
 struct ListedPlaces {
     uint32_t number;                       // Of the warp.
+    uint32_t dense;                        // How often many of 32 neighbours are listed.
     uint32_t bits[LETTERS_A_THREAD];       // Of every 32nd place, which of them are left.
 
     // All lanes call it.
-    DEVICE_METHOD ListedPlaces(const PartShared& shared, uint32_t number) : number(number) {
+    DEVICE_METHOD ListedPlaces(const PartShared& shared, uint32_t number) : number(number), dense(0) {
 #pragma unroll
-        for (uint32_t group = 0; group < LETTERS_A_THREAD; group++)
-            bits[group] = __ballot_sync(ALL_LANES, shared.listed[32 * group + (threadIdx.x & 31)] >> number & 1);
+        for (uint32_t group = 0; group < LETTERS_A_THREAD; group++) {
+            uint32_t neighbours = shared.listed[32 * group + (threadIdx.x & 31)];
+            bits[group] = __ballot_sync(ALL_LANES, neighbours >> number & 1);
+            dense += count_bits(__ballot_sync(ALL_LANES, count_bits(neighbours) >= MANY_LISTED));
+        }
     }
 
     DEVICE_METHOD uint32_t any() const {

@@ -61,7 +61,6 @@ struct PartShared {
     uint32_t queue[ROUND];                 // Places where one of two is, see bases_last.cuh.
     uint32_t listed[ROUND / 32];           // Bits of places where tokens are listed.
     uint32_t num_queued;
-    uint32_t num_repeated;                 // Listed places among many, see bases_last.cuh.
     uint32_t run_end, run_before;          // Letters of a run in front of letter `run_end`, see bases_runs.cuh.
     uint32_t is_unsettled;                 // Whether a round has BASES_MIXED,
     uint32_t has_mixed;                    // and the view letters that merge.
