@@ -103,8 +103,8 @@ def _others(_: int) -> Named:
     yield "contractions", _bytes(b"'s't're've'm'll'd")
     yield "special tokens", _bytes(b"<|endoftext|>")
     yield "words joined", _bytes(b"internationalization" + b"photosynthesis" + b"xyzzy" * 3)
-    for token in ("lant", "пр"):  # Of ranks above those of longer tokens of Llama 3.
-        yield f"{token!r} again and again", _bytes(token.encode())
+    for text in ("lant", "пр", ".:.:.:..:"):  # Of ranks above those of longer tokens of Llama 3.
+        yield f"{text!r} again and again", _bytes(text.encode())
     yield "marks and a letter", _bytes(b"-" * 200 + b"a")
     yield "digits and a blank", _bytes(b"7" * 300 + b" ")
 

@@ -24,9 +24,8 @@ struct Symbols {  // Of a window, those that are left.
 
 struct RoundShared {  // Of a block.
     Symbols symbols[2];
-    uint32_t heads[WALK_WORDS], equal[WALK_WORDS], merged[WALK_WORDS];
+    uint32_t heads[WALK_WORDS], equal[WALK_WORDS], merged[WALK_WORDS];  // Bits of symbols.
     uint32_t lowest[BRIDGE_WARPS], bounds[BRIDGE_WARPS];  // Of the symbols of each warp.
-    uint32_t loud;                                        // See first_loud.
 };
 
 // What all threads know of a round.
@@ -103,26 +102,44 @@ DEVICE void find_merged(RoundShared& shared, const Symbols& symbols, const Round
     __syncthreads();
 }
 
-// Of the merged pairs, which are of a late rank, the first loud one.
-DEVICE_RARE uint32_t first_loud(const Job& job, RoundShared& shared, const Symbols& symbols, uint32_t count, uint32_t rank) {
-    if (threadIdx.x == 0) shared.loud = count;
-    __syncthreads();
+// A block's symbols as late ranks see them.
+struct ListedSymbols {
+    Symbols& symbols;
+
+    DEVICE_METHOD uint32_t symbol(uint32_t i) const { return symbols.words[i] >> WALK_PLACE_BITS; }
+    DEVICE_METHOD void put_rank(uint32_t i, uint32_t rank) const { symbols.ranks[i] = rank; }
+    DEVICE_METHOD void put(uint32_t i, uint32_t symbol, uint32_t rank) const {
+        symbols.words[i] = symbol << WALK_PLACE_BITS | symbols.words[i] % (1 << WALK_PLACE_BITS);
+        put_rank(i, rank);
+    }
+};
+
+// Whether one of the merged pairs, which are of a late rank, is loud.
+DEVICE bool any_loud(const Job& job, const RoundShared& shared, const Symbols& symbols, const Round& round) {
+    bool loud = false;
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < count; i += BRIDGE_THREADS) {
+    for (uint32_t i = threadIdx.x; i < round.count; i += BRIDGE_THREADS) {
         if (!(shared.merged[i / 32] >> i % 32 & 1)) continue;
         uint32_t before = i ? symbols.words[i - 1] >> WALK_PLACE_BITS : NO_PAIR;
-        uint32_t behind = i + 2 < count ? symbols.words[i + 2] >> WALK_PLACE_BITS : NO_PAIR;
-        if (is_loud(job, rank, before, behind)) atomicMin(&shared.loud, i);
+        uint32_t behind = i + 2 < round.count ? symbols.words[i + 2] >> WALK_PLACE_BITS : NO_PAIR;
+        loud |= is_loud(job, rank_of_bounded(round.lowest), before, behind);
     }
-    __syncthreads();
-    return shared.loud;
+    return __syncthreads_or(loud);
 }
 
-// The words of merged pairs, one for each lane; of a late rank those up to the first loud one.
-DEVICE uint32_t merged_pairs(const Job& job, RoundShared& shared, const Symbols& symbols, const Round& round) {
-    uint32_t merged = word_of_lane(shared.merged, round.count);
-    if (!is_late(round.lowest)) return merged;
-    return merged & bits_below(first_loud(job, shared, symbols, round.count, rank_of_bounded(round.lowest)) + 1);
+// Merges the pairs of a late rank, the lowest, one by one if one of them is loud; then none is left to be merged at
+// once. Returns the symbols that are gone, a word a lane.
+DEVICE_RARE uint32_t merge_late(const Job& job, RoundShared& shared, Symbols& symbols, const Round& round) {
+    uint32_t lane = threadIdx.x & 31;
+    if (!any_loud(job, shared, symbols, round)) return 0;
+    if (threadIdx.x < 32) {
+        uint32_t all = bits_below(round.count), waiting = all & (shared.heads[lane] | shared.equal[lane]);
+        uint32_t alive = grow_pairs(job, ListedSymbols{symbols}, all, waiting, rank_of_bounded(round.lowest));
+        shared.merged[lane] = 0;
+        shared.heads[lane] = all & ~alive;
+    }
+    __syncthreads();
+    return shared.heads[lane];
 }
 
 DEVICE uint32_t merged_symbol(const Symbols& symbols, uint32_t i, bool is_merged) {
@@ -130,10 +147,11 @@ DEVICE uint32_t merged_symbol(const Symbols& symbols, uint32_t i, bool is_merged
 }
 
 // Third step: the symbols that are left, side by side, and the ranks of new pairs.
-DEVICE Round merge_round(const Job& job, RoundShared& shared, const Symbols& from, Symbols& to, const Round& round) {
-    uint32_t lane = threadIdx.x & 31, merged = merged_pairs(job, shared, from, round);
+DEVICE Round merge_round(const Job& job, RoundShared& shared, Symbols& from, Symbols& to, const Round& round) {
+    uint32_t lane = threadIdx.x & 31, grown = is_late(round.lowest) ? merge_late(job, shared, from, round) : 0;
+    uint32_t merged = word_of_lane(shared.merged, round.count);
     uint32_t carried = __shfl_up_sync(ALL_LANES, merged, 1) >> 31, next = __shfl_down_sync(ALL_LANES, merged, 1);
-    uint32_t gone = merged << 1 | (lane ? carried : 0);  // Second symbols of merged pairs; none is behind the last word.
+    uint32_t gone = merged << 1 | (lane ? carried : 0) | grown;  // None is behind the last word.
     uint32_t gone_up_to = sum_of_lanes(count_bits(gone)), lowest = NO_RANK, bound = HIGHEST;
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i - lane < round.count; i += BRIDGE_THREADS) {

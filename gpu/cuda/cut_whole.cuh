@@ -2,7 +2,7 @@
 // encodes a whole piece in rounds.
 //
 // A round merges every pair of the lowest rank at once, leftmost first where two
-// overlap ("aaa"); of a late rank those up to the first loud one (cut_window.cuh). Only text that repeats itself comes here,
+// overlap ("aaa"), or one by one where the rank is late (late_ranks.cuh). Only text that repeats itself comes here,
 // and that has few different ranks. The symbols lie in `records` (their numbers) and `merged_ids` (places),
 // which are not in use yet, from the piece's first byte on.
 #pragma once
@@ -33,17 +33,6 @@ DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t*
     return lowest_of_block(shared, lowest);
 }
 
-// The number of the first symbol where a pair of a late rank is loud.
-DEVICE uint32_t first_loud(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count, uint32_t rank) {
-    uint32_t first = NO_PAIR;
-    for (uint32_t i = threadIdx.x; i + 1 < count && first == NO_PAIR; i += WALK_THREADS) {
-        if (rank_of(job, symbols[i], symbols[i + 1]) != rank) continue;
-        uint32_t before = i ? symbols[i - 1] : NO_PAIR, behind = i + 2 < count ? symbols[i + 2] : NO_PAIR;
-        if (is_loud(job, rank, before, behind)) first = i;
-    }
-    return lowest_of_block(shared, first);
-}
-
 // How many candidates stand directly before this thread's symbol without a gap: odd ones are taken
 // by the symbol before them. `carried` counts those at the end of the symbols before this block's.
 DEVICE uint32_t candidates_before(const WholeShared& shared, uint32_t carried) {
@@ -59,15 +48,15 @@ DEVICE uint32_t candidates_before(const WholeShared& shared, uint32_t carried) {
     return count + carried;
 }
 
-// Merges all pairs of one rank up to that of symbol number `last`; returns how many symbols are left.
+// Merges all pairs of one rank; returns how many symbols are left.
 DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbols, uint32_t* places,
-                            uint32_t count, uint32_t rank, uint32_t last) {
+                            uint32_t count, uint32_t rank) {
     uint32_t merged = FIRST_MERGED + rank, written = 0, carried = 0;
     for (uint32_t first = 0; first < count; first += WALK_THREADS) {
         uint32_t i = first + threadIdx.x;
         bool here = i < count, pair = i + 1 < count;
         uint32_t symbol = here ? symbols[i] : 0, place = here ? places[i] : 0;
-        bool candidate = pair && i <= last && rank_of(job, symbol, symbols[i + 1]) == rank;
+        bool candidate = pair && rank_of(job, symbol, symbols[i + 1]) == rank;
         uint32_t votes = __ballot_sync(0xFFFFFFFF, candidate);
         if ((threadIdx.x & 31) == 0) shared.candidates[threadIdx.x >> 5] = votes;
         __syncthreads();
@@ -88,6 +77,25 @@ DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbo
     return written;
 }
 
+// The same for a late rank, by one thread: what is left is a stack that the symbols behind it are put on.
+DEVICE uint32_t grow_round(const Job& job, uint32_t* symbols, uint32_t* places, uint32_t count, uint32_t rank) {
+    uint32_t written = 0;
+    for (uint32_t next = 0; next < count; written++) {
+        uint32_t symbol = symbols[next], place = places[next], lowest = NO_RANK;
+        if (++next < count) lowest = rank_of(job, symbol, symbols[next]);
+        for (uint32_t before = NO_RANK, behind = lowest; lowest <= rank; lowest = min_of(before, behind)) {
+            symbol = FIRST_MERGED + lowest;
+            if (before == lowest) place = places[--written];
+            else next++;
+            before = written ? rank_of(job, symbols[written - 1], symbol) : NO_RANK;
+            behind = next < count ? rank_of(job, symbol, symbols[next]) : NO_RANK;
+        }
+        symbols[written] = symbol;
+        places[written] = place;
+    }
+    return written;
+}
+
 // Cuts a piece; the whole block calls it.
 DEVICE void cut_whole(const Job& job, WholeShared& shared, const LongPiece& piece) {
     uint32_t* symbols = job.records + piece.begin;
@@ -101,8 +109,14 @@ DEVICE void cut_whole(const Job& job, WholeShared& shared, const LongPiece& piec
     for (;;) {
         uint32_t rank = lowest_rank(job, shared, symbols, count);
         if (rank == NO_RANK) break;
-        uint32_t last = is_late(bounded(job, rank)) ? first_loud(job, shared, symbols, count, rank) : count;
-        count = merge_round(job, shared, symbols, places, count, rank, last);
+        if (!is_late(bounded(job, rank))) {
+            count = merge_round(job, shared, symbols, places, count, rank);
+            continue;
+        }
+        if (threadIdx.x == 0) shared.carried = grow_round(job, symbols, places, count, rank);
+        __syncthreads();
+        count = shared.carried;
+        __syncthreads();
     }
     for (uint32_t i = threadIdx.x; i < count; i += WALK_THREADS) set_starts(job, places[i], 1);
     __syncthreads();

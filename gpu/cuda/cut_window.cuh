@@ -9,40 +9,17 @@
 //     text     a   b   c   d   e   e   e   f      the 7 and the 9 are gone then
 //
 // Some ranks are late: what they give is part of a pair of lower rank. Where the lowest rank is late a
-// round merges its pairs up to the first that is *loud*, whose merge does give such a pair. Vocabularies
-// trained as usual have no late ranks; Llama 3 has some.
+// round merges all its pairs, and whatever comes of them before the next one (late_ranks.cuh).
 //
 // Each lane owns 8, 16 or 32 `places`. What lies at the places of the others it learns by votes and
 // shuffles, except symbols and ranks, which all may read.
 #pragma once
 #include "block.cuh"
+#include "late_ranks.cuh"
 #include "masks.cuh"
 #include "merge.cuh"
 
 constexpr uint32_t WINDOW_1 = 1024;
-constexpr uint32_t NO_PAIR = 0xFFFFFFFF;
-
-// A rank and how far above it the bound of its merge lies, as gpu/tables.py writes it: 0 where the rank is
-// late, else 5 bits and a power of two that they are times, rounded down. NO_RANK stays as it is.
-constexpr uint32_t BOUND_BITS = 10, LATE = 0, HIGHEST = (1 << (32 - BOUND_BITS)) - 1;
-
-DEVICE uint32_t bounded(const Job& job, uint32_t rank) {
-    return rank == NO_RANK ? NO_RANK : rank << BOUND_BITS | __ldg(job.rank_bounds + rank);
-}
-
-DEVICE uint32_t rank_of_bounded(uint32_t word) { return word >> BOUND_BITS; }
-
-DEVICE bool is_late(uint32_t word) { return word % (1 << BOUND_BITS) == LATE; }
-
-// The lowest rank that a pair with what this one gives can have; where there is none, one above HIGHEST.
-DEVICE uint32_t bound_of(uint32_t word) {
-    return (word >> BOUND_BITS) + ((word % 32) << (word / 32 % 32));  // Below 2^32.
-}
-
-// Pairs of ranks, bounded, below this one are merged in a round, where these are the lowest rank and bound.
-DEVICE uint32_t limit_of(uint32_t lowest, uint32_t bound) {
-    return bound > rank_of_bounded(lowest) ? min_of(bound, HIGHEST) << BOUND_BITS : lowest + 1;
-}
 
 // A warp's window in shared memory; each lane has a bank to itself.
 template <uint32_t MOST> struct WarpColumns {
@@ -187,22 +164,26 @@ DEVICE uint32_t pairs_of_round(const WarpColumns<MOST>& columns, const LanePart&
     return chains.taken & ~chains.beaten;
 }
 
-// Whether merging a pair of a rank to `merged` gives a pair of a lower one: with the symbols `before` and `behind`
-// it, NO_PAIR where there are none, or with its like, as its neighbour may be such a pair.
-DEVICE bool is_loud(const Job& job, uint32_t rank, uint32_t before, uint32_t behind) {
-    uint32_t merged = FIRST_MERGED + rank;
-    if (rank_of(job, merged, merged) < rank) return true;
-    if (before != NO_PAIR && rank_of(job, before, merged) < rank) return true;
-    return behind != NO_PAIR && rank_of(job, merged, behind) < rank;
-}
+// The columns as late ranks see them.
+template <uint32_t MOST> struct ColumnSymbols {
+    WarpColumns<MOST>& columns;
 
-// Of the pairs of a late rank, at these places of each lane, those up to the first loud one.
+    static DEVICE_METHOD uint32_t index(uint32_t place) { return 32 * (place % 32) + place / 32; }
+    DEVICE_METHOD uint32_t symbol(uint32_t place) const { return columns.symbols[index(place)]; }
+    DEVICE_METHOD void put_rank(uint32_t place, uint32_t rank) const { columns.ranks[index(place)] = rank; }
+    DEVICE_METHOD void put(uint32_t place, uint32_t symbol, uint32_t rank) const {
+        columns.symbols[index(place)] = symbol;
+        put_rank(place, rank);
+    }
+};
+
+// Whether one of the pairs of a late rank, at these places of each lane, is loud.
 template <uint32_t MOST>
-DEVICE_RARE uint32_t up_to_loud(const Job& job, const WarpColumns<MOST>& columns, uint32_t alive, Neighbours others,
-                                uint32_t pairs, uint32_t rank) {
-    uint32_t rest = alive & (alive - 1), loud = 0;
-    uint32_t second = rest ? index_of(lowest_bit(rest)) : others.behind;
+DEVICE bool any_loud(const Job& job, const WarpColumns<MOST>& columns, uint32_t alive, const Neighbours& others,
+                     uint32_t pairs, uint32_t rank) {
+    uint32_t rest = alive & (alive - 1), second = rest ? index_of(lowest_bit(rest)) : others.behind;
     second = __shfl_sync(ALL_LANES, second, others.lane_behind);  // Of the next lane.
+    bool loud = false;
     for (uint32_t bits = pairs; bits && !loud; bits &= bits - 1) {
         uint32_t place = lowest_bit(bits), below = alive & (bits ^ (bits - 1)) >> 1, above = alive & bits_above(place);
         uint32_t last = above & (above - 1);  // Those behind the pair.
@@ -210,11 +191,21 @@ DEVICE_RARE uint32_t up_to_loud(const Job& job, const WarpColumns<MOST>& columns
         uint32_t behind = !above ? second : last ? index_of(lowest_bit(last)) : others.behind;
         before = before == NO_PAIR ? NO_PAIR : columns.symbols[before];
         behind = behind == NO_PAIR ? NO_PAIR : columns.symbols[behind];
-        if (is_loud(job, rank, before, behind)) loud = 1u << place;
+        loud = is_loud(job, rank, before, behind);
     }
-    uint32_t lane = threadIdx.x & 31, filled = __ballot_sync(ALL_LANES, loud != 0);
-    uint32_t first = filled ? lowest_bit(filled) : 32;
-    return lane < first ? pairs : lane == first ? pairs & (loud | (loud - 1)) : 0;
+    return __any_sync(ALL_LANES, loud);
+}
+
+// Merges the pairs of a late rank, the lowest, one by one if one of them is loud. Returns the places that are left;
+// `pairs` are those that the round may merge at once.
+template <uint32_t MOST>
+DEVICE_RARE uint32_t merge_late(const Job& job, WarpColumns<MOST>& columns, uint32_t alive, Neighbours others,
+                                uint32_t pairs, uint32_t lowest) {
+    uint32_t rank = rank_of_bounded(lowest), waiting = 0;
+    if (!any_loud(job, columns, alive, others, pairs, rank)) return alive;
+    for (uint32_t bits = alive; bits; bits &= bits - 1)
+        if (columns.ranks[index_of(lowest_bit(bits))] == lowest) waiting |= bits & (0 - bits);
+    return grow_pairs(job, ColumnSymbols<MOST>{columns}, alive, waiting, rank);
 }
 
 // Merges the pairs that begin at these places of each lane.
@@ -281,14 +272,17 @@ DEVICE uint32_t merge_window(const Merging& merging, WarpColumns<MOST>& columns,
         if (lowest == NO_RANK) return part.alive;
         uint32_t limit = limit_of(lowest, __reduce_min_sync(ALL_LANES, part.bound));
         uint32_t pairs = pairs_of_round(columns, part, others, limit);
-        if (is_late(lowest)) pairs = up_to_loud(merging.job, columns, alive, others, pairs, rank_of_bounded(lowest));
+        if (is_late(lowest)) {
+            part.alive = merge_late(merging.job, columns, alive, others, pairs, lowest);
+            if (__any_sync(ALL_LANES, part.alive != alive)) pairs = 0;  // All are merged.
+        }
         __syncwarp();
         merge_pairs(columns, part, others, pairs);
         others = neighbours_of(part);
         __syncwarp();
         uint32_t changed = rank_new_pairs(merging, columns, part, others, pairs);
         __syncwarp();
-        if (changed || alive != part.alive) refresh(columns, part, places);
+        if (changed || alive != part.alive || is_late(lowest)) refresh(columns, part, places);
         __syncwarp();
     }
 }

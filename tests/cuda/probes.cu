@@ -50,7 +50,7 @@ KERNEL probe_num_rounds(const Job* job) {
         Round round = begin_rounds(*job, shared, job->text + begin, job->row_begins[row + 1] - begin);
         uint32_t number = 0;
         for (; round.lowest != NO_RANK; number++) {
-            const Symbols& from = shared.symbols[number % 2];
+            Symbols& from = shared.symbols[number % 2];
             find_chains(shared, from, round);
             find_merged(shared, from, round);
             round = merge_round(*job, shared, from, shared.symbols[(number + 1) % 2], round);
