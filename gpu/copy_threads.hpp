@@ -87,38 +87,40 @@ class Job {
     std::vector<std::atomic<bool>> is_done_;
 };
 
-// Where a text lies, and where it begins in the target.
-struct Text {
-    const char* bytes;
-    size_t begin;
-};
+// Copies so many bytes to a target.
+struct CopyJob : Job {
+    char* const target;
+    const size_t num_bytes, piece_bytes;
+    std::atomic<bool> is_wrong{false};  // What was to be copied is something else; the target is not complete.
 
-// Copies texts.
-struct CopyJob final : Job {
-    char* target;
-    std::vector<Text> texts;
-    size_t num_bytes, piece_bytes = piece_bytes_of(num_bytes);
-    Clock::time_point begin = Clock::now();
-    std::atomic<Clock::rep> taken{0};
-
-    CopyJob(void* to, std::vector<Text> from, size_t size)
-        : Job(pieces_of(size, piece_bytes_of(size))), target(static_cast<char*>(to)), texts(std::move(from)), num_bytes(size) {}
+    CopyJob(void* to, size_t size)
+        : Job(pieces_of(size, piece_bytes_of(size))), target(static_cast<char*>(to)), num_bytes(size),
+          piece_bytes(piece_bytes_of(size)) {}
 
     // From its beginning to its last piece so far.
-    double seconds() const { return std::chrono::duration<double>(Clock::duration(taken)).count(); }
+    double seconds() const { return std::chrono::duration<double>(Clock::duration(taken_)).count(); }
 
-    void work(size_t piece) override {
-        size_t first = piece * piece_bytes, end = std::min(first + piece_bytes, num_bytes);
-        auto next = std::upper_bound(texts.begin(), texts.end(), first,
-                                     [](size_t place, const Text& text) { return place < text.begin; });
-        while (first < end) {
-            const Text& text = next[-1];
-            size_t text_end = next == texts.end() ? end : std::min(end, next->begin);
-            std::memcpy(target + first, text.bytes + (first - text.begin), text_end - first);
-            first = text_end, ++next;
-        }
-        taken.store((Clock::now() - begin).count());
+   private:
+    void work(size_t piece) final {
+        size_t first = piece * piece_bytes;
+        copy(first, std::min(first + piece_bytes, num_bytes));
+        taken_.store((Clock::now() - begin_).count());
     }
+    // What belongs at first <= place < end of the target.
+    virtual void copy(size_t first, size_t end) = 0;
+
+    const Clock::time_point begin_ = Clock::now();
+    std::atomic<Clock::rep> taken_{0};
+};
+
+// Copies bytes that lie in one piece.
+struct BytesJob final : CopyJob {
+    const char* const source;
+
+    BytesJob(void* to, const void* from, size_t size) : CopyJob(to, size), source(static_cast<const char*>(from)) {}
+
+   private:
+    void copy(size_t first, size_t end) override { std::memcpy(target + first, source + first, end - first); }
 };
 
 // The threads of one process and what they have to do. Never freed: copies may know them for longer.

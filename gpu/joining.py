@@ -14,6 +14,8 @@ from vocabularies.text_joining import Memory
 
 __all__ = ["joining"]
 
+Bytes = NDArray[np.uint8]
+
 
 @contextmanager
 def joining(batch: Batch, memory: Memory, staging: Staging) -> Iterator[Copy | None]:
@@ -23,7 +25,7 @@ def joining(batch: Batch, memory: Memory, staging: Staging) -> Iterator[Copy | N
     """
     copies: list[Copy] = []
 
-    def begin(texts: list[str], offsets: NDArray[np.int64], target: NDArray[np.uint8]) -> None:
+    def begin(texts: tuple[str, ...], offsets: NDArray[np.int64], target: Bytes) -> None:
         copies.append(staging.start_gather(texts, offsets, target))
 
     batch.join_in(memory, begin if staging.gathers else None)

@@ -2,7 +2,7 @@
 //
 //     pool = Pool(num_threads)
 //     copy = pool.start(target, source)             begins to copy source to the front of target
-//     copy = pool.gather(target, texts, offsets)    the same for a list of strings, as UTF-8
+//     copy = pool.gather(target, texts, offsets)    the same for strings that were measured, see strings_job.hpp
 //     copy.wait(num_bytes)                          until the first num_bytes are there
 //     copy.seconds                                  from its beginning to its last piece
 //     pool.find_border(text, begin, end, from_end)  where a text may be cut, see border_search.hpp
@@ -18,12 +18,14 @@
 
 #include "border_search.hpp"
 #include "memory_functions.hpp"
+#include "strings_job.hpp"
 
 namespace {
 
-using staging::CopyJob, staging::SearchJob, staging::Text, staging::Threads;
+using staging::BytesJob, staging::CopyJob, staging::SearchJob, staging::StringsJob, staging::Threads;
 
-constexpr size_t AHEAD = 16;  // Strings lie anywhere: they are fetched while others are looked at.
+constexpr char TOO_SHORT[] = "the target is too short";
+constexpr char NOT_MEASURED[] = "the texts are not those that were measured";
 
 struct Pool {
     PyObject_HEAD
@@ -84,15 +86,16 @@ Threads* threads_of(Pool* pool) {
     return pool->threads;
 }
 
-PyObject* begin(Pool* pool, Copy* copy, std::vector<Text> texts, size_t num_bytes) {
-    if (num_bytes > static_cast<size_t>(copy->target.len)) {
-        Py_DECREF(copy);
-        PyErr_SetString(PyExc_ValueError, "the target is too short");
-        return nullptr;
-    }
+PyObject* refuse(Copy* copy, const char* why) {
+    Py_DECREF(copy);
+    PyErr_SetString(PyExc_ValueError, why);
+    return nullptr;
+}
+
+PyObject* begin(Pool* pool, Copy* copy, CopyJob* job) {
     copy->threads = threads_of(pool);
-    copy->job = new CopyJob(copy->target.buf, std::move(texts), num_bytes);
-    if (copy->job->num_pieces) copy->threads->add(copy->job);
+    copy->job = job;
+    if (job->num_pieces) copy->threads->add(job);
     return reinterpret_cast<PyObject*>(copy);
 }
 
@@ -103,50 +106,25 @@ PyObject* start(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
         Py_DECREF(copy);
         return nullptr;
     }
-    size_t size = static_cast<size_t>(copy->source.len);
-    return begin(pool, copy, {{static_cast<const char*>(copy->source.buf), 0}}, size);
+    if (copy->source.len > copy->target.len) return refuse(copy, TOO_SHORT);
+    return begin(pool, copy, new BytesJob(copy->target.buf, copy->source.buf, static_cast<size_t>(copy->source.len)));
 }
 
-// The UTF-8 of a string, which an ASCII one is itself; null with an exception where it is none.
-const char* utf8_of(PyObject* text, Py_ssize_t* size) {
-    if (!PyUnicode_Check(text) || !PyUnicode_IS_COMPACT_ASCII(text)) return PyUnicode_AsUTF8AndSize(text, size);
-    *size = PyUnicode_GET_LENGTH(text);
-    return static_cast<const char*>(PyUnicode_DATA(text));
-}
-
-// The texts of a tuple, whose offsets must be those that were measured. False with an exception.
-bool find_texts(PyObject* tuple, const Py_buffer& offsets, std::vector<Text>* texts) {
-    size_t num_texts = static_cast<size_t>(PyTuple_GET_SIZE(tuple));
-    bool is_right = static_cast<size_t>(offsets.len) == sizeof(int64_t) * (num_texts + 1);
-    auto* begins = static_cast<const int64_t*>(offsets.buf);
-    int64_t end = 0;
-    if (is_right) texts->reserve(num_texts);
-    for (size_t i = 0; is_right && i < num_texts; i++) {
-        Py_ssize_t size = 0;
-        if (i + AHEAD < num_texts) __builtin_prefetch(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i + AHEAD)));
-        const char* bytes = utf8_of(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)), &size);
-        if (!bytes) return false;
-        texts->push_back({bytes, static_cast<size_t>(end)});
-        is_right = begins[i] == end;
-        end += size;
-    }
-    if (is_right && begins[num_texts] == end) return true;
-    PyErr_SetString(PyExc_ValueError, "the texts are not those that were measured");
-    return false;
-}
-
+// The strings themselves are looked at by the threads.
 PyObject* gather(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
     Copy* copy = has_arguments(given, 3) ? new_copy(arguments[0]) : nullptr;
     if (!copy) return nullptr;
-    std::vector<Text> texts;
     copy->texts = PySequence_Tuple(arguments[1]);  // They stay, whatever becomes of a list.
-    if (!copy->texts || PyObject_GetBuffer(arguments[2], &copy->source, PyBUF_SIMPLE) < 0 ||
-        !find_texts(copy->texts, copy->source, &texts)) {
+    if (!copy->texts || PyObject_GetBuffer(arguments[2], &copy->source, PyBUF_SIMPLE) < 0) {
         Py_DECREF(copy);
         return nullptr;
     }
-    int64_t num_bytes = static_cast<const int64_t*>(copy->source.buf)[texts.size()];
-    return begin(pool, copy, std::move(texts), static_cast<size_t>(num_bytes));
+    Py_ssize_t num_texts = PyTuple_GET_SIZE(copy->texts);
+    auto* begins = static_cast<const int64_t*>(copy->source.buf);
+    bool is_whole = copy->source.len == static_cast<Py_ssize_t>(sizeof(int64_t)) * (num_texts + 1);
+    if (!is_whole || begins[0] != 0 || begins[num_texts] < 0) return refuse(copy, NOT_MEASURED);
+    if (begins[num_texts] > copy->target.len) return refuse(copy, TOO_SHORT);
+    return begin(pool, copy, new StringsJob(copy->target.buf, copy->texts, begins));
 }
 
 // The first bytes are there when it returns. The interpreter's lock is not needed.
@@ -164,7 +142,9 @@ PyObject* wait(Copy* copy, PyObject* number) {
     Py_BEGIN_ALLOW_THREADS
     finish(copy, num_bytes);
     Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    if (!copy->job->is_wrong) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, NOT_MEASURED);
+    return nullptr;
 }
 
 PyObject* seconds(Copy* copy, void*) { return PyFloat_FromDouble(copy->job->seconds()); }
@@ -222,7 +202,7 @@ PyMethodDef pool_methods[] = {
     {"start", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<start>)), METH_FASTCALL,
      "start(target, source, /): begins to copy source to the front of target."},
     {"gather", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<gather>)), METH_FASTCALL,
-     "gather(target, texts, offsets, /): the same for a list of strings, offsets int64[B + 1]."},
+     "gather(target, texts, offsets, /): the same for strings that were measured, offsets int64[B + 1]."},
     {"find_border", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<find_border>)), METH_FASTCALL,
      "find_border(text, begin, end, from_end, /): begin <= place < end of a blank behind an ASCII letter."},
     {"close", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(close_pool)), METH_NOARGS,

@@ -45,7 +45,11 @@ class Copy(Protocol):
         """What it took, once it is complete."""
 
     def wait(self, num_bytes: int, /) -> None:
-        """Wait until the first bytes are there; the caller's thread takes part."""
+        """Wait until the first bytes are there; the caller's thread takes part.
+
+        Raises:
+            ValueError: of strings: they are not those that were measured.
+        """
 
 
 class Staging:
@@ -73,17 +77,20 @@ class Staging:
         copy: Copy = self._pool.start(target, source)
         return copy
 
-    def start_gather(self, texts: list[str], offsets: Int64s, target: Bytes) -> Copy:
+    def start_gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> Copy:
         """Begin to copy the UTF-8 of strings to `target`, where int64[B + 1] offsets say.
 
+        The strings must have been measured (`vocabularies.text_joining`): nobody looks at all of
+        them before the threads do. Where they were not, or are others, `wait` raises ValueError.
+
         Raises:
-            ValueError: the offsets are those of other strings.
+            ValueError: the offsets are no such, or end behind the target.
         """
         copy: Copy = self._pool.gather(target, texts, offsets)
         return copy
 
-    def gather(self, texts: list[str], offsets: Int64s, target: Bytes) -> None:
-        """The same, the caller's thread and these together; raises as `start_gather` does."""
+    def gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> None:
+        """The same, the caller's thread and these together; raises ValueError."""
         self.start_gather(texts, offsets, target).wait(len(target))
 
     def share(self, target: Bytes, source: Bytes) -> None:

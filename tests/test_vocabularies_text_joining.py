@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,10 +60,10 @@ def test_texts_with_wide_characters_are_found(built, texts):
 
 
 def test_what_is_no_list_of_strings_is_neither_counted_nor_searched(built):
-    for wrong in ((("a",), 1), ([1], 1), (["a"],), (["a"], "1"), ()):
+    for wrong in (({"a"}, 1), ([1], 1), (["a"],), (["a"], "1"), ()):
         with pytest.raises(TypeError):
             built.utf8_size(*wrong)
-    for wrong in ((("a",),), ([b"a"],), (["a"], 1), ()):
+    for wrong in (({"a"},), ([b"a"],), (["a"], 1), ()):
         with pytest.raises(TypeError):
             built.wide_rows(*wrong)
     for by in (built, None):
@@ -93,6 +95,25 @@ def test_a_batch_is_joined_once_where_it_is_told(built, monkeypatch):
     assert batch.row_bytes(0) == memory.tobytes()
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_texts_are_held_and_measured_at_once(built, kind):
+    texts = kind(["ab", "", "naïve", "北京" * 400, "c"] * 20)
+    offsets, own = np.zeros(101, np.int64), np.zeros(101, np.int64)
+    held = built.hold(texts, offsets)
+    assert held == tuple(texts) and (held is texts) == (kind is tuple)
+    assert built.measure(texts, own) == own[-1]
+    assert offsets.tolist() == own.tolist() == join_in_python(texts)[1].tolist()
+    for wrong in ("\udc80", b"ab", None):
+        with pytest.raises((TypeError, UnicodeEncodeError)):
+            built.hold(kind(["ab", wrong, "c"]), np.zeros(4, np.int64))
+    del held
+    counts = [sys.getrefcount(texts[2])]
+    for _ in range(3):
+        built.hold(texts, offsets)
+        counts.append(sys.getrefcount(texts[2]))
+    assert len(set(counts)) == 1
+
+
 def test_wrong_arguments_are_refused_and_nothing_is_written_beyond_the_end(built):
     offsets, out = np.zeros(3, np.int64), np.zeros(4, np.uint8)
     assert built.measure(["ab", "c"], offsets) == 3
@@ -105,9 +126,13 @@ def test_wrong_arguments_are_refused_and_nothing_is_written_beyond_the_end(built
         built.copy(["ab"], offsets, out)
     with pytest.raises(ValueError, match="offsets"):
         built.measure(["ab", "c"], offsets[:2])
-    for wrong in (("ab", offsets), ((), offsets), ([1], np.zeros(2, np.int64)), (["a"],)):
+    with pytest.raises(ValueError, match="offsets"):
+        built.hold(["ab", "c"], offsets[:2])
+    for wrong in (("ab", offsets), ({"ab", "c"}, offsets), ([1], np.zeros(2, np.int64)), (["a"],)):
         with pytest.raises(TypeError):
             built.measure(*wrong)
+        with pytest.raises(TypeError):
+            built.hold(*wrong)
     with pytest.raises((ValueError, BufferError)):
         built.measure(["a"], bytes(16))
     assert out.tolist() in ([0] * 4, [97, 98, 0, 0], [97, 98, 99, 0])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 try:
     from vocabularies import _texts as native
 
-    if not hasattr(native, "wide_rows"):  # Built from older sources.
+    if not hasattr(native, "hold"):  # Built from older sources.
         raise ImportError
 except ImportError:
     native = None  # type: ignore[assignment]
@@ -34,8 +34,8 @@ __all__ = [
 Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Memory = Callable[[int], NDArray[np.uint8] | None]
 """Gives uint8[N] to write to, or None where there is none left."""
-Copy = Callable[[list[str], NDArray[np.int64], NDArray[np.uint8]], object]
-"""Writes the UTF-8 of strings to uint8[N], where int64[B + 1] offsets say."""
+Copy = Callable[[tuple[str, ...], NDArray[np.int64], NDArray[np.uint8]], object]
+"""Writes the UTF-8 of strings that were measured to uint8[N], where int64[B + 1] offsets say."""
 JOINED_BY = "Python" if native is None else "C++"
 LARGE_BYTES = 1 << 18  # For less no memory of the caller's is taken.
 LONG_TEXT = 64  # Characters from which on a call for each text costs less than a second pass.
@@ -70,9 +70,13 @@ def join_texts(
 
 
 def _joined(texts: Sequence[str], memory: Memory | None, by: Any, copy: Copy | None) -> Joined:
-    listed = texts if isinstance(texts, list) else list(texts)
+    listed: Any = texts if isinstance(texts, list | tuple) else list(texts)
     offsets = np.empty(len(listed) + 1, np.int64)
-    num_bytes = by.measure(listed, offsets)
+    if copy is None:
+        by.measure(listed, offsets)
+    else:  # Others copy: a tuple still has what was measured.
+        listed = by.hold(listed, offsets)
+    num_bytes = int(offsets[-1])
     data = memory(num_bytes) if memory is not None and num_bytes >= LARGE_BYTES else None
     if data is None:
         data = np.empty(num_bytes, np.uint8)

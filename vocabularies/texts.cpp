@@ -1,12 +1,13 @@
 // Strings joined as UTF-8 in memory of the caller's, each copied once; what they are, seen at once.
 //
 //     measure(texts, offsets) -> bytes of all; offsets: int64[B + 1]
+//     hold(texts, offsets) -> a tuple of the texts, which are measured on the way
 //     copy(texts, offsets, out)
 //     utf8_size(texts, most) -> bytes of all; -1: they have more characters than `most`
 //     wide_rows(texts) -> the texts with characters above U+00FF, by number
 //
-// An ASCII string is its own UTF-8; CPython keeps that of others with the string, so that the second
-// call finds it. Python's way joins the strings and then encodes them: two copies and a call for
+// The texts are a list or a tuple. An ASCII string is its own UTF-8; CPython keeps that of others with the
+// string, so that the second call finds it. Python's way joins the strings and then encodes them: two copies and a call for
 // each length. vocabularies/text_joining.py is the same in Python.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -41,8 +42,8 @@ const char* utf8_of(PyObject* text, Py_ssize_t* size) {
 }
 
 bool has_arguments(Py_ssize_t given, Py_ssize_t wanted, PyObject* texts) {
-    if (given != wanted || !PyList_Check(texts)) {
-        PyErr_Format(PyExc_TypeError, "%zd arguments are expected, the first one a list of strings", wanted);
+    if (given != wanted || !(PyList_Check(texts) || PyTuple_Check(texts))) {
+        PyErr_Format(PyExc_TypeError, "%zd arguments are expected, the first one a list or tuple of strings", wanted);
         return false;
     }
     return true;
@@ -54,23 +55,46 @@ bool has_offsets(const View& offsets, Py_ssize_t num_texts) {
     return false;
 }
 
-PyObject* measure(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
-    View view;
-    if (!has_arguments(given, 2, given ? arguments[0] : Py_None) || !view.take(arguments[1])) return nullptr;
-    PyObject* texts = arguments[0];
-    if (!has_offsets(view, PyList_GET_SIZE(texts))) return nullptr;
-    auto* offsets = static_cast<int64_t*>(view.buffer.buf);
+// Writes where each text begins, int64[num_texts + 1]; `held` gets the texts, unless it is null. They are
+// looked at once: what a string says of itself is mostly in no cache. False with an exception.
+bool measure_texts(PyObject* texts, int64_t* offsets, PyObject* held) {
     int64_t end = 0;
-    Py_ssize_t num_texts = PyList_GET_SIZE(texts);
+    Py_ssize_t num_texts = PySequence_Fast_GET_SIZE(texts);
     for (Py_ssize_t i = 0; i < num_texts; i++) {
         Py_ssize_t size = 0;
-        if (i + AHEAD < num_texts) __builtin_prefetch(PyList_GET_ITEM(texts, i + AHEAD));
-        if (!utf8_of(PyList_GET_ITEM(texts, i), &size)) return nullptr;
+        if (i + AHEAD < num_texts) __builtin_prefetch(PySequence_Fast_GET_ITEM(texts, i + AHEAD));
+        PyObject* text = PySequence_Fast_GET_ITEM(texts, i);
+        if (held) PyTuple_SET_ITEM(held, i, Py_NewRef(text));
+        if (!utf8_of(text, &size)) return false;
         offsets[i] = end;
         end += size;
     }
     offsets[num_texts] = end;
-    return PyLong_FromLongLong(end);
+    return true;
+}
+
+// The room for where texts begin, after the arguments have been looked at; null with an exception.
+int64_t* offsets_for(PyObject* const* arguments, Py_ssize_t given, View* view) {
+    if (!has_arguments(given, 2, given ? arguments[0] : Py_None) || !view->take(arguments[1])) return nullptr;
+    if (!has_offsets(*view, PySequence_Fast_GET_SIZE(arguments[0]))) return nullptr;
+    return static_cast<int64_t*>(view->buffer.buf);
+}
+
+PyObject* measure(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+    View view;
+    int64_t* offsets = offsets_for(arguments, given, &view);
+    if (!offsets || !measure_texts(arguments[0], offsets, nullptr)) return nullptr;
+    return PyLong_FromLongLong(offsets[PySequence_Fast_GET_SIZE(arguments[0])]);
+}
+
+PyObject* hold(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+    View view;
+    int64_t* offsets = offsets_for(arguments, given, &view);
+    if (!offsets) return nullptr;
+    bool is_tuple = PyTuple_CheckExact(arguments[0]);
+    PyObject* held = is_tuple ? Py_NewRef(arguments[0]) : PyTuple_New(PySequence_Fast_GET_SIZE(arguments[0]));
+    if (held && !measure_texts(arguments[0], offsets, is_tuple ? nullptr : held)) Py_CLEAR(held);
+    return held;
 }
 
 // What was measured must still be so: another thread may have changed the list.
@@ -79,14 +103,14 @@ PyObject* copy(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     if (!has_arguments(given, 3, given ? arguments[0] : Py_None)) return nullptr;
     if (!places.take(arguments[1]) || !out.take(arguments[2])) return nullptr;
     PyObject* texts = arguments[0];
-    Py_ssize_t num_texts = PyList_GET_SIZE(texts);
+    Py_ssize_t num_texts = PySequence_Fast_GET_SIZE(texts);
     if (!has_offsets(places, num_texts)) return nullptr;
     auto* offsets = static_cast<const int64_t*>(places.buffer.buf);
     auto* target = static_cast<char*>(out.buffer.buf);
     int64_t end = 0;
     for (Py_ssize_t i = 0; i < num_texts; i++) {
         Py_ssize_t size = 0;
-        const char* source = utf8_of(PyList_GET_ITEM(texts, i), &size);
+        const char* source = utf8_of(PySequence_Fast_GET_ITEM(texts, i), &size);
         if (!source) return nullptr;
         if (offsets[i] != end || offsets[i + 1] != end + size || end + size > out.buffer.len) {
             PyErr_SetString(PyExc_ValueError, "the texts are not those that were measured");
@@ -99,8 +123,8 @@ PyObject* copy(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
 }
 
 bool are_strings(PyObject* texts) {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts); i++) {
-        if (PyUnicode_Check(PyList_GET_ITEM(texts, i))) continue;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(texts); i++) {
+        if (PyUnicode_Check(PySequence_Fast_GET_ITEM(texts, i))) continue;
         PyErr_SetString(PyExc_TypeError, "a list of strings is expected");
         return false;
     }
@@ -124,13 +148,13 @@ PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     Py_ssize_t most = PyLong_AsSsize_t(arguments[1]);
     if (most == -1 && PyErr_Occurred()) return nullptr;
     PyObject* texts = arguments[0];
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts); i++) {
-        most -= PyUnicode_GET_LENGTH(PyList_GET_ITEM(texts, i));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(texts); i++) {
+        most -= PyUnicode_GET_LENGTH(PySequence_Fast_GET_ITEM(texts, i));
         if (most < 0) return PyLong_FromLong(-1);
     }
     Py_ssize_t all = 0;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts); i++) {
-        Py_ssize_t size = utf8_size_of(PyList_GET_ITEM(texts, i));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(texts); i++) {
+        Py_ssize_t size = utf8_size_of(PySequence_Fast_GET_ITEM(texts, i));
         if (size < 0) return nullptr;
         all += size;
     }
@@ -140,8 +164,8 @@ PyObject* utf8_size(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
 PyObject* wide_rows(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     if (!has_arguments(given, 1, given ? arguments[0] : Py_None) || !are_strings(arguments[0])) return nullptr;
     PyObject* rows = PyList_New(0);
-    for (Py_ssize_t i = 0; rows && i < PyList_GET_SIZE(arguments[0]); i++) {
-        if (PyUnicode_KIND(PyList_GET_ITEM(arguments[0], i)) == PyUnicode_1BYTE_KIND) continue;
+    for (Py_ssize_t i = 0; rows && i < PySequence_Fast_GET_SIZE(arguments[0]); i++) {
+        if (PyUnicode_KIND(PySequence_Fast_GET_ITEM(arguments[0], i)) == PyUnicode_1BYTE_KIND) continue;
         PyObject* row = PyLong_FromSsize_t(i);
         if (!row || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
         Py_XDECREF(row);
@@ -152,6 +176,8 @@ PyObject* wide_rows(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
 PyMethodDef methods[] = {
     {"measure", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(measure)), METH_FASTCALL,
      "measure(texts, offsets, /): writes int64[B + 1], returns the bytes of all."},
+    {"hold", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(hold)), METH_FASTCALL,
+     "hold(texts, offsets, /): writes int64[B + 1], returns a tuple of the texts."},
     {"copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(copy)), METH_FASTCALL,
      "copy(texts, offsets, out, /): writes the UTF-8 of all."},
     {"utf8_size", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(utf8_size)), METH_FASTCALL,
