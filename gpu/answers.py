@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.addresses import address_of
 from gpu.batches import NO_BYTE, RowOptions, row_errors
 from gpu.flights import Flight
 from gpu.leases import Leases
@@ -49,7 +50,7 @@ class GrowingArray:
             self._grow(count, share)
         if flight is not None:
             self._filling.add(flight.workspace)
-        place = int(self._array.ctypes.data) + self.size * self.width * self.dtype.itemsize
+        place = address_of(self._array) + self.size * self.width * self.dtype.itemsize
         self.size += count
         return place
 

@@ -87,8 +87,10 @@ def chunks_of(
     while row < num_rows:
         begin = int(offsets[row])
         size = next_size(begin, total - begin, chunk_bytes, ends)
-        past = int(offsets.searchsorted(begin + size, "right")) - 1
-        past = min(max(past, row + 1), row + max(1, size // BYTES_A_ROW))
+        past = row + 1
+        if offsets[past] <= begin + size:
+            past = max(past, int(offsets.searchsorted(begin + size, "right")) - 1)
+            past = min(past, row + max(1, size // BYTES_A_ROW))
         end = int(offsets[past])
         if end - begin <= chunk_bytes:
             yield Chunk(begin, end, row, past - row, offsets[row : past + 1] - begin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpu.chunks import Ends
 
@@ -34,7 +34,7 @@ class Pace:
     def of(self, num_bytes: int) -> Pace:
         """That of so much text: of SMALLER_CHUNKS where there would be few."""
         smaller = [size for below, size in SMALLER_CHUNKS if num_bytes < below]
-        return replace(self, chunk_bytes=min([self.chunk_bytes, *smaller]))
+        return Pace(min([self.chunk_bytes, *smaller]), self.in_flight, self.ends)
 
 
 SMALLER_CHUNKS = (288 << 20, 16 << 20), (192 << 20, 8 << 20), (48 << 20, 4 << 20)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from gpu.batches import row_options
 from gpu.chunks import Chunk, chunks_of
 from gpu.flights import Flight, Work
+from gpu.outs import Out
 from gpu.paces import BY_BUS, ON_DEVICE, TO_DEVICE
 from gpu.pipeline import AT_ONCE
-from gpu.streams import Out, StreamAnswer
+from gpu.streams import StreamAnswer
 from gpu.tables import NotCovered
 from vocabularies.batch import Batch
 from vocabularies.shared_rows import SharedRows, check_bounds
@@ -79,7 +80,7 @@ def encode_shared(engine: GpuEngine, vocabulary: Vocabulary, rows: SharedRows) -
         work = Work(resident, rows.text, True, options, validate, bits)
         # A cut row's begin and end tokens would be the host's.
         whole = np.ones(len(rows), np.bool_) if options.framed else options.whole_rows()
-        out = Out(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes, True)
+        out = Out(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes)
 
         to_device = ON_DEVICE if rows.text.memory.on_device else TO_DEVICE
         pace = to_device if rows.out.on_device else BY_BUS.of(len(rows.text))

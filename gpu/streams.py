@@ -7,32 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.addresses import address_of
 from gpu.batches import NOTHING_ADDED
 from gpu.chunks import Chunk, chunks_of
-from gpu.device import Device, OutOfMemory
+from gpu.device import OutOfMemory
 from gpu.fetching import fetch_letters
 from gpu.flights import Flight, Work
 from gpu.ordinary import ToOrdinary
+from gpu.outs import Out
 from gpu.paces import BY_BUS, TO_DEVICE, Pace
 from gpu.residents import Resident
 from gpu.row_begins import put_begins
 from gpu.small_call import SmallCall
 from gpu.straight import encode_straight
 from vocabularies.batch import Batch
-from vocabularies.text_joining import bytes_of_rows
 from vocabularies.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
 
 __all__ = [
-    "Out",
     "PackedIds",
     "StreamAnswer",
     "encode_packed",
@@ -41,48 +41,7 @@ __all__ = [
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Out:
-    """Memory for ids: its address, bytes, bytes of an item, and whether it is the device's.
-
-    Attributes:
-        ordinary: uint8[num_bytes], the same memory where the device does not reach it.
-    """
-
-    address: int
-    num_bytes: int
-    item_bytes: int
-    on_device: bool
-    ordinary: Bytes | None = None
-
-    @classmethod
-    def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
-        """That of an array of the device, whose stream is waited for, or of the host, by DLPack.
-
-        Raises:
-            ValueError: it is not one flat piece of writable memory of one of the types.
-        """
-        interface = getattr(array, "__cuda_array_interface__", None)
-        on_device = interface is not None
-        if interface is None:
-            is_foreign = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
-            array = np.from_dlpack(array) if is_foreign else np.asarray(array)
-            interface = array.__array_interface__
-        address, is_readonly = interface["data"]
-        shape, kind = interface["shape"], interface["typestr"]
-        item = np.dtype(kind).itemsize
-        is_flat = len(shape) == 1 and interface.get("strides") in (None, (item,))
-        if kind not in types or is_readonly or not is_flat:
-            named = " or ".join(np.dtype(each).name for each in types)
-            raise ValueError(f"out must be one writable flat piece of {named}")
-        if interface.get("stream") is not None:
-            device.wait_for(interface["stream"])
-        out = cls(int(address), shape[0] * item, item, on_device)
-        if on_device or device.is_pinned(array):
-            return out
-        return replace(out, ordinary=array.view(np.uint8))
+ONE_THREAD_BYTES = 1 << 17  # Of ids that one thread copies before others are awake.
 
 
 class StreamAnswer:
@@ -111,13 +70,11 @@ class StreamAnswer:
         if row is not None:  # It is too short for a circle, or has a word that is no k-mer.
             raise ValueError(f"row {row} is refused; `encode` says why")
         self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_bytes
-        if self.num_bytes + num_bytes > self.out.num_bytes:
-            raise ValueError(f"more ids than there is room for: {self.out.num_bytes} bytes")
-        if self.out.ordinary is None:
+        self.out.check_room(self.num_bytes + num_bytes)
+        if self.way is None:
             flight.copy_ids(self.out.address + self.num_bytes, num_bytes)
         else:
-            assert self.way is not None
-            self.way.bring(flight, self.out.ordinary[self.num_bytes : self.num_bytes + num_bytes])
+            self.way.bring(flight, self.out.part(self.num_bytes, num_bytes))
         if chunk.begins_row:
             rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
             np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])
@@ -130,27 +87,28 @@ class StreamAnswer:
 def _stream(
     engine: GpuEngine,
     vocabulary: Vocabulary,
-    data: Bytes,
-    offsets: Int64s,
+    resident: Resident,
+    batch: Batch,
     out: Out,
     id_bits: int,
     pace: Pace,
     alignment: int = 1,
 ) -> StreamAnswer:
-    with engine.residents.using(vocabulary) as resident:
-        work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
-        way = ToOrdinary(engine.leases, engine.staging)
+    data, offsets = batch.data, batch.offsets
+    work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
+    way = ToOrdinary(engine.leases, engine.staging) if out.is_ordinary else None
 
-        def answer() -> StreamAnswer:
-            return StreamAnswer(out, len(offsets) - 1, alignment, way)
+    def answer() -> StreamAnswer:
+        return StreamAnswer(out, len(offsets) - 1, alignment, way)
 
-        def chunks(size: int) -> Iterator[Chunk]:
-            find = engine.staging.find_border
-            return chunks_of(data, offsets, vocabulary, size, ends=pace.ends, find=find)
+    def chunks(size: int) -> Iterator[Chunk]:
+        find = engine.staging.find_border
+        return chunks_of(data, offsets, vocabulary, size, ends=pace.ends, find=find)
 
-        try:
-            return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
-        finally:
+    try:
+        return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
+    finally:
+        if way is not None:
             way.finish()
 
 
@@ -179,24 +137,22 @@ def encode_stream(
         OutOfMemory: there is no room for a row that cannot be cut.
     """
     batch = Batch(data=data, offsets=offsets)
-    data, offsets = batch.data, batch.offsets
     target = Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
-    pace = TO_DEVICE if target.on_device else BY_BUS.of(len(data))
-    chunk_bytes = chunk_bytes or pace.chunk_bytes
-    room = target.num_bytes // target.item_bytes
+    pace = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
+    pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
     with engine.residents.using(vocabulary) as resident:
         begins = None
         if target.on_device and resident.family.plain:
             begins = _encode_plain(engine, resident, batch, target)
-        if begins is None and target.ordinary is None and len(data) <= min(chunk_bytes, room):
+        if begins is None and len(batch.data) <= pace.chunk_bytes:
             begins = _encode_small(engine, vocabulary, resident, batch, target)
-        if begins is not None:
-            return begins
-    pace = Pace(chunk_bytes, in_flight, pace.ends)
-    return _stream(engine, vocabulary, data, offsets, target, bits, pace).offsets
+        if begins is None:
+            stream = _stream(engine, vocabulary, resident, batch, target, bits, pace)
+            begins = stream.offsets
+        return begins
 
 
 def _encode_plain(engine: GpuEngine, resident: Resident, batch: Batch, out: Out) -> Int64s | None:
@@ -216,16 +172,33 @@ def _encode_plain(engine: GpuEngine, resident: Resident, batch: Batch, out: Out)
 def _encode_small(
     engine: GpuEngine, vocabulary: Vocabulary, resident: Resident, batch: Batch, out: Out
 ) -> Int64s | None:
-    """A batch whose stages are one launch; None: it is none."""
-    size = len(batch.data), len(batch)
+    """A batch whose stages are one launch; None: it is none.
+
+    Host memory that the device does not reach, or that has no room for an id a byte, is filled by
+    the host.
+    """
+    size, bits = (len(batch.data), len(batch)), 8 * out.item_bytes
     kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED)
-    if not kernel or not engine.workspaces.is_small(*size):
+    has_room = len(batch.data) * out.item_bytes <= out.num_bytes
+    if not kernel or not engine.workspaces.is_small(*size) or (out.on_device and not has_room):
         return None
-    workspace = engine.workspaces.take(*size, resident.family.layout)
+    try:
+        workspace = engine.workspaces.take(*size, resident.family.layout)
+    except OutOfMemory:
+        return None  # Smaller chunks may fit.
     with SmallCall(
         engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
     ) as call:
-        return call.encode_to(out.address, 8 * out.item_bytes, kernel)
+        if has_room and not out.is_ordinary:
+            return call.encode_to(out.address, bits, kernel)
+        begins = call.encode_to(address_of(workspace.ids), bits, kernel)
+        ids = workspace.ids.view(np.uint8)[: out.item_bytes * int(begins[-1])]
+        out.check_room(len(ids))
+        if len(ids) > ONE_THREAD_BYTES:
+            engine.staging.share(out.part(0, len(ids)), ids)
+        else:
+            out.part(0, len(ids))[:] = ids
+        return begins
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -272,11 +245,12 @@ def encode_packed(
         ValueError: `out` is too short; offsets begin before 0 or end behind the data; a row is
             refused.
     """
-    data, offsets = bytes_of_rows(data, offsets)
+    batch = Batch(data=data, offsets=offsets)
     id_bits = max(1, (len(vocabulary) - 1).bit_length())
     target = Out.of(out, engine.device, ("<u4",))
-    pace = BY_BUS.of(len(data))
+    pace = BY_BUS.of(len(batch.data))
     pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
-    answer = _stream(engine, vocabulary, data, offsets, target, id_bits, pace, 4)
+    with engine.residents.using(vocabulary) as resident:
+        answer = _stream(engine, vocabulary, resident, batch, target, id_bits, pace, 4)
     parts = np.array([(place // 4, count) for place, count in answer.parts], np.int64)
     return PackedIds(out, id_bits, parts.reshape(-1, 2), answer.offsets)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu.batches import NOTHING_ADDED, row_options
-from gpu.device import DeviceInfo
+from gpu.device import DeviceInfo, OutOfMemory
 from gpu.engine import GpuEngine
 from gpu.families import DNA, TEXT
 from gpu.launches import TAKE_IN_BYTES
@@ -224,7 +224,7 @@ def test_calls_of_all_kinds_follow_each_other_in_one_workspace(engine):
 
 
 def test_a_small_stream_is_one_launch(launches):
-    """To the device or pinned: ids go to the caller's array, also where others follow a grid."""
+    """To any memory, also with room for no more than the ids, or where others follow a grid."""
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     hard = "x" * 9000
     for name, texts in (
@@ -232,7 +232,7 @@ def test_a_small_stream_is_one_launch(launches):
         ("cl100k_base", ["before", hard, "a <|endoftext|> b " + "some words " * 12_000]),
         ("dnabert2", ["ACGT" * 300, "", "ACGNNACGTTA", "A" * 700]),
     ):
-        batch = Batch(texts)
+        batch, seen = Batch(texts), set[str]()
         wanted = [i for text in texts for i in reference.encode(load(name), text, PLAIN).ids]
         for kind in ("<i4", "<u2"):
             if len(load(name)) >> 16 and kind == "<u2":
@@ -240,15 +240,48 @@ def test_a_small_stream_is_one_launch(launches):
             there = DeviceArray(engine.device, len(batch.data), kind)
             here = engine.device.allocate_pinned(np.dtype(kind).itemsize * len(batch.data))
             here = here.view(kind)
-            for out in (there, here):
+            just_enough = here[: len(wanted)], np.zeros(len(wanted), kind)
+            for out in (there, here, np.zeros_like(here), *just_enough):
                 launches.clear()
+                here[:] = 7
                 offsets = encode_stream(engine, load(name), batch.data, batch.offsets, out)
-                ids = here if out is here else there.values(engine.device)
+                ids = there.values(engine.device) if out is there else out
                 assert ids[: offsets[-1]].tolist() == wanted
+                assert (here[len(wanted) :] == 7).all()
                 assert launches[0].startswith("encode_")
-                assert ("windows" in launches) == (hard in texts)
+                seen.update(launches)  # What is recorded is not seen again.
+        assert ("windows" in seen) == (hard in texts)
         # The next answer goes to the host again.
         check(engine.encode(load(name), Batch(texts)), name, texts, [EncodeOptions()] * len(texts))
+
+
+def test_a_small_stream_without_room_for_its_ids_is_refused(engine):
+    batch = Batch(["It's unzipped, and long enough. " * 2000])
+    num_ids = len(engine.encode_ids(load("gpt2"), batch.data, batch.offsets)[0])
+    pinned = engine.device.allocate_pinned(2 * num_ids).view(np.uint16)
+    for out in (np.full(num_ids, 7, np.uint16), pinned):
+        out[-1] = 7
+        with pytest.raises(ValueError, match=f"room for: {2 * num_ids - 2} bytes"):
+            encode_stream(engine, load("gpt2"), batch.data, batch.offsets, out[:-1])
+        assert out[-1] == 7
+
+
+def test_a_small_stream_without_a_workspace_of_its_size_goes_in_chunks(engine, monkeypatch):
+    batch, taken = Batch(["some words and 12 more, " * 6000]), []
+    wanted, _ = engine.encode_ids(load("gpt2"), batch.data, batch.offsets)
+
+    def take(num_bytes: int, *arguments: object) -> object:
+        taken.append(num_bytes)
+        if len(taken) == 1:
+            raise OutOfMemory("a test")
+        return own(num_bytes, *arguments)
+
+    own = engine.workspaces.take
+    monkeypatch.setattr(engine.workspaces, "take", take)
+    out = np.zeros(len(batch.data), np.int32)
+    ends = encode_stream(engine, load("gpt2"), batch.data, batch.offsets, out)
+    assert out[: ends[-1]].tolist() == wanted.tolist()
+    assert len(taken) == 2
 
 
 @pytest.mark.parametrize("name", ["gpt2", "dnabert2"])
