@@ -49,7 +49,7 @@ def _single(size: int) -> Named:
 def _odd(size: int) -> Named:
     """Every so many bytes of a run are another one."""
     for run, other in ("-=", "=-", " \n", "\t ", "aB", "*/"):
-        for every in (2, 3, 7, 17, 33, 65, 129, 300, 1000, 3000):
+        for every in (2, 3, 7, 17, 33, 65, 129, 144, 300, 1000, 3000):
             yield (
                 f"{run!r}, every {every}th {other!r}",
                 _bytes((run * (every - 1) + other).encode()),

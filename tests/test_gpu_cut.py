@@ -121,6 +121,12 @@ def test_a_period_of_a_few_letters_needs_no_walk(times):
     assert (cut.pieces, cut.walked) == (4, 0)
 
 
+def test_a_bridge_slides_along_tokens_of_more_than_64_bytes():
+    """Of 64 blanks, 79 and a line break: the first two look the same for 64 bytes."""
+    cut = check(load("cl100k_base"), [(" " * 143 + "\n") * 304])
+    assert (cut.pieces, cut.seams, cut.walked) == (1, 1, 0)
+
+
 @pytest.mark.parametrize("period", [33, 37, 50, 51])
 def test_a_period_that_a_window_has_three_times_needs_no_walk(period):
     """No window inside agrees with the next one: bridges slide along, wherever a run begins."""

@@ -15,6 +15,26 @@ DEVICE uint32_t begin_of_run(const Job& job, const LongPiece& piece, uint32_t wi
     return window - min_of(before, window - piece.first_window);
 }
 
+// How the window's borders repeat, and a place where it meets itself so much further on; period 0 where it does not.
+struct Repeat {
+    uint32_t period, meeting;
+};
+
+// The shortest one, a multiple of `unit` of 64 bytes or more, that its borders from `first` to `place` show. It meets
+// itself at `from` or later, but not so late that its shifted self would begin behind that.
+DEVICE Repeat repeat_of(const Borders& borders, uint32_t first, uint32_t place, uint32_t unit, uint32_t from) {
+    uint32_t alike = borders_like(borders, first, place, unit);
+    while (__any_sync(ALL_LANES, alike != 0)) {
+        uint32_t last = last_of(alike), period = place - last;
+        period *= (63 + period) / period;
+        uint32_t earliest = from > first + period ? from - period : first;
+        uint32_t meeting = first_of(meetings(borders, borders, period) & ~bits_below(earliest));
+        if (meeting != NO_PLACE) return {period, meeting};
+        alike &= bits_below(last);
+    }
+    return {0, 0};
+}
+
 // Moves the window along the run that it ends in; false where there is none or its borders do not repeat.
 DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const Borders& borders) {
     uint32_t window = window_reached(piece, bridge), lane = threadIdx.x & 31;
@@ -26,20 +46,15 @@ DEVICE bool slide(const Job& job, const LongPiece& piece, Bridge& bridge, const 
     uint32_t first = first_of(borders.words[lane] & ~bits_below(begin - bridge.begin));
     uint32_t place = last_of(borders.words[lane] & bits_below(bridge.length / 4 * 3 - 63));
     if (first == NO_PLACE || place <= first) return false;
-    uint32_t period = period_at(borders, first, place);
-    if (!period) return false;
-    period *= (63 + period) / period;
-    if (period % window_of(job, window).period || run_end < bridge.end() + period) return false;
     uint32_t from = bridge.from - bridge.begin;
     if (bridge.is_first && from < bridge.length / 2) from = bridge.length / 2;  // Behind its entry.
-    uint32_t earliest = from > first + period ? from - period : first;
-    uint32_t meeting = first_of(meetings(borders, borders, period) & ~bits_below(earliest));
-    if (meeting == NO_PLACE) return false;
-    uint32_t times = (run_end - bridge.end()) / period, to = bridge.begin + period + meeting;
+    Repeat repeat = repeat_of(borders, first, place, window_of(job, window).period, from);
+    if (!repeat.period || run_end < bridge.end() + repeat.period) return false;
+    uint32_t times = (run_end - bridge.end()) / repeat.period, to = bridge.begin + repeat.period + repeat.meeting;
     leave(job, bridge, borders, to);
-    bridge.begin += times * period;
-    bridge.from = bridge.right = bridge.begin + meeting;
-    note_parts(job, bridge.first, borders, meeting, period, to, bridge.from - to);
+    bridge.begin += times * repeat.period;
+    bridge.from = bridge.right = bridge.begin + repeat.meeting;
+    note_parts(job, bridge.first, borders, repeat.meeting, repeat.period, to, bridge.from - to);
     bridge.is_first = false;
     return true;
 }

@@ -47,7 +47,7 @@ DEVICE bool walk_piece(const Job& job, WalkShared& shared, const LongPiece& piec
             write_walk(job, mine, begin + offset, shared.meetings[warp], to);
         }
         if (ends) return true;
-        uint32_t period = period_at(end, 0, next);
+        uint32_t period = period_at(end, next);
         stride = period ? STRIDE_1 / period * period : STRIDE_1;
         if (warp == 0) last.words[lane] = end.words[lane];
         if (warp == 0 && lane < 2) last.words[WALK_WORDS + lane] = end.words[WALK_WORDS + lane];

@@ -73,14 +73,22 @@ DEVICE_RARE uint32_t meetings(const Borders& first, const Borders& second, uint3
     return found;
 }
 
-// How far behind an earlier border, at `first` or later, the border at `place` lies in front of which
-// the next 64 bytes have the same borders; 0 where there is none.
-DEVICE uint32_t period_at(const Borders& borders, uint32_t first, uint32_t place) {
+// The borders from `first` on, a multiple of `unit` in front of the one at `place`, behind which the next 64 bytes have
+// the same borders as behind that one: this lane's bits.
+DEVICE uint32_t borders_like(const Borders& borders, uint32_t first, uint32_t place, uint32_t unit) {
     uint32_t lane = threadIdx.x & 31, alike = 0;
     uint64_t wanted = long_bits_from(borders, place);
     uint32_t others = borders.words[lane] & bits_below(place) & ~bits_below(first);
-    for (uint32_t bits = others; bits; bits &= bits - 1)
-        if (long_bits_from(borders, 32 * lane + lowest_bit(bits)) == wanted) alike |= bits & (0 - bits);
+    for (uint32_t bits = others; bits; bits &= bits - 1) {
+        uint32_t other = 32 * lane + lowest_bit(bits);
+        if ((place - other) % unit == 0 && long_bits_from(borders, other) == wanted) alike |= bits & (0 - bits);
+    }
+    return alike;
+}
+
+// How far behind the last such border the one at `place` lies; 0 where there is none.
+DEVICE uint32_t period_at(const Borders& borders, uint32_t place) {
+    uint32_t alike = borders_like(borders, 0, place, 1);
     return __any_sync(ALL_LANES, alike != 0) ? place - last_of(alike) : 0;
 }
 
