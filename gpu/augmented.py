@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpu.batches import NO_BYTE, row_errors, row_options
-from gpu.contents import launch_content
+from gpu.contents import launch_content, refused_rows
 from gpu.engine import GpuEngine
 from gpu.families import frame_kernels
 from gpu.launches import STATUS, fetch, launch, pack_augmented, status_of
@@ -20,8 +20,6 @@ from vocabularies.batch import Batch, Encoded
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["encode_augmented"]
-
-FAULTS = ("row_errors", "row_refused")  # The first byte of each row that is not right.
 
 
 def encode_augmented(
@@ -56,8 +54,7 @@ def encode_augmented(
             if status[STATUS["CUT"]]:
                 encoded.num_tokens = fetch(workspace, "num_tokens", np.int64, rows)
                 encoded.kept = fetch(workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
-            both = (fetch(workspace, name, np.uint32, rows) for name in FAULTS)
-            places = np.minimum(*both)
+            places = refused_rows(workspace, rows)
     if (places != NO_BYTE).any() or options.max_length is not None:
         data, offsets = augment(batch.data, batch.offsets, augmentation)
         augmented = Batch(data=data, offsets=offsets, options=batch.options)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gpu.families import Family, encode_kernels, letter_kernels, plain_kernels, run_kernels
 from gpu.job import WORD, constant
-from gpu.launches import STATUS, launch, read_letters, send_job, status_of
+from gpu.launches import STATUS, fetch, launch, read_letters, send_job, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident
 from vocabularies.batch import Batch
@@ -16,8 +19,10 @@ __all__ = [
     "make_room_for_spans",
     "may_be_wrong",
     "rare_kernels",
+    "refused_rows",
 ]
 
+NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
 _ROW_LENGTH, _RUNS_APART = WORD["row_length"], WORD["runs_apart"]
 _FOUR_LETTERS, _EVEN_COUNT = WORD["four_letters"], WORD["even_count"]
@@ -110,6 +115,14 @@ def make_room_for_spans(workspace: Workspace, family: Family) -> None:
     if family.turns_rows and not family.plain:
         _reserve_spans(workspace)
         send_job(workspace)
+
+
+def refused_rows(workspace: Workspace, rows: int) -> NDArray[np.uint32]:
+    """uint32[rows], once all kernels are done: where a row is at fault first, or NO_BYTE."""
+    if status_of(workspace)[STATUS["ROWS"]] & np.uint64(ROWS_ARE_RIGHT):
+        return np.full(rows, NO_BYTE, np.uint32)
+    both = [fetch(workspace, name, np.uint32, rows) for name in ("row_errors", "row_refused")]
+    return np.minimum(*both)
 
 
 def launch_content(

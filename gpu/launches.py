@@ -50,7 +50,7 @@ Int64s = NDArray[np.int64]
 Item = TypeVar("Item", bound=np.generic)
 STATUS = {
     name: constant(f"STATUS_{name}")
-    for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED")
+    for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED", "ROWS")
 }
 _NOT_COVERED, _FAULT = STATUS["NOT_COVERED"], STATUS["FAULT"]
 _NUM_BYTES, _NUM_ROWS, _ID_BITS = WORD["num_bytes"], WORD["num_rows"], WORD["id_bits"]

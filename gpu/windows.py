@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpu.batches import NO_BYTE, RowOptions, row_errors, row_options
-from gpu.contents import first_kernels, rare_kernels
+from gpu.batches import RowOptions, row_errors, row_options
+from gpu.contents import first_kernels, rare_kernels, refused_rows
 from gpu.device import Device
 from gpu.engine import GpuEngine
 from gpu.kernels import num_blocks
@@ -202,7 +202,7 @@ def _encode(
     options = row_options(vocabulary, batch, resident.family)
     pack(workspace, resident, batch, options, engine.processors, engine.staging)
     _launch_content(workspace, resident, batch, options, engine.processors)
-    errors = row_errors(vocabulary, batch, options, _refused(workspace, len(batch)))
+    errors = row_errors(vocabulary, batch, options, refused_rows(workspace, len(batch)))
     counts = np.diff(fetch(workspace, "id_offsets", np.int64, len(batch) + 1))
     counts[list(errors)] = 0
     return counts, errors
@@ -229,12 +229,6 @@ def _cut(workspace: Workspace, cells: int, processors: int) -> None:
     blocks = num_blocks("cut_windows", cells, processors)
     stream.launch("cut_windows", blocks, workspace.device_job)
     stream.synchronize()
-
-
-def _refused(workspace: Workspace, rows: int) -> NDArray[np.uint32]:
-    """uint32[B]: not NO_BYTE where a row is refused, whatever for."""
-    both = [fetch(workspace, name, np.uint32, rows) for name in ("row_errors", "row_refused")]
-    return np.minimum(*both) if rows else np.full(0, NO_BYTE, np.uint32)
 
 
 def _send(workspace: Workspace, field: str, array: NDArray[Item]) -> None:

@@ -214,3 +214,19 @@ def test_a_rule_counts_ids_one_by_one(k, stride, keeps, length):
     behind = length - (begins[-1] + k) if begins else length
     assert rule.kmers(length) == len(begins)
     assert rule.ids(length) == len(begins) + keeps * behind
+
+
+@pytest.mark.parametrize("length", [0, 150, 700])
+@pytest.mark.parametrize("k", [3, 6])
+def test_tiles_of_another_case_have_unknown_ids(k, length):
+    """From any letter on, with one of the four among them or none, up to the text's end."""
+    size = 4 * TILE + 77
+    for begin, end in ((0, size), (TILE - 300, 3 * TILE + 5), (1, size - 1)):
+        for known in (None, 2 * TILE + 9):
+            letters = [*("ACGTTGCA" * size)[:size]]
+            letters[begin:end] = ("acgttgca" * size)[begin:end]
+            if known is not None:
+                letters[known] = "G"
+            sizes = [length or size] * (size // (length or size))
+            text = "".join(letters)[: sum(sizes)]
+            check(engine_of("emulated"), linear_kmers(k, 1, "drop"), text, sizes)

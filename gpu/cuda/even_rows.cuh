@@ -76,6 +76,7 @@ DEVICE bool place_even_rows(const Job& job, uint32_t block, uint32_t num_blocks)
         faults.look_at(row);
         is_uneven |= static_cast<uint64_t>(job.row_begins[row]) != row * length;
     }
+    if (first == 0) faults.finish();
     return is_uneven;
 }
 
@@ -180,11 +181,22 @@ DEVICE void write_seams_by_rows(const FourLetters& four, const EvenRows& rows, c
     }
 }
 
+// The ids of a part whose k-mers are all unknown.
+template <class Id>
+DEVICE void stage_unknown(const FourLetters& four, const EvenPart& part, Id* out) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    uint32_t word = in_all_ids<Id>(four.unknown_id);
+    for (uint32_t i = (threadIdx.x & 31) * ITEMS; i < part.end - part.first; i += 32 * ITEMS)
+        stage_vector(out + i, {word, word, word, word});
+}
+
 // Most parts are simple: all letters are known, rows have k-mers of a vector, and the last row goes on behind.
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void stage_even_part(const Job& job, const FourLetters& four, const EvenRows& rows, const Tile& tile,
                             const EvenPart& part, Id* out) {
     if (part.any_strange || rows.kmers < 16 / sizeof(Id) || part.end > rows.inside()) {
+        bool are_kmers = STRIDE == NEIGHBOURS && part.any_strange && !rows.singles();
+        if (are_kmers && are_all_strange(tile)) return stage_unknown(four, part, out);
         write_even_inside<Id, STRIDE, false>(four, rows, tile, part, out);
         return write_seams_by_ids(job, four, rows, tile, part, out);
     }

@@ -20,6 +20,7 @@ DEVICE uint32_t flags_of(const Job& job, uint64_t row) {
 }
 
 DEVICE bool is_refused(const Job& job, uint64_t row) {
+    if (are_rows_right(job)) return false;
     if (job.row_errors && job.row_errors[row] != NO_BYTE) return true;
     return job.row_refused && job.row_refused[row] != NO_BYTE;
 }

@@ -172,12 +172,21 @@ DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t b
     bool any = false;
     if (__any_sync(ALL_LANES, others != 0)) {
         for (uint32_t i = 0; i < EACH + HAS_MORE; i++) tile.strange[word_of_lane<Tile>(i)] = 0;
+        __syncwarp();                      // Several lanes may have the last word.
         for (; others; others &= others - 1)
             any |= pack_strange(four, table, begin, tile, word_of_lane<Tile>(lowest_bit(others)), seen);
         any = __any_sync(ALL_LANES, any);
     }
     __syncwarp();
     return any;
+}
+
+// Whether all letters of a tile of which some are none of the four are so, as in soft masking; a warp calls it.
+template <class Tile>
+DEVICE bool are_all_strange(const Tile& tile) {
+    bool are_strange = true;
+    for (uint32_t i = threadIdx.x & 31; i < Tile::WORDS; i += 32) are_strange &= tile.strange[i] == 0xFFFF;
+    return __all_sync(ALL_LANES, are_strange);
 }
 
 // 32 letters from letter `at` of the shared ones on, the first one highest in `high`.

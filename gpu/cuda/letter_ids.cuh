@@ -17,7 +17,7 @@ DEVICE void place_letter_rows(const Job& job, uint32_t block, uint32_t num_block
         job.id_offsets[row] = job.row_begins[row];
         if (row < job.num_rows) faults.look_at(row);
     }
-    if (first == 0) job.status[STATUS_NUM_IDS] = job.num_bytes;
+    if (first == 0) job.status[STATUS_NUM_IDS] = job.num_bytes, faults.finish();
 }
 
 // COUNT letters as they lie in memory.

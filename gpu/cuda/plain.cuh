@@ -98,19 +98,23 @@ DEVICE bool is_no_row(const Job& job, uint64_t row) {
     return (is_circle(job, row) && (!job.can_wrap || length < job.kmer_k)) || is_no_sequence(job, row);
 }
 
-// Where faults of rows are noted. Most batches have none of the rows that may be refused.
+// Where faults of rows are noted. Most batches have no row that may be refused: that is said once, for all rows.
 struct RowFaults {
     const Job& job;
-    uint32_t *errors, *refused;
     bool may_refuse;
 
     DEVICE_METHOD explicit RowFaults(const Job& job)
-        : job(job), errors(job.row_errors), refused(job.row_refused),
-          may_refuse(job.row_flags || job.wraps || job.sent_text) {}
+        : job(job), may_refuse(job.row_flags || job.wraps || job.sent_text) {}
 
     DEVICE_METHOD void look_at(uint64_t row) const {
-        errors[row] = NO_BYTE;
-        refused[row] = may_refuse && is_no_row(job, row) ? static_cast<uint32_t>(job.row_begins[row]) : NO_BYTE;
+        if (!may_refuse) return;
+        job.row_errors[row] = NO_BYTE;
+        job.row_refused[row] = is_no_row(job, row) ? static_cast<uint32_t>(job.row_begins[row]) : NO_BYTE;
+    }
+
+    // A thread of the launch calls it.
+    DEVICE_METHOD void finish() const {
+        if (!may_refuse) atomic_or(job.status + STATUS_ROWS, ROWS_ARE_RIGHT);
     }
 };
 

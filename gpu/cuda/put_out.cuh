@@ -2,13 +2,14 @@
 // all of the answer, so that the host waits once. A kernel writes it, since copies of larger answers
 // are queued one behind the other.
 #pragma once
-#include "job.cuh"
+#include "row_places.cuh"
 
-// Copies what is wrong with rows, and the status.
+// Copies what is wrong with rows, if anything may be, and the status.
 DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
-    for (uint64_t row = first; row < job.num_rows; row += stride) {
+    uint64_t num_rows = are_rows_right(job) ? 0 : job.num_rows;
+    for (uint64_t row = first; row < num_rows; row += stride) {
         uint32_t error = min_of(job.row_errors[row], job.row_refused[row]);
         job.host_errors[row] = error;
         if (error != NO_BYTE) job.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.

@@ -58,12 +58,12 @@ DEVICE void place_neighbours_stage(const Job& job, uint32_t block, uint32_t num_
             adds_up |= row_ends[i] - row_begins[i] < least || (can_wrap && is_circle(job, row));
         }
     }
-    if (first == 0) offsets[num_rows] = job.status[STATUS_NUM_IDS] = begins[num_rows] - num_rows * shared;
-    if (adds_up && !job.status[STATUS_ADDS_UP]) atomic_or(job.status + STATUS_ADDS_UP, 1);
+    if (first == 0) offsets[num_rows] = job.status[STATUS_NUM_IDS] = begins[num_rows] - num_rows * shared, faults.finish();
+    if (adds_up && !(job.status[STATUS_ROWS] & ROWS_ADD_UP)) atomic_or(job.status + STATUS_ROWS, ROWS_ADD_UP);
 }
 
 DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block) {
-    bool is_placed = job.kmer_stride == 1 && !job.status[STATUS_ADDS_UP];
+    bool is_placed = job.kmer_stride == 1 && !(job.status[STATUS_ROWS] & ROWS_ADD_UP);
     if (is_placed || block >= scan_tiles(job.num_rows)) return;
     RowLengths lengths(job);
     RowFaults faults(job);
@@ -75,7 +75,7 @@ DEVICE void place_rows_stage(const Job& job, ScanShared& shared, uint32_t block)
     scan<uint32_t>(job.place_states, num_rows, shared, [&](uint64_t row) { return lengths.ids_of(job, row); },
                    [&](uint64_t row, uint64_t before) {
                        offsets[row] = before;
-                       if (row == num_rows) job.status[STATUS_NUM_IDS] = before;
+                       if (row == num_rows) job.status[STATUS_NUM_IDS] = before, faults.finish();
                        else mark_tiles(marks, __ldg(begins + row), __ldg(begins + row + 1), row, letters), faults.look_at(row);
                    });
 }

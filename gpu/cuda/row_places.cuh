@@ -84,6 +84,9 @@ DEVICE void note_fault(uint32_t* faults, uint64_t row, uint32_t place) {
     if (faults[row] > place) atomicMin(faults + row, place);
 }
 
+// Whether no row is at fault and nothing is noted of any.
+DEVICE bool are_rows_right(const Job& job) { return (job.status[STATUS_ROWS] & ROWS_ARE_RIGHT) != 0; }
+
 // No row is at fault. Before the kernels that find faults.
 DEVICE void clear_faults_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;

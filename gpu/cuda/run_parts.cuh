@@ -110,8 +110,9 @@ DEVICE void publish_runs(const Job& job, const FourLetters& four, const RunState
     store_volatile(states.ends + number, state_of_end(end));
     shared.before = before;
     uint32_t left = four.num_bytes - end.last;
-    if (number + 1 == run_blocks(job))
-        job.status[STATUS_NUM_IDS] = end.ids + ids_of_run(job, four, end.last_class, end.last, four.num_bytes, left);
+    if (number + 1 < run_blocks(job)) return;
+    job.status[STATUS_NUM_IDS] = end.ids + ids_of_run(job, four, end.last_class, end.last, four.num_bytes, left);
+    RowFaults(job).finish();
 }
 
 // What is before the tile of a warp.
