@@ -150,6 +150,22 @@ def test_gaps_of_whole_tiles(letter, begin, end):
         check(engine_of("emulated"), vocabulary, "".join(letters), places)
 
 
+@pytest.mark.parametrize(
+    "letters",
+    ["acgttgca", "a" * 36 + "ccgt", "N" * 70 + "X" * 50, "n" * 33 + "acgt" * 9, " N" * 17],
+)
+@pytest.mark.parametrize("begin", [0, 15, 16, TILE - 200, TILE - 7])
+def test_stretches_of_several_letters(letters, begin):
+    """Sixteen letters may go on with a run, or with a letter, of their tile or the one before."""
+    chance = np.random.default_rng(begin)
+    vocabulary = run_kmers(6, "letters", "ACGT", "skip", "keep")
+    for length in (70, TILE + 9, 3 * TILE):
+        text = "".join(chance.choice([*"ACGT"], 4 * TILE + 50))
+        stretch = (letters * (length // len(letters) + 1))[:length]
+        text = text[:begin] + stretch + text[begin + length :]
+        check(engine_of("emulated"), vocabulary, text, [0, 2 * TILE - 11, len(text)])
+
+
 def test_no_row_is_at_fault_where_plain_kernels_were_not_tried():
     """Behind a large batch with breaks, in memory that held other rows, or none."""
     engine, vocabulary = GpuEngine(EmulatedDevice(), 1 << 30), load("nt_v2")

@@ -74,11 +74,24 @@ DEVICE TileRows take_runs(const Job& job, const FourLetters& four, RunTile& tile
     return {0, count, 0, before.ids + ids_before, before.ids + total, shared_from, false};
 }
 
+// The ids begin <= id < end of a run's k-mers, six letters apart: sixteen bytes a lane. Behind the last one others may be
+// written, for which there is room.
+template <class Id, class Tile>
+DEVICE void stage_one_run(const FourLetters& four, const Tile& tile, const RowIds& run, uint32_t begin, uint32_t end, Id* staged) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    uint32_t lane = threadIdx.x & 31, vectors = (begin + ITEMS - 1) / ITEMS * ITEMS, head = begin + lane;
+    if (head < min_of(vectors, end)) staged[head] = static_cast<Id>(read_id(four, tile, false, run.at + head * BY_SIX));
+    for (uint32_t id = vectors + lane * ITEMS; id < end; id += 32 * ITEMS)
+        write_vector<Id, BY_SIX, true>(four, tile, false, run.at + id * BY_SIX, staged + id);
+}
+
 // The ids begin <= id < end of a tile's runs.
 template <class Id, class Tile>
 DEVICE void stage_runs(const Job& job, const FourLetters& four, Tile& tile, const TileRows& rows, uint32_t begin, uint32_t end,
                        Id* staged) {
     uint32_t lane = threadIdx.x & 31;
+    if (sizeof(Id) > 1 && rows.count == 1 && four.stride == BY_SIX && end <= tile.rows[0].inner_end)
+        return stage_one_run<Id>(four, tile, tile.rows[0], begin, end, staged);
     stage_known(job, four, tile, rows, begin, end, staged);
     if (lane >= rows.count || tile.rows[lane].first < begin || tile.rows[lane].first >= end) return;
     // Runs of other letters have one id, or none. The first one, which begins before the tile, has its own there.

@@ -65,6 +65,16 @@ DEVICE bool are_in_case_run(const FourLetters& four, uint32_t place) {
     return have_other_case(four, sixteen_letters(four, place)) && has_other_case(four, four.text[place - 1] * 0x01010101u);
 }
 
+// Bit i: all letters of the i-th word that a lane looks for breaks in, and of the word before, are of the four in another
+// case, and are one run. Such words are those that the lane has packed (`cased`), the last one that of the next lane.
+DEVICE uint32_t words_in_case_runs(const FourLetters& four, uint32_t cased) {
+    constexpr uint32_t PACKED = (1u << RunTile::WORDS / 32) - 1;
+    uint32_t left = __shfl_up_sync(ALL_LANES, cased, 1), right = __shfl_down_sync(ALL_LANES, cased, 1);
+    uint32_t last = __shfl_sync(ALL_LANES, cased, 31) << 1, own = (cased & PACKED) | (right & ~PACKED);
+    uint32_t before = (threadIdx.x & 31) ? (left & PACKED) | (cased & ~PACKED) : last;
+    return four.job.four_case_alike ? own & before : 0;
+}
+
 // The breaks among sixteen letters, and the one before, that are all one letter, such as N; false where they are not.
 DEVICE bool find_breaks_of_one_letter(const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin, uint32_t first) {
     uint32_t place = begin + first;
@@ -86,8 +96,9 @@ DEVICE uint32_t class_here(const FourLetters& four, const uint32_t* table, const
 // such letters, and behind them. Whether all of them, and the one before, are one letter that stands alone.
 DEVICE bool find_class_breaks(const FourLetters& four, const uint32_t* table, RunTile& tile, uint32_t begin, uint32_t first) {
     uint32_t place = begin + first, strange = tile.strange[first / 16 + 1], before = tile.strange[first / 16] & 1;
-    if (place >= four.num_bytes || are_in_case_run(four, place)) return false;
-    if (find_breaks_of_one_letter(four, table, tile, begin, first)) return stands_alone(class_of(table[four.text[place]]));
+    if (place >= four.num_bytes || (strange == 0xFFFF && are_in_case_run(four, place))) return false;
+    if (strange == 0xFFFF && find_breaks_of_one_letter(four, table, tile, begin, first))
+        return stands_alone(class_of(table[four.text[place]]));
     for (uint32_t rest = strange | strange >> 1 | before << 15; rest; rest &= rest - 1) {
         uint32_t letter = first + 15 - lowest_bit(rest), own = class_here(four, table, tile, begin, letter);
         if (own == SPACE) tile.any_spaces = true;
@@ -118,10 +129,11 @@ DEVICE uint64_t load_run_tile(const Job& job, const FourLetters& four, const uin
     uint32_t lane = threadIdx.x & 31;
     if (lane == 0) tile.any_spaces = false;
     for (uint32_t i = lane; i <= SPAN_WORDS; i += 32) tile.breaks[i] = 0;
-    bool any_strange = pack_text(four, table, begin, tile, seen, [] {});
-    bool is_gap = any_strange;
-    for (uint32_t i = lane; any_strange && i < SPAN_WORDS * 2; i += 32) {
-        bool any_here = tile.strange[i + 1] || tile.strange[i] & 1;
+    uint32_t cased = 0;
+    bool any_strange = pack_text(four, table, begin, tile, seen, [] {}, cased), is_gap = any_strange;
+    uint32_t in_runs = words_in_case_runs(four, cased);
+    for (uint32_t i = lane; any_strange && i < SPAN_WORDS * 2; i += 32, in_runs >>= 1) {
+        bool any_here = (tile.strange[i + 1] || tile.strange[i] & 1) && !(in_runs & 1);
         is_gap &= any_here && find_class_breaks(four, table, tile, begin, 16 * i);
     }
     is_gap = __all_sync(ALL_LANES, is_gap);
