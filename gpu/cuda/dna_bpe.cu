@@ -50,9 +50,9 @@ KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {
 }
 
 KERNEL __launch_bounds__(BLOCK, 3) repair_windows(const Job* job) {
-    SHARED RepairShared<LARGE_CHUNK> shared;
+    SHARED RepairShared shared;
     if (has_large_chunks(*job)) repair_windows_stage<LARGE_CHUNK>(*job, shared);
-    else repair_windows_stage<SMALL_CHUNK>(*job, reinterpret_cast<RepairShared<SMALL_CHUNK>&>(shared));
+    else repair_windows_stage<SMALL_CHUNK>(*job, shared);
 }
 
 KERNEL __launch_bounds__(BLOCK) write_letter_ids(const Job* job) {

@@ -125,7 +125,7 @@ DEVICE bool is_worth(const Job& job, uint32_t round) {
 
 // All of repair, in one launch.
 template <uint32_t CHUNK>
-DEVICE void repair_windows_stage(const Job& job, RepairShared<CHUNK>& shared) {
+DEVICE void repair_windows_stage(const Job& job, RepairShared& shared) {
     Steps steps = {job.repair_counts, shared.part};
     uint32_t round = 0;
     for (; is_worth(job, round); round++) repair_round<CHUNK>(job, round, shared, steps);

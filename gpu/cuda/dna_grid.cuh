@@ -18,7 +18,7 @@ struct LettersShared {
         ClassRing<BLOCK, MAX_LETTERS> ring;
         ScanShared frame;
         DnaIdsShared ids;
-        RepairShared<SMALL_CHUNK> repair;
+        RepairShared repair;
     };
 };
 static_assert(sizeof(LettersShared) <= LETTERS_SHARED, "the launch asks for so much");

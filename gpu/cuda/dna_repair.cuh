@@ -22,61 +22,19 @@
 //     rank       which windows are unmet, and which repeat
 //     continue   the first windows of each segment begin anew at a border of the one before, with its
 //                token in front
-//     align      the others begin anew as far behind a border of the last of these as its borders
-//                repeat
+//     align      the others have the borders that the last of these repeats; where the run ends, they begin
+//                anew at one
 //     meet       all meetings are checked
 //
 // and from where one still fails a thread walks through one window after the other (dna_finish.cuh). All of it is
 // one launch.
 #pragma once
-#include "dna_stitch.cuh"
+#include "dna_run.cuh"
 #include "steps.cuh"
 
-constexpr uint32_t MAX_PERIOD = 32;
 constexpr uint32_t RANK_BITS = 31;
 constexpr uint32_t REPAIR_ROUNDS = 4;
 constexpr uint32_t MAX_SEGMENT = 16;       // Windows that do not repeat.
-
-// Windows of a segment that continue, one after the other: behind them the borders of a run repeat, and
-// no more are unmet where one ends.
-template <uint32_t CHUNK>
-struct Continued {
-    static constexpr uint32_t COUNT = CHUNK < 256 ? 4 : 3;
-};
-
-// Thirty-two letters from a place on.
-DEVICE uint64_t codes_from(const Job& job, uint64_t place) {
-    return letters_from(job, place).codes | static_cast<uint64_t>(letters_from(job, place + 16).codes) << 32;
-}
-
-// Whether all letters of a window are those `period` before them.
-template <uint32_t CHUNK>
-DEVICE bool repeats_in(const Job& job, uint64_t begin, uint32_t period) {
-    constexpr uint32_t LAST = 32 * Window<CHUNK>::WORDS - MAX_PERIOD - 32;
-    for (uint32_t place = 0; place <= LAST; place += 32)
-        if (codes_from(job, begin + place) != codes_from(job, begin + place + period)) return false;
-    return true;
-}
-
-// Whether a certain border is among a window's places.
-template <uint32_t CHUNK>
-DEVICE bool has_certain(const Job& job, uint64_t begin) {
-    for (uint32_t i = 0; i < 2 * Window<CHUNK>::WORDS; i++)
-        if (job.base_words[begin / 16 + i].flags & 0xFFFF) return true;
-    return false;
-}
-
-template <uint32_t CHUNK>
-DEVICE bool repeats(const Job& job, uint32_t window) {
-    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
-    if (begin + 32 * Window<CHUNK>::WORDS > job.num_bytes) return false;
-    uint64_t first = codes_from(job, begin), second = codes_from(job, begin + 32);
-    for (uint32_t period = 1; period <= MAX_PERIOD; period++) {
-        uint64_t moved = period < 32 ? first >> 2 * period | second << (64 - 2 * period) : second;
-        if (moved == first && repeats_in<CHUNK>(job, begin, period)) return !has_certain<CHUNK>(job, begin);
-    }
-    return false;
-}
 
 // The four lists of window_ranks: the unmet windows in order; for each window how many of these are
 // before it, times two, and whether it is one; the same for windows that do not repeat.
@@ -154,94 +112,47 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     return first;
 }
 
+// Windows that continue: behind them the borders of a run repeat, and no more are unmet where one ends.
 template <uint32_t CHUNK>
-DEVICE bool walk_again(const Job& job, const Columns& columns, uint32_t window,
-                       WalkBegin from) {
-    clear_columns<CHUNK>(columns);
-    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
-    bool leads_on = walk_window<CHUNK, false>(job, columns, begin, from);
-    write_window<CHUNK>(job, window, columns);
-    return leads_on;
+constexpr uint32_t CONTINUED = LARGE_CHUNK / CHUNK;
+
+// Walks through `count` windows as one, from a place of the first one on, and writes them, unless that leads nowhere. The
+// columns have room for a large window.
+template <uint32_t CHUNK>
+DEVICE void walk_again(const Job& job, const Columns& columns, uint32_t window, uint32_t count, WalkBegin from) {
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.num_bytes - begin;
+    uint32_t limit = count * CHUNK + OVERLAP;
+    clear_columns<LARGE_CHUNK>(columns);
+    Path path;
+    begin_path(job, path, from.place, from.token);
+    if (!walk_to<false>(job, columns, begin, path, left < limit ? static_cast<uint32_t>(left) : limit)) return;
+    word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
+    for (uint32_t i = 0; i < count; i++)
+        write_window<CHUNK>(job, window + i, {columns.borders + i * CHUNK / 32 * columns.stride, nullptr, columns.stride});
 }
 
-// The token of a window's path that ends at a place behind its first border; NO_TOKEN where a
-// certain border is there.
-template <uint32_t CHUNK>
-DEVICE uint32_t token_before(const Job& job, uint32_t window, uint32_t place) {
-    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
-    if (bit_of(job.certain, begin + place)) return NO_TOKEN;
-    uint32_t word = place / 64 * 64;
-    uint64_t bits = borders_from<CHUNK>(job, window, word) & ((1ull << place % 64) - 1);
-    while (!bits && word) bits = borders_from<CHUNK>(job, window, word -= 64);
-    return bits ? token_of(job, begin + word + highest_bit(bits), begin + place) : NO_TOKEN;
-}
-
-// Walks through a window from the path of the one before on; false where that path is a dead end.
-template <uint32_t CHUNK>
-DEVICE bool continue_window(const Job& job, const Columns& columns, uint32_t window) {
-    uint64_t behind = borders_from<CHUNK>(job, window - 1, CHUNK);
-    if (!behind) return false;
-    uint32_t place = lowest_bit(behind), before = token_before<CHUNK>(job, window - 1, CHUNK + place);
-    return walk_again<CHUNK>(job, columns, window, {place, before});
-}
-
-// The first windows of the segment that begins with a window, if one does.
+// The first windows of the segment that begins with a window, if one does, go on with the path of the one before.
 template <uint32_t CHUNK>
 DEVICE void continue_windows(const Job& job, const Columns& columns, uint32_t round, uint32_t window) {
-    for (uint32_t i = 0; i < Continued<CHUNK>::COUNT; i++)
-        if (segment_of<CHUNK>(job, round, window + i) != window || !continue_window<CHUNK>(job, columns, window + i)) return;
+    if (window == 0 || segment_of<CHUNK>(job, round, window) != window) return;
+    uint64_t behind = borders_from<CHUNK>(job, window - 1, CHUNK);
+    if (!behind) return;
+    uint32_t count = 1, place = lowest_bit(behind), before = token_before<CHUNK>(job, window - 1, CHUNK + place);
+    while (count < CONTINUED<CHUNK> && segment_of<CHUNK>(job, round, window + count) == window) count++;
+    walk_again<CHUNK>(job, columns, window, count, {place, before});
 }
 
-// How far apart the borders of 128 letters repeat, 64 at most; 0 where they do not.
-DEVICE uint32_t period_of(uint64_t low, uint64_t high) {
-    for (uint32_t period = 1; period < 64; period++) {
-        uint64_t moved = low >> period | high << (64 - period);
-        if (moved == low && high >> period == (high & ~0ull >> period)) return period;
-    }
-    return low == high ? 64 : 0;
-}
-
-// Where a window begins anew by the borders of one before it; NO_BORDER where these do not repeat.
-template <uint32_t CHUNK>
-DEVICE uint32_t aligned_begin(const Job& job, uint32_t window, uint32_t last) {
-    uint64_t low = borders_from<CHUNK>(job, last, CHUNK - 64), high = borders_from<CHUNK>(job, last, CHUNK);
-    uint32_t period = period_of(low, high);
-    if (!period || !high) return NO_BORDER;
-    uint64_t border = static_cast<uint64_t>(last + 1) * CHUNK + lowest_bit(high);
-    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
-    if (begin <= border) return static_cast<uint32_t>(border - begin);
-    return static_cast<uint32_t>((period - (begin - border) % period) % period);
-}
-
-// A window behind the first ones of its segment.
+// A window behind the first ones of its segment: one of the run has the run's borders, others begin at one of these.
 template <uint32_t CHUNK>
 DEVICE void align_window(const Job& job, const Columns& columns, uint32_t round, uint32_t window) {
-    uint32_t segment = segment_of<CHUNK>(job, round, window), last = segment + Continued<CHUNK>::COUNT - 1;
+    uint32_t segment = segment_of<CHUNK>(job, round, window), last = segment + CONTINUED<CHUNK> - 1;
     if (segment == NO_BORDER || window <= last) return;
     if (certain_in<CHUNK>(job, window, 0)) return;  // It is right from there on.
-    uint32_t place = aligned_begin<CHUNK>(job, window, last);
-    if (place < 64) walk_again<CHUNK>(job, columns, window, {place, NO_TOKEN});
-}
-
-// Where a window that may have continued meets the one before: also at one border in common, if the
-// tokens at its sides may stand side by side.
-template <uint32_t CHUNK>
-DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
-    uint32_t meeting = meeting_of<CHUNK>(job, window);
-    if (meeting != NO_MEETING) return meeting;
-    uint64_t own = borders_from<CHUNK>(job, window, 0);
-    uint64_t behind = borders_from<CHUNK>(job, window, 64) | certain_in<CHUNK>(job, window, 1);
-    uint64_t common = own & borders_from<CHUNK>(job, window - 1, CHUNK);
-    if (!common) return NO_MEETING;
-    uint32_t place = lowest_bit(common);
-    uint64_t rest = place == 63 ? 0 : own >> (place + 1), begin = static_cast<uint64_t>(window) * CHUNK + place;
-    if (!rest && !behind) return NO_MEETING;
-    uint64_t length = rest ? 1 + lowest_bit(rest) : 64 - place + lowest_bit(behind);
-    uint32_t left = token_before<CHUNK>(job, window - 1, CHUNK + place);
-    uint32_t right = length > MAX_LETTERS ? NO_TOKEN : token_of(job, begin, begin + length);
-    if (left == NO_TOKEN || right == NO_TOKEN) return NO_MEETING;
-    bool may_meet = may_follow(job, left_class(job.dna_tokens[left]), right_class(job.dna_tokens[right]));
-    return may_meet ? place : NO_MEETING;
+    RunBorders run = run_borders<CHUNK>(job, last);
+    if (!run.period) return;
+    uint64_t borders = run.from(static_cast<uint64_t>(window) * CHUNK);
+    if (!is_differing<CHUNK>(job, window)) write_run<CHUNK>(job, window, run);
+    else if (borders) walk_again<CHUNK>(job, columns, window, 1, {lowest_bit(borders), NO_TOKEN});
 }
 
 template <uint32_t CHUNK>
@@ -260,10 +171,9 @@ DEVICE void meet_again(const Job& job, uint32_t round, uint32_t window) {
 }
 
 // What a block has in shared memory.
-template <uint32_t CHUNK>
 struct RepairShared {
     union {
-        uint32_t columns[2][Window<CHUNK>::WORDS * BLOCK];
+        uint32_t columns[2][Window<LARGE_CHUNK>::WORDS * BLOCK];
         ScanShared scan;
     };
     uint64_t part;
@@ -271,7 +181,7 @@ struct RepairShared {
 
 // The four steps of a round, if any window is unmet.
 template <uint32_t CHUNK>
-DEVICE void repair_round(const Job& job, uint32_t round, RepairShared<CHUNK>& shared, Steps& steps) {
+DEVICE void repair_round(const Job& job, uint32_t round, RepairShared& shared, Steps& steps) {
     if (!job.unmet_counts[round]) return;
     Columns columns = {shared.columns[0] + threadIdx.x, shared.columns[1] + threadIdx.x, BLOCK};
     uint32_t windows = num_windows<CHUNK>(job), parts = (windows + BLOCK - 1) / BLOCK;

@@ -23,13 +23,23 @@ struct Step {
     uint32_t repeated;                     // The one that was tried out of turn, or NO_TOKEN.
 };
 
+// Whether the letters in front of a place, so many, are those behind it, and all of them bases.
+DEVICE bool repeats_letters(const Job& job, uint64_t place, uint32_t length) {
+    for (uint32_t done = 0; done < length; done += 16) {
+        Ahead before = letters_from(job, place - length + done), behind = letters_from(job, place + done);
+        uint32_t rest = min_of(length - done, 16), stops = before.stops | behind.stops, differ = before.codes ^ behind.codes;
+        if (stops << (32 - rest) || differ << (32 - 2 * rest)) return false;
+    }
+    return true;
+}
+
 // The latest token, if it is a long one and the text repeats it: in a run it nearly always leads on,
 // where there may be sixty longer and shorter ones.
 DEVICE uint32_t repeated_token(const Job& job, const Path& path, uint64_t place) {
     PathToken token = path.tokens[0];
     uint32_t length = token.length();
     if (length <= job.dna_k) return NO_TOKEN;
-    return goes_on_with(job.text + place, job.text + place - length, length) ? token.id() : NO_TOKEN;
+    return repeats_letters(job, place, length) ? token.id() : NO_TOKEN;
 }
 
 // The first token to try at a place where long ones begin, or others than bases are near.
