@@ -15,13 +15,13 @@ DEVICE uint32_t begin_of_run(const Job& job, const LongPiece& piece, uint32_t wi
     return window - min_of(before, window - piece.first_window);
 }
 
-// How the window's borders repeat, and a place where it meets itself so much further on; period 0 where it does not.
+// How a window's borders repeat: at `meeting` + `period` it meets itself. Period 0: they do not.
 struct Repeat {
     uint32_t period, meeting;
 };
 
-// The shortest one, a multiple of `unit` of 64 bytes or more, that its borders from `first` to `place` show. It meets
-// itself at `from` or later, but not so late that its shifted self would begin behind that.
+// The shortest period, a multiple of `unit` of 64 bytes or more, that the borders from `first` to `place` show. The
+// window meets itself at `from` or later.
 DEVICE Repeat repeat_of(const Borders& borders, uint32_t first, uint32_t place, uint32_t unit, uint32_t from) {
     uint32_t alike = borders_like(borders, first, place, unit);
     while (__any_sync(ALL_LANES, alike != 0)) {

@@ -88,17 +88,32 @@ DEVICE void list_miss(LookUpShared& shared, uint32_t number, uint32_t length) {
     shared.misses[atomicAdd(&shared.num_misses, 1u)] = number | bin << 12 | place << 16;
 }
 
+DEVICE const uint8_t* staged_text(const LookUpShared& shared, uint32_t begin) {
+    return reinterpret_cast<const uint8_t*>(shared.text) + begin;
+}
+
+// Where the piece of a number ends in the tile.
+DEVICE uint32_t end_of_piece(const LookUpShared& shared, uint32_t number, uint32_t count) {
+    return number + 1 < count ? shared.begins[number + 1] : shared.end;
+}
+
+// The token of the piece of a number, if there is one of so few bytes.
+DEVICE ShortToken ask_piece(const Job& job, const LookUpShared& shared, uint32_t number, uint32_t count) {
+    if (number >= count) return {};
+    uint32_t begin = shared.begins[number], length = end_of_piece(shared, number, count) - begin;
+    if (length > MAX_SHORT) return {};
+    return ask_short(job, staged_text(shared, begin), length);
+}
+
 template <class Parts>
 DEVICE void look_up_short(const Job& job, LookUpShared& shared, const Parts& parts, uint64_t tile_begin,
-                          uint32_t number, uint32_t begin, uint32_t length) {
-    const uint8_t* text = reinterpret_cast<const uint8_t*>(shared.text) + begin;
-    uint32_t words[3];
-    read_words<3>(text, length, words);
+                          uint32_t number, uint32_t begin, const ShortToken& token) {
+    uint32_t length = token.length;
     uint64_t place = tile_begin + begin;
-    uint32_t record = checked_id(job, find_short(job, words, length), place, place + length);
+    uint32_t record = checked_id(job, find_short(job, token), place, place + length);
     if (are_listed(record)) record = listed_record(record);
-    else if (record == NO_ID && length <= MAX_SMALL) record = small_record(job, words[0], length);
-    else if (record == NO_ID) record = repeated_record(job, text, words[0], length);
+    else if (record == NO_ID && length <= MAX_SMALL) record = small_record(job, token.words[0], length);
+    else if (record == NO_ID) record = repeated_record(job, staged_text(shared, begin), token.words[0], length);
     if (record == NO_ID) return list_miss(shared, number, length);
     job.records[tile_begin + number] = record;
     parts.add(number, record);
@@ -116,7 +131,7 @@ template <bool CUT> DEVICE void no_such_piece(const Job& job, uint64_t record) {
 template <bool CUT, class Parts>
 DEVICE void look_up_longer(const Job& job, LookUpShared& shared, const Parts& parts, uint64_t tile_begin,
                            uint32_t number, uint32_t begin, uint32_t length) {
-    const uint8_t* staged = reinterpret_cast<const uint8_t*>(shared.text) + begin;
+    const uint8_t* staged = staged_text(shared, begin);
     const uint8_t* text = job.text + tile_begin + begin;
     uint32_t id = length <= MAX_LONG ? find_token(job, staged, length) : find_any(job, text, length);
     id = checked_id(job, id, tile_begin + begin, tile_begin + begin + length);
@@ -150,8 +165,9 @@ DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_beg
     }
 }
 
-// COUNTS: tile_counts, too, see tile_parts.cuh.
-template <bool CUT = true, bool COUNTS = false>
+// COUNTS: tile_counts, too, see tile_parts.cuh. FEW: there are few warps, which ask one turn ahead; others have no
+// registers for that.
+template <bool CUT = true, bool COUNTS = false, bool FEW = false>
 DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t tiles = num_tiles(job);
     for (uint32_t tile = block; tile < tiles; tile += num_blocks) {
@@ -166,13 +182,16 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         load_text(job, shared, tile_begin);
         uint32_t count = list_pieces(job, shared, tile_begin);
         PartIds<COUNTS> parts = {shared.part_ids, size_of_part<SMALL_PARTS>(count)};
+        ShortToken next = FEW ? ask_piece(job, shared, threadIdx.x, count) : ShortToken{};
         for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
-            uint32_t begin = shared.begins[number];
-            uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
+            uint32_t begin = shared.begins[number], length = end_of_piece(shared, number, count) - begin;
+            ShortToken token = next;
+            if (FEW) next = ask_piece(job, shared, number + BLOCK, count);
             if (shared.has_special && begins_special(job, tile_begin + begin)) {
-                job.records[tile_begin + number] = special_id(job, tile_begin + begin, end - begin);
-            } else if (end - begin <= MAX_SHORT) {
-                look_up_short(job, shared, parts, tile_begin, number, begin, end - begin);
+                job.records[tile_begin + number] = special_id(job, tile_begin + begin, length);
+            } else if (length <= MAX_SHORT) {
+                if (!FEW) token = ask_short(job, staged_text(shared, begin), length);
+                look_up_short(job, shared, parts, tile_begin, number, begin, token);
             } else {
                 shared.later[atomicAdd(&shared.num_later, 1u)] = number;
             }
@@ -180,8 +199,8 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < shared.num_later; i += BLOCK) {
             uint32_t number = shared.later[i], begin = shared.begins[number];
-            uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
-            look_up_longer<CUT>(job, shared, parts, tile_begin, number, begin, end - begin);
+            uint32_t length = end_of_piece(shared, number, count) - begin;
+            look_up_longer<CUT>(job, shared, parts, tile_begin, number, begin, length);
         }
         __syncthreads();
         if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])

@@ -134,13 +134,13 @@ template <bool FEW> DEVICE uint64_t entry_of(const BinBegins& begins, const Miss
 }
 
 // Merges the pieces of a chunk; `entry` is this lane's. COUNTS: adds to tile_counts, see tile_parts.cuh.
-template <bool COUNTS, uint32_t LANES, uint32_t SLOTS>
+template <bool FEW, bool COUNTS, uint32_t LANES, uint32_t SLOTS>
 DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     Group<LANES> group(mergers.columns[threadIdx.x / 32]);
     uint32_t number = chunk.first + group.number, bin = chunk.bin;
     const uint8_t* text = job.text + static_cast<uint32_t>(entry);
     uint32_t length = length_of_miss(entry);
-    merge_piece<LANES, SLOTS>(merging(job, mergers.cache), group, text, length);
+    merge_piece<LANES, SLOTS, FEW>(merging(job, mergers.cache), group, text, length);
     if (length && group.member == 0) {
         uint64_t begin = mergers.begins.merged[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
         uint32_t count = write_merged(job.symbol_ids, group, length, job.merged_ids + begin);
@@ -166,17 +166,17 @@ DEVICE_RARE void merge_in_rounds(const Job& job, Columns& own, PairCache cache, 
 template <bool FEW, bool COUNTS>
 DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     if (FEW) {
-        if (chunk.bin < 4) merge_chunk<COUNTS, 1, 4>(job, mergers, chunk, entry);
-        else merge_chunk<COUNTS, 8, 4>(job, mergers, chunk, entry);
+        if (chunk.bin < 4) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
+        else merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
         return;
     }
-    if (chunk.bin == 0) merge_chunk<COUNTS, 1, 1>(job, mergers, chunk, entry);
-    else if (chunk.bin == 1) merge_chunk<COUNTS, 1, 2>(job, mergers, chunk, entry);
-    else if (chunk.bin == 2) merge_chunk<COUNTS, 1, 3>(job, mergers, chunk, entry);
-    else if (chunk.bin == 3) merge_chunk<COUNTS, 1, 4>(job, mergers, chunk, entry);
-    else if (chunk.bin < 6) merge_chunk<COUNTS, 2, 4>(job, mergers, chunk, entry);
-    else if (chunk.bin == 6) merge_chunk<COUNTS, 4, 4>(job, mergers, chunk, entry);
-    else if (COUNTS || mergers.begins.longest_bits != ALL_LANES_BITS) merge_chunk<COUNTS, 8, 4>(job, mergers, chunk, entry);
+    if (chunk.bin == 0) merge_chunk<FEW, COUNTS, 1, 1>(job, mergers, chunk, entry);
+    else if (chunk.bin == 1) merge_chunk<FEW, COUNTS, 1, 2>(job, mergers, chunk, entry);
+    else if (chunk.bin == 2) merge_chunk<FEW, COUNTS, 1, 3>(job, mergers, chunk, entry);
+    else if (chunk.bin == 3) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin < 6) merge_chunk<FEW, COUNTS, 2, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin == 6) merge_chunk<FEW, COUNTS, 4, 4>(job, mergers, chunk, entry);
+    else if (COUNTS || mergers.begins.longest_bits != ALL_LANES_BITS) merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
     else merge_in_rounds(job, mergers.columns[threadIdx.x / 32], mergers.cache, chunk.first, entry,
                          job.merged_ids + mergers.begins.merged[LONGEST_BIN] + chunk.first * longest_in_bin(LONGEST_BIN));
 }

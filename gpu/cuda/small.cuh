@@ -79,7 +79,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
     }
 
     DEVICE_METHOD void look_up() const {
-        look_up_stage<Size::STOPS, true>(job, shared.look_up, block, num_blocks);
+        look_up_stage<Size::STOPS, true, Size::FEW>(job, shared.look_up, block, num_blocks);
         wait();
     }
 

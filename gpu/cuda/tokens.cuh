@@ -40,15 +40,35 @@ DEVICE bool same_words(const uint32_t* entry, const uint32_t* words, int count) 
 // Whether find_short found ids and not an id.
 DEVICE bool are_listed(uint32_t found) { return found >> 27 == LISTED_IDS >> 27; }
 
-// length 1..12. Characters that are no tokens are found, too: where their ids are listed.
-DEVICE uint32_t find_short(const Job& job, const uint32_t* words, uint32_t length) {
-    uint32_t place = bucket_of(hash_short(words, length, job.seed), job.short_shift);
+// A token of 1..12 bytes that is asked for: its words, zeros behind them, and the entry that is on its way.
+struct ShortToken {
+    uint32_t words[3], length, place;
+    uint4 entry;
+};
+
+DEVICE uint4 short_entry(const Job& job, uint32_t place) {
+    return __ldg(reinterpret_cast<const uint4*>(job.short_tokens + place));
+}
+
+DEVICE ShortToken ask_short(const Job& job, const uint8_t* text, uint32_t length) {
+    ShortToken token;
+    read_words<3>(text, length, token.words);
+    token.length = length;
+    token.place = bucket_of(hash_short(token.words, length, job.seed), job.short_shift);
+    token.entry = short_entry(job, token.place);
+    return token;
+}
+
+// What was asked for. Characters that are no tokens are found, too: where their ids are listed.
+DEVICE uint32_t find_short(const Job& job, ShortToken token) {
+    const uint32_t* words = token.words;
     for (;;) {
-        uint4 entry = __ldg(reinterpret_cast<const uint4*>(job.short_tokens + place));
-        if (entry.x == words[0] && entry.y == words[1] && entry.z == words[2] && entry.w >> 28 == length)
+        uint4 entry = token.entry;
+        if (entry.x == words[0] && entry.y == words[1] && entry.z == words[2] && entry.w >> 28 == token.length)
             return entry.w & 0xFFFFFFF;
         if (entry.w == 0) return NO_ID;
-        place = (place + 1) & (0xFFFFFFFFu >> job.short_shift);
+        token.place = (token.place + 1) & (0xFFFFFFFFu >> job.short_shift);
+        token.entry = short_entry(job, token.place);
     }
 }
 
@@ -92,8 +112,7 @@ DEVICE uint32_t find_any(const Job& job, const uint8_t* text, uint32_t length) {
 DEVICE uint32_t find_token(const Job& job, const uint8_t* text, uint32_t length) {
     uint32_t words[7];
     if (length <= MAX_SHORT) {
-        read_words<3>(text, length, words);
-        uint32_t found = find_short(job, words, length);
+        uint32_t found = find_short(job, ask_short(job, text, length));
         return are_listed(found) ? NO_ID : found;
     }
     if (length > MAX_LONG) return find_any(job, text, length);
