@@ -82,3 +82,10 @@ def test_windows_whose_text_repeats_three_times_are_in_runs(seed):
         assert bits[number // 32] >> number % 32 & 1 == repeats, begin
         found_in_runs += int(repeats)
     assert found_in_runs > 5
+
+
+@pytest.mark.parametrize("unit", ["ab" * 40 + "a", "abc" * 30 + "ab", "abcd" * 25 + "abc"])
+def test_a_period_is_found_behind_a_front_that_repeats_a_shorter_one_as_long(unit):
+    """The front repeats a few letters up to where the text's own period ends."""
+    _, bits, ends = windows_of(load("gpt2"), unit * 12)
+    assert bits[0] == (1 << len(ends)) - 1

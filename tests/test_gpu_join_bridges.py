@@ -59,6 +59,7 @@ class Chain:
             places = begin + STRIDE * np.arange(size)
             own = windows[first : first + size]
             own["begin"] = own["joint"] = places
+            own["piece"] = len(pieces) - 1
             own["exit"] = own["target"] = NO_PLACE
             first += size
         windows["length"] = WINDOW_BYTES

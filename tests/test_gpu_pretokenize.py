@@ -137,6 +137,17 @@ def test_random_strings_of_classes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COVERED)
+def test_a_run_of_bytes_inside_of_no_character_is_read_past_what_is_in_shared_memory(name: str):
+    """Such a row is refused; it is read all the same, and the one behind it is not touched."""
+    for size in (TILE - 100, TILE, 3 * TILE):
+        rows = [b"x  ", b"a  " + b"\x80" * size + b" b", b"c  d"]
+        small, large = Batch(name, rows).run(), Batch(name, rows).run(large=True)
+        assert small.tolist() == large.tolist()
+        begin = len(rows[0]) + len(rows[1])
+        assert (small[small >= begin] - begin).tolist() == expected_starts(name, rows[2:]).tolist()
+
+
+@pytest.mark.parametrize("name", COVERED)
 def test_joined_texts(name: str) -> None:
     source = random.Random(name)
     for num_runs in (1, 3, 10, 30, 100):

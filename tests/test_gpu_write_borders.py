@@ -12,7 +12,10 @@ from tests.gpu_emulation import make_job
 WINDOW_BYTES, STRIDE = constant("WINDOW_0"), constant("STRIDE_0")
 NO_PLACE = constant("NO_PLACE")
 END = 1000  # Of a piece of three windows.
-PLACES = ("begin", "length", "period", "joint", "entry", "exit", "target", "place", "passed")
+PLACES = (
+    *("begin", "length", "piece", "period"),
+    *("joint", "entry", "exit", "target", "place", "passed"),
+)
 WINDOW = np.dtype([*((name, "<u4") for name in PLACES), ("borders", "<u4", WINDOW_BYTES // 32 + 1)])
 
 

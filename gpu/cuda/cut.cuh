@@ -26,6 +26,7 @@ constexpr uint32_t NO_PLACE = 0xFFFFFFFF;
 
 struct Window {  // Of level 0; places in the batch.
     uint32_t begin, length;
+    uint32_t piece;      // Number of the piece that it is in.
     uint32_t period;     // Of its text, of up to MAX_RUN_PERIOD bytes; 0 where it has none.
     uint32_t joint;      // Where the chain enters it from the window before.
     uint32_t entry;      // Where a bridge enters it.
@@ -46,12 +47,12 @@ DEVICE uint32_t num_windows(uint32_t length, uint32_t stride, uint32_t overlap) 
     return length <= overlap ? 1 : (length - overlap - 1) / stride + 1;
 }
 
-// The piece that holds a window: the last one whose first window is not behind it.
-DEVICE uint32_t piece_of(const LongPiece* pieces, uint32_t count, uint32_t window) {
-    uint32_t low = 0, high = count - 1;
+// The number of the piece that holds a window: the last one whose first window is not behind it.
+DEVICE uint32_t find_piece(const Job& job, uint32_t window) {
+    uint32_t low = 0, high = (job.window_counts[0] >> 40) - 1;
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
-        if (pieces[middle].first_window <= window) low = middle;
+        if (job.long_pieces[middle].first_window <= window) low = middle;
         else high = middle - 1;
     }
     return low;
@@ -59,7 +60,7 @@ DEVICE uint32_t piece_of(const LongPiece* pieces, uint32_t count, uint32_t windo
 
 // The piece of a window of level 0.
 DEVICE LongPiece& piece_of_window(const Job& job, uint32_t window) {
-    return job.long_pieces[piece_of(job.long_pieces, job.window_counts[0] >> 40, window)];
+    return job.long_pieces[window_of(job, window).piece];
 }
 
 DEVICE uint32_t last_window(const LongPiece& piece) {

@@ -21,10 +21,10 @@ DEVICE void consider_piece(const Job& job, uint64_t begin, uint64_t end) {
     add_piece(job, begin, end);
 }
 
-// Where no start is near, a warp looks through 512 words of start bits at a time, sixteen bytes a load.
-constexpr uint32_t GAP_LOADS = 8;
+// Where no start is near, a warp looks through 1,024 words of start bits at a time, sixteen bytes a load.
+constexpr uint32_t GAP_LOADS = 16;
 constexpr uint32_t GAP_STEP = GAP_LOADS * 64;
-constexpr uint32_t NEAR_WORDS = 2 * GAP_STEP;  // As far as a warp looks alone; then its block does.
+constexpr uint32_t NEAR_WORDS = GAP_STEP;  // As far as a warp looks alone; then its block does.
 constexpr uint32_t MAX_GAPS = 64;              // Of a block; a warp looks through others alone.
 
 struct Gap {  // The last piece before it, and the words that nobody has looked at yet.

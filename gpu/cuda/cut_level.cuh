@@ -64,36 +64,45 @@ DEVICE uint32_t word_at(const uint8_t* text) {
     return shift_right(__ldg(aligned), __ldg(aligned + 1), (address & 3) * 8);
 }
 
-// Whether a text repeats its first `period` bytes, of every `step`th word from number `first` on.
-DEVICE bool repeats(const uint8_t* text, uint32_t length, uint32_t period, uint32_t first, uint32_t step) {
+// Up to where a text repeats its first `period` bytes, looking at every `step`th word from number `first` on.
+DEVICE uint32_t repeats_up_to(const uint8_t* text, uint32_t length, uint32_t period, uint32_t first, uint32_t step) {
     for (uint32_t i = 4 * first; i + period < length; i += 4 * step) {
         uint32_t different = word_at(text + i) ^ word_at(text + i + period), left = length - period - i;
-        if (left < 4 ? different << 8 * (4 - left) : different) return false;
+        if (left < 4) different &= (1u << 8 * left) - 1;
+        if (different) return i + period + lowest_bit(different) / 8;
     }
-    return true;
+    return length;
 }
 
 // The period of a text that repeats up to MAX_RUN_PERIOD bytes three times or more, 0 where it has none; by a warp.
-// Of periods up to half a front the lowest is the text's own, if any of them is.
+// Where a front has a period and the text has another one, with which it is not longer than that front, both are
+// periods of the front, and so is their greatest common divisor, which is then the text's (Fine and Wilf). So the lowest
+// period of a front is the text's own, or all are longer than the front without it.
 DEVICE uint32_t period_of_text(const uint8_t* text, uint32_t length) {
-    uint32_t lane = threadIdx.x & 31;
+    uint32_t lane = threadIdx.x & 31, first = 1;
 #pragma unroll 1
-    for (uint32_t first = 1; first <= MAX_RUN_PERIOD && 3 * first <= length; first += 32) {
+    while (first <= MAX_RUN_PERIOD && 3 * first <= length) {
         uint32_t period = first + lane, front = min_of(length, 2 * (first + 31));
-        bool of_front = 3 * period <= length && repeats(text, front, period, 0, 1);
+        bool of_front = period <= MAX_RUN_PERIOD && 3 * period <= length;
+        of_front = of_front && repeats_up_to(text, front, period, 0, 1) == front;
         uint32_t found = __ballot_sync(ALL_LANES, of_front);
+        first += 32;
         if (!found) continue;
-        period = first + lowest_bit(found);
-        if (__all_sync(ALL_LANES, repeats(text, length, period, lane, 32))) return period;
+        period = first - 32 + lowest_bit(found);
+        front = __reduce_min_sync(ALL_LANES, repeats_up_to(text, length, period, lane, 32));
+        if (front == length) return period;
+        first = front - period + 1;
     }
     return 0;
 }
 
 // Encodes a window, by the whole warp.
 DEVICE void encode_window_0(const Merging& how, WarpColumns<WINDOW_0 / 32>& columns, uint32_t number) {
-    LongPiece piece = piece_of_window(how.job, number);
+    uint32_t number_of_piece = find_piece(how.job, number), lane = threadIdx.x & 31;
+    LongPiece piece = how.job.long_pieces[number_of_piece];
+    if (lane == 0) window_of(how.job, number).piece = number_of_piece;
     uint32_t begin = begin_of_window(how.job, piece, number), length = min_of(WINDOW_0, piece.end - begin);
-    uint32_t places = length <= WINDOW_0 / 2 ? WINDOW_0 / 64 : WINDOW_0 / 32, lane = threadIdx.x & 31;
+    uint32_t places = length <= WINDOW_0 / 2 ? WINDOW_0 / 64 : WINDOW_0 / 32;
     const uint8_t* text = how.job.text + begin;
     uint32_t word = words_of_places(merge_window(how, columns, text, length, places), places);
     uint32_t period = period_of_text(text, length);

@@ -11,7 +11,7 @@ KERNEL __launch_bounds__(BLOCK) pretokenize(const Job* job) {
     pretokenize_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-KERNEL __launch_bounds__(MAP_BLOCK) map_tiles(const Job* job) {
+KERNEL __launch_bounds__(MAP_BLOCK, 2) map_tiles(const Job* job) {
     wait_for_kernel_before();
     SHARED MapShared shared;
     map_tiles_stage(*job, shared, blockIdx.x, gridDim.x);

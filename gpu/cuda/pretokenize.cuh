@@ -22,7 +22,7 @@ struct Reach {  // Bytes that a thread reads at most: before its chunk, a power 
 // How far to read: what is further away is left to the slow way. A small batch is done sooner so, side by side, and a
 // large one later, as the slow way reads bad tiles from every state.
 DEVICE Reach far_reach() { return {2048, 256}; }
-DEVICE Reach near_reach() { return {128, 112}; }
+constexpr DEVICE Reach near_reach() { return {128, 112}; }
 
 constexpr uint32_t ROW_STRIDE = 33, ANYWHERE = 31;
 constexpr uint32_t OPEN_PREV = 1, OPEN_PENDING = 2, STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;
@@ -79,23 +79,19 @@ struct Trail {
 };
 
 // The state before a place, a multiple of 8, as an entry, from at most `distance` bytes before it.
-DEVICE uint32_t look_back(const Reader& reader, uint64_t end, uint32_t distance) {
+template <class Reader> DEVICE uint32_t look_back(const Reader& reader, uint64_t end, uint32_t distance) {
     uint64_t place = end > distance ? end - distance : 0;
     Trail trail = {place ? ANYWHERE << STATE_SHIFT : 0, 0, 0};
 #pragma unroll 1
     for (; place < end; place += 8) {
-        const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text + place);
-        uint32_t low = words[0], high = words[1], hard = hard_byte(reader, place);
-        if ((low | high) & 0x80808080) {
-            low = to_rows(reader, low, high);
-            high = to_rows(reader, high, words[2]);
-        }
+        uint2 rows = eight_rows_at(reader, place);
+        uint32_t hard = hard_byte(reader, place);
         if (hard) {
-            trail.read_borders(reader.entries, low, hard);
-            trail.read_borders(reader.entries, high, hard >> 4);
+            trail.read_borders(reader.entries, rows.x, hard);
+            trail.read_borders(reader.entries, rows.y, hard >> 4);
         } else {
-            trail.read_four(reader.entries, low);
-            trail.read_four(reader.entries, high);
+            trail.read_four(reader.entries, rows.x);
+            trail.read_four(reader.entries, rows.y);
         }
     }
     return trail.entry;
@@ -132,7 +128,7 @@ template <uint32_t COUNT> DEVICE Outputs moved_down(const Outputs& bits) {
 }
 
 // Reads a chunk from a state on; `entry` is then its last one. Bit 0 of the outputs is its first byte.
-template <uint32_t SIZE = CHUNK>
+template <uint32_t SIZE = CHUNK, class Reader>
 DEVICE Outputs read_chunk(const Reader& reader, uint64_t begin, uint32_t& entry, uint32_t& doubt) {
     Outputs bits;
     Trail trail = {entry, doubt, 0};
@@ -192,23 +188,24 @@ DEVICE uint64_t starts_inside(const Outputs& bits) {
 
 // Reads the next character behind `place`, or a text's end; `place` moves behind its first byte.
 // `ended` is whether it was the end. The rest of a character is passed.
+template <class Reader>
 DEVICE uint32_t read_next(const Reader& reader, uint64_t& place, uint32_t entry, bool& ended) {
-    while (place < reader.num_bytes && reader.text[place] >> 6 == 2 && !is_hard(reader, place)) place++;
+    while (place < reader.num_bytes && is_inner(reader, place) && !is_hard(reader, place)) place++;
     ended = place >= reader.num_bytes || is_hard(reader, place);
     entry = step(reader.entries, ended ? ROW_END : table_row_at(reader, place), entry);
     place++;
     return entry;
 }
 
-// Passes fours of ASCII, from a place of which nothing is decided to one of which nothing is, at most `end`.
+// Passes fours of bytes, from a place of which nothing is decided to one of which nothing is, at most `end`.
+template <class Reader>
 DEVICE uint32_t pass_fours(const Reader& reader, uint64_t& place, uint64_t end, uint32_t entry, uint32_t& doubt) {
-    for (; place % 4 == 0 && place + 4 <= end; place += 4) {
-        uint32_t word = *reinterpret_cast<const uint32_t*>(reader.text + place);
-        uint32_t after = entry, seen = 0, pending = OPEN_PENDING;
-        if ((word & 0x80808080) || (reader.hard[place / 64] >> place % 64 & 0xF)) break;
+    for (; place + 4 <= end && place % 64 <= 60; place += 4) {
+        uint32_t rows, after = entry, seen = 0, pending = OPEN_PENDING;
+        if (!four_rows_at(reader, place, rows) || (reader.hard[place / 64] >> place % 64 & 0xF)) break;
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) {
-            after = step(reader.entries, byte_of(word, i), after);
+            after = step(reader.entries, byte_of(rows, i), after);
             seen |= after;
             pending &= after;
         }
@@ -226,7 +223,7 @@ template <uint32_t SIZE = CHUNK> DEVICE uint64_t last_character(const Outputs& b
 }
 
 // Reads on behind a chunk while that may still tell starts inside; returns these.
-template <uint32_t SIZE>
+template <uint32_t SIZE, class Reader>
 DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits, uint32_t entry,
                        const Reach& reach, uint32_t& doubt) {
     if (!(entry & (OPEN_PREV | OPEN_PENDING))) return 0;
@@ -249,7 +246,7 @@ DEVICE uint64_t run_on(const Reader& reader, uint64_t begin, const Outputs& bits
 }
 
 // The starts of a chunk that begins at `begin`, a multiple of SIZE before num_bytes.
-template <uint32_t SIZE = CHUNK>
+template <uint32_t SIZE = CHUNK, class Reader>
 DEVICE Chunk pretokenize_chunk(const Reader& reader, uint64_t begin, const Reach& reach) {
     Chunk chunk;
     uint64_t borders = text_begins<SIZE>(reader, begin);

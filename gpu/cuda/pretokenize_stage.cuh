@@ -66,6 +66,7 @@ DEVICE void pretokenize_chunks(const Job& job, const Reader& reader, uint32_t bl
 
 // A quarter of a chunk, so that a thread reads less, one byte after the other; the next three threads have the others.
 constexpr uint32_t QUARTER = CHUNK / 4;
+template <class Reader>
 DEVICE Chunk pretokenize_quarter(const Job& job, const Reader& reader, uint64_t begin, const Reach& reach) {
     Chunk chunk = {0, 0, true};
     if (begin < job.num_bytes) chunk = pretokenize_chunk<QUARTER>(reader, begin, reach);
@@ -76,13 +77,36 @@ DEVICE Chunk pretokenize_quarter(const Job& job, const Reader& reader, uint64_t 
     return chunk;
 }
 
+// Puts the rows of a tile's bytes, and of those that its threads reach, into shared memory; the whole block calls it.
+constexpr uint32_t AROUND_TILE = 128;      // Bytes on each side.
+static_assert(near_reach().before <= AROUND_TILE && near_reach().behind + 8 <= AROUND_TILE, "are there");
+
+DEVICE StagedReader stage_rows(const Reader& reader, uint8_t* rows, uint64_t begin) {
+    uint64_t first = begin ? begin - AROUND_TILE : 0, end = begin + TILE + AROUND_TILE;
+    for (uint64_t place = first + threadIdx.x * 16; place < end; place += BLOCK * 16) {
+        uint64_t rest = place < reader.num_bytes ? reader.num_bytes - place : 0;
+        uint4 four = {ROW_INNER * 0x01010101u, ROW_INNER * 0x01010101u, ROW_INNER * 0x01010101u, ROW_INNER * 0x01010101u};
+        if (rest) four = rows_at(reader, place, rest < 16 ? static_cast<uint32_t>(rest) : 16);
+        *reinterpret_cast<uint4*>(rows + (place - first)) = four;
+    }
+    __syncthreads();
+    return {reader, rows, first, end};
+}
+
+struct QuartersShared {
+    alignas(16) uint8_t rows[TILE + 2 * AROUND_TILE];
+    uint8_t states[BLOCK / 32];
+};
+
 // The first pass of a small batch, in which nobody else would have anything to do: a block a tile.
-DEVICE void pretokenize_quarters(const Job& job, const Reader& reader, uint8_t* states, uint32_t block,
+DEVICE void pretokenize_quarters(const Job& job, const Reader& all, QuartersShared& shared, uint32_t block,
                                  uint32_t num_blocks) {
     static_assert(BLOCK * QUARTER == TILE, "a thread a quarter");
     constexpr uint32_t WARPS_A_HALF = BLOCK / 32 / 2;
+    uint8_t* states = shared.states;
     for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
-        uint64_t begin = static_cast<uint64_t>(tile) * TILE + threadIdx.x * QUARTER;
+        uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE, begin = tile_begin + threadIdx.x * QUARTER;
+        StagedReader reader = stage_rows(all, shared.rows, tile_begin);
         Chunk chunk = pretokenize_quarter(job, reader, begin, near_reach());
         uint32_t state = half_state(job, chunk, begin + QUARTER);
         if (lane_of_thread() == 31) states[threadIdx.x / 32] = state;
@@ -98,9 +122,9 @@ DEVICE void pretokenize_quarters(const Job& job, const Reader& reader, uint8_t* 
 }
 
 DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_t block, uint32_t num_blocks) {
-    SHARED uint8_t states[BLOCK / 32];
+    SHARED QuartersShared quarters;
     Reader reader = make_reader(job, shared);
-    if (has_few_tiles(job)) pretokenize_quarters(job, reader, states, block, num_blocks);
+    if (has_few_tiles(job)) pretokenize_quarters(job, reader, quarters, block, num_blocks);
     else pretokenize_chunks(job, reader, block, num_blocks);
 }
 

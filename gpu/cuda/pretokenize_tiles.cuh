@@ -30,8 +30,10 @@ constexpr uint32_t MAP_BLOCK = 1024;       // Threads of a block that maps tiles
 struct MapShared {
     PretokenizeShared pretokenize;
     alignas(16) uint8_t rows[TILE];
-    uint8_t maps[WORDS_A_TILE][32];
-    uint32_t tiles[MAP_BLOCK], count;          // Those to map.
+    uint8_t maps[WORDS_A_TILE][32], rests[WORDS_A_TILE][32];  // Of chunks; of what is behind their heads.
+    uint32_t reached[WORDS_A_TILE];                            // The states behind the heads, a bit each.
+    uint16_t numbers[MAP_BLOCK];           // Of the tiles to map, among those that the block settles.
+    uint32_t count;
 };
 
 // Whether a tile is bad; otherwise `state` is the one behind it. Where the first pass is not certain
@@ -78,13 +80,14 @@ struct Walk {
 };
 static_assert(OUT_COMMIT == 1u << 31 && OPEN_PENDING << 30 == 1u << 31, "as Walk::read shifts them");
 
-// The map of a chunk, its rows in shared memory, of one state.
-DEVICE uint8_t map_chunk(const Reader& reader, const uint8_t* rows, uint64_t begin, uint32_t state) {
+// The map of a chunk's bytes from `first` to `end`, its rows in shared memory, of one state.
+DEVICE uint8_t map_part(const Reader& reader, const uint8_t* rows, uint64_t begin, uint32_t first, uint32_t end,
+                        uint32_t state) {
     Walk walk = {state << STATE_SHIFT};
     if (begin >= reader.num_bytes) return walk.map();
-    uint64_t hard = hard_bits<CHUNK>(reader, begin);
+    uint64_t hard = hard_bits<CHUNK>(reader, begin) >> first;
 #pragma unroll 1
-    for (uint32_t i = 0; i < CHUNK; i += 16, hard >>= 16) {
+    for (uint32_t i = first; i < end; i += 16, hard >>= 16) {
         uint4 four = *reinterpret_cast<const uint4*>(rows + i);
         if (hard & 0xFFFF) {
 #pragma unroll 1
@@ -99,8 +102,38 @@ DEVICE uint8_t map_chunk(const Reader& reader, const uint8_t* rows, uint64_t beg
             walk.read_four(reader.entries, four.w);
         }
     }
-    if (begin + CHUNK >= reader.num_bytes) walk.read(reader.entries, ROW_END);
+    if (end == CHUNK && begin + CHUNK >= reader.num_bytes) walk.read(reader.entries, ROW_END);
     return walk.map();
+}
+
+// Maps a tile's chunks, the whole block. Behind a chunk's head few states are left, whatever stands before:
+//
+//     states before    1 2 3 4 5 6       all read the head, a lane each
+//     behind the head  3 3 3 7 7 3       3 and 7 read the rest
+DEVICE void map_chunks(const Reader& reader, MapShared& shared, uint64_t begin, uint32_t states) {
+    constexpr uint32_t HEAD = 16, SIDE_BY_SIDE = MAP_BLOCK / WORDS_A_TILE;
+    uint32_t lane = threadIdx.x & 31, own = threadIdx.x % WORDS_A_TILE, number = threadIdx.x / WORDS_A_TILE;
+    for (uint32_t chunk = threadIdx.x / 32; chunk < WORDS_A_TILE; chunk += MAP_BLOCK / 32) {
+        uint32_t map = 0;
+        if (lane < states) map = map_part(reader, shared.rows + chunk * CHUNK, begin + chunk * CHUNK, 0, HEAD, lane);
+        shared.maps[chunk][lane] = map;
+        uint32_t reached = __reduce_or_sync(ALL_LANES, lane < states ? 1u << (map & STATE_MASK) : 0);
+        if (lane == 0) shared.reached[chunk] = reached;
+    }
+    __syncthreads();
+    uint32_t reached = shared.reached[own];
+    for (uint32_t i = 0; reached; reached &= reached - 1, i++) {
+        if (i % SIDE_BY_SIDE != number) continue;
+        uint32_t state = lowest_bit(reached);
+        shared.rests[own][state] = map_part(reader, shared.rows + own * CHUNK, begin + own * CHUNK, HEAD, CHUNK, state);
+    }
+    __syncthreads();
+    for (uint32_t chunk = threadIdx.x / 32; chunk < WORDS_A_TILE; chunk += MAP_BLOCK / 32) {
+        uint32_t map = shared.maps[chunk][lane], rest = shared.rests[chunk][map & STATE_MASK];
+        if (lane < states && map >> FATE_SHIFT != PENDING) rest = (rest & STATE_MASK) | (map & ~STATE_MASK);
+        if (lane < states) shared.maps[chunk][lane] = rest;
+    }
+    __syncthreads();
 }
 
 // Chains the maps of a tile's chunks, a lane a state before the tile: the state before each chunk.
@@ -138,12 +171,7 @@ DEVICE void map_tile(const Job& job, const Reader& reader, MapShared& shared, ui
         *to = rows_at(reader, own, rest < 16 ? static_cast<uint32_t>(rest) : 16);
     }
     __syncthreads();
-    uint32_t states = static_cast<uint32_t>(job.num_states);
-    for (uint32_t way = threadIdx.x; way < WORDS_A_TILE * states; way += MAP_BLOCK) {
-        uint32_t chunk = way / states, state = way % states;
-        shared.maps[chunk][state] = map_chunk(reader, shared.rows + chunk * CHUNK, begin + chunk * CHUNK, state);
-    }
-    __syncthreads();
+    map_chunks(reader, shared, begin, static_cast<uint32_t>(job.num_states));
     if (threadIdx.x / 32 == 0) chain_states(job, shared, tile);
     if (threadIdx.x / 32 == 1) chain_fates(job, shared, tile);
 }
@@ -157,10 +185,10 @@ DEVICE void map_tiles_stage(const Job& job, MapShared& shared, uint32_t block, u
         if (threadIdx.x == 0) shared.count = 0;
         __syncthreads();
         uint32_t tile = first + threadIdx.x * num_blocks;
-        if (tile < tiles && settle_tile(job, reader, tile)) shared.tiles[atomicAdd(&shared.count, 1)] = tile;
+        if (tile < tiles && settle_tile(job, reader, tile)) shared.numbers[atomicAdd(&shared.count, 1)] = threadIdx.x;
         __syncthreads();
         uint32_t count = shared.count;
-        for (uint32_t i = 0; i < count; i++) map_tile(job, reader, shared, shared.tiles[i]);
+        for (uint32_t i = 0; i < count; i++) map_tile(job, reader, shared, first + shared.numbers[i] * num_blocks);
         __syncthreads();
     }
 }

@@ -50,6 +50,16 @@ DEVICE uint32_t table_row_at(const Reader& reader, uint64_t place) {
     return table_row(reader, shift_right(words[0], words[1], place % 4 * 8));
 }
 
+// Whether a byte begins no character.
+DEVICE bool is_inner(const Reader& reader, uint64_t place) { return reader.text[place] >> 6 == 2; }
+
+// The rows of the four bytes at a place, if they are known without looking any up.
+DEVICE bool four_rows_at(const Reader& reader, uint64_t place, uint32_t& rows) {
+    if (place % 4) return false;
+    rows = *reinterpret_cast<const uint32_t*>(reader.text + place);
+    return !(rows & 0x80808080);  // ASCII characters are their rows.
+}
+
 // Four bytes of text as rows; `next` are the four behind them.
 DEVICE uint32_t to_rows(const Reader& reader, uint32_t word, uint32_t next) {
     uint32_t high = word & 0x80808080, firsts = high & word << 1;
@@ -60,6 +70,15 @@ DEVICE uint32_t to_rows(const Reader& reader, uint32_t word, uint32_t next) {
         rows ^= (row ^ ROW_INNER) << shift;
     }
     return rows;
+}
+
+// The eight bytes at a place, a multiple of 8, as rows.
+DEVICE uint2 eight_rows_at(const Reader& reader, uint64_t place) {
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.text + place);
+    uint2 eight = {words[0], words[1]};
+    if ((eight.x | eight.y) & 0x80808080)
+        eight = {to_rows(reader, eight.x, eight.y), to_rows(reader, eight.y, words[2])};
+    return eight;
 }
 
 // A mask of the first `count` bytes of a word.
@@ -90,4 +109,36 @@ DEVICE uint4 rows_at(const Reader& reader, uint64_t place, uint32_t length) {
     uint4 words = vectors[0];
     if (!((words.x | words.y | words.z | words.w) & 0x80808080) && length == 16) return words;
     return to_rows(reader, words, length == 16 ? vectors[1].x : 0, length);
+}
+
+// A reader of rows that lie in shared memory already; what is further than these it looks up as others do.
+struct StagedReader : Reader {
+    const uint8_t* rows;                   // Of the bytes from `first` to `end`, both multiples of 16.
+    uint64_t first, end;
+
+    DEVICE_METHOD const uint8_t* at(uint64_t place) const { return rows + (place - first); }
+};
+
+DEVICE bool is_inner(const StagedReader& reader, uint64_t place) {
+    if (place >= reader.end) return is_inner(static_cast<const Reader&>(reader), place);
+    return *reader.at(place) == ROW_INNER;
+}
+
+DEVICE uint32_t table_row_at(const StagedReader& reader, uint64_t place) {
+    if (place >= reader.end) return table_row_at(static_cast<const Reader&>(reader), place);
+    return *reader.at(place);
+}
+
+DEVICE bool four_rows_at(const StagedReader& reader, uint64_t place, uint32_t& rows) {
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(reader.at(place - place % 4));
+    rows = shift_right(words[0], words[1], place % 4 * 8);
+    return true;
+}
+
+DEVICE uint2 eight_rows_at(const StagedReader& reader, uint64_t place) {
+    return *reinterpret_cast<const uint2*>(reader.at(place));
+}
+
+DEVICE uint4 rows_at(const StagedReader& reader, uint64_t place, uint32_t) {
+    return *reinterpret_cast<const uint4*>(reader.at(place));
 }
