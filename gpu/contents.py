@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from gpu.families import Family, encode_kernels, letter_kernels, plain_kernels, run_kernels
 from gpu.job import WORD, constant
+from gpu.kernels import FEW_BYTES
 from gpu.launches import STATUS, fetch, launch, read_letters, send_job, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident
@@ -25,6 +26,7 @@ __all__ = [
 NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
 _ROW_LENGTH, _RUNS_APART = WORD["row_length"], WORD["runs_apart"]
+_NUM_BYTES = WORD["num_bytes"]
 _FOUR_LETTERS, _EVEN_COUNT = WORD["four_letters"], WORD["even_count"]
 _KMER_K, _KMER_STRIDE = WORD["kmer_k"], WORD["kmer_stride"]
 BY_SIX = constant("BY_SIX")
@@ -64,6 +66,7 @@ def first_kernels(
         count_only=count_only,
         turned=turned,
         id_bits=id_bits,
+        few=bool(workspace.words[_NUM_BYTES] <= FEW_BYTES),
     )
 
 

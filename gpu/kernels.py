@@ -12,6 +12,7 @@ from pathlib import Path
 from gpu.job import CUDA, constant
 
 __all__ = [
+    "FEW_BYTES",
     "KERNELS",
     "SOURCES",
     "TEXT_MODULES",
@@ -67,7 +68,8 @@ class Kernel:
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
-_FEW_BYTES = constant("FEW_TILES") * _TILE  # Of a small batch, see compact.cuh.
+FEW_BYTES = constant("FEW_TILES") * _TILE
+"""Text of a small batch at most: `has_few_tiles` of job.cuh."""
 _CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
@@ -189,19 +191,24 @@ KERNELS = {
     "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6),
     "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="cut"),
     "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="cut"),
-    "windows": Kernel(1024, 32 * _STRIDE, 1, _MERGE, module="cut"),
+    # A warp a window; of a small batch spread over all multiprocessors.
+    "windows": Kernel(*(1024, 32 * _STRIDE, 1, _MERGE), module="cut", bytes_a_small_block=_STRIDE),
     "check_windows": Kernel(_BLOCK, _STRIDE * _BLOCK, 8, module="cut"),
     "bridges": Kernel(constant("BRIDGE_THREADS"), _STRIDE, constant("BRIDGE_BLOCKS"), module="cut"),
     "join_bridges": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
     "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
     "last_pieces": Kernel(_WALK, _TILE, 1, _LAST_SHARED, module="cut"),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
+    "look_up_few": Kernel(_BLOCK, _TILE, 1 << 20),
     "merge": Kernel(1024, 2 * 1024, 1, _MERGE + 26 * constant("NUM_BINS")),
+    "merge_few": Kernel(1024, 2 * 1024, 1, _MERGE + 26 * constant("NUM_BINS")),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
     "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
     "compact": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "compact16": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
+    "compact_few": Kernel(_BLOCK, _TILE, 4),
+    "compact_few16": Kernel(_BLOCK, _TILE, 4),
     "answer": Kernel(_BLOCK, _TILE, 8),
     "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1),
     "report": Kernel(_BLOCK, 16 * _BLOCK, 1),
@@ -238,7 +245,7 @@ def num_blocks(name: str, num_bytes: int, processors: int) -> int:
     if kernel.cluster > 1:
         return kernel.cluster
     each = kernel.bytes_a_block
-    if num_bytes <= _FEW_BYTES:
+    if num_bytes <= FEW_BYTES:
         each = kernel.bytes_a_small_block or each
     return max(1, min(-(-num_bytes // each), kernel.blocks_a_processor * processors))
 

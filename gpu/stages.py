@@ -28,7 +28,7 @@ TIMED_EVERY = 128
 KEPT = 4096
 MERGE = frozenset(
     (
-        *("look_up", "merge"),
+        *("look_up", "look_up_few", "merge", "merge_few"),
         *("forward_windows", "forward_windows_copied"),
         *("walk_windows", "meet_windows", "repair_windows"),
         "place_neighbours",

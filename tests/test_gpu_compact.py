@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpu.families import FEW
 from gpu.job import constant
 from gpu.launches import STATUS
 from tests.emulated_device import EmulatedDevice
@@ -49,22 +50,30 @@ def made_up(num_tiles: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarra
 
 
 @pytest.mark.parametrize("num_tiles", [1, 5, FEW_TILES, FEW_TILES + 3])
+@pytest.mark.parametrize("way", ["many", "few"])
 @pytest.mark.parametrize(
     ("kernel", "field", "kind"),
     [("compact", "ids", np.int32), ("compact16", "packed", np.uint16)],
 )
-def test_ids_of_all_tiles_stand_one_behind_the_other(num_tiles, kernel, field, kind):
+def test_ids_of_all_tiles_stand_one_behind_the_other(num_tiles, way, kernel, field, kind):
+    kernels = ["count_tiles", "sum_tiles", kernel]
+    if way == "few":
+        if num_tiles > FEW_TILES:
+            pytest.skip("they are not few")
+        kernels = ["count_tiles", FEW[kernel]]
     fields, wanted = made_up(num_tiles, num_tiles)
     merged_counts = [fields.pop(f"counts{i}") for i in range(len(LONGEST))]
     units = 8 * num_tiles + 8
     status, out = np.zeros(8, np.uint64), np.full(len(wanted) + 9, NUM_IDS, kind)
     fields |= {"tile_counts": np.zeros(units, np.uint32), field: out, "status": status}
     fields["group_offsets"] = np.zeros(units, np.uint64)
+    fields |= {"row_begins": np.array([num_tiles * TILE - 7]), "id_offsets": np.zeros(1, np.int64)}
+    fields["starts"] = np.zeros(num_tiles * TILE // 64, np.uint64)
     job = make_job(num_bytes=num_tiles * TILE - 7, **fields)
     job["merged_counts"] = [own.ctypes.data for own in merged_counts]
     stream = EmulatedDevice().stream()
-    for name, blocks in (("count_tiles", 3), ("sum_tiles", 1), (kernel, 3)):
-        stream.launch(name, blocks, job.ctypes.data)
+    for name in kernels:
+        stream.launch(name, 1 if name == "sum_tiles" else 3, job.ctypes.data)
     assert status[STATUS["NUM_IDS"]] == len(wanted)
     assert out[: len(wanted)].tolist() == wanted.tolist()
     assert (out[len(wanted) :] == NUM_IDS).all()
@@ -79,21 +88,51 @@ def piece_counts(fields: dict[str, np.ndarray], tile: int) -> list[int]:
     return counts
 
 
+def rows_of(fields: dict[str, np.ndarray], each: int) -> tuple[np.ndarray, np.ndarray]:
+    """Adds rows, `each` a tile and one behind, to made-up fields: where they begin, also in ids.
+
+    The pieces of a tile are its first bytes, and rows begin at some of them, or behind.
+    """
+    pieces = fields["tile_pieces"].astype(np.int64)
+    num_tiles = len(pieces)
+    before = np.concatenate([[0], *(piece_counts(fields, tile) for tile in range(num_tiles))])
+    tiles = np.repeat(np.arange(num_tiles), each)
+    inside = np.arange(len(tiles)) % each * pieces[tiles] // each
+    begins = np.append(tiles * TILE + inside, num_tiles * TILE - 7).astype(np.int64)
+    sums, first_pieces = np.cumsum(before.astype(np.int64)), np.cumsum(pieces) - pieces
+    starts = (np.arange(TILE) < pieces[:, None]).ravel()
+    fields |= {"starts": np.packbits(starts, bitorder="little"), "row_begins": begins}
+    return begins, np.append(sums[first_pieces[tiles] + inside], sums[-1])
+
+
+@pytest.mark.parametrize("each", [2, 40])
+@pytest.mark.parametrize("num_tiles", [1, 5, FEW_TILES])
+def test_rows_of_few_tiles_begin_where_the_ids_before_them_end(num_tiles, each):
+    fields, _ = made_up(num_tiles, num_tiles)
+    begins, wanted = rows_of(fields, each)
+    merged_counts = [fields.pop(f"counts{i}") for i in range(len(LONGEST))]
+    found = np.zeros(len(begins), np.int64)
+    fields |= {"ids": np.zeros(wanted[-1] + 9, np.int32), "id_offsets": found}
+    fields |= {
+        "tile_counts": np.zeros(8 * num_tiles + 8, np.uint32),
+        "status": np.zeros(8, np.uint64),
+    }
+    job = make_job(num_bytes=num_tiles * TILE - 7, num_rows=len(begins) - 1, **fields)
+    job["merged_counts"] = [own.ctypes.data for own in merged_counts]
+    stream = EmulatedDevice().stream()
+    for name in ("count_tiles", "compact_few"):
+        stream.launch(name, 3, job.ctypes.data)
+    assert found.tolist() == wanted.tolist()
+
+
 @pytest.mark.parametrize("num_tiles", [1, 5, FEW_TILES])
 @pytest.mark.parametrize("kind", [np.int32, np.uint16])
 def test_an_answer_is_put_out_with_where_rows_begin_and_what_is_wrong(num_tiles, kind):
     fields, wanted = made_up(num_tiles, num_tiles)
-    before = np.concatenate([[0], *(piece_counts(fields, tile) for tile in range(num_tiles))])
-    first_pieces = np.cumsum(fields["tile_pieces"]) - fields["tile_pieces"]
-    # The pieces of a tile are its first bytes, and rows begin at some of them, or behind.
-    size = num_tiles * TILE - 7
-    starts = (np.arange(TILE) < fields["tile_pieces"][:, None]).ravel()
-    tiles = np.repeat(np.arange(num_tiles), 2)
-    inside = np.where(np.arange(len(tiles)) % 2, fields["tile_pieces"][tiles] // 2, 0)
-    begins = np.concatenate([tiles * TILE + inside, [size]]).astype(np.int64)
-    offsets = np.append(np.cumsum(before)[first_pieces[tiles] + inside], len(wanted))
+    begins, offsets = rows_of(fields, 2)
     merged_counts = [fields.pop(f"counts{i}") for i in range(len(LONGEST))]
-    rows, refused = len(tiles), np.full(len(tiles), 0xFFFFFFFF, np.uint32)
+    rows = len(begins) - 1
+    refused = np.full(rows, 0xFFFFFFFF, np.uint32)
     refused[-1] = 7
     out = {
         "host_ids": np.full(len(wanted) + 9, NUM_IDS, kind),
@@ -103,8 +142,8 @@ def test_an_answer_is_put_out_with_where_rows_begin_and_what_is_wrong(num_tiles,
     status = np.zeros(8, np.uint64)
     status[STATUS["CUT"]] = 5
     fields |= {"tile_counts": np.zeros(8 * num_tiles + 8, np.uint32), "status": status, **out}
-    fields |= {"starts": np.packbits(starts, bitorder="little"), "row_begins": begins}
     fields |= {"row_errors": np.full(rows, 0xFFFFFFFF, np.uint32), "row_refused": refused}
+    size = num_tiles * TILE - 7
     job = make_job(num_bytes=size, num_rows=rows, id_bits=8 * np.dtype(kind).itemsize, **fields)
     job["merged_counts"] = [own.ctypes.data for own in merged_counts]
     stream = EmulatedDevice().stream()

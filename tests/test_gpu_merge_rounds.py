@@ -12,9 +12,9 @@ from tests.test_gpu_merge import SEEDS, vocabulary_of
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=SEEDS, in_order=st.booleans(), number=st.sampled_from([3, 150]))
-def test_few_of_the_longest_pieces_are_merged_in_rounds_and_many_are_not(seed, in_order, number):
-    """Of more than 64 bytes; a warp each, where at most half of the warps have one."""
+@given(seed=SEEDS, in_order=st.booleans(), few=st.booleans(), number=st.sampled_from([3, 100, 300]))
+def test_few_long_pieces_are_merged_in_rounds_and_many_are_not(seed, in_order, few, number):
+    """Of more than 32 bytes, of more than 64 where they are more than the 64 warps, or none."""
     chance, letters = random.Random(seed), "abcd"
     merges = random_merges(chance, letters, chance.randint(4, 50)) + doubled(b"a", 5)
     if not in_order:
@@ -22,5 +22,5 @@ def test_few_of_the_longest_pieces_are_merged_in_rounds_and_many_are_not(seed, i
     texts = []
     for _ in range(number):
         runs = (chance.choice(letters) * chance.choice([1, 1, 2, 5, 40]) for _ in range(128))
-        texts.append("".join(runs)[: chance.randint(65, 128)])
-    assert check(vocabulary_of([*dict.fromkeys(merges)]), texts).pieces == 0
+        texts.append("".join(runs)[: chance.randint(33, 128)])
+    assert check(vocabulary_of([*dict.fromkeys(merges)]), texts, few=few).pieces == 0

@@ -1,7 +1,7 @@
 // The kernels of byte-level BPE but for those that cut pieces (cut.cu), in the order in which they
 // run; see gpu/README.md.
 #include "answer.cuh"
-#include "compact.cuh"
+#include "compact_few.cuh"
 #include "merge_stage.cuh"
 #include "pack.cuh"
 #include "put_out.cuh"
@@ -27,9 +27,20 @@ KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     look_up_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
+KERNEL __launch_bounds__(BLOCK) look_up_few(const Job* job) {
+    wait_for_kernel_before();
+    SHARED LookUpShared shared;
+    look_up_stage<true, true>(*job, shared, blockIdx.x, gridDim.x);
+}
+
 KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
     wait_for_kernel_before();
     merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(MERGE_THREADS, 1) merge_few(const Job* job) {
+    wait_for_kernel_before();
+    merge_few_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) count_tiles(const Job* job) {
@@ -55,6 +66,18 @@ KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     compact_stage(*job, reinterpret_cast<uint16_t*>(job->packed), begins, blockIdx.x, gridDim.x);
 }
 
+KERNEL __launch_bounds__(BLOCK) compact_few(const Job* job) {
+    wait_for_kernel_before();
+    SHARED CompactFewShared shared;
+    compact_few_stage(*job, job->ids, shared, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) compact_few16(const Job* job) {
+    wait_for_kernel_before();
+    SHARED CompactFewShared shared;
+    compact_few_stage(*job, reinterpret_cast<uint16_t*>(job->packed), shared, blockIdx.x, gridDim.x);
+}
+
 KERNEL __launch_bounds__(BLOCK) answer(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
@@ -67,7 +90,7 @@ KERNEL __launch_bounds__(BLOCK) answer(const Job* job) {
 KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
     wait_for_kernel_before();
     SHARED RowOffsetsShared shared;
-    all_row_offsets(*job, shared, blockIdx.x, gridDim.x);
+    all_row_offsets(*job, sums_of(*job), shared, blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) pack(const Job* job) {

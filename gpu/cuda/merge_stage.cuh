@@ -27,7 +27,7 @@ template <bool FEW> DEVICE uint32_t lane_bits(uint32_t bin) {
     return bin < 6 ? 1 : bin - 4;
 }
 
-constexpr uint32_t LONGEST_BIN = NUM_BINS - 1, ALL_LANES_BITS = 5;
+constexpr uint32_t ALL_LANES_BITS = 5;
 
 // What all threads of a block know of the bins: their lists, where the ids of their pieces begin in
 // merged_ids, and their chunks.
@@ -36,10 +36,11 @@ struct BinBegins {
     const uint64_t* misses[NUM_BINS];
     uint32_t counts[NUM_BINS], chunks[NUM_BINS], num_chunks;
     uint32_t lane_bits;                    // Binary logarithm of the lanes of a warp that merge.
-    uint32_t longest_bits;                 // Of those for a piece of the longest bin.
+    uint32_t in_rounds;                    // From this bin on a piece has a warp, which merges it in rounds.
 
+    // Binary logarithm of the lanes for a piece of a bin.
     template <bool FEW> DEVICE_METHOD uint32_t bits_of(uint32_t bin) const {
-        return bin == LONGEST_BIN ? longest_bits : ::lane_bits<FEW>(bin);
+        return bin >= in_rounds ? ALL_LANES_BITS : ::lane_bits<FEW>(bin);
     }
 };
 
@@ -56,12 +57,13 @@ template <bool FEW> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t coun
 // Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
 // for longest_in_bin ids; the chunks of longer bins come first.
 template <bool FEW>
-DEVICE void find_begins(const Job& job, BinBegins& begins, uint32_t longest_bits = lane_bits<FEW>(LONGEST_BIN)) {
+DEVICE void find_begins(const Job& job, BinBegins& begins, uint32_t in_rounds = NUM_BINS) {
     uint32_t bin = threadIdx.x;
     if (bin < 32) {
         uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0, lanes = lanes_that_merge<FEW>(bin, count);
-        uint32_t chunk_bits = lanes - (bin == LONGEST_BIN ? longest_bits : lane_bits<FEW>(bin % NUM_BINS));
-        uint32_t room = count * longest_in_bin(bin % NUM_BINS);
+        if (bin == 0) begins.in_rounds = in_rounds, begins.lane_bits = lanes;
+        __syncwarp();
+        uint32_t chunk_bits = lanes - begins.bits_of<FEW>(bin % NUM_BINS), room = count * longest_in_bin(bin % NUM_BINS);
         uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
         uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
         for (uint32_t distance = 1; distance < NUM_BINS; distance *= 2) {
@@ -76,7 +78,7 @@ DEVICE void find_begins(const Job& job, BinBegins& begins, uint32_t longest_bits
             begins.counts[bin] = count;
             begins.chunks[bin] = all_chunks - chunks;
         }
-        if (bin == 0) begins.num_chunks = all_chunks, begins.lane_bits = lanes, begins.longest_bits = longest_bits;
+        if (bin == 0) begins.num_chunks = all_chunks;
     }
     __syncthreads();
 }
@@ -92,6 +94,13 @@ struct Mergers {
     BinBegins& begins;
     PairCache cache;
 };
+
+// Notes how many ids a missed piece has. COUNTS: in tile_counts, too, see tile_parts.cuh.
+template <bool COUNTS>
+DEVICE void note_count(const Job& job, uint32_t bin, uint32_t number, uint32_t count, uint64_t entry) {
+    job.merged_counts[bin][number] = count;
+    if (COUNTS) atomicAdd(job.tile_counts + unit_of_miss(entry), count - 1);
+}
 
 // Writes the ids of a merged piece, four at a time; returns how many there are.
 template <uint32_t LANES>
@@ -133,7 +142,7 @@ template <bool FEW> DEVICE uint64_t entry_of(const BinBegins& begins, const Miss
     return number < begins.counts[chunk.bin] ? begins.misses[chunk.bin][number] : 0;
 }
 
-// Merges the pieces of a chunk; `entry` is this lane's. COUNTS: adds to tile_counts, see tile_parts.cuh.
+// Merges the pieces of a chunk; `entry` is this lane's.
 template <bool FEW, bool COUNTS, uint32_t LANES, uint32_t SLOTS>
 DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     Group<LANES> group(mergers.columns[threadIdx.x / 32]);
@@ -144,14 +153,13 @@ DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk&
     if (length && group.member == 0) {
         uint64_t begin = mergers.begins.merged[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
         uint32_t count = write_merged(job.symbol_ids, group, length, job.merged_ids + begin);
-        job.merged_counts[bin][number] = count;
-        if (COUNTS) atomicAdd(job.tile_counts + unit_of_miss(entry), count - 1);
+        note_count<COUNTS>(job, bin, number, count, entry);
     }
 }
 
-// The same in rounds: piece `number` of the longest bin, whose ids belong at `to`, by the whole warp.
-DEVICE_RARE void merge_in_rounds(const Job& job, Columns& own, PairCache cache, uint32_t number, uint64_t entry, uint32_t* to) {
-    constexpr uint32_t LANE_PLACES = 8;
+// The ids of a piece to `to`, merged in rounds by the whole warp; returns how many there are.
+DEVICE_RARE uint32_t merge_in_rounds(const Job& job, Columns& own, PairCache cache, uint64_t entry, uint32_t* to) {
+    constexpr uint32_t LANE_PLACES = 4;
     static_assert(32 * LANE_PLACES >= MAX_PIECE && sizeof(WarpColumns<16>) <= sizeof(Columns), "room");
     auto& columns = reinterpret_cast<WarpColumns<16>&>(own);
     const uint8_t* text = job.text + static_cast<uint32_t>(entry);
@@ -159,11 +167,18 @@ DEVICE_RARE void merge_in_rounds(const Job& job, Columns& own, PairCache cache, 
     uint32_t up_to = sum_of_lanes(count_bits(alive));
     for (to += up_to - count_bits(alive); alive; alive &= alive - 1)
         *to++ = __ldg(job.symbol_ids + columns.symbols[index_of(lowest_bit(alive))]);
-    if (threadIdx.x % 32 == 31) job.merged_counts[LONGEST_BIN][number] = up_to;
+    return __shfl_sync(ALL_LANES, up_to, 31);
 }
 
-// The same by the lanes that the pieces of its bin have.
-template <bool FEW, bool COUNTS>
+// The same of the piece of a chunk that is one.
+DEVICE void merge_long(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
+    uint64_t begin = mergers.begins.merged[chunk.bin] + static_cast<uint64_t>(chunk.first) * longest_in_bin(chunk.bin);
+    uint32_t count = merge_in_rounds(job, mergers.columns[threadIdx.x / 32], mergers.cache, entry, job.merged_ids + begin);
+    if (threadIdx.x % 32 == 0) note_count<true>(job, chunk.bin, chunk.first, count, entry);
+}
+
+// The same by the lanes that the pieces of its bin have. ROUNDS: the long ones may be merged in rounds.
+template <bool FEW, bool COUNTS, bool ROUNDS>
 DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     if (FEW) {
         if (chunk.bin < 4) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
@@ -175,16 +190,15 @@ DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissCh
     else if (chunk.bin == 2) merge_chunk<FEW, COUNTS, 1, 3>(job, mergers, chunk, entry);
     else if (chunk.bin == 3) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
     else if (chunk.bin < 6) merge_chunk<FEW, COUNTS, 2, 4>(job, mergers, chunk, entry);
+    else if (ROUNDS && chunk.bin >= mergers.begins.in_rounds) merge_long(job, mergers, chunk, entry);
     else if (chunk.bin == 6) merge_chunk<FEW, COUNTS, 4, 4>(job, mergers, chunk, entry);
-    else if (COUNTS || mergers.begins.longest_bits != ALL_LANES_BITS) merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
-    else merge_in_rounds(job, mergers.columns[threadIdx.x / 32], mergers.cache, chunk.first, entry,
-                         job.merged_ids + mergers.begins.merged[LONGEST_BIN] + chunk.first * longest_in_bin(LONGEST_BIN));
+    else merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
 }
 
 // Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
 //
 // While a chunk is merged, the entries of the next one and the ticket behind it are on their way.
-template <bool FEW, bool COUNTS = false>
+template <bool FEW, bool COUNTS, bool ROUNDS>
 DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block, uint32_t num_blocks) {
     uint32_t chunks = mergers.begins.num_chunks, first_ones = num_blocks * (blockDim.x / 32);
     uint32_t number = threadIdx.x / 32 * num_blocks + block;
@@ -199,7 +213,7 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
         MissChunk next = is_last ? chunk : chunk_of<FEW>(mergers.begins, number);
         uint64_t next_entry = is_last ? 0 : entry_of<FEW>(mergers.begins, next);
         if (draws) ticket = atomicAdd(job.merge_tickets, 1u);
-        merge_any_chunk<FEW, COUNTS>(job, mergers, chunk, entry);
+        merge_any_chunk<FEW, COUNTS, ROUNDS>(job, mergers, chunk, entry);
         if (is_last) return;
         chunk = next;
         entry = next_entry;
@@ -207,10 +221,27 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
     }
 }
 
+// Merges all of a large batch.
 DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
-    bool are_few = has_few_tiles(job) && job.miss_counts[LONGEST_BIN] <= 2 * gridDim.x * MERGE_WARPS;
-    find_begins<false>(job, shared.begins, are_few ? ALL_LANES_BITS : lane_bits<false>(LONGEST_BIN));
+    find_begins<false>(job, shared.begins);
     if (block >= shared.begins.num_chunks) return;
     PairCache cache = load_cache(job, shared.merge.cache);
-    merge_chunks<false>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
+    merge_chunks<false, false, false>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
+}
+
+// From which bin on pieces of a small batch are merged in rounds: those of two bins, or of the longest one, where warps
+// are enough.
+DEVICE uint32_t first_in_rounds(const Job& job) {
+    constexpr uint32_t LONGEST = NUM_BINS - 1;
+    uint32_t warps = gridDim.x * MERGE_WARPS, longest = job.miss_counts[LONGEST];
+    if (job.miss_counts[LONGEST - 1] + longest <= warps) return LONGEST - 1;
+    return longest <= 2 * warps ? LONGEST : NUM_BINS;
+}
+
+// Merges all of a small batch, and counts.
+DEVICE void merge_few_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
+    find_begins<false>(job, shared.begins, first_in_rounds(job));
+    if (block >= shared.begins.num_chunks) return;
+    PairCache cache = load_cache(job, shared.merge.cache);
+    merge_chunks<false, true, true>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
 }

@@ -18,7 +18,8 @@ struct RowOffsetsShared {
 };
 
 // Finds which rows begin in a tile, and what is before it; behind the last tile begins no row but its own.
-DEVICE void find_rows(const Job& job, RowOffsetsShared& shared, uint64_t tile) {
+template <class Count>
+DEVICE void find_rows(const Job& job, const Count* group_offsets, RowOffsetsShared& shared, uint64_t tile) {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
     if (warp < 2) {
         uint64_t row = job.num_rows + 1;
@@ -26,7 +27,7 @@ DEVICE void find_rows(const Job& job, RowOffsetsShared& shared, uint64_t tile) {
         if (lane == 0) shared.rows[warp] = row;
     } else if (warp == 2) {
         uint32_t unit = static_cast<uint32_t>(tile) * (has_few_tiles(job) ? SMALL_PARTS : 1);
-        uint64_t ids = ids_before(job, job.group_offsets, unit);
+        uint64_t ids = ids_before(job, group_offsets, unit);
         if (lane == 0) shared.ids = ids;
     }
     __syncthreads();
@@ -66,9 +67,11 @@ DEVICE uint32_t pieces_before(const Job& job, const RowOffsetsShared& shared, ui
     return shared.pieces_before[place / 64] + count_bits(bits);
 }
 
-DEVICE void short_row_offsets(const Job& job, RowOffsetsShared& shared, uint32_t block, uint32_t num_blocks) {
+template <class Count>
+DEVICE void short_row_offsets(const Job& job, const Count* group_offsets, RowOffsetsShared& shared, uint32_t block,
+                              uint32_t num_blocks) {
     for (uint64_t tile = block; tile < num_tiles(job); tile += num_blocks) {
-        find_rows(job, shared, tile);
+        find_rows(job, group_offsets, shared, tile);
         sum_starts(job, shared, tile);
         sum_records(job, shared, tile);
         for (uint64_t row = shared.rows[0] + threadIdx.x; row < shared.rows[1]; row += BLOCK) {
@@ -80,8 +83,11 @@ DEVICE void short_row_offsets(const Job& job, RowOffsetsShared& shared, uint32_t
 }
 
 // id_offsets of any batch.
-DEVICE void all_row_offsets(const Job& job, RowOffsetsShared& shared, uint32_t block, uint32_t num_blocks) {
-    if (num_tiles(job) && job.num_rows > MANY_ROWS * num_tiles(job)) short_row_offsets(job, shared, block, num_blocks);
-    else if (has_few_tiles(job)) row_offsets_stage<SMALL_PARTS>(job, sums_of(job), job.id_offsets, block, num_blocks);
-    else row_offsets_stage<1>(job, sums_of(job), job.id_offsets, block, num_blocks);
+template <class Count>
+DEVICE void all_row_offsets(const Job& job, const GroupSums<Count>& sums, RowOffsetsShared& shared, uint32_t block,
+                            uint32_t num_blocks) {
+    bool many = num_tiles(job) && job.num_rows > MANY_ROWS * num_tiles(job);
+    if (many) short_row_offsets(job, sums.before, shared, block, num_blocks);
+    else if (has_few_tiles(job)) row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
+    else row_offsets_stage<1>(job, sums, job.id_offsets, block, num_blocks);
 }
