@@ -13,7 +13,7 @@ from gpu.job import constant
 from gpu.launches import fetch, launch, pack_rows
 from gpu.tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
-from tests.test_gpu_cut import doubled
+from tests.test_gpu_cut import check, doubled
 from tests.test_gpu_merge import vocabulary_of
 from tests.test_gpu_write_borders import STRIDE, WINDOW, WINDOW_BYTES
 from vocabularies.builtin import load
@@ -61,6 +61,18 @@ def test_a_window_begins_where_a_run_has_a_token(across):
             moved += int(back != 0)
         assert moved > 20
         assert begins[-1] + WINDOW_BYTES >= len(content)
+
+
+def test_a_run_is_looked_back_at_to_its_row_s_beginning():
+    """Rows of one letter, wherever they begin: nothing in front of the first one is read."""
+    vocabulary = vocabulary_of(doubled(b"a", 6))
+    for sizes in (
+        (1218, 1335, 1278),
+        (496, 769),
+        (240, 769, 700),
+        *((n, 769) for n in range(1, 513, 73)),
+    ):
+        assert check(vocabulary, ["a" * size for size in sizes]).walked == 0
 
 
 @pytest.mark.parametrize("seed", range(3))

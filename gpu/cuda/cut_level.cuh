@@ -33,6 +33,7 @@ DEVICE uint32_t first_of_run(const Job& job, const LongPiece& piece, uint32_t pl
         uint32_t filled = __ballot_sync(ALL_LANES, others != 0), found = filled ? lowest_bit(filled) : 0;
         uint32_t first = (chunk - found) * 16 + highest_bit(__shfl_sync(ALL_LANES, others, found) | 1) + 1;
         if (filled) return first > piece.begin ? first : piece.begin;
+        if (chunk * 16 <= piece.begin + 31 * 16) return piece.begin;  // What lies before is another piece's.
     }
     return place;
 }
