@@ -151,6 +151,20 @@ def test_runs_that_shift_the_next_one(run, most):
     engine.unload(vocabulary.digest)
 
 
+@pytest.mark.parametrize("engine", [*CHUNKS])
+def test_a_letter_of_another_kind_in_a_run_ends_what_repeats(engine):
+    """N merges, but is none of the four letters that have codes: here it has the one of A."""
+    doubled = [("A" * 2**n, "A" * 2**n) for n in range(4)]
+    others = [("A", "C"), ("C", "C"), ("G", "T"), ("G", "G"), ("GT", "GT"), ("T", "T")]
+    merges = [*doubled, *others, ("A", "N"), ("AN", "A" * 8)]
+    vocabulary, running = vocabulary_of("ACGTN", merges), engine_of("emulated", engine)
+    assert dna_tables.dna_tables(vocabulary).letters.bases == b"ACGT"
+    running.load(vocabulary)
+    rows = ["A" * n + "N" + "A" * 40 for n in range(30, 70)]
+    check(running, vocabulary, rows, PLAIN)
+    running.unload(vocabulary.digest)
+
+
 @st.composite
 def repeated(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
     """Rows of units of up to twelve letters, some with errors."""

@@ -140,7 +140,8 @@ DEVICE void write_run(const Job& job, uint32_t window, const RunBorders& run) {
     uint32_t* to = job.window_bits + window;
     uint32_t stride = num_windows<CHUNK>(job);
     for (uint32_t word = 0; word < WORDS; word++, to += stride) {
-        bool is_run = word < WORDS - 1;    // What repeats_in looks at.
+        // What repeats_in looks at. Behind it a border counts only where the next window has the same token.
+        bool is_run = word < WORDS - 1;
         *to = is_run ? static_cast<uint32_t>(run.from(static_cast<uint64_t>(window) * CHUNK + 32 * word)) : 0;
     }
 }
