@@ -174,7 +174,7 @@ class CudaDevice:
         DeviceUnavailable: CuPy is not installed, or there is no such device.
     """
 
-    def __init__(self, number: int = 0, modules: Sequence[str] = ("text", "cut")) -> None:
+    def __init__(self, number: int = 0, modules: Sequence[str] = ("text", "cut", "merge")) -> None:
         try:
             import cupy
         except ImportError as error:

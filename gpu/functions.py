@@ -13,7 +13,7 @@ from gpu.kernels import KERNELS, SOURCES, joined_source
 __all__ = ["Functions", "functions_of"]
 
 WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
-EARLY = "text", "cut"  # The modules whose kernels may be launched early.
+EARLY = "text", "cut", "merge"  # The modules whose kernels may be launched early.
 WITH_EARLY = 9  # The least compute capability whose kernels may be launched early,
 EARLY_DRIVER = 12030  # and the driver that records such launches.
 MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.

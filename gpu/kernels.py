@@ -26,6 +26,7 @@ _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 SOURCES = {
     "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
     "cut": ("cut.cu",),
+    "merge": ("merge.cu",),
     "small_block": ("small_block.cu",),
     "small_cluster": ("small_cluster.cu",),
     "small_grid": ("small_grid.cu",),
@@ -35,8 +36,9 @@ SOURCES = {
     "bases": ("bases.cu",),
     "training": ("train.cu",),
 }
-"""The files of each module; `text` has the kernels that all families share."""
-TEXT_MODULES = "text", "cut", "small_block", "small_cluster", "small_grid"
+"""The files of each module; `text` has the kernels that all families share. They are compiled side
+by side: the first answer waits for the longest."""
+TEXT_MODULES = "text", "cut", "merge", "small_block", "small_cluster", "small_grid"
 """What batches of text are encoded with, of whatever size."""
 
 
@@ -72,6 +74,7 @@ FEW_BYTES = constant("FEW_TILES") * _TILE
 """Text of a small batch at most: `has_few_tiles` of job.cuh."""
 _CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
 _MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
+_MERGED = _MERGE + 26 * constant("NUM_BINS")  # MergeStageShared of merge_stage.cuh.
 _WALK, _WORDS = constant("WALK_THREADS"), constant("WALK_WORDS")
 _LAST_SHARED = _WALK // 32 * (2 * 4 * constant("WINDOW_1") + 4 * (_WORDS + 5)) + 256  # LastShared.
 _STRIDE = constant("STRIDE_0")  # From window to window of a long piece.
@@ -198,10 +201,10 @@ KERNELS = {
     "join_bridges": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
     "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
     "last_pieces": Kernel(_WALK, _TILE, 1, _LAST_SHARED, module="cut"),
-    "look_up": Kernel(_BLOCK, _TILE, 1 << 20),
-    "look_up_few": Kernel(_BLOCK, _TILE, 1 << 20),
-    "merge": Kernel(1024, 2 * 1024, 1, _MERGE + 26 * constant("NUM_BINS")),
-    "merge_few": Kernel(1024, 2 * 1024, 1, _MERGE + 26 * constant("NUM_BINS")),
+    "look_up": Kernel(_BLOCK, _TILE, 1 << 20, module="merge"),
+    "look_up_few": Kernel(_BLOCK, _TILE, 1 << 20, module="merge"),
+    "merge": Kernel(1024, 2 * 1024, 1, _MERGED, module="merge"),
+    "merge_few": Kernel(1024, 2 * 1024, 1, _MERGED, module="merge"),
     "row_offsets": Kernel(_BLOCK, _TILE, 16),
     "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
     "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),

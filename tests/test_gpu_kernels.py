@@ -27,7 +27,15 @@ def test_every_kernel_of_a_module_is_listed_once():
 
 @pytest.mark.parametrize(
     "source",
-    ["cut.cu", "encode.cu", "small_block.cu", "small_cluster.cu", "small_grid.cu", "utf8.cu"],
+    [
+        "cut.cu",
+        "encode.cu",
+        "merge.cu",
+        "small_block.cu",
+        "small_cluster.cu",
+        "small_grid.cu",
+        "utf8.cu",
+    ],
 )
 def test_the_kernels_compile(source):
     compile_for_device(source)

@@ -1,14 +1,11 @@
-// The kernels of byte-level BPE but for those that cut pieces (cut.cu), in the order in which they
-// run; see gpu/README.md.
+// The kernels of byte-level BPE but for those that cut pieces (cut.cu) and merge them (merge.cu), in the
+// order in which they run; see gpu/README.md.
 #include "answer.cuh"
 #include "compact_few.cuh"
-#include "merge_stage.cuh"
 #include "pack.cuh"
 #include "put_out.cuh"
 #include "row_offsets.cuh"
 #include "take_in.cuh"
-
-DYNAMIC_SHARED(memory);
 
 KERNEL __launch_bounds__(BLOCK) take_in(GRID_CONSTANT const Job job) {
     wait_for_kernel_before();
@@ -19,28 +16,6 @@ KERNEL __launch_bounds__(BLOCK) mark_rows(const Job* job) {
     wait_for_kernel_before();
     mark_rows_stage(*job, blockIdx.x, gridDim.x);
     clear_faults_stage(*job, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
-    wait_for_kernel_before();
-    SHARED LookUpShared shared;
-    look_up_stage(*job, shared, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) look_up_few(const Job* job) {
-    wait_for_kernel_before();
-    SHARED LookUpShared shared;
-    look_up_stage<true, true>(*job, shared, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
-    wait_for_kernel_before();
-    merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(MERGE_THREADS, 1) merge_few(const Job* job) {
-    wait_for_kernel_before();
-    merge_few_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
 }
 
 KERNEL __launch_bounds__(BLOCK) count_tiles(const Job* job) {

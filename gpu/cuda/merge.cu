@@ -1,0 +1,26 @@
+// The kernels that find the tokens of pieces; a module of its own, since it takes longest to compile.
+#include "merge_stage.cuh"
+
+DYNAMIC_SHARED(memory);
+
+KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
+    wait_for_kernel_before();
+    SHARED LookUpShared shared;
+    look_up_stage(*job, shared, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) look_up_few(const Job* job) {
+    wait_for_kernel_before();
+    SHARED LookUpShared shared;
+    look_up_stage<true, true>(*job, shared, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
+    wait_for_kernel_before();
+    merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(MERGE_THREADS, 1) merge_few(const Job* job) {
+    wait_for_kernel_before();
+    merge_few_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
+}
