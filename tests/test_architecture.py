@@ -36,6 +36,8 @@ DEVELOPERS_ONLY = {
 DOCUMENTS = (
     "README.md",
     "DNA.md",
+    "DNA_FIGURES.md",
+    "SLOW_TEXTS.md",
     "EMBEDDING.md",
     "TRAINING.md",
 )  # For readers of the sources only.
