@@ -12,20 +12,26 @@ from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from service.encoders import ReferenceEncoder, refuse_rows, take_rows
+from service.engines import LibraryFailed
+from service.isolation import raise_if_not_the_engines
 from vocabularies.alphabet import UTF8_BYTES
 from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.formats import tokenizer_json
 from vocabularies.framing import Content, join_rows, offsets_of
 from vocabularies.reference_stretches import cut_text
 from vocabularies.tables import TokenTable
-from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
+from vocabularies.vocabulary import Bpe, Upstream, Vocabulary, VocabularyError
 
 __all__ = ["TokenizersEncoder", "is_byte_level", "read_tokenizer"]
 
 Int64s = NDArray[np.int64]
+# Of bytes without a token, each is as long as the prefix or suffix inside of words says.
+NO_PLACES = RowError(
+    "no_offsets", "the library tokenizers places ids behind the end of this text; it has ids alone"
+)
 
 
 def is_byte_level(vocabulary: Vocabulary) -> bool:
@@ -96,20 +102,38 @@ class TokenizersEncoder:
             return self.tokenizers[plain]
 
     def library_content(self, batch: Batch, plain: bool, with_spans: bool) -> Content:
-        """Ids of `tokenizers`, with spans in bytes where they are asked for."""
+        """Ids of `tokenizers`, with spans in bytes where they are asked for.
+
+        Raises:
+            LibraryFailed: it fails on a text of a vocabulary that only it computes.
+        """
         texts, errors = batch.texts()
-        tokenizer = self.tokenizer(plain)
-        run = tokenizer.encode_batch if with_spans else tokenizer.encode_batch_fast
-        encodings = run(list(texts), add_special_tokens=False)
+        encodings = self._encodings(list(texts), plain, with_spans)
         rows = [encoding.ids for encoding in encodings]
         offsets = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1]))
-        spans = None
-        if with_spans:
-            pairs = zip(texts, encodings, strict=True)
-            parts = [_in_bytes(text, encoding.offsets) for text, encoding in pairs]
-            spans = np.concatenate([np.zeros((0, 2), np.int64), *parts])
-        return Content(ids, offsets, spans, errors)
+        if not with_spans:
+            return Content(ids, offsets, None, errors)
+        places = [np.array(encoding.offsets, np.int64).reshape(-1, 2) for encoding in encodings]
+        pairs = list(zip(texts, places, strict=True))
+        parts = [_in_bytes(text, np.minimum(place, len(text))) for text, place in pairs]
+        spans = np.concatenate([np.zeros((0, 2), np.int64), *parts])
+        content = Content(ids, offsets, spans, errors)
+        outside = [row for row, (text, place) in enumerate(pairs) if (place > len(text)).any()]
+        return refuse_rows(content, dict.fromkeys(outside, NO_PLACES)) if outside else content
+
+    def _encodings(self, texts: list[str], plain: bool, with_spans: bool) -> list[Encoding]:
+        tokenizer = self.tokenizer(plain)
+        run = tokenizer.encode_batch if with_spans else tokenizer.encode_batch_fast
+        try:
+            return run(texts, add_special_tokens=False)
+        except BaseException as error:
+            raise_if_not_the_engines(error)
+            if isinstance(self.vocabulary.model, Upstream):
+                raise LibraryFailed(
+                    f"{self.name}, the reference here, fails on this text"
+                ) from error
+            raise
 
     def _refuse(self, content: Content, batch: Batch) -> Content:
         """The content without the rows that hold a special token; each error names its byte."""
@@ -159,7 +183,8 @@ def read_tokenizer(document: str) -> Tokenizer:
     """
     try:
         made = Tokenizer.from_str(document)
-    except Exception as error:  # It raises nothing narrower.
+    except BaseException as error:  # It raises nothing narrower, and panics on some.
+        raise_if_not_the_engines(error)
         message = f"the library tokenizers does not read it: {error}"
         raise VocabularyError.at("tokenizer.json", message) from error
     # The library never gives its cache of words back: 55 kB of the smallest vocabulary, at most
@@ -189,9 +214,8 @@ def _stripping_contents(vocabulary: Vocabulary) -> list[str]:
     return [t.content for t in vocabulary.special_tokens if t.matched and t.special]
 
 
-def _in_bytes(text: str, spans: list[tuple[int, int]]) -> Int64s:
+def _in_bytes(text: str, in_characters: Int64s) -> Int64s:
     """int64[T, 2] bytes from characters."""
-    in_characters = np.array(spans, np.int64).reshape(-1, 2)
     if text.isascii():
         return in_characters
     characters = np.frombuffer(text.encode("utf-32-le"), np.uint32)

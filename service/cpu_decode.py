@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.engines import Decoded
+from service.isolation import raise_if_not_the_engines
 from vocabularies.batch import RowError
 from vocabularies.framing import offsets_of, ragged
 from vocabularies.tables import TokenTable
@@ -17,6 +19,9 @@ __all__ = ["decode_by_library", "decode_rows"]
 
 Int64s = NDArray[np.int64]
 PART = 1 << 16  # Ids.
+LIBRARY_FAILED = RowError(
+    "library_failed", "the library tokenizers, the reference here, fails on these ids"
+)
 
 
 def decode_rows(
@@ -113,12 +118,16 @@ def decode_by_library(
     offsets: Int64s,
     skip: bool,
 ) -> Decoded:
-    """Rows that only the library can decode, one after another."""
+    """Rows that only the library can decode, one after another; one that it fails on is refused."""
     errors = _find_errors(table, ids, offsets)
     ids, offsets = _without_rows(ids, offsets, errors)
-    rows = [
-        decode(ids[begin:end].tolist(), skip).encode()
-        for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-    ]
+    rows: list[bytes] = []
+    for row, (begin, end) in enumerate(pairwise(offsets.tolist())):
+        try:
+            rows.append(decode(ids[begin:end].tolist(), skip).encode())
+        except BaseException as error:  # A Rust panic is no Exception.
+            raise_if_not_the_engines(error)
+            rows.append(b"")
+            errors.setdefault(row, LIBRARY_FAILED)
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     return Decoded(np.frombuffer(bytearray().join(rows), np.uint8), offsets_of(sizes), errors)

@@ -23,6 +23,7 @@ __all__ = [
     "Engine",
     "EngineStatus",
     "Holding",
+    "LibraryFailed",
     "Residency",
     "SelfTest",
     "WithoutDevice",
@@ -31,6 +32,10 @@ __all__ = [
 
 class Abandoned(Exception):
     """Nobody wants the answer any more; the engine stopped."""
+
+
+class LibraryFailed(Exception):
+    """The library that defines a vocabulary fails on a text, which therefore has no ids."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engines import Abandoned, Counted, Decoded, Engine
+from service.engines import Abandoned, Counted, Decoded, Engine, LibraryFailed
 from service.joining import join_counted, join_decoded, join_encoded
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.vocabulary import Vocabulary
@@ -37,7 +37,8 @@ def encode_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Enc
         raise_if_not_the_engines(error)
         num_rows = len(batch)
         if num_rows <= 1:
-            return Encoded(_empty_ids(), _no_rows(num_rows), errors=_failed(vocabulary, num_rows))
+            errors = _failed(vocabulary, num_rows, error)
+            return Encoded(_empty_ids(), _no_rows(num_rows), errors=errors)
         return join_encoded([encode_isolated(engine, vocabulary, half) for half in _halves(batch)])
 
 
@@ -49,7 +50,7 @@ def count_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Coun
         raise_if_not_the_engines(error)
         num_rows = len(batch)
         if num_rows <= 1:
-            return Counted(np.zeros(num_rows, np.int64), _failed(vocabulary, num_rows))
+            return Counted(np.zeros(num_rows, np.int64), _failed(vocabulary, num_rows, error))
         return join_counted([count_isolated(engine, vocabulary, half) for half in _halves(batch)])
 
 
@@ -69,7 +70,7 @@ def decode_isolated(
                 message = "an id is larger than any vocabulary's"
                 errors = {0: RowError("id_out_of_range", message, _first_large(rows[0]))}
             else:
-                errors = _failed(vocabulary, len(rows))
+                errors = _failed(vocabulary, len(rows), error)
             return Decoded(np.zeros(0, np.uint8), _no_rows(len(rows)), errors)
         half = len(rows) // 2
         return join_decoded(
@@ -105,7 +106,10 @@ def raise_if_not_the_engines(error: BaseException) -> None:
         del error
 
 
-def _failed(vocabulary: Vocabulary, num_rows: int) -> dict[int, RowError]:
+def _failed(vocabulary: Vocabulary, num_rows: int, error: BaseException) -> dict[int, RowError]:
+    if isinstance(error, LibraryFailed):
+        logger.warning("%s: %s", vocabulary.digest, error)
+        return {0: RowError("library_failed", str(error))}
     logger.exception("This is a bug. The engine failed on one row of %s", vocabulary.digest)
     return {0: FAILED} if num_rows else {}
 

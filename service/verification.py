@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from service.cpu_bpe import read_tokenizer
 from service.engines import Engine
+from service.isolation import encode_isolated, raise_if_not_the_engines
 from service.joining import join_encoded
 from vocabularies import formats, reference
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
@@ -88,10 +89,11 @@ def _answers(engine: Engine, vocabulary: Vocabulary, texts: Sequence[str]) -> li
     batch = Batch(texts, options=DEFAULT_OPTIONS)
     crossover_bytes = engine.status().crossover_bytes
     if not texts or not crossover_bytes or crossover_bytes > MAX_COPIED_BYTES:
-        return [engine.encode(vocabulary, batch)]
+        return [encode_isolated(engine, vocabulary, batch)]
     copies = min(-(-crossover_bytes // max(1, len(batch.data))), MAX_COPIED_ROWS // len(texts) + 1)
-    alone = [engine.encode(vocabulary, batch.part(row, row + 1)) for row in range(len(batch))]
-    return [join_encoded(alone), engine.encode(vocabulary, Batch([*texts] * copies))]
+    parts = [batch.part(row, row + 1) for row in range(len(batch))]
+    alone = [encode_isolated(engine, vocabulary, part) for part in parts]
+    return [join_encoded(alone), encode_isolated(engine, vocabulary, Batch([*texts] * copies))]
 
 
 class _Witness:
@@ -114,7 +116,7 @@ class _Witness:
         Raises:
             AssertionError: the oracle and the library disagree; one of them is wrong.
         """
-        theirs = None if self.library is None else self.library.encode(text).ids
+        theirs = self._library_ids(text)
         if isinstance(self.vocabulary.model, Upstream):
             return theirs
         try:
@@ -123,3 +125,11 @@ class _Witness:
             return None
         assert theirs is None or theirs == ours, f"the two witnesses differ: {ours} and {theirs}"
         return ours
+
+    def _library_ids(self, text: str) -> list[int] | None:
+        """The library's ids, None where there is none or it fails on the text."""
+        try:
+            return None if self.library is None else list(self.library.encode(text).ids)
+        except BaseException as error:
+            raise_if_not_the_engines(error)
+            return None
