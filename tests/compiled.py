@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -16,9 +17,19 @@ import pytest
 
 from tests.data_files import ROOT
 
-__all__ = ["compiled", "extension"]
+__all__ = ["EMULATION_FLAGS", "compiled", "extension"]
 
 BUILD = ROOT / "build" / "emulation"
+EMULATION_FLAGS = (
+    *os.environ.get("WARPTOK_EMULATION_FLAGS", "-O2").split(),
+    "-fno-ipa-cp",  # GCC 12 may take shared memory that a function fills for constant.
+    "-Wno-unknown-pragmas",
+)
+"""Of kernels that are compiled as C++.
+
+Set WARPTOK_EMULATION_FLAGS for others than -O2, such as `-O1 -g -fsanitize=address`, together with
+LD_PRELOAD of libasan and ASAN_OPTIONS=detect_leaks=0.
+"""
 
 
 def compiled(name: str, source: str, flags: Sequence[str], included: Iterable[Path] = ()) -> Path:

@@ -15,21 +15,22 @@ import pytest
 from gpu.device import BadHandle, Bytes, DeviceInfo, OutOfMemory
 from gpu.job import CUDA
 from gpu.kernels import KERNELS, SOURCES
-from tests.compiled import compiled
+from tests.compiled import EMULATION_FLAGS, compiled
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
 ONE_KERNEL = threading.Lock()  # The emulation's fibers and shared memory are there once.
-NO_COPIES = "-fno-ipa-cp"  # GCC 12 may take shared memory that a function fills for constant.
 FRESH = 0xEE  # What new memory is filled with: a kernel must not rely on zeros.
 
 
 @functools.cache
 def emulated_kernels(module: str) -> ctypes.CDLL:
     """A module as a shared library with `launch(name, blocks, threads, job)`."""
-    own = (name for name, kernel in KERNELS.items() if kernel.module == module)
     cases = (
-        f'if (kernel == "{name}") return emulate({name}, blocks, threads, job), 0;' for name in own
+        f'if (kernel == "{name}") '
+        f"return emulate({name}, blocks, threads, job, {kernel.shared_bytes}), 0;"
+        for name, kernel in KERNELS.items()
+        if kernel.module == module
     )
     source = "\n".join(
         (
@@ -45,9 +46,8 @@ def emulated_kernels(module: str) -> ctypes.CDLL:
             "}",
         )
     )
-    flags = ("-O2", NO_COPIES, "-Wno-unknown-pragmas")
     included = (EMULATION, *sorted(CUDA.glob("*.cu*")))
-    loaded = ctypes.CDLL(str(compiled(f"module-{module}", source, flags, included)))
+    loaded = ctypes.CDLL(str(compiled(f"module-{module}", source, EMULATION_FLAGS, included)))
     loaded.job_size.restype = ctypes.c_uint64
     loaded.launch.argtypes = (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
     return loaded

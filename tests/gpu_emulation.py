@@ -1,8 +1,6 @@
 """Runs the kernels of gpu/cuda without a GPU: compiled as C++ against tests/cuda/emulation.hpp.
 
 Each .cu becomes one shared library, kept in build/ under the digest of everything it is made of.
-Set WARPTOK_EMULATION_FLAGS for others than -O2, such as `-O1 -g -fsanitize=address` (together with
-LD_PRELOAD of libasan and ASAN_OPTIONS=detect_leaks=0).
 """
 
 from __future__ import annotations
@@ -20,18 +18,18 @@ import pytest
 from numpy.typing import NDArray
 
 from gpu.job import CUDA, JOB
-from tests.compiled import compiled
+from gpu.kernels import KERNELS
+from tests.compiled import EMULATION_FLAGS, compiled
 
 HEADER = Path(__file__).parent / "cuda" / "emulation.hpp"
-FLAGS = os.environ.get("WARPTOK_EMULATION_FLAGS", "-O2 -fno-ipa-cp").split()
-WARNINGS = "-Wall -Wextra -Werror -Wno-unused-function -Wno-unknown-pragmas".split()
+WARNINGS = "-Wall -Wextra -Werror -Wno-unused-function".split()
 KERNEL = re.compile(
     r"^KERNEL (?:__launch_bounds__\([^)]*\) )?(\w+)\(const Job\* job\)", re.MULTILINE
 )
 LAUNCHER = """
 extern "C" void launch(void (*kernel)(const Job*), uint32_t blocks, uint32_t threads,
-                       const Job* job) {
-    emulate(kernel, blocks, threads, job);
+                       const Job* job, size_t shared_bytes) {
+    emulate(kernel, blocks, threads, job, shared_bytes);
 }
 """
 
@@ -41,7 +39,8 @@ def launch(name: str, blocks: int, threads: int, job: NDArray[np.void]) -> None:
     assert job.dtype == JOB
     library = _library(_source_of(name))
     kernel = ctypes.cast(getattr(library, name), ctypes.c_void_p)
-    library.launch(kernel, ctypes.c_uint32(blocks), ctypes.c_uint32(threads), job.ctypes)
+    shared = ctypes.c_size_t(KERNELS[name].shared_bytes if name in KERNELS else 0)
+    library.launch(kernel, ctypes.c_uint32(blocks), ctypes.c_uint32(threads), job.ctypes, shared)
 
 
 def make_job(**fields: NDArray[np.generic] | int) -> NDArray[np.void]:
@@ -68,7 +67,7 @@ def _source_of(kernel: str) -> Path:
 @functools.cache
 def _library(source: Path) -> ctypes.CDLL:
     text = f'#include "{source}"\n{LAUNCHER}'
-    flags = [*FLAGS, *WARNINGS, f'-DWARPTOK_EMULATION="{HEADER}"', f"-I{CUDA}"]
+    flags = [*EMULATION_FLAGS, *WARNINGS, f'-DWARPTOK_EMULATION="{HEADER}"', f"-I{CUDA}"]
     included = (HEADER, source, *sorted(CUDA.glob("*.cu*")))
     return ctypes.CDLL(str(compiled(source.stem, text, flags, included)))
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gpu.automata import COVERED, automaton
 from gpu.job import CUDA, JOB, constant
-from tests.compiled import compiled
+from tests.compiled import EMULATION_FLAGS, compiled
 from tests.data_files import DATA, data_bytes
 from tests.gpu_emulation import compile_for_device
 from tests.test_gpu_automata import representatives
@@ -31,7 +31,7 @@ TILE = constant("TILE")
 @functools.cache
 def library() -> ctypes.CDLL:
     """tests/cuda/pretokenize.cpp, built."""
-    flags = ("-O2", "-Wall", "-Werror", "-Wno-unknown-pragmas", f"-I{CUDA}", f"-I{HERE}/cuda")
+    flags = (*EMULATION_FLAGS, "-Wall", "-Werror", f"-I{CUDA}", f"-I{HERE}/cuda")
     included = (*sorted((HERE / "cuda").glob("*.*")), *sorted(CUDA.glob("*.cu*")))
     path = HERE / "cuda" / "pretokenize.cpp"
     return ctypes.CDLL(str(compiled(path.stem, path.read_text(), flags, included)))

@@ -15,11 +15,10 @@ from gpu import training, training_memory
 from gpu.device import CudaDevice, Device, OutOfMemory
 from gpu.job import CUDA
 from gpu.training import DeviceMerger, merger_on
-from tests.compiled import compiled
+from tests.compiled import EMULATION_FLAGS, compiled
 from tests.each_device import DEVICES, new_device
 from tests.emulated_device import (
     EMULATION,
-    NO_COPIES,
     ONE_KERNEL,
     EmulatedDevice,
     EmulatedStream,
@@ -124,7 +123,7 @@ class TurnsDevice(EmulatedDevice):
 def merge_by_turns():
     source = f'#define WARPTOK_EMULATION "{EMULATION}"\n'
     source += (EMULATION.parent / "training_turns.cpp").read_text()
-    flags = ("-O2", NO_COPIES, "-Wno-unknown-pragmas", f"-I{CUDA}")
+    flags = (*EMULATION_FLAGS, f"-I{CUDA}")
     included = (EMULATION, *sorted(CUDA.glob("train*")), CUDA / "scan.cuh", CUDA / "shim.cuh")
     return ctypes.CDLL(str(compiled("training-turns", source, flags, included))).merge_all_by_turns
 

@@ -4,11 +4,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
 #if !defined(__x86_64__)
 #include <ucontext.h>
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #endif
 
 #define KERNEL extern "C" void
@@ -19,16 +23,22 @@
 #define __launch_bounds__(...)
 #define __restrict__
 
-struct uint4 { uint32_t x, y, z, w; };
-struct uint2 { uint32_t x, y; };
-struct ulonglong2 { unsigned long long x, y; };
+// Aligned as on the device, where a place that is not is a fault.
+struct alignas(16) uint4 { uint32_t x, y, z, w; };
+struct alignas(8) uint2 { uint32_t x, y; };
+struct alignas(16) ulonglong2 { unsigned long long x, y; };
 struct Dim { uint32_t x; };
 
 namespace emulation {
 
 constexpr int WARP = 32;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t STACK = 256 << 10;  // Every variable has a surrounding.
+#else
 constexpr size_t STACK = 64 << 10;
-constexpr size_t SHARED_BYTES = 227 << 10;  // Of a multiprocessor.
+#endif
+constexpr size_t SHARED_LINE = 256;
+constexpr uint8_t FRESH = 0xEE;  // Shared memory before anything is written there.
 
 // Who has arrived at a barrier.
 struct Barrier {
@@ -52,7 +62,14 @@ struct Block {
     uint32_t done = 0;
     bool votes[2] = {};
     std::vector<Warp> warps;
-    std::unique_ptr<uint8_t[]> shared;  // What kernels call dynamic shared memory.
+    std::unique_ptr<void, void (*)(void*)> shared{nullptr, std::free};  // Dynamic shared memory.
+
+    // New memory that ends where the launch says: a sanitizer sees what lies behind.
+    void share(size_t bytes) {
+        void* memory = nullptr;
+        if (posix_memalign(&memory, SHARED_LINE, bytes)) std::abort();
+        shared.reset(std::memset(memory, FRESH, bytes));
+    }
 };
 
 // The blocks that run by turns: one, or those of a cluster. Static shared memory is there once, so
@@ -70,6 +87,7 @@ inline Dim thread_index, block_index, grid_size, block_size;
 inline Cluster cluster;
 inline Block* block;  // That of the fiber that runs.
 inline uint8_t* dynamic_shared;
+inline size_t shared_bytes = 0;  // Of dynamic shared memory, as the launch says.
 inline uint32_t thread() { return thread_index.x; }
 inline Warp& warp() { return block->warps[thread() / WARP]; }
 
@@ -121,6 +139,9 @@ inline void fiber() {
 
 inline void prepare(uint32_t fiber) {
     char* top = static_cast<char*>(cluster.stacks[fiber]) + STACK;
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(cluster.stacks[fiber], STACK);  // The last fiber there never returned.
+#endif
 #if defined(__x86_64__)
     void** stack = reinterpret_cast<void**>(top) - 2;
     *stack = reinterpret_cast<void*>(&emulation::fiber);
@@ -159,7 +180,7 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
     cluster.body = body;
     cluster.blocks.resize(blocks);
     for (Block& each : cluster.blocks) {
-        if (!each.shared) each.shared.reset(new uint8_t[SHARED_BYTES + 256]);
+        each.share(shared_bytes);
         each.barrier = Barrier();
         each.done = 0;
         each.votes[0] = each.votes[1] = false;
@@ -179,8 +200,7 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
             uint32_t number = of_blocks.take();
             block = &cluster.blocks[number];
             block_index.x = first + number;
-            uint8_t* shared = block->shared.get();
-            dynamic_shared = shared + (256 - reinterpret_cast<uintptr_t>(shared) % 256);
+            dynamic_shared = static_cast<uint8_t*>(block->shared.get());
             Turns of_threads(threads, order);
             for (uint32_t i = 0; i < threads; i++) {
                 thread_index.x = of_threads.take();
@@ -340,7 +360,9 @@ template <class T> static inline T __ldg(const T* place) { return *place; }
 
 // Launches a kernel of one argument: every block, one after the other.
 template <class Job>
-static void emulate(void (*kernel)(const Job*), uint32_t blocks, uint32_t threads, const void* job) {
+static void emulate(void (*kernel)(const Job*), uint32_t blocks, uint32_t threads, const void* job,
+                    size_t shared_bytes = 0) {
+    emulation::shared_bytes = shared_bytes;
     emulation::grid_size.x = blocks;
     emulation::block_size.x = threads;
     for (uint32_t index = 0; index < blocks; index++)
@@ -349,7 +371,9 @@ static void emulate(void (*kernel)(const Job*), uint32_t blocks, uint32_t thread
 
 // Launches a kernel that gets the job itself: all blocks as one cluster.
 template <class Job>
-static void emulate(void (*kernel)(Job), uint32_t blocks, uint32_t threads, const void* job) {
+static void emulate(void (*kernel)(Job), uint32_t blocks, uint32_t threads, const void* job,
+                    size_t shared_bytes = 0) {
+    emulation::shared_bytes = shared_bytes;
     emulation::grid_size.x = blocks;
     emulation::block_size.x = threads;
     emulation::run_blocks(0, blocks, threads, [=] { kernel(*static_cast<const Job*>(job)); });
