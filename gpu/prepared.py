@@ -48,6 +48,7 @@ class Prepared:
 
 
 MAX_TEMPLATE = 16  # The workspaces have room for so many a row.
+TOKEN_PADDING = 16  # Readable bytes behind the tokens, see cuda/job.cuh.
 
 
 def prepare(vocabulary: Vocabulary, seed: int) -> Prepared:
@@ -91,8 +92,7 @@ def _own_tables(vocabulary: Vocabulary, seed: int) -> tuple[Prepared, dict[bytes
         return prepare_text(vocabulary, seed), whole
     family, arrays, numbers = symbols
     tokens = token_table(vocabulary)
-    padded = np.concatenate([tokens.data, np.zeros(16, np.uint8)])
-    return Prepared(family, arrays | {"token_bytes": padded}, numbers, 0), whole
+    return Prepared(family, arrays | {"token_bytes": _padded(tokens.data)}, numbers, 0), whole
 
 
 def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
@@ -111,6 +111,7 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
     tables = bpe_tables(vocabulary, seed)
     arrays = {
         **_arrays_of(tables),
+        "token_bytes": _padded(tables.token_bytes),
         "entries": rule.entries,
         "class_pages": rule.pages,
         "class_table": rule.page_rows,
@@ -127,6 +128,11 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
         "num_classes": rule.num_classes,
     }
     return Prepared(TEXT, arrays, numbers, 0)
+
+
+def _padded(token_bytes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """With the bytes behind them that kernels read beside the last token's."""
+    return np.concatenate([token_bytes, np.zeros(TOKEN_PADDING, np.uint8)])
 
 
 def _arrays_of(tables: BpeTables | SpecialTables) -> dict[str, NDArray[np.generic]]:

@@ -13,7 +13,7 @@ import pytest
 
 from gpu.device import OutOfMemory
 from gpu.families import TEXT
-from gpu.prepared import Prepared
+from gpu.prepared import Prepared, prepare
 from gpu.residents import Residents
 from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
@@ -187,3 +187,9 @@ def test_a_real_vocabulary_is_prepared_with_every_array_that_has_a_field() -> No
     assert num_bytes == held.used_bytes == device.used_bytes > 1 << 20
     with held.using(load("gpt2")) as resident:
         assert resident.fields["num_ids"] == len(load("gpt2"))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "dnabert2", "nt_v2"])
+def test_behind_the_last_token_are_bytes_that_kernels_may_read(name: str) -> None:
+    spelled = prepare(load(name), 0).arrays["token_bytes"]
+    assert spelled.tobytes() == b"".join(token or b"" for token in load(name).tokens) + bytes(16)
