@@ -4,9 +4,9 @@
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
-    ├── Unauthorized 401 · Forbidden 403
-    ├── RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
-    ├── UnknownJob 404 · WrongState 409 · TooManyJobs 429 · NoSpace 507 (training_errors.py)
+    ├── Unauthorized 401 · Forbidden 403 · RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
+    ├── UnknownJob 404 · WrongState 409 · TooManyJobs 429 (training_errors.py)
+    ├── NoSpace 507 · StoreFailed 500 (store_errors.py)
     ├── QueueFull 429 · TooManyStreams 429 · RateLimited 429
     ├── BodyTimeout 408 (body_timeout.py) · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500 · EngineLost 503

@@ -27,6 +27,7 @@ CODES = {
     429: code_pb2.RESOURCE_EXHAUSTED,
     503: code_pb2.UNAVAILABLE,
     504: code_pb2.DEADLINE_EXCEEDED,
+    507: code_pb2.RESOURCE_EXHAUSTED,
 }
 DOMAIN = "warptok"
 

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from service.engines import Engine, Residency
 from service.errors import (
@@ -28,7 +27,8 @@ from service.errors import (
 )
 from service.isolation import raise_if_not_the_engines
 from service.settings import Settings
-from service.store import Store
+from service.store import open_store, reader_of
+from service.store_errors import disk_errors
 from service.tokenizer_configs import TokenizerConfig, TokenizerConfigs
 from service.vocabulary_memory import leaving
 from vocabularies import builtin, canonical
@@ -58,7 +58,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A vocabulary that is loaded: what a request needs to know of it.
+    """A loaded vocabulary: what a request needs to know of it.
 
     Attributes:
         residency: as it was loaded; `Registry.residency` knows what has become of it.
@@ -77,7 +77,7 @@ class Registry:
         self.entries: dict[str, Entry] = {}
         self.known: dict[str, Known] = {}
         self.failures: dict[str, str] = {}
-        self.store = Store(settings.store_dir)
+        self.store = open_store(settings.store_dir)
         self.configs = TokenizerConfigs(self.store)
         self._pinned = {settings.default_vocabulary, *map(str.strip, settings.pinned.split(","))}
         self._loading: dict[str, asyncio.Task[Entry]] = {}
@@ -95,7 +95,7 @@ class Registry:
             if not NAME.fullmatch(name) or name in self.known:
                 logger.warning("store: %s is not used: its name is no free name", path.name)
                 continue
-            self.known[name] = Known(name, "uploaded", "", False, _read_stored(path))
+            self.known[name] = Known(name, "uploaded", "", False, reader_of(path))
 
     def names_to_preload(self) -> list[str]:
         """What the service loads before it is ready.
@@ -201,22 +201,32 @@ class Registry:
         entry = self.entries.get(name)
         if entry is not None and entry.vocabulary.digest == vocabulary.digest:
             if config is not None and not self.find(name).builtin:
-                self.configs.put(name, config)
+                with disk_errors():
+                    self.configs.put(name, config)
             return entry, False
         self.check_free(name, vocabulary, replace)
         path = self.store.path(name + SUFFIX)
-        read = (lambda: vocabulary) if path is None else _read_stored(path)
+        read = (lambda: vocabulary) if path is None else reader_of(path)
         known = Known(name, "uploaded", "", False, read)
         residency = self._on_engine(name, vocabulary)
         with self._change:
             self.check_free(name, vocabulary, replace)
-            self.store.write(name + SUFFIX, canonical.to_bytes(vocabulary))
-            self.configs.put(name, config)
+            self._keep(name, vocabulary, config)
             entry = Entry(name, vocabulary, residency)
-            self.known[name] = known
-            self.entries[name] = entry
+            self.known[name], self.entries[name] = known, entry
         self.make_room(vocabulary.digest)
         return entry, True
+
+    def _keep(self, name: str, vocabulary: Vocabulary, config: TokenizerConfig | None) -> None:
+        """On the disk, both or neither."""
+        before = self.configs.get(name)
+        with disk_errors():
+            self.configs.put(name, config)
+            try:
+                self.store.write(name + SUFFIX, canonical.sealed(canonical.to_bytes(vocabulary)))
+            except OSError:
+                self.configs.put(name, before)
+                raise
 
     def make_room(self, newest: str) -> None:
         """Unload what was longest unused, until all takes `loaded_vocabulary_bytes` at most.
@@ -267,11 +277,11 @@ class Registry:
         if known.builtin:
             raise BuiltinProtected(f"{name} is built in and cannot be deleted", "/name")
         with self._change:
-            self.known.pop(name, None)
-            self.entries.pop(name, None)
-            self.failures.pop(name, None)
-            self.configs.put(name, None)
-            self.store.remove(name + SUFFIX)
+            with disk_errors():
+                self.store.remove(name + SUFFIX)
+                self.configs.put(name, None)
+            for named in (self.known, self.entries, self.failures):
+                named.pop(name, None)
 
     def unload(self, name: str) -> None:
         """Take a vocabulary off the engine; its next use loads it again."""
@@ -288,13 +298,3 @@ class Registry:
     def residency(self, entry: Entry) -> Residency:
         """How an entry's vocabulary is held now; it may have left the GPU, or come to it."""
         return self.engine.residency(entry.vocabulary.digest) or entry.residency
-
-
-def _read_stored(path: Path) -> Callable[[], Vocabulary]:
-    def read() -> Vocabulary:
-        try:
-            return canonical.from_bytes(path.read_bytes())
-        except OSError as error:  # Such as for a name that is being deleted.
-            raise VocabularyError.at(path.name, f"cannot be read: {error.strerror}") from error
-
-    return read

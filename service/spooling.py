@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from service.bodies import body_pieces
 from service.settings import Settings
-from service.training_errors import TooManyJobs, disk_errors
+from service.store_errors import disk_errors
+from service.training_errors import TooManyJobs
 from service.training_folders import UPLOAD_PREFIX
 from service.training_upload import gathered, max_upload_bytes
 

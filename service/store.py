@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Store"]
+from service.settings import PREFIX
+from vocabularies import canonical
+from vocabularies.vocabulary import Vocabulary, VocabularyError
+
+__all__ = ["Store", "open_store", "reader_of"]
+
+logger = logging.getLogger(__name__)
+
+
+def open_store(folder: Path | None) -> Store:
+    """The store of a folder, which is made if need be.
+
+    Raises:
+        ValueError: it cannot be made, or read.
+    """
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            next(folder.iterdir(), None)
+        except OSError as error:
+            raise ValueError(f"{PREFIX}STORE_DIR: {folder}: {error.strerror}") from error
+        if not os.access(folder, os.W_OK):
+            logger.warning("store: %s cannot be written; uploads are refused", folder)
+    return Store(folder)
+
+
+def reader_of(path: Path) -> Callable[[], Vocabulary]:
+    """What reads a vocabulary that the store keeps.
+
+    It raises VocabularyError: the file is damaged, or cannot be read.
+    """
+
+    def read() -> Vocabulary:
+        try:
+            return canonical.from_bytes(canonical.unsealed(path.read_bytes()))
+        except OSError as error:  # Such as for a name that is being deleted.
+            raise VocabularyError.at(path.name, f"cannot be read: {error.strerror}") from error
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +65,15 @@ class Store:
         if self.folder is None:
             return
         descriptor, temporary = tempfile.mkstemp(dir=self.folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.folder / name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.folder / name)
+        except BaseException:  # What was begun would make a full disk fuller.
+            os.unlink(temporary)
+            raise
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -38,9 +81,8 @@ class Store:
             (self.folder / name).unlink(missing_ok=True)
 
     def files(self, suffix: str) -> Iterator[tuple[str, Path]]:
-        """The files whose names end so, by what stands before it; makes the folder if need be."""
+        """The files whose names end so, by what stands before it."""
         if self.folder is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self.folder.glob("*" + suffix)):
             yield path.name.removesuffix(suffix), path

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.store import Store
+from vocabularies.canonical import sealed, unsealed
 from vocabularies.formats.contents import decode_text, parse_json
 from vocabularies.vocabulary import Finding, VocabularyError
 
@@ -104,9 +105,9 @@ class TokenizerConfigs:
         self._configs: dict[str, TokenizerConfig] = {}
         for name, path in store.files(SUFFIX):
             try:
-                self._configs[name] = TokenizerConfig.of(path.read_bytes())
-            except VocabularyError as error:
-                logger.warning("store: %s is not used: %s", path.name, error)
+                self._configs[name] = TokenizerConfig.of(unsealed(path.read_bytes()))
+            except (VocabularyError, OSError) as error:
+                logger.error("store: %s is not used: %s", path.name, error)
 
     def get(self, name: str) -> TokenizerConfig | None:
         """What came with a vocabulary; None where nothing did."""
@@ -115,8 +116,8 @@ class TokenizerConfigs:
     def put(self, name: str, config: TokenizerConfig | None) -> None:
         """Keep what came with a vocabulary, or forget what came before."""
         if config is None:
-            self._configs.pop(name, None)
             self.store.remove(name + SUFFIX)
+            self._configs.pop(name, None)
         else:
+            self.store.write(name + SUFFIX, sealed(json.dumps(config.values).encode()))
             self._configs[name] = config
-            self.store.write(name + SUFFIX, json.dumps(config.values).encode())

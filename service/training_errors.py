@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from service.errors import ServiceError
 
-__all__ = ["NoSpace", "TooManyJobs", "UnknownJob", "WrongState", "disk_errors"]
+__all__ = ["TooManyJobs", "UnknownJob", "WrongState"]
 
 
 class UnknownJob(ServiceError):
@@ -27,20 +23,3 @@ class TooManyJobs(ServiceError):
     """Too many training jobs have not ended."""
 
     status, code, headers = 429, "too_many_jobs", ((b"retry-after", b"60"),)
-
-
-class NoSpace(ServiceError):
-    """The disk is full."""
-
-    status, code, headers = 507, "no_space", ((b"retry-after", b"60"),)
-
-
-@contextmanager
-def disk_errors() -> Iterator[None]:
-    """Raises NoSpace where the block finds the disk full."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise NoSpace("the disk of the service is full") from error

@@ -23,6 +23,7 @@ from service.errors import Draining, ServiceError
 from service.logs import fields
 from service.metrics import Metrics
 from service.settings import Settings
+from service.store_errors import disk_errors
 from service.training_book import TrainingBook
 from service.training_errors import TooManyJobs, WrongState
 from service.training_folders import VOCABULARY, JobFolder, JobFolders
@@ -118,8 +119,9 @@ class TrainingJobs:
             self._metrics.rejected(TooManyJobs.code)
             message = f"{held} training jobs wait, run or were interrupted"
             raise TooManyJobs(f"{message} (max_training_jobs); cancel one, or come again")
+        with disk_errors():
+            folder = self.book.folders.new()
         self._num_uploads += 1
-        folder = self.book.folders.new()
         try:
             yield folder
         finally:

@@ -18,7 +18,7 @@ from python_multipart.multipart import parse_options_header
 
 from service.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat
 from service.settings import Settings
-from service.training_errors import disk_errors
+from service.store_errors import disk_errors
 
 __all__ = ["FILES", "Uploaded", "gathered", "max_upload_bytes", "receive_upload"]
 

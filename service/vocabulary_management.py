@@ -7,6 +7,7 @@ before can still be waiting for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from service.state import Service
@@ -24,6 +25,7 @@ __all__ = [
     "unload_vocabulary",
 ]
 
+logger = logging.getLogger(__name__)
 MAX_FILES = 8  # Of one upload; no format has more than three.
 
 
@@ -82,6 +84,9 @@ async def name_vocabulary(
     _, created = await asyncio.to_thread(service.registry.put, name, vocabulary, replace, config)
     if before is not None and created:
         _forget_later(service, before.vocabulary.digest)
+    if created:
+        old = f", and was {before.vocabulary.digest}" if before is not None else ""
+        logger.info("vocabulary %s is %s%s", name, vocabulary.digest, old)
     await _spread(service)
     return created
 
@@ -94,6 +99,7 @@ async def delete_vocabulary(service: Service, name: str) -> None:
     """
     before = service.registry.entries.get(name)
     await asyncio.to_thread(service.registry.delete, name)
+    logger.info("vocabulary %s is deleted", name)
     service.oip_statistics.forget(name)
     if before is not None:
         _forget_later(service, before.vocabulary.digest)

@@ -100,7 +100,7 @@ def _zip(files: dict[str, bytes]) -> bytes:
 @router.put(
     "/{name}",
     status_code=201,
-    responses={200: {"model": VocabularyReport}, **refusals(403, 409, 413)},
+    responses={200: {"model": VocabularyReport}, **refusals(403, 409, 413, 507)},
 )
 async def put_vocabulary(
     request: Request,

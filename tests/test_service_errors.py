@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from service import body_timeout, errors, training_errors
+from service import body_timeout, errors, store_errors, training_errors
 from service.errors import ServiceError, invalid_body, problem
 from service.schemas import EncodeBatchRequest
 from vocabularies.batch import RowError
@@ -45,6 +45,7 @@ EXPECTED = {
     "wrong_state": 409,
     "too_many_jobs": 429,
     "no_space": 507,
+    "store_failed": 500,
 }
 
 
@@ -76,7 +77,7 @@ def test_every_code_has_its_status_and_the_one_shape():
         errors.Draining,
         errors.NotReady,
         training_errors.TooManyJobs,
-        training_errors.NoSpace,
+        store_errors.NoSpace,
     ],
 )
 def test_what_will_pass_says_when_to_try_again(kind):

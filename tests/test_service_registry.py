@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+from pathlib import Path
 
 import pytest
 
 from service.errors import BuiltinProtected, InvalidRequest, NameTaken, TooLarge, UnknownVocabulary
 from service.registry import Registry
 from service.settings import Settings
+from service.store_errors import NoSpace, StoreFailed
+from service.tokenizer_configs import TokenizerConfig
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.waiting import run
-from vocabularies import builtin
+from vocabularies import builtin, canonical
+from vocabularies.vocabulary import VocabularyError
 
 FIRST, SECOND = byte_vocabulary(), byte_vocabulary(300)
 
@@ -102,6 +108,82 @@ def test_a_damaged_file_is_reported_and_the_others_work(tmp_path, caplog):
     assert "bad" in again.failures
     assert "gpt2.vocabulary is not used" in caplog.text
     assert asyncio.run(again.loaded("gpt2")).vocabulary.digest == builtin.load("gpt2").digest
+
+
+def test_one_changed_bit_of_a_stored_vocabulary_is_never_another_vocabulary(tmp_path):
+    """Without the SHA-256 every tenth bit of these bytes makes a vocabulary, with other ids."""
+    make(store_dir=tmp_path).put("mine", builtin.load("hyenadna"), replace=False)
+    path = tmp_path / "mine.vocabulary"
+    data = path.read_bytes()
+    known = make(store_dir=tmp_path).known["mine"]
+    assert known.read().digest == builtin.load("hyenadna").digest
+    for place in range(0, 8 * len(data), 13):
+        damaged = bytearray(data)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(VocabularyError):
+            known.read()
+
+
+def test_a_stored_vocabulary_without_its_sha256_is_read_as_before(tmp_path):
+    (tmp_path / "old.vocabulary").write_bytes(canonical.to_bytes(FIRST))
+    assert make(store_dir=tmp_path).known["old"].read() == FIRST
+
+
+def test_a_damaged_chat_template_is_not_used(tmp_path, caplog):
+    config = TokenizerConfig({"chat_template": "{{ messages }}"})
+    make(store_dir=tmp_path).put("mine", FIRST, replace=False, config=config)
+    assert make(store_dir=tmp_path).configs.get("mine") == config
+    path = tmp_path / "mine.config.json"
+    path.write_bytes(path.read_bytes().replace(b"messages", b"message"))
+    assert make(store_dir=tmp_path).configs.get("mine") is None
+    assert "mine.config.json is not used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "number, refusal", [(errno.ENOSPC, NoSpace), (errno.EROFS, StoreFailed)], ids=["full", "fails"]
+)
+def test_a_disk_that_takes_nothing_refuses_and_leaves_all_as_it_was(
+    tmp_path, monkeypatch, number, refusal
+):
+    old, new = TokenizerConfig({"a": 1}), TokenizerConfig({"a": 2})
+    registry = make(store_dir=tmp_path)
+    registry.put("mine", FIRST, replace=False, config=old)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    sync = os.fsync
+
+    def fail(descriptor: int) -> None:
+        if os.fstat(descriptor).st_size > 200:  # The vocabulary, and not its configuration.
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    for name in ("mine", "other"):
+        with pytest.raises(refusal):
+            registry.put(name, SECOND, replace=True, config=new)
+    assert registry.entries["mine"].vocabulary == FIRST
+    assert registry.configs.get("mine") == old
+    assert "other" not in registry.known
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_vocabulary_whose_file_cannot_be_removed_is_kept(tmp_path, monkeypatch):
+    registry = make(store_dir=tmp_path)
+    registry.put("mine", FIRST, replace=False)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(StoreFailed, match="Read-only"):
+        registry.delete("mine")
+    assert registry.entries["mine"].vocabulary == FIRST
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    make(store_dir=tmp_path)
+    assert f"{tmp_path} cannot be written; uploads are refused" in caplog.text
 
 
 def test_the_engine_forgets_a_digest_only_when_no_name_means_it():

@@ -369,6 +369,19 @@ def test_the_queue_is_bounded_and_jobs_run_in_order_one_at_a_time(worker):
     run(scenario)
 
 
+def test_a_folder_that_cannot_be_made_takes_no_jobs_place(worker, tmp_path):
+    async def scenario():
+        async with house(max_training_jobs=1, store_dir=tmp_path) as client:
+            (tmp_path / "training").write_bytes(b"no folder")
+            for _ in range(3):
+                answer = await client.post(JOBS, files=files(), data={"vocabulary": "mine"})
+                assert (answer.status_code, answer.json()["code"]) == (500, "store_failed")
+            (tmp_path / "training").unlink()
+            await create(client)
+
+    run(scenario)
+
+
 def gauges(text: str) -> dict[str, float]:
     return {
         sample.labels["state"]: sample.value

@@ -15,6 +15,7 @@ No part of it is code: reading it runs nothing but NumPy and the JSON parser.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from itertools import chain
 from types import UnionType
@@ -26,9 +27,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from vocabularies.vocabulary import Model, Vocabulary
 
-__all__ = ["from_bytes", "of_type", "to_bytes"]
+__all__ = ["MAGIC", "SEAL", "from_bytes", "of_type", "sealed", "to_bytes", "unsealed"]
 
 MAGIC = b"warptok vocabulary 1\n"
+SEAL = b"sha256:"
 
 
 def to_bytes(vocabulary: Vocabulary) -> bytes:
@@ -88,6 +90,31 @@ def from_bytes(data: bytes) -> Vocabulary:
         message = "damaged canonical form: the same vocabulary has other canonical bytes"
         raise VocabularyError.at("header", message)
     return vocabulary
+
+
+def sealed(content: bytes) -> bytes:
+    """What is kept of a file for years: a line with its SHA-256, and the file.
+
+    A letter that turned into another one makes another vocabulary, which nothing else would tell.
+    """
+    return b"%b%b\n%b" % (SEAL, hashlib.sha256(content).hexdigest().encode(), content)
+
+
+def unsealed(data: bytes) -> bytes:
+    """The file behind such a line, or the bytes themselves where they have none.
+
+    Raises:
+        VocabularyError: they are not what they were when they were sealed.
+    """
+    from vocabularies.vocabulary import VocabularyError
+
+    if not data.startswith(SEAL):
+        return data
+    line, _, content = data.partition(b"\n")
+    if hashlib.sha256(content).hexdigest().encode() != line.removeprefix(SEAL):
+        message = "damaged: its bytes are not those whose SHA-256 stands in the first line"
+        raise VocabularyError.at("file", message)
+    return content
 
 
 def _parse(data: memoryview) -> Vocabulary:

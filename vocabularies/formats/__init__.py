@@ -117,7 +117,7 @@ def _read(
         case "kmer":
             return read_kmer_config(data)
         case "canonical":
-            return canonical.from_bytes(data)
+            return canonical.from_bytes(canonical.unsealed(data))
     if pretokenizer is not None or files.keys() == {"merges.txt"}:
         message = "BPE needs vocab.json and merges.txt together; a list of k-mers is not split"
         raise VocabularyError.at("files", message)
@@ -176,7 +176,7 @@ def _detect(files: Mapping[str, bytes]) -> str:
     [(name, data), *_] = files.items()
     if name in ("tokenizer.json", "tekken.json", "vocab.txt"):
         return name
-    if data.startswith(canonical.MAGIC):
+    if data.startswith((canonical.MAGIC, canonical.SEAL)):
         return "canonical"
     if name == "tokenizer_config.json":
         raise _config_alone()
