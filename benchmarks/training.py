@@ -51,7 +51,7 @@ def main() -> None:
         largest = MILLION * (arguments.largest or 1000)
         bases = tuple(each for each in plan.bases if each <= largest)
         plan = replace(plan, bases=bases, rounds=arguments.rounds or plan.rounds)
-        document = training_gpu.run(CudaDevice(modules=()), corpora, plan)
+        document = training_gpu.run(CudaDevice(), corpora, plan)
         drawing, out = training_gpu.plot(document), RESULTS / "training_gpu.json"
     else:
         rounds = arguments.rounds or 5

@@ -6,7 +6,7 @@ the same engine on an emulation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -106,6 +106,9 @@ class Stream(Protocol):
 class Device(Protocol):
     """Memory and streams of one device."""
 
+    def prepare(self, modules: Iterable[str]) -> None:
+        """Compile kernels now, not at their first launches; modules are `kernels.SOURCES`'."""
+
     @property
     def info(self) -> DeviceInfo:
         """What the device is."""
@@ -168,13 +171,12 @@ class CudaDevice:
 
     Args:
         number: as the driver counts them.
-        modules: of `kernels.SOURCES`, whose kernels are compiled now and not at their first launch.
 
     Raises:
         DeviceUnavailable: CuPy is not installed, or there is no such device.
     """
 
-    def __init__(self, number: int = 0, modules: Sequence[str] = ("text", "cut", "merge")) -> None:
+    def __init__(self, number: int = 0) -> None:
         try:
             import cupy
         except ImportError as error:
@@ -188,11 +190,14 @@ class CudaDevice:
             raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
         with self._current():
             self._functions = functions_of(cupy, number)
-        self._functions.prepare(modules)
         self._page_locked: dict[int, int] = {}  # Bytes from each address on.
 
     def _current(self) -> Any:
         return self._cupy.cuda.Device(self.number)
+
+    def prepare(self, modules: Iterable[str]) -> None:
+        """Compile modules of kernels side by side, unless they are."""
+        self._functions.prepare(modules)
 
     @property
     def info(self) -> DeviceInfo:
@@ -250,10 +255,7 @@ class CudaDevice:
         return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
 
     def pin(self, address: int, num_bytes: int) -> None:
-        """Page-lock host memory that is there already; the device reaches it under its address.
-
-        Raises OutOfMemory where it cannot be page-locked.
-        """
+        """Page-lock host memory. Raises OutOfMemory where it cannot be page-locked."""
         with self._current():
             try:
                 self._runtime.hostRegister(address, num_bytes, 0)
@@ -278,11 +280,7 @@ class CudaDevice:
             return self._cupy.asarray(memory)
 
     def open_shared(self, handle: bytes) -> int:
-        """The address here of memory that another process made and whose handle it sent.
-
-        Raises:
-            BadHandle: it is none, or the memory is gone, or of another device.
-        """
+        """The address here of another process's memory. Raises BadHandle, see Device."""
         with self._current():
             try:
                 return int(self._runtime.ipcOpenMemHandle(handle))

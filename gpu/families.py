@@ -5,8 +5,10 @@ Knows no shapes and no tables; `prepared` says which family a vocabulary is of.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+
+from gpu.kernels import KERNELS
 
 __all__ = [
     "CHARACTERS",
@@ -99,6 +101,15 @@ class Family:
     bases: str = ""
     answered: tuple[str, ...] = ()
     few: bool = False
+
+    @property
+    def kernels(self) -> set[str]:
+        """Those of its own, whatever a batch asks for."""
+        names = {"turn_rows"} if self.turns_rows else set()
+        for field in fields(self):
+            value = getattr(self, field.name)
+            names |= set(value if isinstance(value, tuple) else [value])
+        return names & KERNELS.keys()
 
 
 TEXT = Family(

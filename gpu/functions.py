@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -44,11 +44,13 @@ class Functions(dict[str, Any]):
                 self.compile(module)
         return self[name]
 
-    def prepare(self, modules: Sequence[str]) -> None:
+    def prepare(self, modules: Iterable[str]) -> None:
         """Compile modules now, side by side, unless they are."""
         firsts = [next(name for name in KERNELS if KERNELS[name].module == m) for m in modules]
-        with ThreadPoolExecutor(len(SOURCES)) as threads:
-            list(threads.map(self.__getitem__, firsts))
+        missing = [name for name in firsts if name not in self]
+        if missing:
+            with ThreadPoolExecutor(len(missing)) as threads:
+                list(threads.map(self.__getitem__, missing))
 
     def compile(self, module: str) -> None:
         """Make the functions of a module."""

@@ -6,6 +6,7 @@ Knows no CuPy: `device` compiles a module when the first of its kernels is launc
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +16,9 @@ __all__ = [
     "FEW_BYTES",
     "KERNELS",
     "SOURCES",
-    "TEXT_MODULES",
     "Kernel",
     "joined_source",
+    "modules_of",
     "num_blocks",
     "source_of",
 ]
@@ -38,8 +39,6 @@ SOURCES = {
 }
 """The files of each module; `text` has the kernels that all families share. They are compiled side
 by side: the first answer waits for the longest."""
-TEXT_MODULES = "text", "cut", "merge", "small_block", "small_cluster", "small_grid"
-"""What batches of text are encoded with, of whatever size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +250,12 @@ def num_blocks(name: str, num_bytes: int, processors: int) -> int:
     if num_bytes <= FEW_BYTES:
         each = kernel.bytes_a_small_block or each
     return max(1, min(-(-num_bytes // each), kernel.blocks_a_processor * processors))
+
+
+def modules_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The modules of these kernels, and that of those that all families share."""
+    own = {"text", *(KERNELS[name].module for name in names)}
+    return tuple(module for module in SOURCES if module in own)
 
 
 def joined_source(module: str) -> str:

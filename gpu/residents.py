@@ -18,6 +18,7 @@ from threading import Condition, Lock, RLock
 
 from gpu.device import Device, OutOfMemory
 from gpu.families import Family
+from gpu.kernels import modules_of
 from gpu.loan import Loan
 from gpu.prepared import Prepared, prepare
 from vocabularies.vocabulary import Vocabulary
@@ -78,7 +79,8 @@ class Residents:
     Args:
         device: the device.
         budget_bytes: device memory that all of them may take together.
-        prepare: gives a vocabulary's arrays; takes a second, and nobody else waits for it.
+        prepare: gives a vocabulary's arrays; takes a second, and nobody else waits for it,
+            nor for its family's kernels, which are compiled behind it.
 
     Attributes:
         used_bytes: what they take now.
@@ -164,6 +166,7 @@ class Residents:
             self._making.add(digest)
         try:
             prepared = self._prepare(vocabulary, self._seed)
+            self.device.prepare(modules_of(prepared.family.kernels))
             with self._uploading:
                 resident = self._upload(prepared)
                 with self._lock:

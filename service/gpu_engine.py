@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from gpu.device import CudaDevice
 from gpu.engine import GpuEngine
-from gpu.kernels import TEXT_MODULES
+from gpu.families import TEXT
+from gpu.kernels import modules_of
 from gpu.tables import NotCovered
 from service.crossover import Differs, log_crossover, measure_crossover
 from service.engines import (
@@ -68,7 +69,8 @@ def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
     Raises:
         DeviceUnavailable: there is none, or CuPy is not installed.
     """
-    device = CudaDevice(modules=TEXT_MODULES)
+    device = CudaDevice()
+    device.prepare(modules_of(TEXT.kernels))  # While vocabularies are read.
     info = device.info
     budget = int(info.free_bytes * memory_share)
     vocabulary_bytes = int(budget * VOCABULARIES_SHARE)

@@ -50,7 +50,9 @@ def open_cuda() -> Device:
     Raises:
         DeviceUnavailable: there is none, or CuPy is not installed.
     """
-    return CudaDevice(modules=("training",))
+    device = CudaDevice()
+    device.prepare(("training",))
+    return device
 
 
 def choose_merger(name: DeviceName, tell: Tell, memory_share: float = 1.0) -> MakeMerger:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -124,6 +125,10 @@ class EmulatedDevice:
         self.blocks: dict[int, Bytes] = {}
         self.pinned: dict[int, int] = {}
         self.num_waits = self.num_shared = 0
+        self.prepared: set[str] = set()
+
+    def prepare(self, modules: Iterable[str]) -> None:
+        self.prepared.update(modules)  # Each is compiled at its first launch.
 
     @property
     def info(self) -> DeviceInfo:

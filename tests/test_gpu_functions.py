@@ -10,8 +10,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from gpu.families import CHARACTERS, STRIDED_KMERS, Family, dna_family, encode_kernels
 from gpu.functions import Functions
-from gpu.kernels import KERNELS, joined_source
+from gpu.kernels import KERNELS, joined_source, modules_of
 from tests.waiting import GIVEN_UP_S
 
 TOGETHER = ("text", "small_block", "symbols")
@@ -55,6 +58,27 @@ def test_modules_are_compiled_side_by_side_and_once():
             assert (place, threads) == (name, kernel.threads)
     functions.prepare(TOGETHER)
     assert sum(compiled.values()) == len(TOGETHER)
+
+
+DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_bases")
+
+
+@pytest.mark.parametrize(
+    ("family", "own"),
+    [
+        (CHARACTERS, {"symbols"}),
+        (STRIDED_KMERS, {"symbols"}),
+        (DNA_WITH_BASES, {"symbols", "dna", "dna_grid", "bases"}),
+    ],
+)
+def test_a_family_knows_all_modules_that_its_batches_may_need(family: Family, own: set[str]):
+    assert set(modules_of(family.kernels)) == {"text", *own}
+    for turned in (False, True):
+        kernels = (
+            *encode_kernels(family, num_rounds=2, validate=True, turned=turned),
+            "cut_windows",
+        )
+        assert {KERNELS[name].module for name in kernels} <= {"text", *own}
 
 
 def test_threads_that_ask_for_one_module_at_once_get_one():

@@ -55,6 +55,14 @@ def test_arrays_are_on_the_device_and_numbers_as_they_are() -> None:
     assert (device.used_bytes, held.used_bytes, names(held)) == (0, 0, "")
 
 
+def test_a_familys_kernels_are_compiled_when_its_first_vocabulary_comes() -> None:
+    device = EmulatedDevice()
+    held = residents(1, device)
+    assert not device.prepared
+    held.load(A)
+    assert device.prepared == {"text", "cut", "merge", "small_block", "small_cluster", "small_grid"}
+
+
 def test_the_least_recently_used_leaves_and_comes_back_with_its_next_use() -> None:
     held = residents(2)
     for each in (A, B, A, C):

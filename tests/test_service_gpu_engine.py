@@ -834,11 +834,12 @@ def test_a_device_that_is_lost_does_not_take_the_metrics_with_it(monkeypatch, ca
 def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(monkeypatch):
     asked = []
 
-    def device(modules):
-        asked.extend(modules)
-        raise DeviceUnavailable("told to be none")
+    class Told:
+        def prepare(self, modules):
+            asked.extend(modules)
+            raise DeviceUnavailable("told to be none")
 
-    monkeypatch.setattr(service.gpu_engine, "CudaDevice", device)
+    monkeypatch.setattr(service.gpu_engine, "CudaDevice", Told)
     with pytest.raises(DeviceUnavailable):
         open_cuda(0.5)
     needed = (*TEXT.fused, *encode_kernels(TEXT, num_rounds=2, validate=True), *TEXT.decode)
