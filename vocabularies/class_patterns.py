@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 
 from vocabularies.unicode_classes import CLASSES, NUM_CODE_POINTS, Engine, class_mask, folded
 
-__all__ = ["ClassPatterns", "compile_patterns", "fingerprint", "to_code_points"]
+__all__ = ["ClassPatterns", "check_length", "compile_patterns", "fingerprint", "to_code_points"]
 
 PackedMask = NDArray[np.uint8]
 """A bit for each code point, the first in a byte's highest: an eighth of what a Mask takes."""
 MAX_CELLS, MAX_SETS = 256, 63
+MAX_DEPTH = 32  # Of groups inside one another; Python's re fails at some hundred.
+MAX_PATTERN = 1_000  # Characters; 274 in all files we know. Each may take a mask of 140 kB.
 CONTROL_ESCAPES = {"r": "\r", "n": "\n", "t": "\t"}
 # `\\.` takes any escape; letters that are no class and no control character are refused later.
 _SYMBOL = re.compile(
@@ -79,7 +81,21 @@ def compile_patterns(patterns: tuple[str, ...], engine: Engine) -> ClassPatterns
     for pattern in symbols:
         parts = [s if isinstance(s, str) else _cell_set(members[id(s)]) for s in pattern]
         sources.append("".join(parts).encode("ascii"))
-    return ClassPatterns(cells, tuple(map(re.compile, sources)))
+    try:
+        return ClassPatterns(cells, tuple(map(re.compile, sources)))
+    except (re.error, OverflowError) as error:
+        raise ValueError(f"{patterns}: Python's re does not read it: {error}") from error
+
+
+def check_length(pattern: str) -> None:
+    """Refuse patterns that take long and much memory only to look at.
+
+    Raises:
+        ValueError: a pattern is longer than MAX_PATTERN.
+    """
+    if len(pattern) > MAX_PATTERN:
+        message = f"a pattern of {len(pattern)} characters; at most {MAX_PATTERN} are looked at"
+        raise ValueError(message)
 
 
 @functools.lru_cache(maxsize=256)
@@ -98,6 +114,7 @@ def _digest(mask: PackedMask) -> str:
 
 def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
     """The pattern's parts in order: syntax as `re` writes it, or the mask of a character set."""
+    check_length(pattern)
     position, ignore_case, last = 0, [False], ""
     while position < len(pattern):
         symbol = _SYMBOL.match(pattern, position)
@@ -108,6 +125,8 @@ def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
         match kind:
             case "open":
                 ignore_case.append(text == "(?i:" or ignore_case[-1])
+                if len(ignore_case) > MAX_DEPTH:
+                    raise ValueError(f"more than {MAX_DEPTH - 1} groups inside one another")
                 yield "(?!" if text == "(?!" else "(?:"
             case "close":
                 ignore_case.pop()
@@ -147,8 +166,8 @@ def _set_mask(members: str, negated: bool, ignore_case: bool, engine: Engine) ->
     if re.search(r"&&|\[:|^-|-$|--", members):
         raise ValueError(f"[{members}]: not a plain set of characters")
     found = _MEMBER.findall(members)
-    masks = [_member_mask(first, last or None, ignore_case, engine) for first, last in found]
-    mask: PackedMask = np.bitwise_or.reduce(masks)
+    masks = (_member_mask(first, last or None, ignore_case, engine) for first, last in found)
+    mask: PackedMask = functools.reduce(np.bitwise_or, masks)
     return ~mask if negated else mask
 
 
@@ -162,6 +181,8 @@ def _member_mask(first: str, last: str | None, ignore_case: bool, engine: Engine
         return ~packed if first in (r"\S", r"\W") else packed
     mask = np.zeros(NUM_CODE_POINTS, np.bool_)
     first, last = _character(first), _character(last) if last else None
+    if last and last < first:
+        raise ValueError(f"{first}-{last}: a range that ends before it begins")
     if ignore_case and first.isalpha():
         mask[[ord(letter) for letter in _folded(first, last, engine)]] = True
     else:

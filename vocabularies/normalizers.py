@@ -20,7 +20,12 @@ from itertools import accumulate
 
 import numpy as np
 
-from vocabularies.class_patterns import ClassPatterns, compile_patterns, to_code_points
+from vocabularies.class_patterns import (
+    ClassPatterns,
+    check_length,
+    compile_patterns,
+    to_code_points,
+)
 from vocabularies.unicode_classes import (
     NUM_CODE_POINTS,
     Mask,
@@ -131,6 +136,7 @@ def compile_replacement(pattern: str) -> ClassPatterns:
     Raises:
         ValueError: the pattern uses other syntax, or it matches where there is nothing.
     """
+    check_length(pattern)
     if "$" in pattern or "(?i:" in pattern or "(?!" in pattern:
         raise ValueError(f"{pattern!r}: only characters, sets, groups and quantifiers are possible")
     _refuse_unbounded(pattern)
