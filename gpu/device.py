@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpu.addresses import address_of
 from gpu.cuda_stream import CudaStream
+from gpu.device_errors import BadHandle, DeviceUnavailable, OutOfMemory
 from gpu.functions import functions_of
 
 __all__ = [
@@ -29,18 +30,6 @@ __all__ = [
 
 Bytes = NDArray[np.uint8]
 PINNED = 1  # cudaMemoryTypeHost.
-
-
-class DeviceUnavailable(RuntimeError):
-    """There is no GPU that can be used; the message says why."""
-
-
-class OutOfMemory(MemoryError):
-    """The device, or the share of it that we may use, has no memory left for this."""
-
-
-class BadHandle(ValueError):
-    """A handle of another process's device memory cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +96,11 @@ class Device(Protocol):
     """Memory and streams of one device."""
 
     def prepare(self, modules: Iterable[str]) -> None:
-        """Compile kernels now, not at their first launches; modules are `kernels.SOURCES`'."""
+        """Compile kernels now, not at their first launches; modules are `kernels.SOURCES`'.
+
+        Raises:
+            DeviceUnavailable: the device cannot run them.
+        """
 
     @property
     def info(self) -> DeviceInfo:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from gpu.device_errors import DeviceUnavailable
 from gpu.kernels import KERNELS, SOURCES, joined_source
 
 __all__ = ["Functions", "functions_of"]
@@ -18,6 +19,7 @@ WITH_EARLY = 9  # The least compute capability whose kernels may be launched ear
 EARLY_DRIVER = 12030  # and the driver that records such launches.
 MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
 LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+SHARED_BYTES = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 
 
 class Functions(dict[str, Any]):
@@ -35,6 +37,7 @@ class Functions(dict[str, Any]):
         capability = int(cupy.cuda.Device(number).compute_capability[:-1])
         self.has_clusters = capability in WITH_CLUSTERS
         driver = cupy.cuda.runtime.driverGetVersion()
+        self.shared_bytes = int(cupy.cuda.runtime.deviceGetAttribute(SHARED_BYTES, number))
         self.launches_early = capability >= WITH_EARLY and driver >= EARLY_DRIVER
 
     def __missing__(self, name: str) -> Any:
@@ -53,7 +56,17 @@ class Functions(dict[str, Any]):
                 list(threads.map(self.__getitem__, missing))
 
     def compile(self, module: str) -> None:
-        """Make the functions of a module."""
+        """Make the functions of a module.
+
+        Raises:
+            DeviceUnavailable: a block cannot have the shared memory that one of them needs.
+        """
+        needed = max(kernel.shared_bytes for kernel in KERNELS.values() if kernel.module == module)
+        if needed > self.shared_bytes:
+            told = f"a block has up to {self.shared_bytes} bytes of shared memory there"
+            raise DeviceUnavailable(
+                f"{told}, kernels of {module!r} need {needed}: an H100 has them"
+            )
         options = ("-std=c++17",)
         compiled = self._cupy.RawModule(
             code=joined_source(module), options=options, backend="nvrtc"

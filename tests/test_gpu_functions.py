@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpu.device_errors import DeviceUnavailable
 from gpu.families import CHARACTERS, STRIDED_KMERS, Family, dna_family, encode_kernels
 from gpu.functions import Functions
 from gpu.kernels import KERNELS, joined_source, modules_of
@@ -29,7 +30,9 @@ class Device(contextlib.nullcontext):
         super().__init__()
 
 
-def cupy(compiled: Counter[str], wait: Callable[[float], object]) -> Any:
+def cupy(
+    compiled: Counter[str], wait: Callable[[float], object], shared_bytes: int = 227 << 10
+) -> Any:
     """What Functions asks of CuPy; a module is compiled when the wait is over."""
 
     def raw_module(code: str, **_: Any) -> Any:
@@ -41,7 +44,9 @@ def cupy(compiled: Counter[str], wait: Callable[[float], object]) -> Any:
 
     cuda = SimpleNamespace(
         Device=Device,
-        runtime=SimpleNamespace(driverGetVersion=lambda: 13000),
+        runtime=SimpleNamespace(
+            driverGetVersion=lambda: 13000, deviceGetAttribute=lambda *_: shared_bytes
+        ),
         driver=SimpleNamespace(funcSetAttribute=lambda *_: None),
     )
     return SimpleNamespace(cuda=cuda, RawModule=raw_module)
@@ -58,6 +63,15 @@ def test_modules_are_compiled_side_by_side_and_once():
             assert (place, threads) == (name, kernel.threads)
     functions.prepare(TOGETHER)
     assert sum(compiled.values()) == len(TOGETHER)
+
+
+def test_a_device_with_too_little_shared_memory_is_told_so_before_anything_is_compiled():
+    compiled: Counter[str] = Counter()
+    functions = Functions(cupy(compiled, lambda _: None, shared_bytes=163 << 10), 0)
+    with pytest.raises(DeviceUnavailable, match=r"up to 166912 bytes .* 'merge' need 229584"):
+        functions.prepare(["merge"])
+    functions.prepare(["training", "symbols"])
+    assert set(compiled) == {joined_source("training"), joined_source("symbols")}
 
 
 DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_bases")
