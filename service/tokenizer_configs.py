@@ -43,12 +43,9 @@ class TokenizerConfig:
         """
         try:
             values = parse_json(content)
-            json.dumps(values, ensure_ascii=False).encode()
         except VocabularyError as error:
             findings = (Finding(f"{CONFIG_FILE}: {f.where}", f.message) for f in error.findings)
             raise VocabularyError(findings) from error
-        except UnicodeEncodeError as error:
-            raise VocabularyError.at(CONFIG_FILE, "holds half of a surrogate pair") from error
         if not isinstance(values, dict):
             raise VocabularyError.at(CONFIG_FILE, "is no JSON object")
         return cls(values)

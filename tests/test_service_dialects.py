@@ -487,7 +487,7 @@ def test_a_template_in_a_file_of_its_own_counts_and_outlives_a_restart(tmp_path)
         (b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", "tokenizer_config.json: line 1"),
         (b"", "tokenizer_config.json: line 1 column 1"),
         (b"[]", "tokenizer_config.json"),
-        (b'{"a": "\\ud800"}', "tokenizer_config.json"),
+        (b'{"a": "\\ud800"}', "tokenizer_config.json: a"),
     ],
 )
 def test_a_configuration_that_is_no_object_is_refused_with_its_place(content, where):

@@ -29,6 +29,15 @@ def findings(files: dict[str, bytes], **arguments: object) -> list[tuple[str, st
     return [(finding.where, finding.message) for finding in raised.value.findings]
 
 
+def replacing(pattern: str, content: str) -> dict[str, object]:
+    step = {"type": "Replace", "pattern": {"String": pattern}, "content": content}
+    return {"normalizer": step}
+
+
+def bert(cls: str, token_id: int) -> dict[str, object]:
+    return {"cls": [cls, token_id], "sep": ["b", 1]}
+
+
 def tar() -> bytes:
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w") as archive:
@@ -145,8 +154,21 @@ def test_broken_json_is_refused_with_its_place(data, where, message):
         (document({"a": 0, "b": True, "c": "1"}, []), ["model.vocab['b']", "model.vocab['c']"]),
         (document({"a": 4_000_000_000}, []), ["model.vocab['a']"]),
         (document({"\ud800": 0}, []), ["model.vocab['\\ud800']"]),
+        (document(WORDS, [["a", "\udc00"]]), ["model.merges[0][1]"]),
+        (document(WORDS, [], decoder={"type": "\ud800"}), ["decoder.type"]),
+        (document(WORDS, [], **replacing("\ud800", "b")), ["normalizer.pattern.String"]),
+        (document(WORDS, [], **replacing("a", "b\ud83d")), ["normalizer.content"]),
+        (document(WORDS, [], end_of_word_suffix="\ud800"), ["model.end_of_word_suffix"]),
+        (document(WORDS, [], added_tokens=[added("\ude00", 3)]), ["added_tokens[0].content"]),
+        (ABC | {"\ud800": 1}, ["['\\ud800']"]),
         (document({}, []), ["model.vocab"]),
         (document(WORDS, [], dropout=0.1), ["model.dropout"]),
+        (document(WORDS, [], version="2.0"), ["version"]),
+        (document(WORDS, [], version=None), ["version"]),
+        (
+            document(WORDS, [], post_processor={"type": "BertProcessing"} | bert("a", True)),
+            ["post_processor"],
+        ),
         (document(WORDS, [], continuing_subword_prefix=7), ["model.continuing_subword_prefix"]),
         (document(WORDS, ["a b"], continuing_subword_prefix="##"), ["model.merges[0]"]),
         # The library cuts é in two for this one, and the message about it ends the process.

@@ -6,7 +6,8 @@ Knows no format: archives, compressed files and pickles are refused here before 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from vocabularies.vocabulary import Finding, VocabularyError
@@ -16,6 +17,8 @@ __all__ = ["MAX_TOKENS", "NotCovered", "decode_text", "parse_json", "refuse_othe
 MAX_TOKENS = 4_000_000
 MAX_DEPTH = 64
 MAX_FINDINGS = 100
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"\xfd7zXZ\x00", "xz"),
@@ -88,10 +91,10 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_json(data: bytes) -> Any:
-    """A JSON document without repeated keys, NaN or deep nesting.
+    """A JSON document without repeated keys, NaN, deep nesting or half surrogate pairs.
 
     Raises:
-        VocabularyError: with line and column.
+        VocabularyError: with line and column, or the place in the document.
     """
     text = decode_text(data)
     try:
@@ -106,7 +109,27 @@ def parse_json(data: bytes) -> Any:
         raise VocabularyError.at("line 1", str(error)) from error
     if _depth_above(document, MAX_DEPTH):
         raise VocabularyError.at("line 1", f"nested more than {MAX_DEPTH} deep")
+    if _ESCAPED_HALF.search(text):
+        for where in _half_characters(document, ""):
+            raise VocabularyError.at(where, "holds half a surrogate pair, which is no character")
     return document
+
+
+def _half_characters(node: Any, where: str) -> Iterator[str]:
+    """The places of strings, keys too, that are no text."""
+    match node:
+        case str():
+            if _HALF.search(node):
+                yield where
+        case dict():
+            for key, child in node.items():
+                name = f".{key}" if key.isidentifier() else f"[{key!r}]"
+                place = (where + name).removeprefix(".")
+                yield from _half_characters(key, place)
+                yield from _half_characters(child, place)
+        case list():
+            for i, child in enumerate(node):
+                yield from _half_characters(child, f"{where}[{i}]")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -151,11 +174,7 @@ def token_ids(vocab: Any, where: str) -> dict[str, int]:
     ids = list(vocab.values())
     plain = all(type(token_id) is int for token_id in ids)
     if plain and 0 <= min(ids) and max(ids) < MAX_TOKENS and len(set(ids)) == len(ids):
-        try:
-            "\n".join(vocab).encode()
-            return vocab
-        except UnicodeEncodeError:
-            pass
+        return vocab
     raise VocabularyError(_id_findings(vocab.items(), where))
 
 
@@ -169,8 +188,6 @@ def _id_findings(entries: Iterable[tuple[str, Any]], where: str) -> list[Finding
             findings.append(Finding(place, f"{token_id!r} is not an id of 0..{MAX_TOKENS - 1}"))
         elif token_id in owner:
             findings.append(Finding(place, f"id {token_id} is given to {owner[token_id]!r} too"))
-        elif any("\ud800" <= character <= "\udfff" for character in token):
-            findings.append(Finding(place, "holds half a surrogate pair, which is no character"))
         else:
             owner[token_id] = token
         if len(findings) == MAX_FINDINGS:

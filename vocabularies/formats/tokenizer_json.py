@@ -37,6 +37,7 @@ from vocabularies.vocabulary import (
 
 __all__ = ["read_tokenizer_json"]
 
+VERSION = "1.0"
 _OF_MOTIFS = ("motifs", "model.ignore_merges")
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 
@@ -50,6 +51,9 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
     document = parse_json(data)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
         raise VocabularyError.at("model", "a tokenizer.json is an object with an object model")
+    if document.get("version", VERSION) != VERSION:
+        message = f"{document['version']!r}: the tokenizers library reads {VERSION!r} only"
+        raise VocabularyError.at("version", message)
     model = document["model"]
     if model.get("dropout"):
         message = f"{model['dropout']!r}: merges left out at random give other ids each time"
@@ -224,7 +228,7 @@ def _added_token(entry: Any) -> SpecialToken | str:
         case {"id": token_id, "content": str(content)} if (
             type(token_id) is int and 0 <= token_id < MAX_TOKENS
         ):
-            if not content or any("\ud800" <= character <= "\udfff" for character in content):
+            if not content:
                 return f"{content!r} is no text"
             flags = {name: entry.get(name) for name in _FLAGS}
             for name, value in flags.items():

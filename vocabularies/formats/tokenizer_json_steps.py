@@ -130,7 +130,7 @@ def read_template(step: Any) -> Template:
 
 def _bert_template(where: str, step: dict[str, Any]) -> Template:
     match step:
-        case {"cls": [str(), int(cls)], "sep": [str(), int(sep)]}:
+        case {"cls": [str(), cls], "sep": [str(), sep]} if type(cls) is type(sep) is int:
             return Template((cls,), (sep,), {"cls": cls, "sep": sep})
     raise VocabularyError.at(where, "cls and sep must each be [token, id]")
 
