@@ -15,7 +15,7 @@ from tests.emulated_device import emulated_kernels
 from tests.gpu_emulation import make_job
 from tests.test_gpu_write_borders import NO_PLACE, STRIDE, WINDOW, WINDOW_BYTES
 
-MAX_PASSED, ONE_PAST = constant("MAX_PASSED"), 1 << 40
+MAX_PASSED, ONE_PAST = constant("MAX_PASSED"), 1 << constant("COUNT_SHIFT")
 BORDER_WORDS = constant("WINDOW_1") // 32 + 2
 PART = np.dtype(
     [

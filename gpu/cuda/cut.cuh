@@ -13,6 +13,22 @@
 //
 // Example, windows of 8: borders of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have
 // 4 and 7, so the piece is cut at 0 2 4 7 9.
+//
+// The *chain* is the list of windows, of level 0 and of bridges, that cut a piece from its begin to its end. Each cuts from
+// where the chain comes into it to where the chain leaves it:
+//
+//     window 0      |-------------|           from the piece's begin to window 1's joint
+//     window 1             |-------------|    from its joint to its exit, where its bridge begins
+//     its bridge                   |-------|=======>|-------|    windows of its own (parts, cut_parts.cuh)
+//     window 5                                         |-------------|    from its entry on
+//
+// Every field of a window is written by one kernel and read by later ones only:
+//
+//     windows          begin, length, piece, period, borders; joint and entry are its begin, exit and target none
+//     check_windows    joint where it meets the window before; seam_bits
+//     bridges          exit, target, place and passed of windows with a bridge, and the bridges' parts
+//     join_bridges     entry of the windows that bridges of the chain lead to; `live` of seam_bits
+//     write_borders    reads them, and sets the start bits
 #pragma once
 #include "block.cuh"
 #include "merge.cuh"
@@ -21,26 +37,29 @@ constexpr uint32_t WINDOW_0 = 512;
 constexpr uint32_t STRIDE_0 = 256;           // From one window to the next, about (cut_level.cuh).
 constexpr uint32_t OVERLAP_0 = WINDOW_0 - STRIDE_0;
 constexpr uint32_t WORDS_0 = WINDOW_0 / 32 + 1;
-constexpr uint64_t ONE_PIECE = 1ull << 40;   // window_counts: pieces << 40 | windows.
 constexpr uint32_t NO_PLACE = 0xFFFFFFFF;
 
 struct Window {  // Of level 0; places in the batch.
     uint32_t begin, length;
     uint32_t piece;      // Number of the piece that it is in.
     uint32_t period;     // Of its text, of up to MAX_RUN_PERIOD bytes; 0 where it has none.
-    uint32_t joint;      // Where the chain enters it from the window before.
-    uint32_t entry;      // Where a bridge enters it.
-    uint32_t exit;       // Where its own bridge leaves it.
-    uint32_t target;     // The window that its own bridge enters; NO_PLACE where that leads nowhere,
-    uint32_t place;      // and where.
+    uint32_t joint;      // Where the chain enters it from the window before, if the two meet.
+    uint32_t entry;      // Where a bridge of the chain enters it, if one does.
+    uint32_t exit;       // Where its own bridge leaves it, if it has one.
+    uint32_t target;     // The window that its own bridge enters, one behind the piece's last where it ends with the
+                         // piece; NO_PLACE where it leads nowhere.
+    uint32_t place;      // Where the bridge enters that window.
     uint32_t passed;     // How many windows with bridges its bridge leads past, see cut_join.cuh.
     uint32_t borders[WORDS_0];  // Bits of places, the window's end among them.
 };
 
-// They lie where merged ids will.
+// The windows of level 0 lie where merged ids will: nothing is merged before all pieces are cut.
 DEVICE Window& window_of(const Job& job, uint32_t window) {
     return reinterpret_cast<Window*>(job.merged_ids)[window];
 }
+
+// Of the whole batch, behind find_long.
+DEVICE uint32_t all_windows(const Job& job) { return static_cast<uint32_t>(job.window_counts[COUNT_WINDOWS]); }
 
 // How many windows cover a piece; the last one has more than `overlap` bytes unless it is the only one.
 DEVICE uint32_t num_windows(uint32_t length, uint32_t stride, uint32_t overlap) {
@@ -49,7 +68,7 @@ DEVICE uint32_t num_windows(uint32_t length, uint32_t stride, uint32_t overlap) 
 
 // The number of the piece that holds a window: the last one whose first window is not behind it.
 DEVICE uint32_t find_piece(const Job& job, uint32_t window) {
-    uint32_t low = 0, high = (job.window_counts[0] >> 40) - 1;
+    uint32_t low = 0, high = (job.window_counts[COUNT_WINDOWS] >> COUNT_SHIFT) - 1;
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
         if (job.long_pieces[middle].first_window <= window) low = middle;
@@ -70,7 +89,7 @@ DEVICE uint32_t last_window(const LongPiece& piece) {
 // Sends a piece to level 2, once.
 DEVICE void fail_piece(const Job& job, LongPiece& piece) {
     if (atomicAdd(&piece.failed, 1u)) return;
-    LongPiece& whole = job.whole_pieces[atomic_add(job.window_counts + 2, 1)];
+    LongPiece& whole = job.whole_pieces[atomic_add(job.window_counts + COUNT_WHOLE, 1)];
     whole.begin = piece.begin;
     whole.end = piece.end;
     whole.failed = 0;

@@ -7,18 +7,28 @@
 //     level 0  |---------|
 //     bridge       |-------|=======> slides ====> |-------|
 //                                                     |-------|     meets level 0
+//
+// A block takes one bridge after the other. Its first warp decides (begin_bridge, try_to_end, slide, choose_next, go_over),
+// all warps encode the window that it has chosen:
+//
+//     begin_bridge ──> try_to_end ──> LEADS: entered a window of level 0, or reached the piece's end
+//                       ^      └────> slide, choose_next ──> LOST: none follows
+//                       |                    └─> encode_by_block ──> go_over ──> LOST: the two do not meet
+//                       └───────────────────────────────────────────────┘
 #pragma once
 #include "cut_slide.cuh"
 
 constexpr uint32_t FAR = 128;  // Windows of level 0 in a run that only a slide may pass.
 
-// Whether the window at the end is in a run that is too long to be walked through.
+// Whether the window at the end is in a run that is too long to be walked through, and did not slide.
 DEVICE bool is_amid_run(const Job& job, const LongPiece& piece, const Bridge& bridge) {
     uint32_t window = window_reached(piece, bridge);
     return bridge.length == WINDOW_1 && end_of_run(job, window, bridge.last + 1) - window > FAR;
 }
 
-// Chooses the window that follows; false where there is none.
+// Chooses the window that follows: it begins at the last border from `right` up to the middle of this one, so that the two
+// overlap by half, and not behind the begin of the next window with a bridge; where there is no such border, at `right`.
+// False where it would be this window again, or a run is too long.
 DEVICE bool choose_next(const Job& job, const LongPiece& piece, const Bridge& bridge, BridgeShared& shared) {
     const Borders& borders = shared.borders[bridge.current];
     if (is_amid_run(job, piece, bridge)) return false;
@@ -28,7 +38,7 @@ DEVICE bool choose_next(const Job& job, const LongPiece& piece, const Bridge& br
     if (place < right) place = right;
     if (place == 0 && bridge.length == WINDOW_1) return false;
     bool is_short = bridge.is_first && place && !is_in_run(job, window_reached(piece, bridge));
-    __syncwarp();  // All have read what stands there.
+    __syncwarp();  // All have read what stands in `shared`.
     if (threadIdx.x) return true;
     shared.begin = bridge.begin + place;
     shared.length = min_of(piece.end - shared.begin, is_short ? WINDOW_0 : WINDOW_1);
@@ -88,7 +98,8 @@ DEVICE uint32_t try_to_end(const Job& job, const LongPiece& piece, Bridge& bridg
     }
 }
 
-// Builds a bridge to its end, by the whole block.
+// Builds a bridge to its end, by the whole block. The first warp writes `shared` in front of the barrier; that all have read
+// it before it writes again the barriers of encode_by_block see to, and behind the last window another one.
 DEVICE void build(const Job& job, const LongPiece& piece, BridgeShared& shared, Bridge& bridge) {
     for (bool is_begun = true;; is_begun = false) {
         if (threadIdx.x < 32) {
@@ -112,9 +123,13 @@ DEVICE void build(const Job& job, const LongPiece& piece, BridgeShared& shared, 
     }
 }
 
-// Calls `work` for those windows with bridges of which this block has the turn; each warp does.
+// Calls `work` for those windows with bridges of which this block (or warp, if these are counted) has the turn; each warp
+// finds the same ones for itself.
+//
+//     bridged      . 1 . . 1 1 . 1 . . 1        three blocks: block 0 has the first and the fourth, block 1
+//     number         0     1 2   3     4        the second and the fifth, block 2 the third
 template <class Work> DEVICE void for_own_bridges(const Job& job, uint32_t block, uint32_t num_blocks, Work work) {
-    uint32_t words = (static_cast<uint32_t>(job.window_counts[0]) + 31) / 32, lane = threadIdx.x & 31, next = block;
+    uint32_t words = (static_cast<uint32_t>(job.window_counts[COUNT_WINDOWS]) + 31) / 32, lane = threadIdx.x & 31, next = block;
     for (uint32_t first = 0, before = 0; first < words; first += 32) {
         uint32_t bits = first + lane < words ? bridged_windows(job, first + lane) : 0, count = count_bits(bits);
         uint32_t up_to = before + sum_of_lanes(count);  // Bridges up to this lane's.
@@ -136,10 +151,10 @@ DEVICE void build_bridge(const Job& job, BridgeShared& shared, uint32_t window) 
     build(job, piece, shared, bridge);
     if (threadIdx.x || !bridge.passed) return;
     window_of(job, window).passed = bridge.passed;
-    atomic_add(job.window_counts + 1, ONE_PAST);
+    atomic_add(job.window_counts + COUNT_SEAMS, ONE_ABOVE);
 }
 
 DEVICE void bridges_stage(const Job& job, BridgeShared& shared, uint32_t block, uint32_t num_blocks) {
-    if (!job.window_counts[1]) return;
+    if (!job.window_counts[COUNT_SEAMS]) return;
     for_own_bridges(job, block, num_blocks, [&](uint32_t window) { build_bridge(job, shared, window); });
 }

@@ -5,14 +5,15 @@
 //     bridges    A --------> C ----> D                    the chain: A C D
 //                    B --------> D                        dead, as A leads past B
 //
-// A bridge that none leads past is of the chain, whatever stands before: the chain cannot go by. From each such one on a
-// warp follows the chain up to the next such one.
+// A window whose bridge none leads past is *anchored*: its bridge is of the chain, whatever stands before, since the chain
+// cannot go by. From each anchored one on a warp follows the chain up to the next one that is anchored.
 #pragma once
 #include "cut_bridge.cuh"
 
-// Whether no bridge leads past a window with one; the whole warp looks, a lane a word.
+// Whether a window with a bridge is anchored. Only the MAX_PASSED bridges before it in its piece can lead past it, the i-th
+// before it, counted from 0, if it leads past more than i. The whole warp looks, a lane a word, back from the window's.
 DEVICE bool is_anchored(const Job& job, const LongPiece& piece, uint32_t window) {
-    if (job.window_counts[1] < ONE_PAST) return true;
+    if (job.window_counts[COUNT_SEAMS] < ONE_ABOVE) return true;  // None leads past any.
     uint32_t lane = threadIdx.x & 31, begin = piece.first_window / 32, between = 0;  // Bridges that were looked at.
     for (uint32_t words = window / 32 - begin + 1, last = window / 32;; words -= 32, last -= 32) {
         uint32_t word = last - lane, bits = lane < words ? bridged_windows(job, word) : 0;
@@ -20,7 +21,7 @@ DEVICE bool is_anchored(const Job& job, const LongPiece& piece, uint32_t window)
         if (word == begin) bits &= 0xFFFFFFFF << piece.first_window % 32;
         uint32_t up_to = between + sum_of_lanes(count_bits(bits));
         bool is_past = false;
-        for (uint32_t i = up_to - count_bits(bits); bits && i < MAX_PASSED; i++) {
+        for (uint32_t i = up_to - count_bits(bits); bits && i < MAX_PASSED; i++) {  // The lane's, the last one first.
             uint32_t other = highest_bit(bits);
             is_past |= window_of(job, word * 32 + other).passed > i;
             bits ^= 1u << other;
@@ -34,7 +35,7 @@ DEVICE bool is_anchored(const Job& job, const LongPiece& piece, uint32_t window)
 // Makes the bridges of the chain part of it, from an anchored window's on; by a warp.
 DEVICE void join_from(const Job& job, LongPiece& piece, uint32_t window) {
     uint32_t last = last_window(piece);
-    bool has_room = job.window_counts[3] <= room_of_parts(job);
+    bool has_room = job.window_counts[COUNT_PARTS] <= room_of_parts(job);
     do {
         const Window& own = window_of(job, window);
         uint32_t target = own.target;
@@ -50,7 +51,7 @@ DEVICE void join_from(const Job& job, LongPiece& piece, uint32_t window) {
 }
 
 DEVICE void join_bridges_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    if (!job.window_counts[1]) return;
+    if (!job.window_counts[COUNT_SEAMS]) return;
     uint32_t warp = (block * BLOCK + threadIdx.x) / 32, warps = num_blocks * BLOCK / 32;
     for_own_bridges(job, warp, warps, [&](uint32_t window) {
         LongPiece& piece = piece_of_window(job, window);
@@ -73,7 +74,7 @@ DEVICE bool write_window(const Job& job, const LongPiece& piece, uint32_t number
 // Cuts all pieces but those that failed, a warp a window of the chain or a part of a bridge. Where the chain would go
 // backwards the piece fails.
 DEVICE void write_borders_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), warps = num_blocks * BLOCK / 32;
+    uint32_t windows = all_windows(job), warps = num_blocks * BLOCK / 32;
     uint32_t first = (block * BLOCK + threadIdx.x) / 32;
     for (uint32_t window = first; window < windows; window += warps) {
         LongPiece& piece = piece_of_window(job, window);

@@ -13,32 +13,37 @@
 #include "cut_rounds.cuh"
 
 constexpr uint32_t MAX_PASSED = 4;         // Windows with bridges that a bridge leads past.
-constexpr uint64_t ONE_PAST = 1ull << 40;  // window_counts[1]: bridges that lead past some << 40 | seams.
 
-struct BridgeShared {  // Of a block.
-    RoundShared rounds;
-    Borders borders[2];
+struct BridgeShared {  // Of a block. The first warp writes what follows `borders`, in front of a barrier for all of them.
+    RoundShared rounds;              // Of encode_by_block.
+    Borders borders[2];              // Of the window at the bridge's end and of another one, by turns.
     uint32_t fate;                   // Of the bridge, see build.
-    uint32_t begin, length, number;  // Of the window that comes next; number of its borders.
+    uint32_t begin, length, number;  // Of the window that comes next; which of the borders are its.
 };
 
-// The window at the end of a bridge. The first warp of a block builds it; all of them encode its windows.
+// The window at the end of a bridge. The first warp of a block builds it, so that only its lanes know of one, all the same;
+// all warps encode its windows. What is in front of `from` is cut: the exit of the window of level 0, and parts.
+//
+//     text       . . . . . . . . . . . . . . . . .
+//     window       |  |    |     |  |    |  |          begin, borders, begin + length
+//     from                 ^                           where it meets the window before it
 struct Bridge {
     uint32_t first, last;    // Windows of level 0: where it begins, the piece's last one.
-    Ahead ahead;
+    Ahead ahead;             // Where it may end.
     uint32_t begin, length;
-    uint32_t from;           // The chain leaves the window here or later,
-    uint32_t right;          // and from here on it is right.
-    bool is_first;           // It is still the window of level 0.
-    uint32_t current;        // Number of `borders`.
+    uint32_t from;           // The chain has come into the window here, so that it leaves it here or later.
+    uint32_t right;          // From here on its borders are right; the next window begins here or later.
+    bool is_first;           // It is still the window of level 0 that the bridge begins with.
+    uint32_t current;        // Its borders are shared.borders[current]; the others are the next window's.
     uint32_t passed;         // Windows with bridges that it leads past.
 
     DEVICE_METHOD uint32_t end() const { return begin + length; }
     DEVICE_METHOD bool has_next() const { return ahead.next <= last; }
 };
 
-// Up to here bridges may enter a window with a bridge, and behind it its own leaves it if possible.
-DEVICE uint32_t middle_of(const Window& window) { return window.begin + window.length / 8 * 5; }
+// The "middle" of a window: up to here bridges may enter a window with a bridge, and behind it its own leaves it if possible.
+// Five eighths of it, since fewer bridges were lost than with a half (gpu/README.md, Tried and dropped).
+DEVICE uint32_t middle_of(uint32_t begin, uint32_t length) { return begin + length / 8 * 5; }
 
 // Loads a window's borders.
 DEVICE void load_window(Borders& borders, const Window& window) {
@@ -68,25 +73,25 @@ DEVICE void end_at(const Job& job, const Bridge& bridge, uint32_t window, uint32
 // level 0 behind its middle if possible, since bridges enter it in front.
 DEVICE uint32_t place_to_leave(const Bridge& bridge, uint32_t met, uint32_t begin) {
     if (!bridge.is_first) return begin + first_of(met);
-    uint32_t middle = bridge.begin + bridge.length / 8 * 5;
+    uint32_t middle = middle_of(bridge.begin, bridge.length);  // Still the window of level 0.
     uint32_t place = first_of(met & ~bits_below(middle > begin ? middle - begin : 0));
     return begin + (place == NO_PLACE ? last_of(met) : place);
 }
 
 // Up to where a window may be entered: up to its middle if it has a bridge, else up to where the chain leaves it.
 DEVICE uint32_t latest_entry(const Job& job, const LongPiece& piece, const Bridge& bridge, uint32_t number) {
-    return number == bridge.ahead.next ? middle_of(window_of(job, number)) : left_at(job, piece, number);
+    if (number != bridge.ahead.next) return left_at(job, piece, number);
+    return middle_of(window_of(job, number).begin, window_of(job, number).length);
 }
 
-// The window that a bridge may end on: the last of which it covers half, but no one behind the next with a
-// bridge.
+// The window that a bridge may end on: the last one of which it covers half, but none behind the next one with a bridge.
 DEVICE uint32_t window_reached(const LongPiece& piece, const Bridge& bridge) {
     uint32_t covered = bridge.end() - piece.begin;
     uint32_t window = covered < WINDOW_0 / 2 ? 0 : (covered - WINDOW_0 / 2) / STRIDE_0;
     return min_of(min_of(piece.first_window + window, bridge.last), bridge.ahead.next);
 }
 
-// Ends the bridge on a window of level 0.
+// Ends the bridge on a window of level 0, if it meets the one that it reaches where that may be entered; by the first warp.
 DEVICE bool land(const Job& job, const LongPiece& piece, Bridge& bridge, BridgeShared& shared) {
     uint32_t number = window_reached(piece, bridge);
     const Window& window = window_of(job, number);

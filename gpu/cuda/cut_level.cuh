@@ -119,7 +119,7 @@ DEVICE void encode_window_0(const Merging& how, WarpColumns<WINDOW_0 / 32>& colu
 }
 
 DEVICE void windows_stage(const Job& job, MergeShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), warp = threadIdx.x / 32;
+    uint32_t windows = all_windows(job), warp = threadIdx.x / 32;
     if (block >= windows) return;
     Merging how = merging(job, load_cache(job, shared.cache));
     auto& columns = reinterpret_cast<WarpColumns<WINDOW_0 / 32>&>(shared.columns[warp]);

@@ -16,18 +16,18 @@ struct Part {  // From `place` on `length` bytes have the borders from `first` o
 
 // They lie behind the windows.
 DEVICE Part* parts_of(const Job& job) {
-    return reinterpret_cast<Part*>(&window_of(job, static_cast<uint32_t>(job.window_counts[0])));
+    return reinterpret_cast<Part*>(&window_of(job, all_windows(job)));
 }
 
 // For how many there is room: `merged_ids` has eight bytes for each one of text.
 DEVICE uint64_t room_of_parts(const Job& job) {
-    uint64_t windows = static_cast<uint32_t>(job.window_counts[0]) * sizeof(Window);  // Less than one byte each.
+    uint64_t windows = all_windows(job) * sizeof(Window);  // Less than one byte each.
     return (8 * job.num_bytes - windows) / sizeof(Part);
 }
 
 // How many are noted. Where more were than there is room for, pieces fail (cut_join.cuh).
 DEVICE uint64_t num_parts(const Job& job) {
-    uint64_t noted = job.window_counts[3], room = room_of_parts(job);
+    uint64_t noted = job.window_counts[COUNT_PARTS], room = room_of_parts(job);
     return noted < room ? noted : room;
 }
 
@@ -38,7 +38,7 @@ DEVICE void note_parts(const Job& job, uint32_t owner, const Borders& borders, u
     uint32_t lane = threadIdx.x & 31, each = period < PART_BYTES ? PART_BYTES / period * period : period;
     uint32_t count = (length + each - 1) / each;
     uint64_t number = 0, room = room_of_parts(job);
-    if (lane == 0) number = atomic_add(job.window_counts + 3, count);
+    if (lane == 0) number = atomic_add(job.window_counts + COUNT_PARTS, count);
     number = __shfl_sync(ALL_LANES, number, 0);
     for (uint32_t i = 0; i < count && number + i < room; i++) {
         Part& part = parts_of(job)[number + i];

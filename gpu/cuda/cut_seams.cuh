@@ -13,7 +13,7 @@
 #include "cut.cuh"
 #include "walk_window.cuh"
 
-constexpr uint32_t MAX_RUN_PERIOD = 160;              // Of a run, in bytes; three of them are in a window.
+constexpr uint32_t MAX_RUN_PERIOD = 160;  // Of a run, in bytes: three of them fit into a window.
 
 // The last place where two neighbouring windows meet, in bytes from the second one's beginning; NO_PLACE
 // where they do not.
@@ -39,7 +39,7 @@ DEVICE uint32_t meeting_of(const Window& first, const Window& second) {
 // Fills the bits, a warp a word, and says where the chain goes from window to window. All windows count as
 // right until a bridge leads past them.
 DEVICE void check_windows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    uint32_t windows = static_cast<uint32_t>(job.window_counts[0]), lane = threadIdx.x & 31;
+    uint32_t windows = all_windows(job), lane = threadIdx.x & 31;
     for (uint32_t first = block * BLOCK + threadIdx.x - lane; first < windows; first += num_blocks * BLOCK) {
         uint32_t window = first + lane, place = 0;
         bool is_run = false, is_first = false;
@@ -54,7 +54,7 @@ DEVICE void check_windows_stage(const Job& job, uint32_t block, uint32_t num_blo
         uint32_t firsts = __ballot_sync(ALL_LANES, is_first);
         if (lane) continue;
         job.seam_bits[first / 32] = {fails, runs, firsts, 0xFFFFFFFF};
-        if (fails) atomic_add(job.window_counts + 1, count_bits(fails));
+        if (fails) atomic_add(job.window_counts + COUNT_SEAMS, count_bits(fails));
     }
 }
 
@@ -73,9 +73,9 @@ DEVICE bool is_live(const Job& job, uint32_t window) {
 // Which windows of a word have a bridge: those that fail or that a run follows, but for those inside of runs;
 // and the first one of a piece that begins with a run.
 DEVICE uint32_t bridged_windows(const Job& job, uint32_t word) {
-    if (!job.window_counts[1]) return 0;
+    if (!job.window_counts[COUNT_SEAMS]) return 0;
     SeamBits bits = job.seam_bits[word], behind = {};
-    if ((word + 1) * 32ull < static_cast<uint32_t>(job.window_counts[0])) behind = job.seam_bits[word + 1];
+    if ((word + 1) * 32ull < all_windows(job)) behind = job.seam_bits[word + 1];
     uint32_t run_follows = (bits.runs & ~bits.firsts) >> 1 | (behind.runs & ~behind.firsts) << 31;
     return ((bits.fails | run_follows) & ~bits.runs) | (bits.runs & bits.firsts);
 }
@@ -84,25 +84,31 @@ DEVICE bool is_bridged(const Job& job, uint32_t window) {
     return bridged_windows(job, window / 32) >> window % 32 & 1;
 }
 
-// Where the chain enters a window.
+// Where the chain enters a window: from the window before, or from a bridge that leads to it.
 DEVICE uint32_t entered_at(const Job& job, const LongPiece& piece, uint32_t window) {
     bool is_met = window == piece.first_window || (is_live(job, window - 1) && !is_bridged(job, window - 1));
     return is_met ? window_of(job, window).joint : window_of(job, window).entry;
 }
 
-// Where the chain leaves a window; NO_PLACE where nobody says so.
+// Where the chain leaves a window: for its bridge, for the window behind it, or at the piece's end. NO_PLACE where nobody
+// says so: it fails and is in a run, which the chain must have passed.
 DEVICE uint32_t left_at(const Job& job, const LongPiece& piece, uint32_t window) {
     if (is_bridged(job, window)) return window_of(job, window).exit;
     if (window == last_window(piece)) return piece.end;
     return fails(job, window) ? NO_PLACE : window_of(job, window + 1).joint;
 }
 
-// The windows ahead of one with a bridge: where the next such is, else `end`, and the first window in
-// front of it from which on none fails.
+// The windows ahead of one with a bridge.
+//
+//     window        5   6   7   8   9  10          look_ahead of 5: next is 9, fine is 8
+//     bridged       x   .   .   .   x   .
+//     fails         x   .   x   .   x   .          a bridge may end on window 8 or 9: all from there on meet
 struct Ahead {
-    uint32_t next, fine;
+    uint32_t next;                         // The next one with a bridge, else `end`.
+    uint32_t fine;                         // The first one up to `next` from which on none fails in front of `next`.
 };
 
+// By the whole warp, 32 words of seam_bits at a time.
 DEVICE_RARE Ahead look_ahead(const Job& job, uint32_t window, uint32_t end) {
     uint32_t lane = threadIdx.x & 31, words = (end + 31) / 32, fine = window;
     for (uint32_t first = window / 32; first < words; first += 32) {

@@ -129,7 +129,7 @@ struct LastShared {  // Of a block.
 
 // Level 2, a block a piece.
 DEVICE void last_pieces_stage(const Job& job, LastShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t pieces = job.window_counts[2];
+    uint32_t pieces = job.window_counts[COUNT_WHOLE];
     for (uint32_t number = block; number < pieces; number += num_blocks) {
         LongPiece piece = job.whole_pieces[number];
         clear_starts(job, piece.begin + 1, piece.end, threadIdx.x, WALK_THREADS);

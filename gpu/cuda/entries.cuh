@@ -14,6 +14,15 @@ struct LongPiece {  // A pretoken that is cut before it is looked up.
     uint32_t begin, end, first_window, failed;
 };
 
+// The words of window_counts. Two of them hold two counts each, the second one above COUNT_SHIFT, so that one atomic
+// operation changes and reads both.
+constexpr uint32_t COUNT_WINDOWS = 0;      // Windows of level 0; above: pieces that they are of.
+constexpr uint32_t COUNT_SEAMS = 1;        // Windows that do not meet the next one; above: bridges that lead past some.
+constexpr uint32_t COUNT_WHOLE = 2;        // Pieces of level 2.
+constexpr uint32_t COUNT_PARTS = 3;        // Parts of bridges (cut_parts.cuh), also those that had no room.
+constexpr uint32_t COUNT_SHIFT = 40;
+constexpr uint64_t ONE_ABOVE = 1ull << COUNT_SHIFT;
+
 struct BaseWord {  // Sixteen letters, see dna_text.cuh.
     uint32_t codes, flags;
 };

@@ -123,7 +123,7 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, const Parts& par
 // is false), others have to cut. Either way the answer is thrown away.
 template <bool CUT> DEVICE void no_such_piece(const Job& job, uint64_t record) {
     if (CUT) job.status[STATUS_FAULT] = 1;
-    else job.window_counts[0] = 1;
+    else job.window_counts[COUNT_WINDOWS] = 1;
     job.records[record] = 0;
 }
 

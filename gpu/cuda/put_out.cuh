@@ -15,7 +15,7 @@ DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
         if (error != NO_BYTE) job.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.
     }
     uint64_t rare = 0;
-    if (job.bad_tiles) rare = (job.bad_tiles[0] ? RARE_RUNS : 0) | (job.window_counts[0] ? RARE_PIECES : 0);
+    if (job.bad_tiles) rare = (job.bad_tiles[0] ? RARE_RUNS : 0) | (job.window_counts[COUNT_WINDOWS] ? RARE_PIECES : 0);
     if (first < 8 && first != STATUS_NOT_UTF8)
         job.host_status[first] = job.status[first] | (first == STATUS_RARE ? rare : 0);
 }

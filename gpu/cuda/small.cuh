@@ -115,7 +115,7 @@ DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, ui
     launch.pretokenize();
     if (launch.stops(job.bad_tiles[0], RARE_RUNS)) return;
     launch.cut();
-    if (launch.leaves() || launch.stops(job.window_counts[0], RARE_PIECES)) return;
+    if (launch.leaves() || launch.stops(job.window_counts[COUNT_WINDOWS], RARE_PIECES)) return;
     launch.look_up();
     launch.merge();
     launch.compact();
