@@ -47,7 +47,6 @@ constexpr uint32_t RUN_BEGINS = 0x9F;      // are BASES_OTHER: a run that is rep
 constexpr uint32_t NEVER_KNOWN = 0xFF;     // the view does not tell.
 
 constexpr uint32_t RUN_UNKNOWN = 0xFFFFFFFF;  // Letters of a run in front of a view.
-constexpr uint32_t BEHIND_FAR = 255;       // Letters behind a border: more than are looked at.
 
 constexpr uint32_t IS_LOST = 1;            // The path comes by a place whose last token the view does not tell;
 constexpr uint32_t IS_OTHER = 2;           // there is more that a part does not know.

@@ -14,6 +14,12 @@
 // Example, windows of 8: borders of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have
 // 4 and 7, so the piece is cut at 0 2 4 7 9.
 //
+// Two windows *meet* at a border of both if the next border of either is one of both, too. With bits for the borders of
+// both and for those of either: if the lowest bit of `either`, which is either & (0 - either), is in `both`.
+//
+//     first      . | . . | . | . . |
+//     second     | . . . | . | . | .        they meet at 4, behind which 6 is next; not at 6: 8 is the second one's alone
+//
 // The *chain* is the list of windows, of level 0 and of bridges, that cut a piece from its begin to its end. Each cuts from
 // where the chain comes into it to where the chain leaves it:
 //

@@ -11,19 +11,21 @@
 // A block takes one bridge after the other. Its first warp decides (begin_bridge, try_to_end, slide, choose_next, go_over),
 // all warps encode the window that it has chosen:
 //
-//     begin_bridge ──> try_to_end ──> LEADS: entered a window of level 0, or reached the piece's end
-//                       ^      └────> slide, choose_next ──> LOST: none follows
-//                       |                    └─> encode_by_block ──> go_over ──> LOST: the two do not meet
-//                       └───────────────────────────────────────────────┘
+//     begin_bridge --> try_to_end --> LEADS: it enters a window of level 0, or is at the piece's end
+//                       ^      |
+//                       |      +----> slide --> choose_next --> encode_by_block --> go_over --> LOST: the two do not meet
+//                       |                           |                                  |
+//                       |                           +--> LOST: none follows            |
+//                       +--------------------------------------------------------------+
 #pragma once
 #include "cut_slide.cuh"
 
-constexpr uint32_t FAR = 128;  // Windows of level 0 in a run that only a slide may pass.
+constexpr uint32_t MAX_WALKED = 128;  // Windows of level 0 in front of a run's end; where there are more only a slide may pass.
 
 // Whether the window at the end is in a run that is too long to be walked through, and did not slide.
 DEVICE bool is_amid_run(const Job& job, const LongPiece& piece, const Bridge& bridge) {
     uint32_t window = window_reached(piece, bridge);
-    return bridge.length == WINDOW_1 && end_of_run(job, window, bridge.last + 1) - window > FAR;
+    return bridge.length == WINDOW_1 && end_of_run(job, window, bridge.last + 1) - window > MAX_WALKED;
 }
 
 // Chooses the window that follows: it begins at the last border from `right` up to the middle of this one, so that the two

@@ -35,8 +35,8 @@ struct Round {
     uint32_t limit;   // Pairs below it are merged, see cut_window.cuh.
 };
 
-// A word of bits of symbols for each lane.
-DEVICE uint32_t word_of_lane(const uint32_t* words, uint32_t count) {
+// The word of bits of symbols that has a lane's number; zeros behind the last symbol.
+DEVICE uint32_t bits_of_lane(const uint32_t* words, uint32_t count) {
     uint32_t lane = threadIdx.x & 31;
     return 32 * lane < count ? words[lane] : 0;
 }
@@ -84,8 +84,8 @@ DEVICE void find_chains(RoundShared& shared, const Symbols& symbols, const Round
 
 // Second step: which pairs are merged.
 DEVICE void find_merged(RoundShared& shared, const Symbols& symbols, const Round& round) {
-    uint32_t lane = threadIdx.x & 31, heads = word_of_lane(shared.heads, round.count);
-    uint32_t others = ~word_of_lane(shared.equal, round.count), filled = __ballot_sync(ALL_LANES, others != 0);
+    uint32_t lane = threadIdx.x & 31, heads = bits_of_lane(shared.heads, round.count);
+    uint32_t others = ~bits_of_lane(shared.equal, round.count), filled = __ballot_sync(ALL_LANES, others != 0);
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i - lane < round.count; i += BRIDGE_THREADS) {
         uint32_t word = i / 32, up_to = __shfl_sync(ALL_LANES, others, word) & ~bits_above(lane);
@@ -149,7 +149,7 @@ DEVICE uint32_t merged_symbol(const Symbols& symbols, uint32_t i, bool is_merged
 // Third step: the symbols that are left, side by side, and the ranks of new pairs.
 DEVICE Round merge_round(const Job& job, RoundShared& shared, Symbols& from, Symbols& to, const Round& round) {
     uint32_t lane = threadIdx.x & 31, grown = is_late(round.lowest) ? merge_late(job, shared, from, round) : 0;
-    uint32_t merged = word_of_lane(shared.merged, round.count);
+    uint32_t merged = bits_of_lane(shared.merged, round.count);
     uint32_t carried = __shfl_up_sync(ALL_LANES, merged, 1) >> 31, next = __shfl_down_sync(ALL_LANES, merged, 1);
     uint32_t gone = merged << 1 | (lane ? carried : 0) | grown;  // None is behind the last word.
     uint32_t gone_up_to = sum_of_lanes(count_bits(gone)), lowest = NO_RANK, bound = HIGHEST;

@@ -16,11 +16,11 @@
 constexpr uint32_t MAX_RUN_PERIOD = 160;  // Of a run, in bytes: three of them fit into a window.
 
 // The last place where two neighbouring windows meet, in bytes from the second one's beginning; NO_PLACE
-// where they do not.
+// where they do not. By a thread, from the last word of the overlap to the first, as a border's next one may be in another.
 DEVICE uint32_t meeting_of(const Window& first, const Window& second) {
     uint32_t distance = second.begin - first.begin, overlap = WINDOW_0 - distance;  // No first one is shorter.
     bool is_next_common = false;  // Of the next border of either, behind the word that is looked at.
-    uint32_t behind = 0;
+    uint32_t behind = 0;         // The first one's word behind that one.
     for (uint32_t i = overlap / 32 + 1; i-- > 0;) {
         uint32_t word = distance / 32 + i, own = word < WORDS_0 ? first.borders[word] : 0;
         uint32_t left = shift_right(own, behind, distance % 32), right = second.borders[i];

@@ -111,13 +111,19 @@ DEVICE Neighbours neighbours_of(const LanePart& part) {
     return {before ? last : NO_PAIR, behind ? first : NO_PAIR, lane_before, lane_behind};
 }
 
-// The pairs of one rank, one directly behind the other, as a lane sees those at its places.
+// A *chain* is pairs of one rank, one directly behind the other, of which every other one is merged. What a lane knows of the
+// last pair at its places:
+constexpr uint32_t LAST_PASSED = 0;        // It stays,
+constexpr uint32_t LAST_TAKEN = 1;         // it is merged, so that the next one of its chain stays;
+constexpr uint32_t LAST_WAITS = 2;         // it is in no chain that is merged in this round.
+
+// The chains at a lane's places.
 struct Chains {
     uint32_t taken;            // Merged: every other one from where a chain begins.
     uint32_t beaten;           // A lower pair stands behind it.
     uint32_t open;             // Those that go on with a chain of a lane before,
     uint32_t is_open;          // and whether all of the lane's do.
-    uint32_t state;            // Of the last one, if not: 1 it is taken, 2 its chain waits.
+    uint32_t state;            // LAST_*, if not all do.
 };
 
 // Looks at the pairs of a lane; those of `limit` or more are none.
@@ -139,13 +145,20 @@ DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& p
         chains.is_open = !others_than;
     }
     uint32_t chained = follow_chains(alive, equal & ~chains.open, chains.taken);
-    chains.state = chains.taken >> last & 1 ? 1 : chained >> last & 1 ? 0 : 2;
+    chains.state = chains.taken >> last & 1 ? LAST_TAKEN : chained >> last & 1 ? LAST_PASSED : LAST_WAITS;
     if (others.behind != NO_PAIR && columns.ranks[others.behind] < columns.ranks[index_of(last)])
         chains.beaten |= 1u << last;
     return chains;
 }
 
-// The pairs at a lane's places that a round merges: lower than `limit` and than those beside them.
+// The pairs at a lane's places that a round merges: lower than `limit` and than those beside them. A chain that comes from a
+// lane before is followed by counting: a lane all of whose pairs are of it turns taken and passed around if they are odd.
+//
+//     lane        0       1       2
+//     ranks       9 5 5   5 5 5   5 8        a chain of six, from the first 5 on
+//     state       PASSED  is_open WAITS
+//     taken       . 1 .   1 . 1   . .        lane 1 begins with a taken one, as lane 0 ends with one that stays;
+//                                            lane 2 with one that stays: lane 1 has an odd number
 template <uint32_t MOST>
 DEVICE uint32_t pairs_of_round(const WarpColumns<MOST>& columns, const LanePart& part, const Neighbours& others,
                                uint32_t limit) {
@@ -154,7 +167,8 @@ DEVICE uint32_t pairs_of_round(const WarpColumns<MOST>& columns, const LanePart&
         uint32_t before = (1u << (threadIdx.x & 31)) - 1;
         uint32_t known = __ballot_sync(ALL_LANES, !chains.is_open) & before;
         uint32_t odd = __ballot_sync(ALL_LANES, chains.is_open && count_bits(chains.open) & 1) & before;
-        uint32_t taken = __ballot_sync(ALL_LANES, chains.state == 1), waits = __ballot_sync(ALL_LANES, chains.state == 2);
+        uint32_t taken = __ballot_sync(ALL_LANES, chains.state == LAST_TAKEN);
+        uint32_t waits = __ballot_sync(ALL_LANES, chains.state == LAST_WAITS);
         if (known && chains.open && !(waits >> highest_bit(known) & 1)) {
             uint32_t last = highest_bit(known), is_taken = taken >> last ^ count_bits(odd & bits_above(last));
             uint32_t odd_open = odd_ones(chains.open);

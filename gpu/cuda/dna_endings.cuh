@@ -16,6 +16,7 @@ constexpr uint32_t COPIED_LETTERS = 32;    // and those of a token.
 constexpr uint32_t FORWARD_K = 9;          // Letters of others.
 constexpr uint32_t BEFORE_LETTERS = 2;     // Before these, looked at each time where these leave more.
 constexpr uint32_t MOST_BEFORE = 6;
+constexpr uint32_t BEHIND_FAR = 255;       // Letters behind a border: more than are looked at.
 
 // What the latest letters leave of the tokens that end where they do.
 //

@@ -51,15 +51,13 @@ struct NextLetters {
     uint32_t codes, certain, gaps;
 };
 
-constexpr uint32_t FAR = 255;              // Letters behind a border: more than are looked at.
-
-// Letters behind the last certain border at each of the next places where these are few, else FAR.
+// Letters behind the last certain border at each of the next places where these are few, else BEHIND_FAR.
 DEVICE void count_behind(Prefix& prefix, NextLetters next, uint32_t near, uint32_t* behind) {
 #pragma unroll
     for (uint32_t i = 0; i < STEP; i++) {
         uint32_t place = prefix.place + i + 1;
         if (next.certain >> i & 1) prefix.border = place - !(next.gaps >> i & 1);
-        behind[i] = near >> i & 1 ? place - prefix.border : FAR;
+        behind[i] = near >> i & 1 ? place - prefix.border : BEHIND_FAR;
     }
 }
 
@@ -74,7 +72,7 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
     Remaining remaining[STEP];
     bool may[STEP];
 #pragma unroll
-    for (uint32_t i = 0; i < STEP; i++) behind[i] = FAR;
+    for (uint32_t i = 0; i < STEP; i++) behind[i] = BEHIND_FAR;
     if (near) count_behind(prefix, next, near, behind);
     if (next.certain & 1) tables.ring.at(prefix.slot) = 0;
 #pragma unroll
@@ -104,7 +102,7 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
         if (remaining[i].is_either() && first <= i) may[i] = tables.may_end(prefix.slot, first, x >> 16);
         LastToken last = {may[i] ? x : y, y >> (may[i] ? 16 : 20) & 15};
         if (remaining[i].is_open()) {
-            bool is_near = behind[i] != FAR;
+            bool is_near = behind[i] != BEHIND_FAR;
             last = last_of_listed(job, tables, begin + prefix.place, prefix.slot, is_near ? behind[i] : prefix.place - border, x);
             bool is_run = Ring::ROW == 2 * BLOCK && prefix.place == prefix.last_listed + 1;
             prefix.listed += is_near ? 0 : is_run ? LISTED_NEIGHBOUR : 1;

@@ -262,7 +262,7 @@ struct Job {
     uint32_t* letter_tiles;        // uint32[letter tiles + 1], see starts.cuh.
     uint32_t* letter_tile_ids;     // uint32[letter tiles + 1].
     uint2* own_spans;              // uint2[ids] bytes of each id in its row; a null pointer.
-    // Windows (cut_windows.cuh), of C = num_window_prefix + window_length columns.
+    // Windows over ids (id_windows.cuh), of C = num_window_prefix + window_length columns.
     const int64_t* window_rows;    // int64[num_rows + 1] the first window of each row.
     uint64_t window_length;
     uint64_t window_stride;

@@ -78,8 +78,8 @@ DEVICE uint4 sixteen_letters(const FourLetters& four, uint32_t place) {
     return __ldg(reinterpret_cast<const uint4*>(four.text + min_of(place, four.last_place)));
 }
 
-// Bits of the four bytes of a word that are not 0, the first one highest.
-DEVICE uint32_t nonzero_bytes(uint32_t word) {
+// Bits of the four letters of a word that are not 0, the first one highest.
+DEVICE uint32_t nonzero_letters(uint32_t word) {
     uint32_t high = (((word & 0x7F7F7F7F) + 0x7F7F7F7F) | word) & 0x80808080;
     return (high >> 7) * 0x08040201 >> 24 & 0xF;
 }
@@ -128,8 +128,8 @@ DEVICE Strange pack_strange(const FourLetters& four, const uint32_t* table, uint
         for (uint32_t i = 0; i < 4; i++) {
             uint32_t selector = four_selector(words[i]), chosen = four.letters.chosen(selector);
             codes = append_codes(codes, four.codes.chosen(selector));
-            strange = strange << 4 | nonzero_bytes(chosen ^ (words[i] & four.fold));
-            rest = rest << 4 | nonzero_bytes(chosen ^ (words[i] & ANY_CASE));
+            strange = strange << 4 | nonzero_letters(chosen ^ (words[i] & four.fold));
+            rest = rest << 4 | nonzero_letters(chosen ^ (words[i] & ANY_CASE));
         }
         strange &= there;
         if (strange & ~rest) seen |= static_cast<uint32_t>(four.job.four_case_flags);

@@ -71,7 +71,7 @@ DEVICE uint32_t bytes_in(const uint32_t* bits, const uint32_t words[4]) {
 
 // Which of a thread's 16 bytes are a token's first one, in front of one that may follow it.
 template <uint32_t ROUND>
-DEVICE uint32_t first_bytes(const Job& job, const uint32_t* first, uint64_t begin, uint4 vector) {
+DEVICE uint32_t possible_begins(const Job& job, const uint32_t* first, uint64_t begin, uint4 vector) {
     if (begin >= job.num_bytes) return 0;
     uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w}, found = bytes_in(first, words);
     if (found) {
@@ -111,7 +111,7 @@ template <uint32_t ROUND>
 DEVICE uint32_t list_candidates(const Job& job, SpecialShared& shared, uint64_t tile_begin) {
     uint64_t begin = tile_begin + threadIdx.x * 16;
     uint4 vector = load_sixteen(job, begin);
-    uint32_t found = first_bytes<ROUND>(job, shared.first, begin, vector), total;
+    uint32_t found = possible_begins<ROUND>(job, shared.first, begin, vector), total;
     if (!__syncthreads_or(found)) return 0;
     shared.text[threadIdx.x] = vector;
     if (threadIdx.x <= MAX_SPECIAL / 16)

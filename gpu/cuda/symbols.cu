@@ -1,7 +1,7 @@
 // The kernels of characters and k-mers, in the order in which they run; see gpu/README.md. Launch:
 // BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
-#include "cut_windows.cuh"
 #include "filled_rows.cuh"
+#include "id_windows.cuh"
 #include "kmers.cuh"
 #include "letter_ids.cuh"
 #include "spell.cuh"

@@ -57,8 +57,8 @@ DEVICE void encode_window(const Job& job, WarpColumns<32>& columns, Borders& bor
     __syncwarp();
 }
 
-// Where two windows meet: this lane's bits of places of the second, which begins `stride` bytes behind
-// the first.
+// Where two windows meet (cut.cuh): this lane's bits of places of the second, which begins `stride` bytes
+// behind the first. By the whole warp; the border next to a lane's last one is another lane's.
 DEVICE_RARE uint32_t meetings(const Borders& first, const Borders& second, uint32_t stride) {
     uint32_t lane = threadIdx.x & 31, found = 0;
     uint32_t left = bits_from(first, stride + 32 * lane), right = second.words[lane];

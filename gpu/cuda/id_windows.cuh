@@ -1,4 +1,5 @@
-// Windows over the ids of each row, as vocabularies/windows.py cuts them, with what belongs to each id.
+// Windows over the ids of each row, as vocabularies/windows.py cuts them, with what belongs to each id. (Windows of text, in
+// which long pieces are encoded, are those of cut.cuh.)
 //
 // A thread writes four neighbouring cells of the rectangle of all windows, prefix columns included.
 // Example, window 2, stride 2: the ids 5 6 7 become 5 6 and 7 pad, or in a circle 5 6 and 7 5.
