@@ -7,11 +7,13 @@ from collections import Counter
 
 import pytest
 
-from gpu.job import CUDA
-from gpu.kernels import KERNELS, SOURCES
+from gpu.job import CUDA, JOB, TRAIN_JOB
+from gpu.kernels import KERNELS, SOURCES, joined_source
 from tests.gpu_emulation import compile_for_device
 
 DEFINED = re.compile(r"^KERNEL (?:\w+\([^)]*\) )*(\w+)\(", re.MULTILINE)
+COMMENTED = re.compile(r"((?:^// .*\n)+)^KERNEL (?:\w+\([^)]*\) )*(\w+)\(", re.MULTILINE)
+FIELDS = {*(JOB.names or ()), *(TRAIN_JOB.names or ())}
 
 
 def test_every_kernel_of_a_module_is_listed_once():
@@ -39,3 +41,18 @@ def test_every_kernel_of_a_module_is_listed_once():
 )
 def test_the_kernels_compile(source):
     compile_for_device(source)
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_every_kernel_says_which_fields_it_reads_and_writes(module):
+    """ "Who takes what: fields -> fields."; one for kernels that differ by the bits of an id."""
+    source = joined_source(module)
+    comments = {name: text.replace("\n// ", " ") for text, name in COMMENTED.findall(source)}
+    kernels = [name for name, kernel in KERNELS.items() if kernel.module == module]
+    assert {re.sub(r"(?<=[a-z])(16|8)$", "", name) for name in kernels} == set(comments)
+    for name, text in comments.items():
+        said = re.fullmatch(r"// .+: ([\w, ]+) -> ([\w, ]+)\.\s*", text)
+        assert said, name
+        for field in (word for words in said.groups() for word in words.split(", ")):
+            used = re.search(rf"\bjob(\.|->){field}\b", source)
+            assert field == "tables" or (field in FIELDS and used), (name, field)

@@ -2,6 +2,7 @@
 // BLOCK threads, any number of blocks.
 #include "utf8.cuh"
 
+// A thread sixteen bytes: text, hard, row_begins -> row_errors.
 KERNEL __launch_bounds__(BLOCK) validate(const Job* job) {
     wait_for_kernel_before();
     validate_stage(*job, blockIdx.x, gridDim.x);
