@@ -98,7 +98,7 @@ DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, u
         }
         uint32_t last = bits ? static_cast<uint32_t>(begin) + highest_bit(bits) : 0;
         for (uint32_t distance = 16; distance; distance /= 2) {
-            uint32_t other = __shfl_xor_sync(0xFFFFFFFF, last, distance);
+            uint32_t other = __shfl_xor_sync(ALL_LANES, last, distance);
             if (other > last) last = other;
         }
         if (lane == 0) job.letter_tiles[tile] = last;
@@ -143,7 +143,7 @@ struct TileValues {
 template <class Join>
 DEVICE uint32_t join_lanes(uint32_t value, Join join) {
     for (uint32_t distance = 1; distance < 32; distance *= 2) {
-        uint32_t other = __shfl_up_sync(0xFFFFFFFF, value, distance);
+        uint32_t other = __shfl_up_sync(ALL_LANES, value, distance);
         if ((threadIdx.x & 31) >= distance) value = join(value, other);
     }
     return value;
@@ -165,14 +165,14 @@ DEVICE void scan_letter_tiles(uint32_t* values, uint64_t tiles, uint32_t* scratc
         uint32_t sum = 0;
 #pragma unroll
         for (uint32_t i = 0; i < TILES_A_THREAD; i++) sum = join(sum, own.items[i]);
-        uint32_t lanes = join_lanes(sum, join), lanes_before = __shfl_up_sync(0xFFFFFFFF, lanes, 1);
+        uint32_t lanes = join_lanes(sum, join), lanes_before = __shfl_up_sync(ALL_LANES, lanes, 1);
         if (lane == 31) scratch[warp] = lanes;
         __syncthreads();
         uint32_t warps = join_lanes(scratch[lane], join);
-        uint32_t warps_before = __shfl_sync(0xFFFFFFFF, warps, (warp + 31) & 31);
+        uint32_t warps_before = __shfl_sync(ALL_LANES, warps, (warp + 31) & 31);
         uint32_t before = join(warp ? warps_before : 0, lane ? lanes_before : 0);
         own.write_before(values, place, tiles, join(all, before), join);
-        all = join(all, __shfl_sync(0xFFFFFFFF, warps, 31));
+        all = join(all, __shfl_sync(ALL_LANES, warps, 31));
         __syncthreads();
     }
 }

@@ -42,7 +42,7 @@ DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_block
             if (number + 2 < own.end) ids += count_of(job, four.z);
             if (number + 3 < own.end) ids += count_of(job, four.w);
         }
-        ids = __reduce_add_sync(0xFFFFFFFF, ids);
+        ids = __reduce_add_sync(ALL_LANES, ids);
         if (lane_of_thread() == 0) job.tile_counts[unit] = ids;
     }
 }
@@ -69,9 +69,9 @@ DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offse
         if (lane_of_thread() == 31) scratch[warp] = inclusive;
         __syncthreads();
         uint32_t warps = sum_of_lanes(lane_of_thread() < blockDim.x / 32 ? scratch[lane_of_thread()] : 0);
-        uint32_t others = __shfl_sync(0xFFFFFFFF, warps, (warp + 31) % 32);
+        uint32_t others = __shfl_sync(ALL_LANES, warps, (warp + 31) % 32);
         if (group < groups) group_offsets[group] = before + (warp ? others : 0) + inclusive - sum;
-        before += __shfl_sync(0xFFFFFFFF, warps, 31);
+        before += __shfl_sync(ALL_LANES, warps, 31);
         __syncthreads();
     }
     return before;
@@ -99,7 +99,7 @@ DEVICE uint32_t ids_of_lane(const Job& job, uint32_t unit) {
 
 // The ids before a unit, from those of all lanes.
 template <class Count> DEVICE uint64_t ids_before(const Count* group_offsets, uint32_t unit, uint32_t of_lane) {
-    return group_offsets[unit / WARPS] + __reduce_add_sync(0xFFFFFFFF, of_lane);
+    return group_offsets[unit / WARPS] + __reduce_add_sync(ALL_LANES, of_lane);
 }
 
 // The same; the whole warp asks.
@@ -121,19 +121,19 @@ template <uint32_t AHEAD, class Id>
 DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, Id* ids,
                         uint32_t place) {
     uint32_t lane = lane_of_thread(), sums = sum_of_lanes(count);
-    uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
+    uint32_t total = __shfl_sync(ALL_LANES, sums, 31);
     for (uint32_t first = 0; first < total; first += 32 * AHEAD) {
         uint32_t found[AHEAD], places[AHEAD];
 #pragma unroll
         for (uint32_t i = 0; i < AHEAD; i++) {
             uint32_t wanted = first + 32 * i + lane, owner = 0;
-            for (uint32_t step = 16; step; step /= 2)
-                if (__shfl_sync(0xFFFFFFFF, sums, owner + step - 1) <= wanted) owner += step;
+            for (uint32_t step = 16; step; step /= 2)  // The first lane whose sum is above `wanted`, as lane_of_item.
+                if (__shfl_sync(ALL_LANES, sums, owner + step - 1) <= wanted) owner += step;
             owner &= 31;
-            uint32_t ids_before = __shfl_sync(0xFFFFFFFF, sums, (owner + 31) & 31);
+            uint32_t ids_before = __shfl_sync(ALL_LANES, sums, (owner + 31) & 31);
             uint32_t number = wanted - (owner ? ids_before : 0);
-            uint32_t its_record = __shfl_sync(0xFFFFFFFF, record, owner);
-            places[i] = __shfl_sync(0xFFFFFFFF, place, owner) + number;
+            uint32_t its_record = __shfl_sync(ALL_LANES, record, owner);
+            places[i] = __shfl_sync(ALL_LANES, place, owner) + number;
             if (wanted < total) found[i] = merged_id(job, begins, its_record, number);
         }
 #pragma unroll
@@ -153,12 +153,12 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& o
         // Records are fetched two turns ahead, their counts one: nothing waits for what it asked for.
         uint32_t after = number + 64 < own.end ? records[number + 64] : 0, next_count = count_of(job, next);
         bool here = number < own.end, miss = record & MISS;
-        if (!__any_sync(0xFFFFFFFF, miss)) {
+        if (!__any_sync(ALL_LANES, miss)) {
             if (here) ids[written + lane_of_thread()] = static_cast<Id>(record);
             written += min_of(32, left);
         } else {
             uint32_t sums = sum_of_lanes(here ? count : 0), place = written + sums - count;
-            uint32_t total = __shfl_sync(0xFFFFFFFF, sums, 31);
+            uint32_t total = __shfl_sync(ALL_LANES, sums, 31);
             if (here && !miss) ids[place] = static_cast<Id>(record);
             copy_merged<AHEAD>(job, begins, record, miss ? count : 0, ids, place);
             written += total;
@@ -186,8 +186,15 @@ DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t b
     else write_units<1>(job, begins, job.group_offsets, ids, block, num_blocks);
 }
 
-// The number of ids before each row. A warp takes neighbouring rows, as many as there are more rows than
-// warps, and adds up the records before the first one in its unit; then those between two rows.
+// The number of ids before each row: those before its unit, and those of the pieces in front of it in its unit. A warp takes
+// neighbouring rows, and counts on from row to row of a tile.
+//
+//     unit          |  piece piece piece piece . . .    a unit of a tile, whose first piece is number `before`
+//     ids of each   |    1     3     1     2
+//     row begins                     ^                  two pieces are before it: 4 ids behind the unit's first one
+//
+// `counted` is the byte up to which the tile's pieces are counted (`pieces`), and `ids` those of the pieces from the part's
+// first one up to there. They begin anew with a tile, and `ids` with a part.
 template <uint32_t PARTS, class Count>
 DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int64_t* offsets, uint32_t block,
                               uint32_t num_blocks) {
@@ -205,6 +212,7 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
         if (row == first || counted < tile_begin) counted = tile_begin, part = pieces = ids = 0;
         uint32_t all_pieces = job.tile_pieces[tile];  // Asked for before it is needed, as is of_lane.
         uint32_t more_pieces = 0, more_ids = 0, before = pieces;
+        // Pieces between the last row's begin and this one's.
         for (uint64_t i = counted / 64 + lane; i * 64 < begin; i += 32) {
             uint64_t bits = job.starts[i];
             if (i == counted / 64) bits &= ~0ull << counted % 64;
@@ -212,13 +220,14 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
             more_pieces += count_bits(bits);
         }
         counted = begin;
-        pieces += __reduce_add_sync(0xFFFFFFFF, more_pieces);
+        pieces += __reduce_add_sync(ALL_LANES, more_pieces);
+        // The part that the next piece is in, and the ids from its first piece, or the last row's, up to that one.
         uint32_t size = size_of_part<PARTS>(all_pieces), own = min_of(pieces / size, PARTS - 1);
         if (own != part) part = own, before = part * size, ids = 0;
         uint32_t unit = static_cast<uint32_t>(tile) * PARTS + part, of_lane = ids_of_lane(job, unit);
         for (uint32_t i = before + lane; i < pieces; i += 32)
             more_ids += count_of(job, job.records[tile_begin + i]);
-        ids += __reduce_add_sync(0xFFFFFFFF, more_ids);
+        ids += __reduce_add_sync(ALL_LANES, more_ids);
         uint64_t before_unit = ids_before(sums.before, unit, of_lane);
         if (lane == 0) offsets[row] = before_unit + ids;
     }

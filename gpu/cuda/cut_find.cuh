@@ -119,11 +119,11 @@ DEVICE void find_long_stage(const Job& job, FindShared& shared, uint32_t block, 
     for (uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) & ~31ull; first < total;
          first += stride) {
         uint64_t word = first + lane, bits = word < total ? job.starts[word] : 0;
-        uint32_t filled = __ballot_sync(0xFFFFFFFF, bits != 0);
+        uint32_t filled = __ballot_sync(ALL_LANES, bits != 0);
         if (!filled) continue;
         uint32_t behind = filled & (0xFFFFFFFEu << lane);
         uint32_t next_lane = behind ? lowest_bit(behind) : 0;
-        uint64_t next_bits = __shfl_sync(0xFFFFFFFF, bits, next_lane);
+        uint64_t next_bits = __shfl_sync(ALL_LANES, bits, next_lane);
         uint64_t end = (first + next_lane) * 64 + (next_bits ? lowest_bit(next_bits) : 0);
         uint64_t begin = word * 64 + (bits ? highest_bit(bits) : 0);
         uint64_t far = end_of_last(job, shared, first + 32, begin, bits && !behind);

@@ -57,7 +57,7 @@ DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbo
         bool here = i < count, pair = i + 1 < count;
         uint32_t symbol = here ? symbols[i] : 0, place = here ? places[i] : 0;
         bool candidate = pair && rank_of(job, symbol, symbols[i + 1]) == rank;
-        uint32_t votes = __ballot_sync(0xFFFFFFFF, candidate);
+        uint32_t votes = __ballot_sync(ALL_LANES, candidate);
         if ((threadIdx.x & 31) == 0) shared.candidates[threadIdx.x >> 5] = votes;
         __syncthreads();
         uint32_t before = candidates_before(shared, carried);

@@ -61,8 +61,15 @@ DEVICE void count_behind(Prefix& prefix, NextLetters next, uint32_t near, uint32
     }
 }
 
-// The lengths of the last tokens at the next STEP places, four bits each. Their look-ups are under way at a
-// time, and so are the questions of all that follow a token which is known by then.
+// The lengths of the last tokens at the next STEP places, four bits each. The ring has the left classes of the last tokens
+// at all places up to the prefix's, 0 at certain borders, behind which every token may follow; then those of these, too.
+//
+// The first of two tokens is asked for at the place where it begins. If that is in front of these places all such questions
+// are asked at a time, else when the places before are known:
+//
+//     place          p      p + 1  p + 2  p + 3  p + 4      the prefix has p letters
+//     first tokens   |--2 letters--|                         of p + 2: begins at p, asked at once
+//                           |--2 letters--|                  of p + 3: begins at p + 1, asked when that is known
 template <class Ring, class NoteLong>
 DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, Prefix& prefix,
                               NextLetters next, NoteLong note_long) {
@@ -70,13 +77,13 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
     uint32_t near = spread<Ring::K + MOST_BEFORE - 2>(certain) >> 16 & ((1u << STEP) - 1);
     uint32_t border = prefix.border, behind[STEP];
     Remaining remaining[STEP];
-    bool may[STEP];
+    bool may[STEP];                        // The first of two tokens is the last one.
 #pragma unroll
     for (uint32_t i = 0; i < STEP; i++) behind[i] = BEHIND_FAR;
     if (near) count_behind(prefix, next, near, behind);
     if (next.certain & 1) tables.ring.at(prefix.slot) = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < STEP; i++) {
+    for (uint32_t i = 0; i < STEP; i++) {  // What the latest letters leave, no more than are behind a border.
         codes[i] = shift_right(prefix.codes, next.codes, 2 * (i + 1));
         remaining[i] = behind[i] < tables.k ? tables.by_few_letters(codes[i], behind[i]) : tables.by_letters(codes[i]);
     }
@@ -89,12 +96,12 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
                 remaining[i] = tables.by_letters_before(remaining[i], codes[i], 32 - 2 * tables.k - 2 * BEFORE_LETTERS * more);
     }
 #pragma unroll
-    for (uint32_t i = 0; i < STEP; i++) {
+    for (uint32_t i = 0; i < STEP; i++) {  // Questions that need no place of these.
         uint32_t slot = prefix.slot + (i + 1) * Ring::ROW, first = remaining[i].first_length();
         may[i] = !remaining[i].is_either() || first <= i || tables.may_end(slot, first, remaining[i].x >> 16);
     }
 #pragma unroll
-    for (uint32_t i = 0; i < STEP; i++) {
+    for (uint32_t i = 0; i < STEP; i++) {  // All others, place by place.
         prefix.place++;
         prefix.slot += Ring::ROW;
         uint32_t x = remaining[i].x, y = remaining[i].y, first = remaining[i].first_length();
@@ -103,8 +110,9 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
         LastToken last = {may[i] ? x : y, y >> (may[i] ? 16 : 20) & 15};
         if (remaining[i].is_open()) {
             bool is_near = behind[i] != BEHIND_FAR;
-            last = last_of_listed(job, tables, begin + prefix.place, prefix.slot, is_near ? behind[i] : prefix.place - border, x);
-            bool is_run = Ring::ROW == 2 * BLOCK && prefix.place == prefix.last_listed + 1;
+            uint32_t most = is_near ? behind[i] : prefix.place - border;
+            last = last_of_listed(job, tables, begin + prefix.place, prefix.slot, most, x);
+            bool is_run = Ring::IS_ONE_LAUNCH && prefix.place == prefix.last_listed + 1;
             prefix.listed += is_near ? 0 : is_run ? LISTED_NEIGHBOUR : 1;
             prefix.last_listed = prefix.place;
             if (last.length >= LONG_LENGTH) note_long(prefix.place, last.length);

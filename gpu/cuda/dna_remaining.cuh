@@ -16,6 +16,7 @@ template <uint32_t THREADS, uint32_t LETTERS>
 struct ClassRing {
     static constexpr uint32_t ROW = 2 * THREADS, BYTES = LETTERS * ROW;
     static constexpr uint32_t K = LETTERS <= COPIED_LETTERS ? COPIED_K : FORWARD_K;
+    static constexpr bool IS_ONE_LAUNCH = THREADS == BLOCK;  // Of dna_grid.cuh; others have FORWARD_THREADS.
     static_assert((BYTES & (BYTES - 1)) == 0, "slots wrap by their lowest bits");
     uint8_t bytes[BYTES];
 

@@ -36,10 +36,18 @@ constexpr uint32_t RANK_BITS = 31;
 constexpr uint32_t REPAIR_ROUNDS = 4;
 constexpr uint32_t MAX_SEGMENT = 16;       // Windows that do not repeat.
 
-// The four lists of window_ranks: the unmet windows in order; for each window how many of these are
-// before it, times two, and whether it is one; the same for windows that do not repeat.
-constexpr uint32_t UNMET = 0, DIFFERING = 2;
+// The four lists of window_ranks: the unmet windows in order and, with RANK, for each window how many of these are before
+// it, times two, and whether it is one; the same for windows that do not repeat. So the first unmet window from any one on
+// is found by two reads:
+//
+//     window          0      1      2      3      4
+//     unmet           .      x      .      .      x
+//     UNMET           1      4                           from window 2 on: number 1 of these, which is 4
+//     UNMET + RANK    0 x 2  0 x 2  1 x 2  1 x 2  1 x 2
+//                     + 0    + 1    + 0    + 0    + 1
+constexpr uint32_t UNMET = 0, DIFFERING = 2, RANK = 1;
 
+// The entry of a list: of the window of a rank, or with RANK of a window.
 template <uint32_t CHUNK>
 DEVICE uint32_t& ranked(const Job& job, uint32_t list, uint32_t number) {
     return job.window_ranks[list * num_windows<CHUNK>(job) + number];
@@ -48,9 +56,10 @@ DEVICE uint32_t& ranked(const Job& job, uint32_t list, uint32_t number) {
 template <uint32_t CHUNK>
 DEVICE void rank_window(const Job& job, uint32_t list, uint32_t window, bool is_one, uint32_t before) {
     if (is_one) ranked<CHUNK>(job, list, before) = window;
-    ranked<CHUNK>(job, list + 1, window) = before << 1 | is_one;
+    ranked<CHUNK>(job, list + RANK, window) = before << 1 | is_one;
 }
 
+// Fills the lists: one running sum of both, the unmet ones in the lower RANK_BITS. A step of its own, by all blocks.
 template <uint32_t CHUNK>
 DEVICE void rank_windows(const Job& job, uint32_t round, ScanShared& shared, Steps& steps) {
     constexpr uint64_t LOW = (1ull << RANK_BITS) - 1;
@@ -71,12 +80,12 @@ DEVICE void rank_windows(const Job& job, uint32_t round, ScanShared& shared, Ste
 
 template <uint32_t CHUNK>
 DEVICE bool is_differing(const Job& job, uint32_t window) {
-    return ranked<CHUNK>(job, DIFFERING + 1, window) & 1;
+    return ranked<CHUNK>(job, DIFFERING + RANK, window) & 1;
 }
 
 template <uint32_t CHUNK>
 DEVICE bool is_unmet(const Job& job, uint32_t window) {
-    return ranked<CHUNK>(job, UNMET + 1, window) & 1;
+    return ranked<CHUNK>(job, UNMET + RANK, window) & 1;
 }
 
 // Whether a window may be wrong because the one before is: no certain border is in that one's chunk.
@@ -88,17 +97,19 @@ DEVICE bool goes_on(const Job& job, uint32_t window) {
     return !any;
 }
 
-// The first unmet window of the row of windows that repeat up to this one, which does; NO_BORDER.
+// The first unmet window of the row of windows that repeat up to this one, which does; NO_BORDER. The row begins behind the
+// last window in front that does not repeat.
 template <uint32_t CHUNK>
 DEVICE uint32_t first_of_row(const Job& job, uint32_t round, uint32_t window) {
-    uint32_t differing = ranked<CHUNK>(job, DIFFERING + 1, window) >> 1;
+    uint32_t differing = ranked<CHUNK>(job, DIFFERING + RANK, window) >> 1;
     uint32_t first = differing ? ranked<CHUNK>(job, DIFFERING, differing - 1) + 1 : 0;
-    uint32_t rank = ranked<CHUNK>(job, UNMET + 1, first) >> 1;
+    uint32_t rank = ranked<CHUNK>(job, UNMET + RANK, first) >> 1;
     uint32_t unmet = rank < job.unmet_counts[round] ? ranked<CHUNK>(job, UNMET, rank) : NO_BORDER;
     return unmet <= window ? unmet : NO_BORDER;
 }
 
-// The first window of the segment that a window is in; NO_BORDER where it is in none.
+// The first window of the segment that a window is in; NO_BORDER where it is in none. It is in one if it repeats, or begins
+// where the text of one still repeats (BEHIND windows back at most); else if it is in a row of unmet windows.
 template <uint32_t CHUNK>
 DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     constexpr uint32_t BEHIND = (32 * Window<CHUNK>::WORDS + CHUNK - 1) / CHUNK;

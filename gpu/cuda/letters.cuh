@@ -92,6 +92,6 @@ DEVICE uint64_t circle_begin(const Job& job, uint64_t number, uint64_t length) {
 // has seen; the whole warp calls it.
 DEVICE void note_rare(const Job& job, uint32_t seen) {
     uint64_t flags = seen >> RARE_SHIFT & RARE_FLAGS;
-    if (!__any_sync(0xFFFFFFFF, flags != 0)) return;
+    if (!__any_sync(ALL_LANES, flags != 0)) return;
     if (flags & ~job.status[STATUS_RARE]) atomic_or(job.status + STATUS_RARE, flags);
 }

@@ -42,14 +42,23 @@ DEVICE uint32_t bin_of(uint32_t length) {
     return length <= 64 ? 6 : 7;
 }
 
+// A missed piece as its tile notes it: number in the tile | bin << TILE_BIN | place among the tile's of its bin << TILE_PLACE.
+constexpr uint32_t TILE_BIN = 12, TILE_PLACE = 16;
+static_assert(TILE <= 1 << TILE_BIN, "a piece's number");
+
+// What a block has of its tile. Pieces have numbers, in order.
 struct LookUpShared {
-    alignas(16) uint32_t text[TILE / 4 + 8];
-    uint16_t begins[TILE];
-    uint16_t later[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes.
-    uint32_t misses[TILE / 4 + 1];  // Number in the tile | bin << 12 | place in the bin << 16.
-    uint32_t bin_counts[NUM_BINS], bin_begins[NUM_BINS], part_ids[SMALL_PARTS];
+    alignas(16) uint32_t text[TILE / 4 + 8];     // And 32 bytes behind the tile.
+    uint16_t begins[TILE];                       // Where each piece begins in the tile.
+    uint16_t later[TILE / (MAX_SHORT + 1) + 2];  // Numbers of pieces of more than MAX_SHORT bytes, in any order.
+    uint32_t misses[TILE / 4 + 1];               // Pieces that are no token, in any order: all have four bytes and more.
+    uint32_t bin_counts[NUM_BINS];               // How many misses there are of each bin,
+    uint32_t bin_begins[NUM_BINS];               // and the place of the first one in the list of all tiles.
+    uint32_t part_ids[SMALL_PARTS];              // See PartIds.
     uint32_t scratch[BLOCK / 32 + 1];
-    uint32_t num_misses, num_later, end, has_special;
+    uint32_t num_misses, num_later;
+    uint32_t end;                                // Where the last piece ends, from the tile's begin on: maybe far behind it.
+    uint32_t has_special;                        // Not 0: the batch has special tokens.
 };
 
 // Where the piece that covers the last byte of a tile ends.
@@ -85,7 +94,7 @@ DEVICE void load_text(const Job& job, LookUpShared& shared, uint64_t tile_begin)
 DEVICE void list_miss(LookUpShared& shared, uint32_t number, uint32_t length) {
     uint32_t bin = bin_of(length);
     uint32_t place = atomicAdd(&shared.bin_counts[bin], 1u);
-    shared.misses[atomicAdd(&shared.num_misses, 1u)] = number | bin << 12 | place << 16;
+    shared.misses[atomicAdd(&shared.num_misses, 1u)] = number | bin << TILE_BIN | place << TILE_PLACE;
 }
 
 DEVICE const uint8_t* staged_text(const LookUpShared& shared, uint32_t begin) {
@@ -155,16 +164,24 @@ DEVICE uint32_t unit_of_miss(uint64_t entry) {
 template <bool COUNTS>
 DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t count, uint32_t size) {
     for (uint32_t i = threadIdx.x; i < shared.num_misses; i += BLOCK) {
-        uint32_t miss = shared.misses[i], number = miss & 0xFFF, bin = miss >> 12 & 0xF;
+        uint32_t miss = shared.misses[i], number = miss & ((1u << TILE_BIN) - 1), bin = miss >> TILE_BIN & 0xF;
         uint32_t begin = shared.begins[number];
         uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
-        uint32_t place = shared.bin_begins[bin] + (miss >> 16);
+        uint32_t place = shared.bin_begins[bin] + (miss >> TILE_PLACE);
         uint64_t part = COUNTS ? number / size : 0, length = end - begin;
         job.misses[bin][place] = tile_begin + begin | length << LENGTH_OF_MISS | part << PART_OF_MISS;
         job.records[tile_begin + number] = MISS | bin << BIN_SHIFT | place;
     }
 }
 
+// A block a tile, in four steps with barriers between: its text and pieces; short pieces, a thread one after the other;
+// longer ones, which are few, so that whole warps take them; room in the lists of all tiles, and the misses to there.
+//
+//     pieces          The _quick _brown _internationalization      numbers 0 1 2 3
+//     records         464 2068   7586   .                          known at once
+//     later                             3                          more than MAX_SHORT bytes: a miss of bin 4, if it is one
+//     miss_counts     of bin 4: 7 before, 8 with it                so its record is MISS | 4 << BIN_SHIFT | 7
+//
 // COUNTS: tile_counts, too, see tile_parts.cuh. FEW: there are few warps, which ask one turn ahead; others have no
 // registers for that.
 template <bool CUT = true, bool COUNTS = false, bool FEW = false>

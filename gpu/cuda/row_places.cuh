@@ -41,7 +41,7 @@ DEVICE uint64_t first_not_before_by_warp(const int64_t* values, uint64_t count, 
     while (low < high) {
         uint64_t size = (high - low + 31) / 32, last = low + (lane + 1) * size - 1;
         bool before = last < high && static_cast<uint64_t>(values[last]) < place;
-        low += count_bits(__ballot_sync(0xFFFFFFFF, before)) * size;
+        low += count_bits(__ballot_sync(ALL_LANES, before)) * size;
         if (low + size - 1 < high) high = low + size - 1;
     }
     return high;
@@ -57,10 +57,10 @@ DEVICE uint64_t first_row_not_before(const Job& job, uint64_t place) {
         uint64_t guess = static_cast<uint64_t>(share * static_cast<float>(num_rows)), base = guess < NEAR / 2 ? 0 : guess - NEAR / 2;
         if (base > num_rows - NEAR) base = num_rows - NEAR;
         bool before = static_cast<uint64_t>(job.row_begins[base + EACH * lane + EACH - 1]) < place;
-        uint32_t count = count_bits(__ballot_sync(0xFFFFFFFF, before));
+        uint32_t count = count_bits(__ballot_sync(ALL_LANES, before));
         base += EACH * count;
         if (0 < count && count < 32)
-            return base + count_bits(__ballot_sync(0xFFFFFFFF, static_cast<uint64_t>(job.row_begins[base + lane]) < place));
+            return base + count_bits(__ballot_sync(ALL_LANES, static_cast<uint64_t>(job.row_begins[base + lane]) < place));
     }
     return first_not_before_by_warp(job.row_begins, num_rows, place);
 }

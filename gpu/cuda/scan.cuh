@@ -5,6 +5,13 @@
 // its end. Tiles are taken in order, so that whoever is waited for runs.
 //
 //     values 3 1 | 4 1 | 5      sums before 0 3 | 4 8 | 9, and 14 at the end
+//
+// A tile has a *state*, one word, so that whoever reads it sees a sum and what it is of together. It is 0, then the tile's
+// own sum, then the sum of all up to its end; the second is never taken back. A tile looks back to the nearest one of the
+// last kind, 32 states at a time, lane 0 at the tile before:
+//
+//     tile        5          6          7          8                looks back at 7, 6, 5
+//     state       to end 40  sum 3      sum 9      ?                before it are 40 + 3 + 9
 #pragma once
 #include "block.cuh"
 
@@ -26,18 +33,19 @@ DEVICE uint64_t scan_tiles(uint64_t count) { return count / SCAN_TILE + 1; }
 // The sum over a warp, for all its threads.
 DEVICE uint64_t sum_of_warp(uint64_t value) {
     for (uint32_t distance = 16; distance; distance /= 2)
-        value += __shfl_xor_sync(0xFFFFFFFF, value, distance);
+        value += __shfl_xor_sync(ALL_LANES, value, distance);
     return value;
 }
 
-// The sum of all tiles before one; a whole warp calls it.
+// The sum of all tiles before one; a whole warp calls it. Waits for states that are 0: their tiles were taken before, by
+// blocks that run. In front of the first tile are sums to the end of nothing.
 DEVICE uint64_t sum_of_tiles_before(const uint64_t* states, uint64_t tile) {
     uint64_t lane = threadIdx.x & 31, before = 0;
     for (uint64_t end = tile; end; end -= end < 32 ? end : 32) {
         uint64_t state = lane < end ? 0 : SUM_TO_END;
         for (; !state; give_way()) state = load_volatile(states + end - 1 - lane);
         __syncwarp();
-        uint32_t ends = __ballot_sync(0xFFFFFFFF, (state & SUM_TO_END) != 0);
+        uint32_t ends = __ballot_sync(ALL_LANES, (state & SUM_TO_END) != 0);
         bool counts = !ends || lane <= lowest_bit(ends);
         before += sum_of_warp(counts ? state & SUM_BITS : 0);
         if (ends) break;
@@ -93,11 +101,11 @@ DEVICE uint64_t scan(uint64_t* states, uint64_t count, ScanShared& shared, Value
         for (uint32_t i = 0; i < SCAN_ITEMS; i++) {
             Sum inclusive = befores[i];
             for (uint32_t distance = 1; distance < 32; distance *= 2) {
-                Sum other = __shfl_up_sync(0xFFFFFFFF, inclusive, distance);
+                Sum other = __shfl_up_sync(ALL_LANES, inclusive, distance);
                 if (lane >= distance) inclusive += other;
             }
             befores[i] = sum + inclusive - befores[i];
-            sum += __shfl_sync(0xFFFFFFFF, inclusive, 31);
+            sum += __shfl_sync(ALL_LANES, inclusive, 31);
         }
         uint64_t before = sum_before_warp(states + 1, shared, sum);
 #pragma unroll

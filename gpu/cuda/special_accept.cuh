@@ -21,7 +21,7 @@ DEVICE void follow_tables(const Job& job, uint32_t tile, uint32_t taken) {
         for (uint32_t i = 0; i < AHEAD; i++) {
             goes_on = goes_on && varies[i];
             if (!goes_on) continue;
-            uint64_t eight = __shfl_sync(0xFFFFFFFF, tables[i], taken / 8);
+            uint64_t eight = __shfl_sync(ALL_LANES, tables[i], taken / 8);
             taken = eight >> (taken % 8 * 8) & 0xFF;
             if (lane == 0) job.special_exits[tile + i] = VARIES | taken;
         }

@@ -200,10 +200,10 @@ DEVICE void find_places_stage(const Job& job, uint32_t* table, uint32_t block, u
         uint64_t breaks = first < end ? job.breaks[first / 64] : 0;
         uint32_t last = breaks ? static_cast<uint32_t>(first) + highest_bit(breaks) : 0;
         for (uint32_t distance = 1; distance < 32; distance *= 2) {
-            uint32_t other = __shfl_up_sync(0xFFFFFFFF, last, distance);
+            uint32_t other = __shfl_up_sync(ALL_LANES, last, distance);
             if (lane >= distance && other > last) last = other;
         }
-        uint32_t begin = __shfl_up_sync(0xFFFFFFFF, last, 1), entry = job.letter_tiles[tile];
+        uint32_t begin = __shfl_up_sync(ALL_LANES, last, 1), entry = job.letter_tiles[tile];
         if (lane == 0 || begin < entry) begin = entry;
         uint64_t starts = 0;
         if (first < end) {
@@ -211,7 +211,7 @@ DEVICE void find_places_stage(const Job& job, uint32_t* table, uint32_t block, u
                                 : starts_of_runs(job, table, first, begin, every);
             job.starts[first / 64] = starts;
         }
-        uint32_t ids = __reduce_add_sync(0xFFFFFFFF, count_bits(starts));
+        uint32_t ids = __reduce_add_sync(ALL_LANES, count_bits(starts));
         if (lane == 0) job.letter_tile_ids[tile] = ids;
     }
 }
@@ -224,7 +224,7 @@ DEVICE void letter_offsets_stage(const Job& job, uint32_t block, uint32_t num_bl
         uint64_t begin = job.letter_rows[row], tile = begin / LETTER_TILE, word = tile * 32 + lane;
         uint64_t bits = word * 64 < begin ? job.starts[word] : 0;
         if (word == begin / 64) bits &= (1ull << begin % 64) - 1;
-        uint32_t ids = __reduce_add_sync(0xFFFFFFFF, count_bits(bits));
+        uint32_t ids = __reduce_add_sync(ALL_LANES, count_bits(bits));
         if (lane) continue;
         job.id_offsets[row] = job.letter_tile_ids[tile] + ids;
         if (row == job.num_rows) continue;

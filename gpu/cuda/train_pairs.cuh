@@ -121,8 +121,8 @@ struct BestShared {
 // The best of a block's threads, for thread 0. The whole block calls it.
 DEVICE Best best_of_block(Best best, BestShared& shared) {
     for (uint32_t distance = 16; distance; distance /= 2) {
-        int64_t score = __shfl_xor_sync(0xFFFFFFFF, best.score, distance);
-        uint64_t place = __shfl_xor_sync(0xFFFFFFFF, best.place, distance);
+        int64_t score = __shfl_xor_sync(ALL_LANES, best.score, distance);
+        uint64_t place = __shfl_xor_sync(ALL_LANES, best.place, distance);
         best.meet(score, place);
     }
     if ((threadIdx.x & 31) == 0) shared.warps[threadIdx.x / 32] = best;

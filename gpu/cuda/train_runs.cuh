@@ -20,7 +20,7 @@ DEVICE uint64_t larger(uint64_t a, uint64_t b) { return a < b ? b : a; }
 
 DEVICE uint64_t largest_of_warp(uint64_t value) {
     for (uint32_t distance = 16; distance; distance /= 2)
-        value = larger(value, __shfl_xor_sync(0xFFFFFFFF, value, distance));
+        value = larger(value, __shfl_xor_sync(ALL_LANES, value, distance));
     return value;
 }
 

@@ -34,9 +34,9 @@ DEVICE TokenWindow read_window(const TrainJob& job, uint64_t tile) {
     uint32_t* words = window.words;
     words[1] = low.x, words[2] = low.y, words[3] = low.z, words[4] = low.w;
     words[5] = high.x, words[6] = high.y, words[7] = high.z, words[8] = high.w;
-    words[0] = __shfl_up_sync(0xFFFFFFFF, words[8], 1);
-    words[9] = __shfl_down_sync(0xFFFFFFFF, words[1], 1);
-    words[10] = __shfl_down_sync(0xFFFFFFFF, words[2], 1);
+    words[0] = __shfl_up_sync(ALL_LANES, words[8], 1);
+    words[9] = __shfl_down_sync(ALL_LANES, words[1], 1);
+    words[10] = __shfl_down_sync(ALL_LANES, words[2], 1);
     uint32_t lane = threadIdx.x & 31;
     if (lane == 0) words[0] = begin ? from[-2] | static_cast<uint32_t>(from[-1]) << 16 : ~0u;
     if (lane == 31) {

@@ -88,7 +88,7 @@ DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* t
     }
     if (lane == 0) tile.codes[LETTER_TILE / 16 + 1] = 0;
     __syncwarp();
-    return !__any_sync(0xFFFFFFFF, strange);
+    return !__any_sync(ALL_LANES, strange);
 }
 
 // The id of letter i of a tile, which is a start.
@@ -109,7 +109,7 @@ DEVICE uint32_t list_starts(uint64_t starts, uint16_t* letters) {
     uint16_t* next = letters + sums - count_bits(starts);
     for (; starts; starts &= starts - 1) *next++ = static_cast<uint16_t>(own + lowest_bit(starts));
     __syncwarp();
-    return __shfl_sync(0xFFFFFFFF, sums, 31);
+    return __shfl_sync(ALL_LANES, sums, 31);
 }
 
 // A warp takes a tile, 32 neighbouring ids at a time.
