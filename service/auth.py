@@ -90,7 +90,8 @@ def read_keys(path: Path) -> list[Key]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else f"no JSON: {error}"
+        raise ValueError(f"{path}: {reason}") from error
     if not isinstance(entries, list):
         raise ValueError(f"{path}: must be a list of keys")
     keys = [_key(f"{path}: key {number}", entry) for number, entry in enumerate(entries)]
@@ -152,7 +153,10 @@ class Guard:
 
     def __init__(self, path: Path | None, host: str) -> None:
         self._path, self._is_loopback = path, is_loopback(host)
-        self._keys = read_keys(path) if path is not None else []
+        try:
+            self._keys = read_keys(path) if path is not None else []
+        except ValueError as error:
+            raise ValueError(f"WARPTOK_API_KEYS_FILE: {error}") from error
         self._changed = self._modified()
         self.limits = Limits()
         self.generation = 0

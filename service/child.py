@@ -16,11 +16,9 @@ from typing import Any
 
 from service.allocator import SWITCH_S, keep_large_blocks
 from service.settings import Settings
-from service.starting import start_logging
+from service.starting import USAGE_ERROR, start_logging
 
 __all__ = ["main"]
-
-USAGE_ERROR = 2
 
 
 def main(argument: str) -> int:

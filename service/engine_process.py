@@ -13,12 +13,13 @@ import uvloop
 
 from service.app import create_app, make_engine, running
 from service.engine_room import EngineRoom
-from service.errors import UnknownVocabulary
 from service.link_memory import LinkMemory
 from service.metrics_server import start_metrics, stop_metrics
 from service.serving import start_grpc
-from service.settings import PREFIX, Settings
+from service.settings import Settings
+from service.starting import USAGE_ERROR
 from service.supervisor import UP
+from service.vocabulary_management import check_names
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -37,10 +38,7 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
     """
     memory = LinkMemory()
     app = create_app(settings, make_engine(settings, memory.take))
-    try:
-        app.service.registry.names_to_preload()
-    except UnknownVocabulary as error:
-        raise ValueError(f"{PREFIX}PRELOAD: {error}") from error
+    check_names(app.service.registry)
     uvloop.run(_serve(app, listening, memory))
 
 
@@ -71,7 +69,7 @@ async def _start_others(app: HotRoutes) -> tuple[GrpcServer | None, WSGIServer |
         metrics = start_metrics(service)
         return await start_grpc(service) if service.settings.grpc else None, metrics
     except OSError:
-        raise SystemExit(1) from None
+        raise SystemExit(USAGE_ERROR) from None
 
 
 async def _drain(app: HotRoutes, room: EngineRoom, grpc: GrpcServer | None) -> None:

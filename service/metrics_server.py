@@ -41,7 +41,12 @@ def start_metrics(service: Service) -> WSGIServer | None:
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
-        logger.error("metrics cannot listen on %s:%d: %s", host, port, error.strerror or error)
+        logger.error(
+            "metrics cannot listen on %s:%d: %s; another port: WARPTOK_METRICS_PORT",
+            host,
+            port,
+            error.strerror or error,
+        )
         raise
     return server
 

@@ -19,14 +19,15 @@ import uvicorn
 
 from service.allocator import SWITCH_S, keep_large_blocks
 from service.app import create_app
-from service.errors import UnknownVocabulary
 from service.hot_protocol import hot_protocol
 from service.hot_routes import HotRoutes
 from service.json_rows import WRITTEN_BY
+from service.listeners import listeners
 from service.metrics_server import start_metrics, stop_metrics
 from service.oip_first import InferFirst
 from service.settings import PREFIX, Settings
-from service.starting import BACKLOG, say_where
+from service.starting import BACKLOG, USAGE_ERROR, say_where
+from service.vocabulary_management import check_names
 from vocabularies.text_joining import JOINED_BY
 
 if TYPE_CHECKING:
@@ -56,12 +57,10 @@ def serve(settings: Settings) -> int:
     keep_large_blocks()
     logger.info("strings are joined by %s, rows of ids written by %s", JOINED_BY, WRITTEN_BY)
     sys.setswitchinterval(SWITCH_S)
+    sockets = listeners(settings)
     app = create_app(settings)
-    try:
-        app.service.registry.names_to_preload()
-    except UnknownVocabulary as error:
-        raise ValueError(f"{PREFIX}PRELOAD: {error}") from error
-    Server(app, settings).run()
+    check_names(app.service.registry)
+    Server(app, settings).run(sockets)
     return 0
 
 
@@ -146,7 +145,7 @@ class Server(uvicorn.Server):
                 self.grpc = await start_grpc(self.app.service)
         except OSError:
             await self.shutdown()
-            raise SystemExit(1) from None
+            raise SystemExit(USAGE_ERROR) from None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse what is new and finish what was accepted, within the drain time."""

@@ -14,9 +14,10 @@ from service.logs import JsonLines, TextLines
 from service.settings import PREFIX, Settings, read_settings
 from service.versions import package_version
 
-__all__ = ["BACKLOG", "run", "say_where", "start_logging"]
+__all__ = ["BACKLOG", "USAGE_ERROR", "run", "say_where", "start_logging"]
 
 BACKLOG = 2048
+USAGE_ERROR = 2  # The exit code where a setting, or what it names, is wrong.
 
 
 def run(arguments: argparse.Namespace) -> int:

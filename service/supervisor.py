@@ -24,6 +24,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
+from service.listeners import shared_listeners
 from service.settings import Settings
 from service.starting import BACKLOG, say_where
 
@@ -93,10 +94,11 @@ class Supervisor:
         linked.listen(BACKLOG)
         store = settings.store_dir or folder / "store"
         engine_settings = settings.model_copy(update={"store_dir": store})
-        listening = [listeners(settings, True)]
+        listening = [shared_listeners(settings, BACKLOG, True)]
         port = listening[0][0].getsockname()[1]
         for _ in range(settings.frontends - 1):
-            listening.append(listeners(settings.model_copy(update={"port": port}), False))
+            same = settings.model_copy(update={"port": port})
+            listening.append(shared_listeners(same, BACKLOG, False))
         self.port = port
         self.children = [Child("engine", engine_settings, [linked])]
         self.children += [Child(f"front-{i}", settings, each) for i, each in enumerate(listening)]
@@ -190,33 +192,3 @@ class Supervisor:
         if line.startswith(UP) and not child.said.done():
             child.said.set_result(line.removeprefix(UP).strip())
         return await process.wait()
-
-
-def listeners(settings: Settings, is_first: bool) -> list[socket.socket]:
-    """Sockets that share the port with those of the other front ends, one for each address.
-
-    Raises:
-        OSError: somebody else listens there.
-    """
-    found = socket.getaddrinfo(
-        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    made = []
-    for family, kind, protocol, _, address in found:
-        if is_first:  # Sockets that share a port would share it with another service, too.
-            with socket.socket(family, kind, protocol) as alone:
-                alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    alone.bind(address)
-                except OSError as error:
-                    place = f"{settings.host}:{settings.port}"
-                    raise OSError(error.errno, error.strerror, place) from error
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)
-        made.append(listening)
-    return made

@@ -10,6 +10,9 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from service.errors import UnknownVocabulary
+from service.registry import Registry
+from service.settings import PREFIX
 from service.state import Service
 from service.tokenizer_configs import TokenizerConfig
 from vocabularies import formats
@@ -18,6 +21,7 @@ from vocabularies.vocabulary import Vocabulary
 __all__ = [
     "MAX_FILES",
     "Upload",
+    "check_names",
     "delete_vocabulary",
     "load_vocabulary",
     "name_vocabulary",
@@ -27,6 +31,27 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 MAX_FILES = 8  # Of one upload; no format has more than three.
+
+
+def check_names(registry: Registry) -> None:
+    """Whether the vocabularies that the settings name are known.
+
+    Raises:
+        ValueError: one that is to be loaded is not. Others may be uploaded yet: a warning.
+    """
+    try:
+        registry.names_to_preload()
+    except UnknownVocabulary as error:
+        raise ValueError(f"{PREFIX}PRELOAD: {error}") from error
+    settings = registry.settings
+    pinned = [] if settings.pinned.strip() == "none" else settings.pinned.split(",")
+    named = [("DEFAULT_VOCABULARY", settings.default_vocabulary)]
+    named += [("PINNED", name.strip()) for name in pinned if name.strip()]
+    for setting, name in named:
+        try:
+            registry.find(name)
+        except UnknownVocabulary as error:
+            logger.warning("%s%s: %s: %s", PREFIX, setting, name, error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -461,8 +462,37 @@ def test_a_wrong_option_is_named_as_it_was_given() -> None:
     assert "--port: " in line and "WARPTOK_MAX_TEXTS: " in line and "WARPTOK_PORT" not in line
 
 
+@pytest.mark.parametrize("frontends", ["0", "1"])
+@pytest.mark.parametrize(
+    "setting, value, words",
+    [
+        ("STORE_DIR", str(ROOT / "README.md"), "/README.md: "),
+        ("API_KEYS_FILE", "/nowhere", "/nowhere: No such file or directory"),
+        ("API_KEYS_FILE", str(ROOT / "README.md"), "README.md: no JSON: "),
+        ("HOST", "192.0.2.1", "Cannot assign requested address"),
+        ("GRPC_PORT", "taken", "another port: WARPTOK_GRPC_PORT"),
+        ("METRICS_PORT", "taken", "another port: WARPTOK_METRICS_PORT"),
+    ],
+)
+def test_what_stops_the_start_ends_with_2_and_names_the_setting(
+    setting: str, value: str, words: str, frontends: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        given = str(taken.getsockname()[1]) if value == "taken" else value
+        environment = {"WARPTOK_GRPC_PORT": "0", "WARPTOK_PRELOAD": "none"}
+        environment |= {"WARPTOK_PORT": "0", "WARPTOK_FRONTENDS": frontends}
+        environment = service_environment(environment | {f"WARPTOK_{setting}": given})
+        command = [sys.executable, "-m", "service", "serve"]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=180)
+    complaints = done.stderr.decode()
+    assert done.returncode == 2, complaints
+    assert f"WARPTOK_{setting}" in complaints and words in complaints
+    assert "Traceback" not in complaints and "  File " not in complaints
+
+
 def test_a_port_that_is_taken_stops_the_start(server: Server) -> None:
     with run("serve", "--port", server.url.rpartition(":")[2]) as process:
         _, complaints = process.communicate(timeout=180)
-        assert process.returncode != 0
-        assert b"address already in use" in complaints and b"Traceback" not in complaints
+        assert process.returncode == 2
+        place = server.url.removeprefix("http://").encode()
+        assert complaints.strip().endswith(b"WARPTOK_PORT: %b: Address already in use" % place)

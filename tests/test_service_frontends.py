@@ -286,7 +286,7 @@ def test_what_cannot_start_ends_at_once_and_says_why():
         port = taken.getsockname()[1]
         done = subprocess.run([*command, str(port)], timeout=WAIT_S, **named)
     assert done.returncode == 2
-    assert done.stderr.strip() == f"warptok: 127.0.0.1:{port}: Address already in use"
+    assert done.stderr.strip() == f"warptok: WARPTOK_PORT: 127.0.0.1:{port}: Address already in use"
 
 
 def test_no_process_outlives_its_supervisor(tmp_path):

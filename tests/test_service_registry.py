@@ -14,6 +14,7 @@ from service.registry import Registry
 from service.settings import Settings
 from service.store_errors import NoSpace, StoreFailed
 from service.tokenizer_configs import TokenizerConfig
+from service.vocabulary_management import check_names
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.waiting import run
 from vocabularies import builtin, canonical
@@ -71,6 +72,17 @@ def test_built_in_names_are_protected():
         registry.put("gpt2", FIRST, replace=True)
     with pytest.raises(BuiltinProtected):
         registry.delete("gpt2")
+
+
+def test_a_setting_that_names_no_vocabulary_is_said_at_the_start(caplog):
+    check_names(make(default_vocabulary="gpt3", pinned="gpt2, mine", preload="none"))
+    assert "WARPTOK_DEFAULT_VOCABULARY: gpt3: no vocabulary has this name" in caplog.text
+    assert "WARPTOK_PINNED: mine: " in caplog.text and "gpt2: " not in caplog.text
+    with pytest.raises(ValueError, match="WARPTOK_PRELOAD: no vocabulary has this name"):
+        check_names(make(preload="gpt2, gpt3"))
+    caplog.clear()
+    check_names(make())
+    assert caplog.text == ""
 
 
 def test_the_number_of_vocabularies_is_limited():
