@@ -11,7 +11,7 @@ from service.grpc_values import vocabulary_message
 from service.protos import warptok_pb2 as pb
 from service.state import Service
 from service.vocabulary_management import MAX_FILES, Upload
-from service.vocabulary_reports import report
+from service.vocabulary_reports import report, report_put
 
 __all__ = ["delete_vocabulary", "get_vocabulary", "list_vocabularies", "put_vocabulary"]
 
@@ -58,11 +58,10 @@ async def put_vocabulary(
         dict(first.special_tokens) or None,
         first.id_offset,
     )
-    created = await vocabulary_management.put_vocabulary(
+    entry, created = await vocabulary_management.put_vocabulary(
         service, first.vocabulary, upload, replace=first.replace
     )
-    known = service.registry.find(first.vocabulary)
-    message = vocabulary_message(report(service, known))
+    message = vocabulary_message(report_put(service, entry))
     return pb.PutVocabularyResponse(vocabulary=message, created=created)
 
 

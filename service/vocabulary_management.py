@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from service.errors import UnknownVocabulary
-from service.registry import Registry
+from service.registry import Entry, Registry
 from service.settings import PREFIX
 from service.state import Service
 from service.tokenizer_configs import TokenizerConfig
@@ -72,8 +72,10 @@ class Upload:
     id_offset: int = 0
 
 
-async def put_vocabulary(service: Service, name: str, upload: Upload, *, replace: bool) -> bool:
-    """Give an uploaded vocabulary a name; whether it is new or another one than before.
+async def put_vocabulary(
+    service: Service, name: str, upload: Upload, *, replace: bool
+) -> tuple[Entry, bool]:
+    """Give an uploaded vocabulary a name; its entry, and whether the name's meaning changed.
 
     Raises:
         ServiceError: the name is impossible, taken or a built-in's, or too many are known.
@@ -98,22 +100,23 @@ async def name_vocabulary(
     vocabulary: Vocabulary,
     replace: bool,
     config: TokenizerConfig | None = None,
-) -> bool:
-    """Give a vocabulary a name; whether it is new or another one than before.
+) -> tuple[Entry, bool]:
+    """Give a vocabulary a name; its entry, and whether the name's meaning changed.
 
     Raises:
         ServiceError: the name is impossible, taken or a built-in's, or too many are known.
         VocabularyError: nothing here computes it.
     """
     before = service.registry.entries.get(name)
-    _, created = await asyncio.to_thread(service.registry.put, name, vocabulary, replace, config)
+    put = service.registry.put
+    entry, created = await asyncio.to_thread(put, name, vocabulary, replace, config)
     if before is not None and created:
         _forget_later(service, before.vocabulary.digest)
     if created:
         old = f", and was {before.vocabulary.digest}" if before is not None else ""
         logger.info("vocabulary %s is %s%s", name, vocabulary.digest, old)
     await _spread(service)
-    return created
+    return entry, created
 
 
 async def delete_vocabulary(service: Service, name: str) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "VocabularyList",
     "VocabularyReport",
     "report",
+    "report_put",
     "samples",
 ]
 
@@ -83,13 +84,7 @@ class VerifyResponse(BaseModel):
 
 def report(service: Service, known: Known) -> VocabularyReport:
     """What a service knows of one vocabulary."""
-    made = VocabularyReport(
-        name=known.name,
-        state="unloaded",
-        builtin=known.builtin,
-        source=known.source,
-        licence=known.licence,
-    )
+    made = _named(known)
     entry = service.registry.entries.get(known.name)
     if entry is None:
         made.error = service.registry.failures.get(known.name, "")
@@ -97,6 +92,24 @@ def report(service: Service, known: Known) -> VocabularyReport:
         return made
     _fill(made, entry, service.registry.residency(entry))
     return made
+
+
+def report_put(service: Service, entry: Entry) -> VocabularyReport:
+    """Of what was put under a name, whatever others have made of the name since."""
+    uploaded = Known(entry.name, "uploaded", "", False, lambda: entry.vocabulary)
+    made = _named(service.registry.known.get(entry.name, uploaded))
+    _fill(made, entry, service.registry.residency(entry))
+    return made
+
+
+def _named(known: Known) -> VocabularyReport:
+    return VocabularyReport(
+        name=known.name,
+        state="unloaded",
+        builtin=known.builtin,
+        source=known.source,
+        licence=known.licence,
+    )
 
 
 def _fill(report: VocabularyReport, entry: Entry, residency: Residency) -> None:

@@ -28,6 +28,7 @@ from service.vocabulary_reports import (
     VocabularyList,
     VocabularyReport,
     report,
+    report_put,
 )
 from vocabularies import formats
 
@@ -121,9 +122,10 @@ async def put_vocabulary(
     files = await _read_files(request, name, service.settings.max_vocabulary_bytes)
     specials = None if special_tokens is None else _special_tokens(special_tokens)
     upload = Upload(files, format, pretokenizer, specials, id_offset)
-    created = await vocabulary_management.put_vocabulary(service, name, upload, replace=replace)
+    put = vocabulary_management.put_vocabulary
+    entry, created = await put(service, name, upload, replace=replace)
     response.status_code = 201 if created else 200
-    return report(service, service.registry.find(name))
+    return report_put(service, entry)
 
 
 def _special_tokens(text: str) -> dict[str, int]:

@@ -38,6 +38,7 @@ TOKENIZER_JSON = json.dumps(
     }
 ).encode()
 OTHER_JSON = TOKENIZER_JSON.replace(b'[["A", "C"], ["G", "T"]', b'[["G", "T"], ["A", "C"]')
+FILES = (TOKENIZER_JSON, OTHER_JSON)
 
 
 def run(scenario, engine=None, **settings) -> None:
@@ -201,5 +202,28 @@ def test_load_and_unload_change_the_state():
         assert (await client.post(path + "/load")).json()["state"] == "loaded"
         assert (await client.post(path + "/unload")).json()["state"] == "unloaded"
         assert (await client.get(path)).json()["state"] == "unloaded"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("other", ["put", "delete"])
+def test_an_upload_is_answered_with_its_own_digest_whatever_becomes_of_the_name(monkeypatch, other):
+    """Another client replaces or deletes the name before the answer is written."""
+    own, foreign = (formats.read_vocabulary({"a": content}) for content in FILES)
+
+    async def scenario(client, service):
+        async def meanwhile(_):
+            if other == "put":
+                service.registry.put("mine", foreign, replace=True)
+            else:
+                service.registry.delete("mine")
+
+        monkeypatch.setattr("service.vocabulary_management._spread", meanwhile)
+        answer = await client.put("/v1/vocabularies/mine", content=TOKENIZER_JSON)
+        assert (answer.status_code, answer.json()["digest"]) == (201, own.digest)
+        assert (answer.json()["state"], answer.json()["source"]) == ("loaded", "uploaded")
+        known = [entry.vocabulary.digest for entry in service.registry.entries.values()]
+        assert (foreign.digest in known) == (other == "put")
+        assert own.digest not in known
 
     run(scenario)
