@@ -12,11 +12,10 @@ import difflib
 import logging
 import re
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from service.engines import Engine, Residency
+from service.entries import Entry, Known
 from service.errors import (
     BuiltinProtected,
     InvalidRequest,
@@ -41,34 +40,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SUFFIX = ".vocabulary"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A vocabulary that has a name here, loaded or not.
-
-    Attributes:
-        read: gives the vocabulary's value; may take a second, for a thread.
-    """
-
-    name: str
-    source: str
-    licence: str
-    builtin: bool
-    read: Callable[[], Vocabulary]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A loaded vocabulary: what a request needs to know of it.
-
-    Attributes:
-        residency: as it was loaded; `Registry.residency` knows what has become of it.
-    """
-
-    name: str
-    vocabulary: Vocabulary
-    residency: Residency
-
-
 class Registry:
     """Names, and what they mean now."""
 
@@ -80,7 +51,7 @@ class Registry:
         self.store = open_store(settings.store_dir)
         self.configs = TokenizerConfigs(self.store)
         self._pinned = {settings.default_vocabulary, *map(str.strip, settings.pinned.split(","))}
-        self._loading: dict[str, asyncio.Task[Entry]] = {}
+        self._loading: dict[Known, asyncio.Task[Entry]] = {}
         self._change = threading.Lock()
         for name in builtin.BUILTINS:
             info = builtin.describe(name)
@@ -136,14 +107,16 @@ class Registry:
         if (entry := self.entries.get(name)) is not None:
             return entry
         known = self.find(name)
-        task = self._loading.get(name)
+        task = self._loading.get(known)
         if task is None:
             task = asyncio.ensure_future(asyncio.to_thread(self.load, known))
-            self._loading[name] = task
-            task.add_done_callback(lambda _: self._loading.pop(name, None))
+            self._loading[known] = task
+            task.add_done_callback(lambda _: self._loading.pop(known, None))
         try:
             return await asyncio.shield(task)
         except VocabularyError as error:
+            if self.known.get(name) is not known:  # Deleted or replaced while it was read.
+                return await self.loaded(name)
             raise NotReady(f"{name} cannot be loaded: {error}", "/vocabulary") from error
 
     def load(self, known: Known) -> Entry:
@@ -156,8 +129,10 @@ class Registry:
             vocabulary = known.read()
             residency = self._on_engine(known.name, vocabulary)
         except VocabularyError as error:
-            self.failures[known.name] = str(error)
-            logger.error("vocabulary %s cannot be loaded: %s", known.name, error)
+            with self._change:
+                if self.known.get(known.name) is known:
+                    self.failures[known.name] = str(error)
+                    logger.error("vocabulary %s cannot be loaded: %s", known.name, error)
             raise
         if residency.fallback_reason:
             logger.warning("vocabulary %s: %s", known.name, residency.fallback_reason)
@@ -262,7 +237,13 @@ class Registry:
             raise BuiltinProtected(f"{name} is built in; choose another name", "/name")
         if replace:
             return
-        meant = "another vocabulary" if vocabulary is None else known.read().digest
+        meant = "another vocabulary"
+        try:
+            meant = known.read().digest if vocabulary is not None else meant
+        except VocabularyError as error:
+            if self.known.get(name) is not known:  # Deleted or replaced while it was read.
+                return self.check_free(name, vocabulary, replace)
+            meant = f"one that cannot be read ({error})"
         if vocabulary is None or meant != vocabulary.digest:
             raise NameTaken(f"{name} means {meant}; replace=true changes that", "/name")
 

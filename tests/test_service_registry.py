@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
 import os
 from pathlib import Path
@@ -120,6 +121,52 @@ def test_a_damaged_file_is_reported_and_the_others_work(tmp_path, caplog):
     assert "bad" in again.failures
     assert "gpt2.vocabulary is not used" in caplog.text
     assert asyncio.run(again.loaded("gpt2")).vocabulary.digest == builtin.load("gpt2").digest
+
+
+@pytest.mark.parametrize("since", ["deleted", "replaced"])
+def test_a_name_that_changes_while_it_is_read_is_asked_for_again(tmp_path, caplog, since):
+    """Its file is gone, or another one, before the thread that loads it has opened it."""
+    make(store_dir=tmp_path).put("mine", FIRST, replace=False)
+    registry = make(store_dir=tmp_path)
+
+    def change() -> None:
+        registry.delete("mine")
+        if since == "replaced":
+            registry.put("mine", SECOND, replace=False)
+
+    def gone():
+        change()
+        raise VocabularyError.at("mine.vocabulary", "cannot be read: No such file or directory")
+
+    def forget() -> None:
+        known = registry.known.get("mine")
+        assert known is not None
+        registry.entries.pop("mine", None)
+        registry.known["mine"] = dataclasses.replace(known, read=gone)
+
+    forget()
+    if since == "deleted":
+        with pytest.raises(UnknownVocabulary):
+            asyncio.run(registry.loaded("mine"))
+        registry.put("mine", FIRST, replace=False)
+    else:
+        assert asyncio.run(registry.loaded("mine")).vocabulary == SECOND
+    assert not registry.failures
+    assert "cannot be loaded" not in caplog.text
+    forget()
+    if since == "deleted":
+        assert registry.put("mine", FIRST, replace=False)[1]
+    else:
+        with pytest.raises(NameTaken, match=SECOND.digest):
+            registry.put("mine", FIRST, replace=False)
+
+
+def test_a_name_whose_file_is_damaged_is_taken_until_it_is_replaced(tmp_path):
+    (tmp_path / "mine.vocabulary").write_bytes(b"x")
+    registry = make(store_dir=tmp_path)
+    with pytest.raises(NameTaken, match="cannot be read"):
+        registry.put("mine", FIRST, replace=False)
+    assert registry.put("mine", FIRST, replace=True)[1]
 
 
 def test_one_changed_bit_of_a_stored_vocabulary_is_never_another_vocabulary(tmp_path):
