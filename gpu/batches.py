@@ -105,11 +105,16 @@ class RowOptions:
     def whole_rows(self) -> NDArray[np.bool_] | None:
         """bool[B]: rows that cannot be answered in parts; None where all can.
 
-        What truncation leaves and where spans lie depends on the whole row.
+        What truncation leaves and where spans lie depends on the whole row, and the other strand
+        begins with its end.
         """
         if self.spans is not None:
             return np.ones(len(self.spans), np.bool_)
-        return None if self.max_length is None else self.max_length != NO_LIMIT
+        limited = None if self.max_length is None else self.max_length != NO_LIMIT
+        if not self.turned:
+            return limited
+        turned = self.flags & constant("ROW_OTHER_STRAND") != 0
+        return turned if limited is None else turned | limited
 
 
 WITHOUT_TEMPLATE = EncodeOptions(add_special_tokens=False)

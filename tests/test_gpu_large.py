@@ -87,3 +87,13 @@ def test_counts_of_small_batches(
     counts, errors = engine.count(load(name), batch)
     assert counts.tolist() == np.diff(expected.offsets).tolist()
     assert errors == expected.errors
+
+
+def test_the_other_strand_of_a_row_is_not_cut_at_its_blanks(engine: GpuEngine) -> None:
+    """Its last part would come first; other rows beside it are cut, and may be limited."""
+    rows = ["".join(rows_of("dnabert2")[n : n + 99]).encode() + b" ACG" * 900 for n in (0, 99)]
+    check(engine, "dnabert2", rows, np.uint16, reverse_complement=True)
+    options = [EncodeOptions(reverse_complement=True), EncodeOptions(max_length=9)]
+    expected = CPU.encode(load("dnabert2"), Batch.from_bytes(rows, options))
+    encoded = engine.encode(load("dnabert2"), Batch.from_bytes(rows, options))
+    assert encoded.ids.tolist() == expected.ids.tolist()
