@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from gpu.job import CUDA
+from tests.compiled import EMULATION_FLAGS
 from tests.data_files import ROOT
 
-FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-FLAGS += ["-Wno-unused-function", "-Wno-unknown-pragmas"]
+FLAGS = ["-std=c++17", *EMULATION_FLAGS, "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+FLAGS += ["-Wno-unused-function"]
 
 
 @functools.cache

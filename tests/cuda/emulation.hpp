@@ -16,7 +16,11 @@
 #endif
 
 #define KERNEL extern "C" void
-#define SHARED static
+#if defined(__SANITIZE_ADDRESS__)
+#define SHARED static  // In a section of ours nothing would be around them.
+#else
+#define SHARED static __attribute__((section("shared_memory")))
+#endif
 #define DYNAMIC_SHARED(name) static uint8_t*& name = emulation::dynamic_shared
 #define GRID_CONSTANT
 #define CLUSTER_OF(blocks)
@@ -82,6 +86,9 @@ struct Cluster {
     std::vector<Wait> waits;
     std::function<void()> body;
 };
+
+// Static shared memory of all kernels; null pointers where there is none.
+extern "C" __attribute__((weak, visibility("hidden"))) uint8_t __start_shared_memory[], __stop_shared_memory[];
 
 inline Dim thread_index, block_index, grid_size, block_size;
 inline Cluster cluster;
@@ -175,6 +182,7 @@ struct Turns {
 // Runs blocks by turns until all have ended; the first one has the number `first`.
 inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::function<void()> body) {
     uint32_t fibers = blocks * threads;
+    if (__start_shared_memory) std::memset(__start_shared_memory, FRESH, __stop_shared_memory - __start_shared_memory);
     cluster.threads = threads;
     cluster.barrier = Barrier();
     cluster.body = body;
