@@ -96,7 +96,7 @@ class EngineRoom:
         self._waiting.pop(link, None)
         if not self.links:
             self.is_empty.set()
-        if not self.service.draining:
+        if name and not self.service.draining:
             logger.warning("%s is gone; %d are left", name, len(self.links))
             self._tell_status()
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,26 @@ def test_every_data_file_of_a_room_is_packaged() -> None:
             ):
                 continue
             assert path in packaged, f"{relative(path)} is not in the wheel"
+
+
+@pytest.mark.parametrize("room", ["vocabularies", "service", "benchmarks"])
+def test_the_readme_of_a_room_names_its_modules_and_no_others(room: str) -> None:
+    text = (ROOT / room / "README.md").read_text()
+    named = set(
+        re.findall(r"([\w*]+)\.py\b|-m benchmarks\.(\w+)|^    (\w+)\.\*", text, re.MULTILINE)
+    )
+    patterns = {name for names in named for name in names if name}
+    modules = {path.stem for path in (ROOT / room).glob("*.py")} - {"__init__"}
+    # A rule's patterns and classes lie beside it (vocabularies/README.md).
+    beside = {"class_patterns", "pretokenizer_patterns"} if room == "vocabularies" else set()
+    missing = {m for m in modules - beside if not any(fnmatch(m, p) for p in patterns)}
+    assert missing == set()
+    everywhere = {
+        path.stem
+        for each in (*ROOMS, "tests", "benchmarks")
+        for path in (ROOT / each).rglob("*.py")
+    }
+    assert {p for p in patterns if "*" not in p} <= everywhere | {"unicode_classes"}
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +12,8 @@ from starlette.exceptions import HTTPException
 from service import body_timeout, errors, store_errors, training_errors
 from service.errors import ServiceError, invalid_body, problem
 from service.schemas import EncodeBatchRequest
+from tests.data_files import ROOT
+from tests.test_architecture import ROOMS
 from vocabularies.batch import RowError
 from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
 
@@ -148,3 +151,16 @@ def test_what_nobody_foresaw_is_500_with_a_number_that_stands_in_the_log(caplog)
     assert number in caplog.text
     assert "This is a bug" in caplog.text
     assert "secret" not in parsed["detail"]
+
+
+def test_the_readme_has_every_code_beside_its_status():
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| (\d{3}[^|]*) \| (.*`) \|$", text, re.MULTILINE)
+    found = {code: statuses for statuses, codes in rows for code in re.findall("`(.*?)`", codes)}
+    for code, status in EXPECTED.items():
+        assert str(status) in found.pop(code, ""), code
+    sources = [path.read_text() for room in ROOMS for path in (ROOT / room).glob("*.py")]
+    of_rows = set(re.findall(r'RowError\(\s*"(\w+)"', "".join(sources))) - {"engine_failed"}
+    assert {code for code, statuses in found.items() if "row" in statuses} == of_rows
+    others = {code for code, statuses in found.items() if "row" not in statuses}
+    assert others == {"internal", "not_found", "method_not_allowed"}
