@@ -113,7 +113,7 @@ class RowOptions:
         limited = None if self.max_length is None else self.max_length != NO_LIMIT
         if not self.turned:
             return limited
-        turned = self.flags & constant("ROW_OTHER_STRAND") != 0
+        turned: NDArray[np.bool_] = self.flags & constant("ROW_OTHER_STRAND") != 0
         return turned if limited is None else turned | limited
 
 

@@ -9,5 +9,6 @@ static void merge_by_turns(TrainJob job) {
 }
 
 extern "C" void merge_all_by_turns(bool placed, uint32_t blocks, const TrainJob* job) {
-    emulate(placed ? merge_by_turns<true> : merge_by_turns<false>, blocks, BLOCK, job);
+    if (placed) emulate(merge_by_turns<true>, blocks, BLOCK, job, sizeof(MergeTileShared<true>));
+    else emulate(merge_by_turns<false>, blocks, BLOCK, job, sizeof(MergeTileShared<false>));
 }
