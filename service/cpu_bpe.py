@@ -17,6 +17,7 @@ from tokenizers import Encoding, Tokenizer
 from service.encoders import ReferenceEncoder, refuse_rows, take_rows
 from service.engines import LibraryFailed
 from service.isolation import raise_if_not_the_engines
+from service.special_places import earlier, found_behind_normalizers, has_hidden_tokens
 from vocabularies.alphabet import UTF8_BYTES
 from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.formats import tokenizer_json
@@ -58,6 +59,7 @@ class TokenizersEncoder:
         # The library's spans are wrong behind a dropped symbol; lengths are, for an unknown byte.
         self.by_reference = _may_drop(vocabulary) or (self.spelled and _has_unknown(vocabulary))
         self.refused_contents = _stripping_contents(vocabulary)
+        self.has_hidden_tokens = has_hidden_tokens(vocabulary)
         special = vocabulary.special_tokens
         self.stripping_ids = [token.id for token in special if token.lstrip or token.rstrip]
 
@@ -143,14 +145,28 @@ class TokenizersEncoder:
         contents = self.refused_contents
         if contents:
             rows |= {r for r, text in enumerate(texts) if any(c in text for c in contents)}
+        asked = sorted(rows - content.errors.keys())
+        hidden = self._hidden([texts[row] for row in asked])
         errors: dict[int, RowError] = {}
-        for row in sorted(rows - content.errors.keys()):
+        for row, error in zip(asked, hidden, strict=True):
             try:
                 for _ in cut_text(self.vocabulary, texts[row], "refuse"):
                     pass
             except RowRefused as refused:
-                errors[row] = refused.error
+                error = earlier(refused.error, error)
+            if error is not None:
+                errors[row] = error
         return refuse_rows(content, errors) if errors else content
+
+    def _hidden(self, texts: list[str]) -> list[RowError | None]:
+        """Refusals of texts for what only the library finds in them."""
+        if not (texts and self.has_hidden_tokens):
+            return [None] * len(texts)
+        found, plain = (self._encodings(texts, is_plain, True) for is_plain in (False, True))
+        special = {token.id: token for token in self.vocabulary.special_tokens if token.special}
+        return [
+            found_behind_normalizers(*row, special) for row in zip(texts, found, plain, strict=True)
+        ]
 
     def _add_spans(self, content: Content, batch: Batch, options: EncodeOptions) -> Content:
         """Spans from the tokens' lengths; rows that these do not spell go to the reference.

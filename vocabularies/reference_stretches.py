@@ -17,7 +17,7 @@ from vocabularies.normalizers import normalize
 from vocabularies.unicode_classes import class_mask
 from vocabularies.vocabulary import Kmers, SpecialToken, Vocabulary
 
-__all__ = ["Span", "Stretch", "Token", "check_special", "cut_text"]
+__all__ = ["Span", "Stretch", "Token", "check_special", "cut_text", "refusal_of"]
 
 Span = tuple[int, int]
 Token = tuple[int, int, int]
@@ -154,9 +154,14 @@ def check_special(token: SpecialToken, mode: SpecialMode, byte: int) -> bool:
         RowRefused: it is not wanted in the text.
     """
     if token.special and mode == "refuse":
-        message = f"the text holds the special token {token.content!r}"
-        raise RowRefused(RowError("special_token_refused", message, f"byte {byte}"))
+        raise RowRefused(refusal_of(token, byte))
     return mode == "match" or not token.special
+
+
+def refusal_of(token: SpecialToken, byte: int) -> RowError:
+    """That a text holds a special token at this byte."""
+    message = f"the text holds the special token {token.content!r}"
+    return RowError("special_token_refused", message, f"byte {byte}")
 
 
 def _is_word(character: str) -> bool:

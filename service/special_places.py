@@ -1,0 +1,51 @@
+"""Special tokens that only the library finds: behind normalizers that are none of ours.
+
+With Lowercase it finds "<s>" in the text "<S>" where the token is `normalized`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tokenizers import Encoding
+
+from vocabularies.batch import RowError
+from vocabularies.reference_stretches import refusal_of
+from vocabularies.vocabulary import SpecialToken, Upstream, Vocabulary
+
+__all__ = ["earlier", "found_behind_normalizers", "has_hidden_tokens"]
+
+
+def has_hidden_tokens(vocabulary: Vocabulary) -> bool:
+    """Whether the library may find special tokens in other words than their own."""
+    return isinstance(vocabulary.model, Upstream) and any(
+        token.special and token.normalized for token in vocabulary.special_tokens
+    )
+
+
+def found_behind_normalizers(
+    text: str, found: Encoding, plain: Encoding, special: Mapping[int, SpecialToken]
+) -> RowError | None:
+    """The refusal of a text for its first special token; None where it holds none.
+
+    Args:
+        text: the text.
+        found: its ids with special tokens.
+        plain: its ids where special tokens are left as text: one that stands there at the same
+            place is an ordinary one, as [UNK] is.
+        special: by id.
+    """
+    ordinary = {*zip(plain.ids, plain.offsets, strict=True)}
+    for token_id, (begin, end) in zip(found.ids, found.offsets, strict=True):
+        if token_id in special and (token_id, (begin, end)) not in ordinary:
+            taken = text[begin:end]  # With the blanks that the token takes.
+            begin += len(taken) - len(taken.lstrip()) if special[token_id].lstrip else 0
+            return refusal_of(special[token_id], len(text[:begin].encode()))
+    return None
+
+
+def earlier(one: RowError | None, other: RowError | None) -> RowError | None:
+    """The refusal of the two whose place comes first."""
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda error: int(error.where.removeprefix("byte ")))
