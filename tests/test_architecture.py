@@ -107,6 +107,13 @@ def test_only_the_embedding_layer_imports_torch() -> None:
     assert importing == {f"gpu/{name}.py" for name in layer}
 
 
+def test_tests_are_collected_where_neither_torch_nor_cupy_is_installed() -> None:
+    """`make test` installs neither: a module that imports one at its top would be an error."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        inside = {name: within for name, within in imports(path) if name in ("torch", "cupy")}
+        assert all(inside.values()), f"{relative(path)} imports {', '.join(inside)}"
+
+
 def test_only_service_knows_http() -> None:
     assert rooms_that_import("fastapi", "starlette", "uvicorn", "grpc") == {"service"}
 

@@ -10,7 +10,6 @@ from types import FrameType, TracebackType
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from gpu.workspaces import Workspaces
 from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.lazy_device import LazyDevice
+from tests.torch_or_skip import torch_or_skip
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
@@ -334,6 +334,7 @@ def test_ids_stay_on_the_device_where_the_callers_array_lies_there(engine, kind,
 def test_a_tensor_of_the_host_takes_ids(engine):
     data, offsets = some_text(1)
     ids, id_offsets = engine.encode_ids(FRAMED, data, offsets)
+    torch = torch_or_skip()
     out = torch.zeros(len(data), dtype=torch.int32)
     assert encode_stream(engine, FRAMED, data, offsets, out).tolist() == id_offsets.tolist()
     assert out[: len(ids)].tolist() == ids.tolist()

@@ -8,11 +8,13 @@ import weakref
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
 from gpu.rows import as_batch
-from gpu.text_memory import TextMemory
+from tests.torch_or_skip import torch_or_skip
 from vocabularies.batch import Batch
 from vocabularies.text_joining import join_in_python
+
+torch_or_skip()
+from gpu.text_memory import TextMemory  # noqa: E402
 
 
 class Event:
