@@ -106,6 +106,19 @@ def test_a_tokenizer_config_alone_is_called_by_its_name(name, content):
     assert message.startswith("a tokenizer_config.json has no ids")
 
 
+@pytest.mark.parametrize("odd", [None, True, 1, [], {}, [{}], {"a": 0}])
+@pytest.mark.parametrize("field", ["type", "pattern", "behavior", "invert"])
+def test_a_split_with_a_field_of_another_kind_is_no_rule_of_ours_and_no_crash(field, odd):
+    split = {"type": "Split", "pattern": {"String": "a"}, "behavior": "Isolated", "invert": False}
+    content = document(WORDS, [], pre_tokenizer=split | {field: odd})
+    try:
+        model = read_vocabulary({"tokenizer.json": encoded(content)}).model
+    except VocabularyError as error:
+        assert [finding.where for finding in error.findings] == ["pre_tokenizer"]
+    else:
+        assert isinstance(model, Upstream) or field == "invert"
+
+
 def test_an_archive_beside_a_good_file_is_refused_too():
     files = {"vocab.json": encoded(WORDS), "merges.txt": gzip.compress(b"a b\n")}
     assert findings(files)[0][0] == "merges.txt"

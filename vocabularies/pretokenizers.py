@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 ISOLATE = "isolate:"
+KEPT = [("Removed", True)]  # Of one step alone.
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,16 +262,13 @@ def _split_rule(steps: list[Mapping[str, Any]]) -> str | None:
     """The rule of Split steps; "Removed" with "invert" keeps what one pattern of ours matches."""
     if any(step.get("type") != "Split" for step in steps):
         return None
-    ways = {(step.get("behavior"), bool(step.get("invert"))) for step in steps}
-    alone = {("Removed", True)} if len(steps) == 1 else set()
+    are_isolated = all(step.get("behavior") == "Isolated" for step in steps)
+    is_kept = [(step.get("behavior"), bool(step.get("invert"))) for step in steps] == KEPT
     patterns = [step.get("pattern") for step in steps]
     match patterns:
-        case [{"String": str(literal)}] if literal and ways <= {
-            ("Isolated", False),
-            ("Isolated", True),
-        }:
+        case [{"String": str(literal)}] if literal and are_isolated:
             return ISOLATE + literal
-        case _ if ways <= {("Isolated", False), ("Isolated", True), *alone}:
+        case _ if are_isolated or is_kept:
             regexes = [p.get("Regex") for p in patterns if isinstance(p, Mapping)]
             known = [regex for regex in regexes if isinstance(regex, str)]
             return _rule_of(tuple(known), "onig") if len(known) == len(steps) else None
