@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import struct
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -19,6 +20,7 @@ from service.errors import DeadlinePassed, InvalidRequest, QueueFull, TemplateFa
 
 __all__ = ["ChatTemplates"]
 
+logger = logging.getLogger(__name__)
 START_S = 10.0  # What starting the process may take.
 MAX_WAITING = 256  # Chats in front of a process that takes one at a time.
 
@@ -68,6 +70,9 @@ class ChatTemplates:
         """The answer of the process, which is started if need be; one chat at a time."""
         async with self._turn:
             try:
+                if self._has_ended():
+                    logger.warning("the process of chat templates has ended; another is started")
+                    await self._end()
                 if self._process is None:
                     await asyncio.wait_for(self._start(), START_S)
                 return await asyncio.wait_for(self._ask(body), self.timeout_s)
@@ -78,6 +83,13 @@ class ChatTemplates:
             except asyncio.CancelledError:
                 await self._end()
                 raise
+
+    def _has_ended(self) -> bool:
+        """Whether the process is gone that waited for a chat, as where memory was short."""
+        if self._process is None:
+            return False
+        assert self._process.stdin is not None
+        return self._process.returncode is not None or self._process.stdin.is_closing()
 
     async def _start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(

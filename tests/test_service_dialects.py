@@ -366,6 +366,20 @@ def test_a_template_that_never_ends_is_ended_and_the_next_chat_is_answered():
     run(scenario)
 
 
+def test_chats_go_on_when_the_idle_process_of_their_templates_was_killed():
+    async def scenario():
+        async with serving(ENGINE) as (client, service):
+            await upload(client)
+            for _ in range(3):
+                answer = await post(client, "/tokenize", model="chat", messages=CHAT)
+                assert answer.status_code == 200
+                process = service.chat_templates._process
+                process.kill()
+                await process.wait()
+
+    run(scenario)
+
+
 def test_a_call_of_a_tool_is_given_to_the_template_as_values():
     template = "{% for m in messages %}{{ m.content }}{{ m.tool_calls | tojson }}{% endfor %}"
     function = {"name": "add", "arguments": '{"a": 1}'}
