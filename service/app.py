@@ -74,14 +74,8 @@ IDLE_PERIOD_S = 0.1
 LOADING_AT_ONCE = 2
 GC_THRESHOLDS = (50_000, 50, 50)
 ROUTES = (
-    api_routes,
-    vocabulary_routes,
-    health_routes,
-    oip_routes,
-    tokenize_routes,
-    render_routes,
-    probe_routes,
-    training_routes,
+    *(api_routes, vocabulary_routes, health_routes, oip_routes),
+    *(tokenize_routes, render_routes, probe_routes, training_routes),
 )
 DESCRIPTION = """
 Text or DNA in, token ids out: exactly the ids of the reference tokenizer.
@@ -249,8 +243,13 @@ async def preload(service: Service, names: list[str]) -> None:
     waiting = sorted(names, key=lambda name: name != service.settings.default_vocabulary)
 
     async def load_next() -> None:
-        with contextlib.suppress(ServiceError):
-            await service.registry.loaded(waiting.pop(0))
+        name = waiting.pop(0)
+        try:
+            await service.registry.loaded(name)
+        except ServiceError:
+            pass  # It was logged.
+        except Exception as error:
+            logger.error("This is a bug. Vocabulary %s failed", name, exc_info=error)
 
     async def load_rest() -> None:
         while waiting:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from dataclasses import replace
 
 import pytest
 
-from service.app import create_app, running
+from service.app import create_app, preload, running
 from service.errors import UnknownVocabulary
 from service.settings import Settings
 from tests.app_client import serving
@@ -62,6 +63,20 @@ def test_the_default_vocabulary_is_loaded_first_and_alone_and_a_failing_one_stop
             assert gc.isenabled()
 
     run(scenario)
+
+
+def test_what_nobody_foresaw_of_one_vocabulary_does_not_keep_the_service_from_being_ready(caplog):
+    async def scenario():
+        async with serving(FakeEngine(), preload="none") as (client, service):
+            known = service.registry.known
+            known["gpn"] = replace(known["gpn"], read=lambda: 1 // 0)
+            service.preloaded = False
+            await preload(service, ["gpn", "hyenadna", "mtdna6"])
+            await ready(client)
+            assert set(service.registry.entries) == {"hyenadna", "mtdna6"}
+
+    run(scenario)
+    assert "This is a bug. Vocabulary gpn failed" in caplog.text
 
 
 def test_readiness_is_false_above_high_water():

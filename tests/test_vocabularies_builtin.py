@@ -19,6 +19,7 @@ from vocabularies.builtin import BUILTINS, build, describe, load
 from vocabularies.builtin.stored import UPSTREAM
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
 from vocabularies.reference import encode
+from vocabularies.vocabulary import VocabularyError
 
 TIKTOKEN = ("gpt2", "cl100k_base", "o200k_base")
 DNA_BPE = ("dnabert2", "gena_lm_t2t_32k", "gpn")
@@ -57,6 +58,16 @@ def test_sources_names_the_digest_of_every_vocabulary(name):
 def test_sources_names_the_digest_of_every_upstream_file():
     for name, file in UPSTREAM.items():
         assert re.search(rf"^\| {name} \|.*\| {file.sha256} \| sha256:", SOURCES, re.MULTILINE)
+
+
+def test_a_damaged_file_is_a_wrong_vocabulary(tmp_path, monkeypatch):
+    stored = bytearray((Path(package.__file__).parent / "gpn.vocabulary.xz").read_bytes())
+    stored[150] ^= 1
+    (tmp_path / "gpn.vocabulary.xz").write_bytes(stored)
+    monkeypatch.setattr(package.resources, "files", lambda _: tmp_path)
+    for name in ("gpn", "gpt2"):  # The other one is not there.
+        with pytest.raises(VocabularyError, match=f"{name}.vocabulary.xz: cannot be read"):
+            load.__wrapped__(name)
 
 
 def test_an_unknown_name_is_told_the_near_ones():

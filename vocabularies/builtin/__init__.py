@@ -15,7 +15,7 @@ from importlib import resources
 from vocabularies.builtin.rules import RULES
 from vocabularies.builtin.stored import SUFFIX, UPSTREAM
 from vocabularies.canonical import from_bytes
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.vocabulary import Vocabulary, VocabularyError
 
 __all__ = ["BUILTINS", "BuiltinInfo", "describe", "load"]
 
@@ -80,9 +80,13 @@ def load(name: str) -> Vocabulary:
 
     Raises:
         KeyError: as `describe`.
+        VocabularyError: its file is damaged or cannot be read.
     """
     describe(name)
     if name in RULES:
         return RULES[name]()
-    stored = resources.files(__package__).joinpath(f"{name}{SUFFIX}").read_bytes()
-    return from_bytes(lzma.decompress(stored))
+    try:
+        stored = resources.files(__package__).joinpath(f"{name}{SUFFIX}").read_bytes()
+        return from_bytes(lzma.decompress(stored))
+    except (lzma.LZMAError, OSError) as error:
+        raise VocabularyError.at(f"{name}{SUFFIX}", f"cannot be read: {error}") from error
