@@ -85,7 +85,11 @@ class TokenizerConfig:
         value = self.values.get("chat_template")
         if isinstance(value, list):
             each_one = [each for each in value if isinstance(each, dict)]
-            named = {each.get("name"): each.get("template") for each in each_one}
+            named = {
+                name: each.get("template")
+                for each in each_one
+                if isinstance(name := each.get("name"), str)
+            }
             value = (named.get(TOOL_USE) if has_tools else None) or named.get(DEFAULT)
         return value if isinstance(value, str) else None
 

@@ -515,3 +515,21 @@ def test_a_configuration_that_is_no_object_is_refused_with_its_place(content, wh
             assert answer["where"].startswith(where)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("name", [[], {"a": 1}, None, 7])
+def test_a_template_whose_name_is_no_text_is_none_and_leaves_the_others(name):
+    (document,) = write_vocabulary(load("gpn"), "tokenizer.json").values()
+    odd = {"name": name, "template": "x"}
+    default = {"name": "default", "template": "{{ messages[0].content }}"}
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            for templates, status in (([odd, default], 200), ([odd], 400)):
+                config = json.dumps({"chat_template": templates})
+                files = {"a": ("tokenizer.json", document), "b": ("tokenizer_config.json", config)}
+                await client.put("/v1/vocabularies/chat?replace=true", files=files)
+                body = {"model": "chat", "messages": [{"role": "user", "content": "ACG"}]}
+                assert (await client.post("/tokenize", json=body)).status_code == status
+
+    run(scenario)
