@@ -75,10 +75,14 @@ DEVICE uint32_t repeats_up_to(const uint8_t* text, uint32_t length, uint32_t per
     return length;
 }
 
-// The period of a text that repeats up to MAX_RUN_PERIOD bytes three times or more, 0 where it has none; by a warp.
-// Where a front has a period and the text has another one, with which it is not longer than that front, both are
-// periods of the front, and so is their greatest common divisor, which is then the text's (Fine and Wilf). So the lowest
-// period of a front is the text's own, or all are longer than the front without it.
+// The period of a text that repeats up to MAX_RUN_PERIOD bytes three times or more, 0 where it has none; by a warp, 32
+// periods at a time, a lane each. The lowest one that the text's first bytes have is followed up to where it ends:
+//
+//     text     a b a b a b a b c a b a b a b a b c ...     period 2 up to `front`, 8: next are those from 7 on
+//
+// *Proof* that no period q in between is the text's, where p is the lowest one that its first `front` bytes have: from
+// p + q <= front it follows that the greatest common divisor of both is a period of these (Fine and Wilf), which then is p.
+// So p divides q, and a text that repeats its first q bytes would repeat p everywhere.
 DEVICE uint32_t period_of_text(const uint8_t* text, uint32_t length) {
     uint32_t lane = threadIdx.x & 31, first = 1;
 #pragma unroll 1

@@ -126,7 +126,8 @@ struct Chains {
     uint32_t state;            // LAST_*, if not all do.
 };
 
-// Looks at the pairs of a lane; those of `limit` or more are none.
+// Looks at the pairs of a lane; those of `limit` or more are none. First the heads of chains, which are taken; then the pairs
+// that go on with a chain of a lane before (`open`); then all that follow the lane's own heads.
 template <uint32_t MOST>
 DEVICE Chains chains_of_lane(const WarpColumns<MOST>& columns, const LanePart& part, const Neighbours& others,
                              uint32_t limit) {

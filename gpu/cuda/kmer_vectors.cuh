@@ -5,7 +5,14 @@
 #include "kmer_tile.cuh"
 
 // The numbers of the k-mers that begin with neighbouring letters, as many as 16 bytes of ids hold, of which 32 letters are
-// in `high` and `low`. Ids of 8 and 16 bits begin with whole bytes in one of four copies, each two bits further.
+// in `high` and `low`. Ids of 8 and 16 bits begin with whole bytes in one of four copies, each two bits further:
+//
+//     copy 0    ids 0  4  8 ... begin at its bytes 0 1 2 ... from the top    16 bits: word 0 is the upper halves of the
+//     copy 1    ids 1  5  9 ...                                              copies 0 and 1 (ids 0 and 1), word 1 those of
+//     copy 2    ids 2  6 10 ...                                              2 and 3, word 2 of 0 and 1 a byte further down
+//     copy 3    ids 3  7 11 ...                                              8 bits: word i is byte 3 - i of all four
+//
+// What an id has above its own 2 k bits are the letters before it, and is cut off (`own`).
 template <class Id>
 DEVICE void neighbours(uint32_t k, uint32_t high, uint32_t low, uint32_t* words) {
     uint32_t unused = 32 - 2 * k, copies[4];

@@ -39,6 +39,11 @@ DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& ro
 // The vectors of such rows, of which the first one may begin before the tile and the last one end behind it: each as if it
 // lay in the row of its first id of the tile. Then those with which a row begins are joined with what is there. No two rows
 // begin with the same vector, so that bits of those behind which one begins, of 32 for a lane each, say whose these are.
+//
+//     vector           0          1          2            ids of 32 bits, rows of 6, 5 ... ids: row 1 begins with id 6
+//     ids              0 1 2 3    4 5 6 7    8 9 10 11
+//     row of the first 0          0          1            own_vector of row 1 is 2
+//     joined                          ^ ^                 the ids 6 and 7 are put there by lane 1
 template <class Id, class Tile>
 DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
     constexpr uint32_t ITEMS = 16 / sizeof(Id), FAR = 1u << 31;

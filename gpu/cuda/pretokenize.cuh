@@ -24,12 +24,20 @@ struct Reach {  // Bytes that a thread reads at most: before its chunk, a power 
 DEVICE Reach far_reach() { return {2048, 256}; }
 constexpr DEVICE Reach near_reach() { return {128, 112}; }
 
-constexpr uint32_t ROW_STRIDE = 33, ANYWHERE = 31;
-constexpr uint32_t OPEN_PREV = 1, OPEN_PENDING = 2, STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;
-constexpr uint32_t AMBIGUOUS = 1 << 8, AMBIGUOUS_BEFORE = 1 << 9;
-constexpr uint32_t TOO_FAR = 1 << 10;      // In no entry: what decides is further than its reach.
-constexpr uint32_t OUT_START = 1 << 7, OUT_START_PREV = 1 << 15, OUT_MARK = 1 << 23;
-constexpr uint32_t OUT_COMMIT = 1u << 31;
+constexpr uint32_t ROW_STRIDE = 33;        // Entries from row to row: odd, so that threads in one state use all banks.
+constexpr uint32_t ANYWHERE = 31;          // The state of who knows nothing.
+
+// Bits of an entry, as gpu/automata.py has them: the state that follows, and what is known of it and of the step to it.
+constexpr uint32_t OPEN_PREV = 1;          // OUT_START_PREV may still come,
+constexpr uint32_t OPEN_PENDING = 2;       // or OUT_COMMIT, and no OUT_MARK before it.
+constexpr uint32_t STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;
+constexpr uint32_t AMBIGUOUS = 1 << 8;     // The outputs are not known, and 0 here.
+constexpr uint32_t AMBIGUOUS_BEFORE = 1 << 9;  // Neither are those that concern earlier places.
+constexpr uint32_t TOO_FAR = 1 << 10;      // In no entry: what decides is further than a thread's reach.
+constexpr uint32_t OUT_START = 1 << 7;     // A pretoken begins here,
+constexpr uint32_t OUT_START_PREV = 1 << 15;  // or at the character before,
+constexpr uint32_t OUT_MARK = 1 << 23;     // or maybe here, which is then pending:
+constexpr uint32_t OUT_COMMIT = 1u << 31;  // it did at the latest mark before.
 constexpr uint32_t OUTPUTS = OUT_START | OUT_START_PREV | OUT_MARK | OUT_COMMIT;
 
 struct Outputs {  // One bit a byte of a chunk.

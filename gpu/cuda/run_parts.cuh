@@ -76,6 +76,10 @@ DEVICE RunPart joined(const Job& job, const FourLetters& four, const RunPart& le
 
 // All that is before a block; a whole warp calls it, lane 31 looks at the block before. Waits for blocks that have published
 // nothing, unless one behind them knows all before it. Before the first one is the end of a run of no letters.
+//
+//     block       3    4      5      6      7          looks back from 8
+//     ends        .    x      .      .      .          `nearest` is the lane of 4; 3 does not matter
+//     parts       .    x      x      x      .          7 is `missing`: all look again; then 4's end is joined with 5, 6 and 7
 DEVICE RunPart part_before(const Job& job, const FourLetters& four, const RunStates& states, uint32_t block) {
     RunPart behind = {NO_BREAK, 0, 0, BASE};
     for (int64_t other = static_cast<int64_t>(block) - 32 + (threadIdx.x & 31);; other -= 32) {

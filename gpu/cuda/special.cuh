@@ -133,7 +133,12 @@ DEVICE uint32_t list_candidates(const Job& job, SpecialShared& shared, uint64_t 
 }
 
 // Follows all orbits to the tile's end: jumps leads to the last candidate of each. What is reached
-// from one that is ON_ORBIT gets that bit, too.
+// from one that is ON_ORBIT gets that bit, too. The whole block calls it; a turn reads all, waits, and writes all.
+//
+//     candidate      0 1 2 3 4        the next one of each: 2 3 3 4, none
+//     jumps          2 3 3 4 4        at first; 2 gets ON_ORBIT, as 0 has it
+//                    3 4 4 4 4        3 and 4 get it, from 0 and from 2: the orbit of 0 is 0 2 3 4
+//                    4 4 4 4 4        of each the last one
 DEVICE void follow_orbits(OrbitShared& shared, uint32_t count) {
     constexpr uint32_t ITEMS = TILE / BLOCK, MARKS = 1u << 31;
     for (uint32_t i = threadIdx.x; i < count; i += BLOCK) {
