@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+from service.cpu_engine import CpuEngine
 from service.positions import convert_spans
+from tests.tokenizer_documents import BYTES, document, encoded
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.formats import read_vocabulary
+from vocabularies.vocabulary import Upstream
 
 TEXT = st.text(st.sampled_from("aé中🙂\u0301 "), max_size=12)
 
@@ -42,3 +48,26 @@ def test_both_bytes_of_one_character_span_the_whole_character():
     assert convert_spans(spans, "é🙂", "codepoints").tolist() == [[0, 1], [0, 1], [1, 2], [0, 0]]
     assert convert_spans(spans, "é🙂", "utf16").tolist() == [[0, 1], [0, 1], [1, 3], [0, 0]]
     assert convert_spans(spans, "é🙂", "bytes") is spans
+
+
+def test_a_cut_on_the_left_changes_no_offsets():
+    """tokenizers trims behind the cut, and takes the first id that is left for the text's first."""
+    trimming = {"trim_offsets": True, "add_prefix_space": True}
+    content = document(
+        BYTES,
+        [],
+        byte_level=True,
+        pre_tokenizer={"type": "ByteLevel", "use_regex": True} | trimming,
+        post_processor={"type": "ByteLevel", "use_regex": True} | trimming,
+    )
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
+    assert isinstance(vocabulary.model, Upstream)
+    library, engine = Tokenizer.from_str(encoded(content).decode()), CpuEngine()
+    whole = library.encode("a b").offsets
+    options = EncodeOptions(max_length=2, truncation_side="left", spans=True)
+    answer = engine.encode(vocabulary, Batch(["a b"], options=options))
+    assert answer.spans is not None
+    assert [tuple(span) for span in answer.spans.tolist()] == whole[-2:] == [(2, 2), (2, 3)]
+    library.enable_truncation(2, direction="left")
+    assert library.encode("a b").ids == answer.ids.tolist()
+    assert library.encode("a b").offsets != whole[-2:]
