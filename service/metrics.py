@@ -111,10 +111,12 @@ READ: dict[str, Family] = {
 """Gauges, read when /metrics is; by name."""
 
 FAMILIES = COUNTED | READ
+ALERTED = "engine_lost", "no_space", "store_failed"  # `rate` sees the first one only behind a 0.
 ALWAYS = (
-    "warptok_requests_received_total",
-    "warptok_requests_cancelled_total",
-    "warptok_work_accepted_total",
+    ("warptok_requests_received_total",),
+    ("warptok_requests_cancelled_total",),
+    ("warptok_work_accepted_total",),
+    *(("warptok_requests_rejected_total", code) for code in ALERTED),
 )
 
 
@@ -145,8 +147,8 @@ class Metrics(Collector):
         self._batch_bytes = counts["warptok_batch_bytes"][()]
         self._batch_fill = counts["warptok_batch_fill_ratio"][()]
         self._lag = counts["warptok_event_loop_lag_seconds"][()]
-        for name in ALWAYS:
-            counts[name][()] = 0
+        for name, *labels in ALWAYS:
+            counts[name][tuple(labels)] = 0
         self._training = {
             outcome: counts["warptok_training_duration_seconds"][outcome,] for outcome in OUTCOMES
         }
@@ -254,9 +256,7 @@ class Metrics(Collector):
         for device, parts in status.memory.items():
             rows = [((device, part), num_bytes) for part, num_bytes in parts.items()]
             values.setdefault("warptok_device_memory_bytes", []).extend(rows)
-        values["warptok_page_locked_bytes"] = [
-            ((device,), num_bytes) for device, num_bytes in status.page_locked.items()
-        ]
+        values["warptok_page_locked_bytes"] = [((d,), n) for d, n in status.page_locked.items()]
         jobs = gauges.training_jobs()
         values["warptok_training_jobs"] = [
             ((state,), jobs.get(state, 0)) for state in ("queued", "running", "interrupted")

@@ -100,10 +100,10 @@ async def all_doors(**settings: Any):
 
 
 def counted(service: Any, name: str) -> dict[str, float]:
-    """{labels: value} of one metric."""
+    """{labels: value} of one metric, but for zeros."""
     text = service.metrics.exposition()[0].decode()
     rows = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", text, re.MULTILINE)
-    return {labels: float(value) for labels, value in rows}
+    return {labels: float(value) for labels, value in rows if float(value)}
 
 
 async def until_finished(service: Any, num_requests: int) -> None:

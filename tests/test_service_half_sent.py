@@ -23,7 +23,8 @@ JSON_TYPE, OCTETS_TYPE, FASTA_TYPE = b"application/json", b"text/plain", b"text/
 
 
 def refused(service: Service) -> dict[tuple[str, ...], float]:
-    return service.metrics.counts()["warptok_requests_rejected_total"]
+    counts = service.metrics.counts()["warptok_requests_rejected_total"]
+    return {labels: number for labels, number in counts.items() if number}
 
 
 async def closed(reader: asyncio.StreamReader) -> None:

@@ -333,9 +333,8 @@ def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
                 next(link for link, name in room.links.items() if name == "front-0").close()
                 answer = await asked
                 assert (answer.status_code, answer.json()["code"]) == (503, "engine_lost")
-                assert front.service.metrics.counts()["warptok_requests_rejected_total"] == {
-                    ("engine_lost",): 1
-                }
+                counts = front.service.metrics.counts()["warptok_requests_rejected_total"]
+                assert counts["engine_lost",] == sum(counts.values()) == 1
                 engine.gate.set()
                 await until(lambda: not front.reasons())
                 assert (await client.post("/v1/encode", json=body)).status_code == 200

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from time import thread_time
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -43,6 +45,15 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
         for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
+
+
+def test_refusals_with_an_alert_are_there_before_the_first_one():
+    rules = (Path(__file__).parents[1] / "deploy/alerts.yml").read_text()
+    told = re.findall(r'rejected_total\{reason=~?"([a-z_|]+)"\}\[\d+m\]\)\) > 0\n', rules)
+    got = samples(Metrics("1.0"))
+    assert told
+    for code in "|".join(told).split("|"):
+        assert got["warptok_requests_rejected_total", (("reason", code),)] == 0
 
 
 def test_counts_come_out_as_they_went_in():
