@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.composed import only_composes
 from gpu.layout import BYTES_A_ROW
 from gpu.row_borders import FindBorder, find_border
 from vocabularies.shared_rows import SharedText
@@ -55,9 +56,11 @@ class Chunk:
 def may_cut_rows(vocabulary: Vocabulary) -> bool:
     """Whether a letter and a blank behind it never lie in one pretoken or special token.
 
-    Normalizers may take what a chunk begins with for what a text begins with.
+    Normalizers may take what a chunk begins with for what a text begins with; NFC does not.
     """
-    if not isinstance(vocabulary.model, Bpe) or vocabulary.normalizers:
+    if not isinstance(vocabulary.model, Bpe):
+        return False
+    if vocabulary.normalizers and not only_composes(vocabulary):
         return False
     contents = [token.content for token in vocabulary.special_tokens if token.matched]
     name = vocabulary.pretokenizer

@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batches import NOTHING_ADDED, RowOptions, row_options
+from gpu.composed import widen_spans
 from gpu.contents import may_be_wrong
 from gpu.decoding import Ids, decode_rows
 from gpu.device import Device, OutOfMemory
+from gpu.families import COMPOSED
 from gpu.fetching import fetch_batch
 from gpu.joining import joining
 from gpu.large import count_large, encode_large
@@ -179,6 +181,8 @@ class GpuEngine:
                 encoded = encode_large(
                     self, vocabulary, resident, batch, options, validate=validate, copy=copy
                 )
+            if encoded.spans is not None and resident.family is COMPOSED:
+                widen_spans(encoded.spans, encoded.offsets, batch)
             return encoded
 
     def _try_small(

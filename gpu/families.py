@@ -12,6 +12,7 @@ from gpu.kernels import KERNELS
 
 __all__ = [
     "CHARACTERS",
+    "COMPOSED",
     "DNA",
     "FAMILIES",
     "KMERS",
@@ -106,9 +107,8 @@ class Family:
     def kernels(self) -> set[str]:
         """Those of its own, whatever a batch asks for."""
         names = {"turn_rows"} if self.turns_rows else set()
-        for field in fields(self):
-            value = getattr(self, field.name)
-            names |= set(value if isinstance(value, tuple) else [value])
+        values = (getattr(self, field.name) for field in fields(self))
+        names.update(*(value if isinstance(value, tuple) else [value] for value in values))
         return names & KERNELS.keys()
 
 
@@ -124,6 +124,8 @@ TEXT = Family(
     few=True,
 )
 """Byte-level BPE behind a pretokenizer."""
+COMPOSED = replace(TEXT, name="composed", between=("check_composed",), fused=())
+"""The same behind NFC, of batches that it leaves as they are."""
 
 REWRITE = ("begin_letters", "clear_special", "expand_letters", "place_letters")
 PLACES = (
@@ -174,7 +176,9 @@ DNA = Family(
     fused=("encode_letters_grid",) * 3,
 )
 """BPE over letters, which nothing cuts but motifs."""
-FAMILIES = {family.name: family for family in (TEXT, CHARACTERS, KMERS, STRIDED_KMERS, DNA)}
+FAMILIES = {
+    family.name: family for family in (TEXT, COMPOSED, CHARACTERS, KMERS, STRIDED_KMERS, DNA)
+}
 
 
 def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], bases: str = "") -> Family:
@@ -268,11 +272,7 @@ def plain_kernels(
 ) -> tuple[str, ...]:
     """What a family tries first; ids of fewer bits than 32 go to `packed`."""
     *first, write = family.filled if filled else family.even if even else family.plain
-    return (
-        *(("turn_rows",) if turned else ()),
-        *first,
-        *_writing(write, id_bits),
-    )
+    return (*(("turn_rows",) if turned else ()), *first, *_writing(write, id_bits))
 
 
 def letter_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ __all__ = [
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 SOURCES = {
     "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
+    "composed": ("composed.cu",),
     "cut": ("cut.cu",),
     "merge": ("merge.cu",),
     "small_block": ("small_block.cu",),
@@ -179,6 +180,7 @@ KERNELS = {
     "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
     "clear_faults": Kernel(_BLOCK, _CHUNKS, 8),
     "validate": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "check_composed": Kernel(_BLOCK, 16 * _BLOCK, 8, module="composed"),
     "find_special": Kernel(_BLOCK, _TILE, 6),
     "enter_special": Kernel(_BLOCK, 8 * _TILE, 8),
     "accept_special": Kernel(_BLOCK, _TILE, 6),

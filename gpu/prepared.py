@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.automata import automaton
+from gpu.composed import composed_leads, composed_tables, only_composes
 from gpu.decode import decode_table
 from gpu.dna_tables import prepare_dna
-from gpu.families import TEXT, Family
+from gpu.families import COMPOSED, TEXT, Family
 from gpu.special import SpecialTables, special_tables
 from gpu.symbols import symbol_tables
 from gpu.tables import (
@@ -101,7 +102,8 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
     Raises:
         NotCovered: its kernels cannot compute the vocabulary.
     """
-    if vocabulary.normalizers:
+    composes = only_composes(vocabulary)
+    if vocabulary.normalizers and not composes:
         raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
     try:
         # Motifs are cut out with the special tokens; what they leave is one pretoken.
@@ -116,6 +118,8 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
         "class_pages": rule.pages,
         "class_table": rule.page_rows,
     }
+    if composes:
+        arrays["composed_pages"], arrays["composed_rows"] = composed_tables()
     numbers = {
         "short_shift": shift_of(tables.short_tokens, SHORT_A_BUCKET),
         "long_shift": shift_of(tables.long_tokens, 1),
@@ -126,8 +130,9 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> Prepared:
         "ignore_merges": int(tables.ignore_merges),
         "num_states": rule.num_certain,
         "num_classes": rule.num_classes,
+        "composed_leads": composed_leads() if composes else 0,
     }
-    return Prepared(TEXT, arrays, numbers, 0)
+    return Prepared(COMPOSED if composes else TEXT, arrays, numbers, 0)
 
 
 def _padded(token_bytes: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.composed import only_composes
 from gpu.job import constant
 from gpu.tables import NotCovered
 from vocabularies.vocabulary import SpecialToken, Vocabulary
@@ -121,7 +122,8 @@ def _rounds(vocabulary: Vocabulary, is_rewritten: bool) -> list[list[_Sought]]:
     tokens = [token for token in vocabulary.special_tokens if token.matched]
     for token in tokens:
         _check(token, vocabulary.tokens[token.id])
-    if vocabulary.normalizers and any(token.normalized for token in tokens):
+    is_changed = vocabulary.normalizers and not only_composes(vocabulary)
+    if is_changed and any(token.normalized for token in tokens):
         raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
     rounds = [
         [_Sought(t.content.encode(), t.id, not t.special) for t in tokens if t.normalized == later]

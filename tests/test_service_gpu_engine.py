@@ -7,6 +7,7 @@ import logging
 import shutil
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,9 +33,14 @@ from tests.emulated_device import EmulatedDevice
 from tests.fake_engine import byte_vocabulary
 from tests.fake_gpu import FakeGpu
 from tests.texts import TEXTS
+from tests.tokenizer_documents import BYTES as CHARACTERS
+from tests.tokenizer_documents import document
+from tests.tokenizer_documents import encoded as encoded_document
 from tests.waiting import run, until
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions
 from vocabularies.builtin import load
+from vocabularies.formats import read_vocabulary
+from vocabularies.vocabulary import Normalizer
 
 BYTES = byte_vocabulary()
 OTHERS = [byte_vocabulary(256 + n) for n in range(1, 4)]
@@ -104,6 +110,37 @@ def test_dna_bpe_passes_and_answers_from_the_gpu(device, name):
         residency = engine.load(load(name))
         assert residency.self_test.first_difference == ""
         assert residency.engine == "gpu"
+    finally:
+        engine.close()
+
+
+def test_one_behind_nfc_answers_from_the_gpu_and_what_is_composed_from_the_cpu():
+    vocabulary = replace(load("gpt2"), normalizers=(Normalizer("nfc"),))
+    engine = engine_on("emulated")
+    try:
+        residency = engine.load(vocabulary)
+        assert residency.self_test.first_difference == ""
+        assert (residency.engine, residency.fallback_reason) == ("gpu", "")
+        usual = ["größe, " * 100, "中文"]
+        assert engine.encode(vocabulary, Batch(usual)).engine == "gpu"
+        assert engine.status().fallbacks == {}
+        encoded = engine.encode(vocabulary, Batch([*usual, "e\u0301"]))
+        assert encoded.engine == "cpu"
+        assert encoded.row(2).tolist() == engine.encode(vocabulary, Batch(["é"])).ids.tolist()
+        assert engine.status().fallbacks == {"option": 1}
+    finally:
+        engine.close()
+
+
+def test_a_gpu_that_has_ids_for_what_nfc_may_change_differs(monkeypatch):
+    written = document(CHARACTERS, [], byte_level=True, normalizer={"type": "NFC"})
+    vocabulary = read_vocabulary({"tokenizer.json": encoded_document(written)})
+    monkeypatch.setattr("gpu.prepared.composed_leads", lambda: 0)  # The kernel looks at nothing.
+    engine = engine_on("emulated")
+    try:
+        residency = engine.load(vocabulary)
+        assert residency.engine != "gpu"
+        assert "though NFC may change it" in residency.fallback_reason
     finally:
         engine.close()
 

@@ -275,6 +275,10 @@ struct Job {
     int64_t* window_positions;     // int64[windows][C].
     float* window_values;          // float32[windows][C].
     int64_t* window_starts;        // int64[windows].
+    // Vocabularies that compose (gpu/composed.py, composed.cuh).
+    const uint16_t* composed_pages;  // uint16[0x110000 >> 8].
+    const uint16_t* composed_rows;   // uint16[pages][256] COMPOSED_*.
+    uint64_t composed_leads;       // Bits of bytes 0xC0 .. 0xFF: some character that begins so does more than take.
 };
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;
