@@ -124,7 +124,7 @@ TEXT = Family(
     few=True,
 )
 """Byte-level BPE behind a pretokenizer."""
-COMPOSED = replace(TEXT, name="composed", between=("check_composed",), fused=())
+COMPOSED = replace(TEXT, name="composed", between=("check_composed",))
 """The same behind NFC, of batches that it leaves as they are."""
 
 REWRITE = ("begin_letters", "clear_special", "expand_letters", "place_letters")

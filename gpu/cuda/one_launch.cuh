@@ -5,6 +5,7 @@
 // those of a grid that fills the device. A launch costs three microseconds, such a barrier 0.02, 0.2
 // and about 1.
 #pragma once
+#include "composed.cuh"
 #include "frame.cuh"
 #include "put_out.cuh"
 #include "special_accept.cuh"
@@ -26,14 +27,19 @@ struct OneGrid {
     static DEVICE_METHOD void wait(const Job& job) { wait_for_grid(job.grid_arrivals); }
 };
 
-// Out of line, as most batches need neither: with both in its midst a kernel of 16,000 instructions took 6 % more of a
-// call with 200 bytes, and its loads were made one by one, each in front of where it is used.
+// Out of line, as most batches need none of them: with special tokens and frames in its midst a kernel of 16,000
+// instructions took 6 % more of a call with 200 bytes, and its loads were made one by one, each in front of where it
+// is used.
 template <class Threads>
 DEVICE_RARE void accept_special(const Job& job, OrbitShared& shared, uint32_t block, uint32_t num_blocks) {
     enter_special_stage<0>(job, block, num_blocks);
     Threads::wait(job);
     accept_special_stage<0>(job, shared, block, num_blocks);
     Threads::wait(job);
+}
+
+DEVICE_RARE void check_composed(const Job& job, uint32_t block, uint32_t num_blocks) {
+    check_composed_stage(job, block, num_blocks);
 }
 
 template <class Threads>
@@ -69,6 +75,7 @@ template <class Threads, class Shared> struct OneLaunch {
         }
         wait();
         if (job.validates) validate_stage(job, block, num_blocks);
+        if (job.composed_leads) check_composed(job, block, num_blocks);
     }
 
     DEVICE_METHOD void special() const {
