@@ -111,12 +111,16 @@ READ: dict[str, Family] = {
 """Gauges, read when /metrics is; by name."""
 
 FAMILIES = COUNTED | READ
-ALERTED = "engine_lost", "no_space", "store_failed"  # `rate` sees the first one only behind a 0.
+# Of these `rate` sees the first one only behind a 0.
+ALERTED = {
+    "warptok_requests_rejected_total": ("engine_lost", "no_space", "store_failed"),
+    "warptok_fallbacks_total": ("device_error", "resting"),
+}
 ALWAYS = (
     ("warptok_requests_received_total",),
     ("warptok_requests_cancelled_total",),
     ("warptok_work_accepted_total",),
-    *(("warptok_requests_rejected_total", code) for code in ALERTED),
+    *((name, reason) for name, reasons in ALERTED.items() for reason in reasons),
 )
 
 

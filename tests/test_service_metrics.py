@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import thread_time
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -47,13 +48,14 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     }
 
 
-def test_refusals_with_an_alert_are_there_before_the_first_one():
+@pytest.mark.parametrize("name", ["warptok_requests_rejected_total", "warptok_fallbacks_total"])
+def test_what_has_an_alert_is_there_before_the_first_one(name):
     rules = (Path(__file__).parents[1] / "deploy/alerts.yml").read_text()
-    told = re.findall(r'rejected_total\{reason=~?"([a-z_|]+)"\}\[\d+m\]\)\) > 0\n', rules)
+    told = re.findall(name + r'\{reason=~?"([a-z_|]+)"\}\[\d+m\]\)\) > 0\n', rules)
     got = samples(Metrics("1.0"))
     assert told
-    for code in "|".join(told).split("|"):
-        assert got["warptok_requests_rejected_total", (("reason", code),)] == 0
+    for reason in "|".join(told).split("|"):
+        assert got[name, (("reason", reason),)] == 0
 
 
 def test_counts_come_out_as_they_went_in():
