@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from service import schemas
 from service.chats import ChatBody, chat_text
@@ -32,7 +32,17 @@ from service.work import GONE
 __all__ = ["router"]
 
 router = APIRouter(tags=["dialects"])
-Rows = schemas.Ids | schemas.Rows
+ONE, MANY = "list[int]", "list[list[int]]"  # Names that errors leave out, as those of all unions.
+
+
+def _how_many(value: object) -> str:
+    """Whether ids are those of one row or of several, as the first of them says."""
+    return MANY if isinstance(value, list) and value and isinstance(value[0], list) else ONE
+
+
+Rows = Annotated[
+    Annotated[schemas.Ids, Tag(ONE)] | Annotated[schemas.Rows, Tag(MANY)], Discriminator(_how_many)
+]
 
 
 class PromptBody(Lax):

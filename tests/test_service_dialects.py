@@ -201,6 +201,28 @@ def test_a_query_string_of_other_systems_clients_means_nothing():
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("ids", "where"),
+    [
+        ([[1, 2], 3], "/1"),
+        ([1, [2]], "/1"),
+        ([[1], [2.5]], "/1/0"),
+        ([[1], None], "/1"),
+        ([[1, "2"]], "/0/1"),
+        (["1"], "/0"),
+        ({}, ""),
+    ],
+)
+def test_rows_of_ids_that_are_wrong_are_named_as_their_first_one_says(ids, where):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await client.post("/detokenize", json={"tokens": ids})
+            assert answer.status_code == 400
+            assert answer.json()["error"]["param"] == "/tokens" + where
+
+    run(scenario)
+
+
 def test_a_body_that_is_no_json_object_is_refused():
     async def scenario():
         async with serving(ENGINE) as (client, _):
