@@ -294,7 +294,7 @@ def checked(workspace: Workspace) -> NDArray[np.uint64]:
         NotCovered: a kernel met a character that it does not know.
     """
     if workspace.reported[_NOT_COVERED]:
-        raise NotCovered("a character without id or longer in upper case, or what NFC may change")
+        raise NotCovered("a character that has no id, or is longer in upper case, or NFC may join")
     if workspace.reported[_FAULT]:
         raise DeviceFault("a long piece is no token, or letters had no path: report the text")
     return workspace.status
