@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.composed import only_composes
 from gpu.layout import BYTES_A_ROW
 from gpu.row_borders import FindBorder, find_border
 from vocabularies.shared_rows import SharedText
@@ -60,7 +59,7 @@ def may_cut_rows(vocabulary: Vocabulary) -> bool:
     """
     if not isinstance(vocabulary.model, Bpe):
         return False
-    if vocabulary.normalizers and not only_composes(vocabulary):
+    if any(step.kind != "nfc" for step in vocabulary.normalizers):
         return False
     contents = [token.content for token in vocabulary.special_tokens if token.matched]
     name = vocabulary.pretokenizer
