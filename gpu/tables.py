@@ -37,7 +37,7 @@ TOKEN_LOAD, PAIR_LOAD = 1 / 6, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
 FILTER_BITS, NUM_ASCII = 19, 128
 ASK_AGAIN, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
-NUM_BYTES = 256
+NUM_BYTES, MAX_LATE_TOKEN = 256, 320  # Of more bytes: pieces may be level 2's (README.md).
 EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -105,7 +105,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     """The tables of a vocabulary.
 
     Raises:
-        NotCovered: the model is no BPE over all 256 bytes, or too large for the tables' fields.
+        NotCovered: the model is no BPE over all 256 bytes, or too large, or too slow, for kernels.
     """
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level:
@@ -131,6 +131,10 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     num_tokens = len(tokens)
     tokens, ids = [*tokens, *pieces], np.concatenate([ids, found])
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    max_token = int(lengths[:num_tokens].max(initial=1))
+    rank_bounds = _rank_bounds(left, right, ranks, len(model.merges))
+    if max_token > MAX_LATE_TOKEN and not rank_bounds.all():
+        raise NotCovered(f"merges are out of order, and a token has {max_token} bytes")
     all_tokens = [token or b"" for token in vocabulary.tokens]
     begins = np.zeros(len(all_tokens) + 1, np.uint32)
     np.cumsum([len(token) for token in all_tokens], out=begins[1:])
@@ -159,12 +163,12 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         run_steps=run_steps(rules),
         listed_ids=listed_ids,
         symbol_ids=symbol_ids,
-        rank_bounds=_rank_bounds(left, right, ranks, len(model.merges)),
+        rank_bounds=rank_bounds,
         borders=filters.borders,
         byte_borders=filters.byte_borders,
         token_bytes=token_bytes,
         token_begins=begins,
-        max_token=int(lengths[:num_tokens].max(initial=1)),
+        max_token=max_token,
         has_whole_only=bool((ids[:num_tokens] & ONLY_WHOLE).any()),
         ignore_merges=model.ignore_merges,
         seed=seed,

@@ -72,7 +72,7 @@ def test_a_run_is_looked_back_at_to_its_row_s_beginning():
         (240, 769, 700),
         *((n, 769) for n in range(1, 513, 73)),
     ):
-        assert check(vocabulary, ["a" * size for size in sizes]).walked == 0
+        assert check(vocabulary, ["a" * size for size in sizes]).whole == 0
 
 
 @pytest.mark.parametrize("seed", range(3))

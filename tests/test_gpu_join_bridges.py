@@ -82,7 +82,7 @@ class Chain:
         size = int(pieces[-1][1]) if pieces else 0
         starts = np.zeros(size // 64 + 3, np.uint64)
         memory = np.concatenate([windows.view(np.uint8), parts.view(np.uint8)])
-        listed, sent = np.array(pieces, np.uint32), np.zeros((len(pieces), 4), np.uint32)
+        listed, sent = np.array(pieces, np.uint32), np.zeros((len(pieces), 3), np.uint32)
         job = make_job(
             num_bytes=size,
             starts=starts,

@@ -40,7 +40,7 @@ def written(
         windows["exit"][0], windows["entry"][1] = bridge
     fails = int(bridge is not None)
     counts = np.array([1 << 40 | 3, fails, 0, 0], np.uint64)
-    piece, sent = np.array([[0, END, 0, 0]], np.uint32), np.zeros((1, 4), np.uint32)
+    piece, sent = np.array([[0, END, 0, 0]], np.uint32), np.zeros((1, 3), np.uint32)
     seams = np.array([[fails, 0, 0, 0xFFFFFFFF]], np.uint32)
     starts = np.zeros(END // 64 + 3, np.uint64)
     job = make_job(
@@ -55,7 +55,7 @@ def written(
     library = emulated_kernels("cut")
     assert library.launch(b"write_borders", 1, constant("BLOCK"), job.ctypes.data) == 0
     places = np.flatnonzero(np.unpackbits(starts.view(np.uint8), bitorder="little"))
-    return places.tolist(), int(piece[0, 3]), sent[: int(counts[2]), :2].tolist()
+    return places.tolist(), int(piece[0, 3]), sent[: int(counts[2]) >> 40, :2].tolist()
 
 
 def expected(*parts: tuple[int, int]) -> list[int]:

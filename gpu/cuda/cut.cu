@@ -55,9 +55,10 @@ KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
     write_borders_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block a piece of level 2, whose symbols lie in records and merged_ids: text, whole_pieces, window_counts, tables ->
-// starts, whole_pieces, records, merged_ids.
-KERNEL __launch_bounds__(WALK_THREADS, 1) last_pieces(const Job* job) {
+// A block a part of all pieces of level 2, whose symbols lie in records, merged_ids and misses: text, whole_pieces,
+// window_counts, tables -> starts, window_counts, records, merged_ids, misses.
+KERNEL __launch_bounds__(WHOLE_THREADS, 1) last_pieces(const Job* job) {
     wait_for_kernel_before();
-    last_pieces_stage(*job, *reinterpret_cast<LastShared*>(memory), blockIdx.x, gridDim.x);
+    SHARED WholeShared shared;
+    last_pieces_stage(*job, shared, blockIdx.x, gridDim.x);
 }

@@ -9,7 +9,7 @@
 //     level 0   windows of 512 bytes, a warp each, one every 256                cut_level.cuh
 //     level 1   from a seam to where the chain goes on: windows of up to
 //               1,024 bytes one after the other, a block                        cut_bridge.cuh
-//     level 2   a whole piece, a block: windows, else rounds     cut_walk.cuh, cut_whole.cuh
+//     level 2   all whole pieces, the grid, in rounds                           cut_whole.cuh
 //
 // Example, windows of 8: borders of window 0 at 0 2 4 7, of window 1 (from 4) at 4 7 9: both have
 // 4 and 7, so the piece is cut at 0 2 4 7 9.
@@ -95,10 +95,8 @@ DEVICE uint32_t last_window(const LongPiece& piece) {
 // Sends a piece to level 2, once.
 DEVICE void fail_piece(const Job& job, LongPiece& piece) {
     if (atomicAdd(&piece.failed, 1u)) return;
-    LongPiece& whole = job.whole_pieces[atomic_add(job.window_counts + COUNT_WHOLE, 1)];
-    whole.begin = piece.begin;
-    whole.end = piece.end;
-    whole.failed = 0;
+    uint64_t before = atomic_add(job.window_counts + COUNT_WHOLE, ONE_ABOVE + (piece.end - piece.begin));
+    job.whole_pieces[before >> COUNT_SHIFT] = {piece.begin, piece.end, static_cast<uint32_t>(before)};
 }
 
 // Sets start bits: bit i of `bits` is the byte `place + i`.

@@ -20,6 +20,7 @@
 #pragma once
 #include "cut_slide.cuh"
 
+constexpr uint32_t MOST_LOST = 64;     // Bridges of a batch, before pieces are given up.
 constexpr uint32_t MAX_WALKED = 128;  // Windows of level 0 in front of a run's end; where there are more only a slide may pass.
 
 // Whether the window at the end is in a run that is too long to be walked through, and did not slide.
@@ -100,12 +101,22 @@ DEVICE uint32_t try_to_end(const Job& job, const LongPiece& piece, Bridge& bridg
     }
 }
 
+// Whether a piece is level 2's already, as other blocks say meanwhile.
+DEVICE bool is_given_up(const LongPiece& piece) { return static_cast<const volatile uint32_t&>(piece.failed) != 0; }
+
+// Gives a piece up of which a bridge is lost, that of number `number`, if a quarter of those up to it are.
+DEVICE void note_lost(const Job& job, LongPiece& piece, uint32_t number) {
+    if (is_given_up(piece)) return;
+    uint64_t lost = atomic_add(job.window_counts + COUNT_LOST, 1);
+    if (lost >= MOST_LOST && 4 * lost >= number) fail_piece(job, piece);
+}
+
 // Builds a bridge to its end, by the whole block. The first warp writes `shared` in front of the barrier; that all have read
 // it before it writes again the barriers of encode_by_block see to, and behind the last window another one.
-DEVICE void build(const Job& job, const LongPiece& piece, BridgeShared& shared, Bridge& bridge) {
+DEVICE uint32_t build(const Job& job, const LongPiece& piece, BridgeShared& shared, Bridge& bridge) {
     for (bool is_begun = true;; is_begun = false) {
         if (threadIdx.x < 32) {
-            bool goes_on = is_begun || go_over(job, bridge, shared);
+            bool goes_on = is_begun ? !__any_sync(ALL_LANES, is_given_up(piece_of_window(job, bridge.first))) : go_over(job, bridge, shared);
             uint32_t fate = goes_on ? try_to_end(job, piece, bridge, shared) : LOST;
             if (fate == GOES_ON) {
                 slide(job, piece, bridge, shared.borders[bridge.current]);
@@ -121,12 +132,12 @@ DEVICE void build(const Job& job, const LongPiece& piece, BridgeShared& shared, 
             continue;
         }
         __syncthreads();  // All know it before the next one begins.
-        return;
+        return fate;
     }
 }
 
-// Calls `work` for those windows with bridges of which this block (or warp, if these are counted) has the turn; each warp
-// finds the same ones for itself.
+// Calls `work` for those windows with bridges of which this block (or warp, if these are counted) has the turn, with the
+// bridge's number; each warp finds the same ones for itself.
 //
 //     bridged      . 1 . . 1 1 . 1 . . 1        three blocks: block 0 has the first and the fourth, block 1
 //     number         0     1 2   3     4        the second and the fifth, block 2 the third
@@ -141,22 +152,24 @@ template <class Work> DEVICE void for_own_bridges(const Job& job, uint32_t block
             uint32_t word = __shfl_sync(ALL_LANES, bits, found);
 #pragma unroll 1
             for (uint32_t left = next - __shfl_sync(ALL_LANES, up_to - count, found); left; left--) word &= word - 1;
-            work((first + found) * 32 + lowest_bit(word));
+            work((first + found) * 32 + lowest_bit(word), next);
         }
     }
 }
 
-DEVICE void build_bridge(const Job& job, BridgeShared& shared, uint32_t window) {
+DEVICE void build_bridge(const Job& job, BridgeShared& shared, uint32_t window, uint32_t number) {
     LongPiece piece = piece_of_window(job, window);
     Bridge bridge = {};
     if (threadIdx.x < 32) bridge = begin_bridge(job, piece, shared, window);
-    build(job, piece, shared, bridge);
-    if (threadIdx.x || !bridge.passed) return;
+    uint32_t fate = build(job, piece, shared, bridge);
+    if (threadIdx.x) return;
+    if (fate == LOST) note_lost(job, piece_of_window(job, window), number);
+    if (!bridge.passed) return;
     window_of(job, window).passed = bridge.passed;
     atomic_add(job.window_counts + COUNT_SEAMS, ONE_ABOVE);
 }
 
 DEVICE void bridges_stage(const Job& job, BridgeShared& shared, uint32_t block, uint32_t num_blocks) {
     if (!job.window_counts[COUNT_SEAMS]) return;
-    for_own_bridges(job, block, num_blocks, [&](uint32_t window) { build_bridge(job, shared, window); });
+    for_own_bridges(job, block, num_blocks, [&](uint32_t window, uint32_t number) { build_bridge(job, shared, window, number); });
 }

@@ -53,7 +53,7 @@ DEVICE void join_from(const Job& job, LongPiece& piece, uint32_t window) {
 DEVICE void join_bridges_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     if (!job.window_counts[COUNT_SEAMS]) return;
     uint32_t warp = (block * BLOCK + threadIdx.x) / 32, warps = num_blocks * BLOCK / 32;
-    for_own_bridges(job, warp, warps, [&](uint32_t window) {
+    for_own_bridges(job, warp, warps, [&](uint32_t window, uint32_t) {
         LongPiece& piece = piece_of_window(job, window);
         if (is_anchored(job, piece, window)) join_from(job, piece, window);
     });

@@ -1,145 +1,103 @@
-// The last resort of cutting long pieces, where windows do not meet however they begin: one block
-// encodes a whole piece in rounds.
+// Level 2 of cutting long pieces, the last resort: what windows and bridges did not cut is encoded whole, in rounds of
+// the whole grid.
 //
-// A round merges every pair of the lowest rank at once, leftmost first where two
-// overlap ("aaa"), or one by one where the rank is late (late_ranks.cuh). Only text that repeats itself comes here,
-// and that has few different ranks. The symbols lie in `records` (their numbers) and `merged_ids` (places),
-// which are not in use yet, from the piece's first byte on.
+// The pieces stand one behind the other, a symbol a byte at first, and are cut into parts of one size, as many as there
+// are blocks. A part's symbols stay its own and lie side by side from its first byte's number on:
+//
+//     pieces      a b c d e f g h | i j k l            12 bytes, three parts
+//     parts       a b c d   e f g h   i j k l
+//     a round     ab  c d   ef gh . . i  jk l          ab, ef, gh and jk are merged
+//                 ab c d .  ef gh . . i jk l .
+//
+// A part says of itself (WholePart) what the others must know in the next round: its first symbols, which rank its last
+// pairs have, and the lowest of all. So a round is one step, and a part is worked on by one block (cut_whole_round.cuh).
+// Which one does not matter: blocks take tickets (steps.cuh). The symbols lie in `records`, their places and their pairs'
+// ranks in `merged_ids`, and what parts say of themselves in `misses`, which nobody uses yet.
 #pragma once
-#include "cut_walk.cuh"
+#include "cut_whole_late.cuh"
+#include "steps.cuh"
 
-struct WholeShared {
-    uint32_t scratch[WALK_WARPS + 1], candidates[WALK_WARPS];
-    uint32_t lowest, carried;
-};
-
-// The lowest of all threads' values, for all of them.
-DEVICE uint32_t lowest_of_block(WholeShared& shared, uint32_t value) {
-    if (threadIdx.x == 0) shared.lowest = 0xFFFFFFFF;
-    __syncthreads();
-    value = __reduce_min_sync(ALL_LANES, value);
-    if ((threadIdx.x & 31) == 0) atomicMin(&shared.lowest, value);
-    __syncthreads();
-    value = shared.lowest;
-    __syncthreads();
-    return value;
-}
-
-// The lowest rank of all neighbours.
-DEVICE uint32_t lowest_rank(const Job& job, WholeShared& shared, const uint32_t* symbols, uint32_t count) {
-    uint32_t lowest = NO_RANK;
-    for (uint32_t i = threadIdx.x; i + 1 < count; i += WALK_THREADS)
-        lowest = min_of(lowest, rank_of(job, symbols[i], symbols[i + 1]));
-    return lowest_of_block(shared, lowest);
-}
-
-// How many candidates stand directly before this thread's symbol without a gap: odd ones are taken
-// by the symbol before them. `carried` counts those at the end of the symbols before this block's.
-DEVICE uint32_t candidates_before(const WholeShared& shared, uint32_t carried) {
-    uint32_t lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    uint32_t gaps = ~shared.candidates[warp] & ((1u << lane) - 1);
-    if (gaps) return lane - 1 - highest_bit(gaps);
-    uint32_t count = lane;
-    while (warp-- > 0) {
-        gaps = ~shared.candidates[warp];
-        if (gaps) return count + 31 - highest_bit(gaps);
-        count += 32;
+// The piece that byte `number` of all is of: the last one that does not begin behind it.
+DEVICE WholePiece whole_piece_of(const Job& job, uint32_t num_pieces, uint32_t number) {
+    uint32_t low = 0, high = num_pieces - 1;
+    while (low < high) {
+        uint32_t middle = (low + high + 1) / 2;
+        if (job.whole_pieces[middle].first <= number) low = middle;
+        else high = middle - 1;
     }
-    return count + carried;
+    return job.whole_pieces[low];
 }
 
-// Merges all pairs of one rank; returns how many symbols are left.
-DEVICE uint32_t merge_round(const Job& job, WholeShared& shared, uint32_t* symbols, uint32_t* places,
-                            uint32_t count, uint32_t rank) {
-    uint32_t merged = FIRST_MERGED + rank, written = 0, carried = 0;
-    for (uint32_t first = 0; first < count; first += WALK_THREADS) {
-        uint32_t i = first + threadIdx.x;
-        bool here = i < count, pair = i + 1 < count;
-        uint32_t symbol = here ? symbols[i] : 0, place = here ? places[i] : 0;
-        bool candidate = pair && rank_of(job, symbol, symbols[i + 1]) == rank;
-        uint32_t votes = __ballot_sync(ALL_LANES, candidate);
-        if ((threadIdx.x & 31) == 0) shared.candidates[threadIdx.x >> 5] = votes;
-        __syncthreads();
-        uint32_t before = candidates_before(shared, carried);
-        bool taken = before % 2 == 1;  // By the symbol on its left.
-        bool kept = here && !taken;
-        uint32_t total, to = written + sum_before<WALK_THREADS>(kept, shared.scratch, total);
-        if (kept) {
-            symbols[to] = candidate ? merged : symbol;
-            places[to] = place;
+// Step 0: a part's bytes are its symbols. Blocks also clear the starts inside of pieces.
+DEVICE void begin_part(const Job& job, WholeShared& shared, const WholeSymbols& all, uint32_t number) {
+    uint32_t num_pieces = job.window_counts[COUNT_WHOLE] >> COUNT_SHIFT, begin = all.begin_of(number);
+    for (uint32_t i = number; i < num_pieces; i += all.num_parts)
+        clear_starts(job, job.whole_pieces[i].begin + 1, job.whole_pieces[i].end, threadIdx.x, WHOLE_THREADS);
+    uint32_t count = begin < all.total ? min_of(all.size, all.total - begin) : 0;
+#pragma unroll 1
+    for (uint32_t i = begin + threadIdx.x; i < begin + count; i += WHOLE_THREADS) {
+        WholePiece piece = whole_piece_of(job, num_pieces, i);
+        uint32_t place = piece.begin + (i - piece.first), byte = job.text[place];
+        bool is_last = place + 1 == piece.end;
+        all.symbols[i] = is_last ? byte | LAST_OF_PIECE : byte;
+        all.places[i] = place;
+        all.ranks[i] = is_last ? NO_RANK : bounded(job, __ldg(job.byte_pairs + (byte | job.text[place + 1] << 8)));
+    }
+    __syncthreads();
+    describe(shared, all, all.parts[1][number], number, count);
+}
+
+// Sets the start bits of a part's symbols.
+DEVICE void write_part_of_whole(const Job& job, const WholeSymbols& all, uint32_t number, uint32_t count) {
+    uint32_t begin = all.begin_of(number);
+    for (uint32_t i = begin + threadIdx.x; i < begin + count; i += WHOLE_THREADS) set_starts(job, all.places[i], 1);
+}
+
+// What a step has to do, for all blocks the same.
+enum class WholeStep { END, MERGE, ASK, GROW };
+
+DEVICE WholeStep kind_of_step(const WholeRound& round) {
+    if (round.lowest == NO_RANK) return WholeStep::END;
+    if (!is_late(round.lowest) || round.loud == QUIET) return WholeStep::MERGE;
+    return round.loud == LOUD ? WholeStep::GROW : WholeStep::ASK;
+}
+
+// A part's share of a step; false if it was the last step.
+DEVICE bool do_step(const Job& job, WholeShared& shared, const WholeSymbols& all, uint32_t step, uint32_t number) {
+    WholeRound round = begin_round(shared, all, step, number);
+    WholePart *next = all.parts[(step + 1) % 2], &part = shared.parts[number];
+    switch (kind_of_step(round)) {
+        case WholeStep::END:
+            write_part_of_whole(job, all, number, part.count);
+            return false;
+        case WholeStep::MERGE:
+            describe(shared, all, next[number], number, merge_part(job, shared, all, round, number));
+            return true;
+        case WholeStep::ASK: {
+            bool is_loud = ask_part(job, shared, all, round, number);
+            if (threadIdx.x == 0) next[number] = part, next[number].loud = is_loud ? LOUD : QUIET;
+            return true;
         }
-        written += total;
-        if (threadIdx.x == WALK_THREADS - 1) shared.carried = candidate ? before + 1 : 0;
-        __syncthreads();
-        carried = shared.carried;
-        __syncthreads();
+        case WholeStep::GROW:
+            if (number) return true;
+            if (threadIdx.x == 0) grow_whole(job, shared, all, rank_of_bounded(round.lowest));
+            __syncthreads();
+            for (uint32_t i = 0; i < all.num_parts; i++) describe(shared, all, next[i], i, shared.parts[i].count);
+            return true;
     }
-    return written;
+    return false;
 }
 
-// The same for a late rank, by one thread: what is left is a stack that the symbols behind it are put on.
-DEVICE uint32_t grow_round(const Job& job, uint32_t* symbols, uint32_t* places, uint32_t count, uint32_t rank) {
-    uint32_t written = 0;
-    for (uint32_t next = 0; next < count; written++) {
-        uint32_t symbol = symbols[next], place = places[next], lowest = NO_RANK;
-        if (++next < count) lowest = rank_of(job, symbol, symbols[next]);
-        for (uint32_t before = NO_RANK, behind = lowest; lowest <= rank; lowest = min_of(before, behind)) {
-            symbol = FIRST_MERGED + lowest;
-            if (before == lowest) place = places[--written];
-            else next++;
-            before = written ? rank_of(job, symbols[written - 1], symbol) : NO_RANK;
-            behind = next < count ? rank_of(job, symbol, symbols[next]) : NO_RANK;
-        }
-        symbols[written] = symbol;
-        places[written] = place;
-    }
-    return written;
-}
-
-// Cuts a piece; the whole block calls it.
-DEVICE void cut_whole(const Job& job, WholeShared& shared, const LongPiece& piece) {
-    uint32_t* symbols = job.records + piece.begin;
-    uint32_t* places = job.merged_ids + piece.begin;
-    uint32_t count = piece.end - piece.begin;
-    for (uint32_t i = threadIdx.x; i < count; i += WALK_THREADS) {
-        symbols[i] = job.text[piece.begin + i];
-        places[i] = piece.begin + i;
-    }
-    __syncthreads();
+// Blocks of WHOLE_THREADS. Each block ends with a part of the last step, of which there are as many.
+DEVICE void last_pieces_stage(const Job& job, WholeShared& shared, uint32_t block, uint32_t num_blocks) {
+    uint64_t counts = job.window_counts[COUNT_WHOLE];
+    if (!counts || block >= MAX_PARTS) return;
+    WholeSymbols all = whole_symbols(job, counts % ONE_ABOVE, min_of(num_blocks, MAX_PARTS));
+    Tickets tickets = {job.window_counts + COUNT_TICKETS, shared.ticket, all.num_parts};
     for (;;) {
-        uint32_t rank = lowest_rank(job, shared, symbols, count);
-        if (rank == NO_RANK) break;
-        if (!is_late(bounded(job, rank))) {
-            count = merge_round(job, shared, symbols, places, count, rank);
-            continue;
-        }
-        if (threadIdx.x == 0) shared.carried = grow_round(job, symbols, places, count, rank);
-        __syncthreads();
-        count = shared.carried;
-        __syncthreads();
-    }
-    for (uint32_t i = threadIdx.x; i < count; i += WALK_THREADS) set_starts(job, places[i], 1);
-    __syncthreads();
-}
-
-struct LastShared {  // Of a block.
-    WalkShared walk;
-    WholeShared whole;
-};
-
-// Level 2, a block a piece.
-DEVICE void last_pieces_stage(const Job& job, LastShared& shared, uint32_t block, uint32_t num_blocks) {
-    uint32_t pieces = job.window_counts[COUNT_WHOLE];
-    for (uint32_t number = block; number < pieces; number += num_blocks) {
-        LongPiece piece = job.whole_pieces[number];
-        clear_starts(job, piece.begin + 1, piece.end, threadIdx.x, WALK_THREADS);
-        __syncthreads();
-        bool is_cut = walk_piece(job, shared.walk, piece);
-        __syncthreads();
-        if (is_cut) continue;
-        if (threadIdx.x == 0) job.whole_pieces[number].failed = 1;
-        clear_starts(job, piece.begin + 1, piece.end, threadIdx.x, WALK_THREADS);
-        __syncthreads();
-        cut_whole(job, shared.whole, piece);
+        uint32_t ticket = tickets.take(), step = ticket / all.num_parts, number = ticket % all.num_parts;
+        if (step == 0) begin_part(job, shared, all, number);
+        else if (!do_step(job, shared, all, step, number)) return;
+        tickets.end();
     }
 }

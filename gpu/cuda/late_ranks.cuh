@@ -115,6 +115,7 @@ DEVICE uint32_t grow_pairs(const Job& job, const Symbols& symbols, uint32_t aliv
                 grown.behind = place_behind(alive, grown.first);
             }
         }
+        __syncwarp();  // All have read what stood there.
         if ((threadIdx.x & 31) == 0) {
             symbols.put(grown.first, grown.symbol, bounded(job, grown.rank_behind));
             if (grown.before != NO_PAIR) symbols.put_rank(grown.before, bounded(job, grown.rank_before));

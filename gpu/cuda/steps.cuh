@@ -5,6 +5,11 @@
 // more blocks than run at a time, which one whose blocks wait for each other (wait_for_grid) may not.
 //
 //     parts of a step   0 1 2      block 0 takes 0 and 2, block 1 takes 1, block 2 none: all wait for 2
+//
+// Where nobody knows beforehand how many steps there are, and all have as many parts, parts have tickets: the numbers of
+// the parts of all steps one behind the other.
+//
+//     three parts  ticket  0 1 2   3 4 5   6 7 8 ...      4 is part 1 of step 1: it waits until 0, 1 and 2 are done
 #pragma once
 #include "block.cuh"
 
@@ -39,5 +44,29 @@ struct Steps {
         uint64_t own = 0;
         for (uint64_t taken = take(); taken < parts; taken = take(), own++) work(taken);
         end(own, parts);
+    }
+};
+
+struct Tickets {
+    uint64_t* counts;                      // Taken, done. Zeros before.
+    uint64_t& ticket;                      // In shared memory.
+    uint32_t parts;                        // Of each step.
+
+    // Takes the next part when all of the step before it are done; the whole block gets the same.
+    DEVICE_METHOD uint64_t take() const {
+        if (threadIdx.x == 0) {
+            ticket = atomic_add(counts, 1);
+            while (load_volatile(counts + 1) < ticket / parts * parts) give_way();
+            __threadfence();
+        }
+        __syncthreads();
+        return ticket;
+    }
+
+    // Ends a part: what any of the block's threads wrote is there for the next step.
+    DEVICE_METHOD void end() const {
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) atomic_add(counts + 1, 1);
     }
 };

@@ -47,16 +47,6 @@ DEVICE uint32_t words_of_places(uint32_t bits, uint32_t places) {
     return lane < places ? word : 0;
 }
 
-DEVICE void encode_window(const Job& job, WarpColumns<32>& columns, Borders& borders, uint32_t begin, uint32_t length) {
-    Merging how = merging(job, {nullptr, nullptr});  // Tables at once: few look-ups, all at a time.
-    uint32_t lane = threadIdx.x & 31, places = length <= 256 ? 8 : length <= 512 ? 16 : 32;
-    uint32_t bits = words_of_places(merge_window(how, columns, job.text + begin, length, places), places);
-    if (length / 32 == lane) bits |= 1u << length % 32;
-    borders.words[lane] = bits;
-    if (lane < 2) borders.words[WALK_WORDS + lane] = lane == 0 && length == WINDOW_1;
-    __syncwarp();
-}
-
 // Where two windows meet (cut.cuh): this lane's bits of places of the second, which begins `stride` bytes
 // behind the first. By the whole warp; the border next to a lane's last one is another lane's.
 DEVICE_RARE uint32_t meetings(const Borders& first, const Borders& second, uint32_t stride) {
@@ -84,16 +74,4 @@ DEVICE uint32_t borders_like(const Borders& borders, uint32_t first, uint32_t pl
         if ((place - other) % unit == 0 && long_bits_from(borders, other) == wanted) alike |= bits & (0 - bits);
     }
     return alike;
-}
-
-// How far behind the last such border the one at `place` lies; 0 where there is none.
-DEVICE uint32_t period_at(const Borders& borders, uint32_t place) {
-    uint32_t alike = borders_like(borders, 0, place, 1);
-    return __any_sync(ALL_LANES, alike != 0) ? place - last_of(alike) : 0;
-}
-
-// Sets the start bits of a window from one place to another.
-DEVICE void write_walk(const Job& job, const Borders& borders, uint32_t begin, uint32_t from, uint32_t to) {
-    uint32_t lane = threadIdx.x & 31, bits = borders.words[lane] & bits_below(to) & ~bits_below(from);
-    if (bits) set_starts(job, begin + 32 * lane, bits);
 }
