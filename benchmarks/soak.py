@@ -21,6 +21,7 @@ import signal
 import statistics
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -36,6 +37,7 @@ from benchmarks.service_process import Running, service_process
 from service.auth import SCOPES, add_key
 
 SETTINGS = {
+    "engine": "auto",
     "preload": "gpt2,cl100k_base,nt_v2,mtdna6,hyenadna",
     "max_body_bytes": 1 << 28,
     "max_text_bytes": 1 << 28,
@@ -64,6 +66,7 @@ class Soak:
         self.books = Books()
         self.client = Client(running.port)
         self.failures: list[str] = []
+        self.batches: Counter[str] = Counter()  # By engine.
 
     def make(self, chance: random.Random) -> Request:
         """Any kind of request, with either key."""
@@ -133,6 +136,10 @@ class Soak:
     def _compare(self) -> None:
         """Both sides' books, and the queue's own."""
         counters = self.running.counters()
+        self.batches.clear()
+        for (name, labels), number in counters.items():
+            if name == "warptok_batches_total":
+                self.batches[labels[0]] += int(number)
         accepted = counters["warptok_work_accepted_total", ()]
         finished = sum(
             n for (name, _), n in counters.items() if name == "warptok_work_finished_total"
@@ -192,6 +199,7 @@ async def run(args: argparse.Namespace, running: Running, keys: list[str]) -> di
     return {
         "requests": soak.books.heads,
         "received": soak.books.received[-1],
+        "batches": dict(soak.batches),
         "answered_by_status": soak.books.by_status,
         "resident_growth_percent": growth,
         "small_p99_ms": {"without": without, "beside": beside, "ratio": round(beside / without, 2)},

@@ -1,4 +1,7 @@
-"""The service for benchmarks.soak: a text with MARK in it finds the engine without memory."""
+"""The service for benchmarks.soak: a text with MARK in it finds the engine without memory.
+
+The engine is the one that the service would have, of the GPU where there is one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 from service import app
 from service.__main__ import main
-from service.cpu_engine import CpuEngine
+from service.engines import Engine
 from service.settings import Settings
 from vocabularies.batch import Batch, Encoded
 from vocabularies.vocabulary import Vocabulary
@@ -16,27 +19,24 @@ __all__ = ["MARK"]
 
 MARK = "out of memory, please"
 MARKED_CHARACTERS = 100  # Longer texts are not looked through.
+make_engine = app.make_engine
 
 
-class ExhaustibleEngine(CpuEngine):
-    """A CPU engine that fails as an exhausted one does, for whatever batch holds MARK."""
+def make_exhaustible(settings: Settings, *arguments: Any) -> Engine:
+    """The service's engine; it fails as an exhausted one does, for whatever batch holds MARK."""
+    engine = make_engine(settings, *arguments)
+    encode = engine.encode
 
-    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """The ids of each row.
-
-        Raises:
-            MemoryError: MARK is in a text.
-        """
+    def encode_unless_marked(vocabulary: Vocabulary, batch: Batch) -> Encoded:
         texts = batch.texts()[0] if batch.has_texts else ()
         if any(len(text) <= MARKED_CHARACTERS and MARK in text for text in texts):
             raise MemoryError("forced by the soak")
-        return super().encode(vocabulary, batch)
+        return encode(vocabulary, batch)
 
-
-def _make_engine(settings: Settings, *_: Any) -> ExhaustibleEngine:
-    return ExhaustibleEngine()
+    engine.encode = encode_unless_marked  # type: ignore[method-assign]
+    return engine
 
 
 if __name__ == "__main__":
-    app.make_engine = _make_engine
+    app.make_engine = make_exhaustible
     sys.exit(main(sys.argv[1:]))

@@ -103,6 +103,7 @@ def test_a_short_soak_loses_nothing(tmp_path):
     report = json.loads(out.read_text())
     assert report["failures"] == []
     assert report["requests"] == report["received"] > 100
+    assert sum(report["batches"].values()) > 100
     assert report["sigterm"]["exit_code"] == 0
     faults = report["rounds"][-1]["faults"]
     assert all(faults[name] for name in ("killed", "half_sent", "slow_reader", "burst", "swap"))
