@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.addresses import address_of
 from gpu.batches import RowOptions
 from gpu.device import OutOfMemory
 from gpu.job import WORD
@@ -65,7 +66,7 @@ def fetch_batch(
     block = engine.leases.take(id_dtype.itemsize * len(text))
     if block is None:
         return None
-    address, bits = int(block.ctypes.data), 8 * id_dtype.itemsize
+    address, bits = address_of(block), 8 * id_dtype.itemsize
     try:
         if not fetch_letters(engine, resident, text, address, bits):
             return None
@@ -86,7 +87,7 @@ def fetch_letters(
     Raises:
         OutOfMemory: there is no room for a workspace.
     """
-    place = int(text.ctypes.data)
+    place = address_of(text)
     is_pinned = engine.device.is_pinned(text)
     is_aligned = address % ALIGNMENT == 0 and (place % ALIGNMENT == 0 or not is_pinned)
     if not resident.family.fetch or resident.meets_breaks or not is_aligned:
