@@ -99,7 +99,7 @@ class HotRoutes:
         operation = HOT.get(scope["path"])
         is_json = call.media_type == b"application/json"
         if operation is None or scope["method"] != "POST" or not is_json:
-            await self.app(scope, receive, send)
+            await self._answer_behind(scope, receive, send)
             return "unmatched"
         call.receive = receive
         try:
@@ -107,6 +107,21 @@ class HotRoutes:
         except ClientGone:
             call.is_gone = True
         return cast(str, scope["path"])
+
+    async def _answer_behind(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application's answer; what it raises behind a whole one is in the log already."""
+        is_whole = False
+
+        async def send_and_see(message: Any) -> None:
+            nonlocal is_whole
+            await send(message)
+            is_whole = message["type"] == "http.response.body" and not message.get("more_body")
+
+        try:
+            await self.app(scope, receive, send_and_see)
+        except Exception:
+            if not is_whole:  # The server cuts it short.
+                raise
 
 
 def _in_time(receive: Receive, idle_s: float) -> Receive:

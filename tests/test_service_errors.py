@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
+import httpx
 import pytest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from service import body_timeout, errors, store_errors, training_errors
+from service.app import create_app, running
 from service.errors import ServiceError, invalid_body, problem
 from service.schemas import EncodeBatchRequest
+from service.settings import Settings
 from tests.data_files import ROOT
+from tests.fake_engine import FakeEngine
 from tests.test_architecture import ROOMS
 from vocabularies.batch import RowError
 from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
@@ -164,3 +169,20 @@ def test_the_readme_has_every_code_beside_its_status():
     assert {code for code, statuses in found.items() if "row" in statuses} == of_rows
     others = {code for code, statuses in found.items() if "row" not in statuses}
     assert others == {"internal", "not_found", "method_not_allowed"}
+
+
+def test_what_nobody_foresaw_is_answered_and_logged_once(caplog, monkeypatch):
+    """The server, which logs what an application raises, hears nothing of it."""
+
+    async def scenario():
+        app = create_app(Settings(preload="none"), FakeEngine())
+        async with running(app.service):
+            monkeypatch.setattr(app.service.registry, "find", lambda _: 1 // 0)
+            transport = httpx.ASGITransport(app)  # It raises what the application raises.
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                answer = await client.get("/v1/vocabularies/gpn")
+                assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+
+    asyncio.run(scenario())
+    assert caplog.text.count("Traceback") == 1
+    assert caplog.text.count("This is a bug") == 1
