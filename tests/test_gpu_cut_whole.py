@@ -145,8 +145,14 @@ def test_an_engine_encodes_long_periods(device, period, times):
     chance = random.Random(period)
     unit = "".join(chance.choices([chr(33 + number) for number in range(94)], k=period))
     merges = doubled(unit.encode(), times) + random_merges(chance, "xyz", 20)
-    size, many = (20_000, 40) if device == "cuda" else (5000, 2)
-    texts = [unit * (size // period), "xyz" * 90, unit[5:] + unit * 7, "yxz", unit * 5 + "xzy"]
+    size, many, repeats = (20_000, 40, 7) if device == "cuda" else (3000, 1, 800 // period + 1)
+    texts = [
+        unit * (size // period),
+        "xyz" * 90,
+        unit[5:] + unit * repeats,
+        "yxz",
+        unit * 5 + "xzy",
+    ]
     engine, vocabulary = GpuEngine(new_device(device), 1 << 28), vocabulary_of(merges)
     for batch in (texts, texts[:1], texts[2:] * many):
         encoded = engine.encode(vocabulary, Batch(batch))
