@@ -23,11 +23,11 @@ class FallingRow(ValueError):
 
     Attributes:
         row: its number.
-        begin, end: its bytes.
+        begin, end: its bytes, or ids that are decoded.
     """
 
     def __init__(self, row: int, begin: int, end: int) -> None:
-        super().__init__(f"row {row} begins at byte {begin} and ends at {end}")
+        super().__init__(f"row {row} begins at {begin} and ends at {end}")
         self.row, self.begin, self.end = row, begin, end
 
     def behind(self, num_rows: int, num_bytes: int) -> FallingRow:

@@ -38,12 +38,12 @@ def test_begins_are_copied_and_the_first_row_that_falls_is_named(way, rows):
         for number in (begins[row] - 1, -1, -FAR):
             wrong = begins.copy()
             wrong[row + 1] = number
-            with pytest.raises(FallingRow, match=f"^row {row} begins at byte {begins[row]} and"):
+            with pytest.raises(FallingRow, match=f"^row {row} begins at {begins[row]} and"):
                 put_begins(to, wrong)
         if row:
             wrong = begins.copy()
             wrong[row] = FAR
-            with pytest.raises(FallingRow, match=f"^row {row} begins at byte {FAR} and ends at"):
+            with pytest.raises(FallingRow, match=f"^row {row} begins at {FAR} and ends at"):
                 put_begins(to, wrong)
 
 
@@ -73,7 +73,7 @@ def test_no_kernel_runs_on_rows_that_fall(monkeypatch, name, size, pinned):
         data = lent
     offsets = np.array([0, 100, 60, size])
     for _ in range(5):  # More often than there are workspaces.
-        with pytest.raises(FallingRow, match="row 1 begins at byte 100 and ends at 60"):
+        with pytest.raises(FallingRow, match="row 1 begins at 100 and ends at 60"):
             engine.encode_ids(vocabulary, data, offsets)
     assert launches == []
     out = engine.device.allocate_pinned(4 * size).view(np.int32)
@@ -93,7 +93,7 @@ def test_in_a_batch_of_chunks_it_is_named_by_its_number_in_the_batch(name):
     for row in (1, 150, 398):
         wrong = offsets.copy()
         wrong[row + 1] = wrong[row] - 30
-        with pytest.raises(FallingRow, match=f"row {row} begins at byte {each * row} and ends"):
+        with pytest.raises(FallingRow, match=f"row {row} begins at {each * row} and ends"):
             engine.count(load(name), Batch(data=data, offsets=wrong))
         again, _ = engine.count(load(name), Batch(data=data, offsets=offsets))
         assert again.tolist() == right.tolist()
