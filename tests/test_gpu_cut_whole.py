@@ -18,7 +18,7 @@ from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice, emulated_kernels
 from tests.test_gpu_cut import doubled, random_merges
 from tests.test_gpu_merge import SEEDS, vocabulary_of
-from tests.test_gpu_rounds import texts_of
+from tests.test_gpu_rounds import random_case
 from vocabularies.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.reference import encode
@@ -90,13 +90,7 @@ BLOCKS = st.sampled_from([1, 2, 3, 7, 40, MAX_PARTS, MAX_PARTS + 44])
 @given(seed=SEEDS, num_letters=st.integers(1, 4), in_order=st.booleans(), blocks=BLOCKS)
 def test_pieces_have_the_borders_of_the_reference(seed, num_letters, in_order, blocks):
     """Chains over several parts, parts without symbols, late ranks, pieces of any length."""
-    chance = random.Random(seed)
-    letters = "abcd"[:num_letters]
-    merges = random_merges(chance, letters, chance.randint(0, 50))
-    merges += [merge for merge in doubled(b"a", 5) if merge not in merges]
-    if not in_order:
-        chance.shuffle(merges)
-    check(vocabulary_of(merges), texts_of(chance, letters), blocks)
+    check(*random_case(seed, num_letters, in_order), blocks)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 9])

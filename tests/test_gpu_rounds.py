@@ -65,17 +65,22 @@ def texts_of(chance: random.Random, letters: str) -> list[str]:
     return texts
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=SEEDS, num_letters=st.integers(1, 4), in_order=st.booleans())
-def test_a_window_has_the_borders_of_the_reference(seed, num_letters, in_order):
-    """Chains of equal ranks over several words, late ranks, and every length."""
+def random_case(seed: int, num_letters: int, in_order: bool) -> tuple[Vocabulary, list[str]]:
+    """Random merges and those of runs of one letter, and texts for them."""
     chance = random.Random(seed)
     letters = "abcd"[:num_letters]
     merges = random_merges(chance, letters, chance.randint(0, 50))
     merges += [merge for merge in doubled(b"a", 5) if merge not in merges]
     if not in_order:
         chance.shuffle(merges)
-    check(vocabulary_of(merges), texts_of(chance, letters))
+    return vocabulary_of(merges), texts_of(chance, letters)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, num_letters=st.integers(1, 4), in_order=st.booleans())
+def test_a_window_has_the_borders_of_the_reference(seed, num_letters, in_order):
+    """Chains of equal ranks over several words, late ranks, and every length."""
+    check(*random_case(seed, num_letters, in_order))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base"])
