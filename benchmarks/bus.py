@@ -50,6 +50,7 @@ class Bus:
     """Copies between pinned memory and the device, both ways at once."""
 
     def __init__(self, device: Device, most_bytes: int) -> None:
+        self.device = device
         self.inward, self.outward = device.stream(), device.stream()
         self.on_device = device.allocate(most_bytes)
         self.pinned = device.allocate_pinned(most_bytes)
@@ -61,6 +62,11 @@ class Bus:
         self.outward.copy_out(host + num_in, self.on_device + num_in, num_out)
         self.inward.synchronize()
         self.outward.synchronize()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.device.free(self.on_device)
+        self.device.free_pinned(self.pinned)
 
 
 def measure(bus: Bus, call: Call) -> dict[str, Any]:

@@ -9,18 +9,22 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bus import Bus
+from benchmarks.gpu_ways import unpacked
 from benchmarks.proofs import Differs, Pair
 from benchmarks.published import Published
-from benchmarks.rivals import Absent, Rival, rivals
+from benchmarks.rivals import GPU_NARROW, GPU_PINNED, Absent, Rival, rivals
 from benchmarks.session import Block, Row, Session, Shape
 from benchmarks.texts import Text, character_begins, cut_rows, one_row
 from benchmarks.timing import Run, Seconds, clocked, per_second, summary, take_turns
+from gpu.streams import PackedIds
 
 __all__ = ["CORPORA", "SHAPES"]
 
@@ -58,7 +62,7 @@ def time_corpora(session: Session) -> list[Row]:
     rows: list[Row] = []
     for timed, text in corpus_pairs(session):
         contest = Contest(session, timed, text, len(text.offsets) - 1)
-        rows += contest.rows({"corpus": text.name}, WARM_ROUNDS, 0.0)
+        rows += contest.rows({"corpus": text.name}, WARM_ROUNDS, 0.0, with_copies=True)
     return rows
 
 
@@ -92,27 +96,52 @@ class Contest:
         ends = offsets[::num_rows].tolist()
         self.right = [ids[a:b] for a, b in itertools.pairwise(ends)]
 
-    def rows(self, where: Row, rounds: int, slice_s: float) -> list[Row]:
-        """All engines' results; `where` is put into each."""
+    def rows(
+        self, where: Row, rounds: int, slice_s: float, *, with_copies: bool = False
+    ) -> list[Row]:
+        """All engines' results; `where` is put into each.
+
+        With copies those from and to pinned memory say what copies of as many bytes take, both
+        ways at once.
+        """
         results: list[Row] = []
         warm: dict[str, Run] = {}
         kept: list[tuple[Row, Rival]] = []
         for rival in rivals(self.session.gpu, self.session.sizes.front_bytes):
+            if rival.name not in self.session.engines:
+                continue
             row: Row = {"engine": rival.name, "cores": rival.cores, "vocabulary": self.timed.name}
             results.append(row | where)
             call = self._begin(rival, results[-1])
             if call is not None:
                 warm[rival.key] = call
                 kept.append((results[-1], rival))
-        samples = take_turns(warm, rounds, slice_s)
+        moving = [row for row, rival in kept if rival.name in (GPU_PINNED, GPU_NARROW)]
+        with self._copies(moving if with_copies else []) as copies:
+            samples = take_turns(warm | copies, rounds, slice_s)
         for row, rival in kept:
             row["warm"] = _rate(row["bytes"], samples[rival.key])
+        for row in moving if with_copies else []:
+            row["copies"] = _rate(row["bytes"], samples[_copies_of(row)])
         told = ", ".join(
             f"{rival.key} {row['warm']['gb_per_s']:.3f} ({_short(row['warm']['seconds'])})"
             for row, rival in kept
         )
         self.session.log(f"{self.name} {self.timed.name}, GB/s: {told}")
         return results
+
+    @contextmanager
+    def _copies(self, rows: list[Row]) -> Iterator[dict[str, Run]]:
+        """For each row copies of the bytes that its engine is given and gives."""
+        if not rows:
+            yield {}
+            return
+        most_bytes = max(row["bytes"] + row["bytes_out"] for row in rows)
+        with closing(Bus(self.session.gpu.device, most_bytes)) as bus:
+            moves = {
+                row["engine"]: partial(bus.copy, row["bytes"], row["bytes_out"]) for row in rows
+            }
+            yield {_copies_of(row): clocked(moves[row["engine"]]) for row in rows}
 
     def _begin(self, rival: Rival, row: Row) -> Run | None:
         """First calls, compared with the proved ids; then the warm call.
@@ -130,7 +159,8 @@ class Contest:
             for _ in range(rival.num_loads if len(forms) == 1 else 1):
                 encode, given = rival.load(self.timed), list[Any]()
                 first.append(clocked(partial(_keep, given, encode, forms[0]))())
-                self._compare(rival, batches[0], 0, as_ids(given.pop()))
+                answer = given.pop()
+                self._compare(rival, batches[0], 0, as_ids(answer))
             for number, form in enumerate(forms[1:], 1):
                 self._compare(rival, batches[number], number, as_ids(encode(form)))
         except (Absent, ImportError) as error:
@@ -146,6 +176,8 @@ class Contest:
             return None
         num_bytes = len(batches[0].data)
         row |= {"status": "exact", "bytes": num_bytes, "first": _rate(num_bytes, first)}
+        if rival.name in (GPU_PINNED, GPU_NARROW):
+            row["bytes_out"] = _num_bytes(answer)
         turns = itertools.cycle(forms)
         return clocked(lambda: encode(next(turns)))
 
@@ -171,11 +203,23 @@ def as_ids(answer: Any) -> Ids:
     """int32[T] of whatever a library gave: an array, rows of arrays or of numbers, encodings."""
     if isinstance(answer, np.ndarray):
         return answer.astype(np.int32)
+    if isinstance(answer, PackedIds):
+        return unpacked(answer)
     if hasattr(answer, "layout"):
         answer = importlib.import_module("awkward").flatten(answer, axis=None)
         return np.asarray(answer, np.int32)
     rows = (np.asarray(getattr(row, "ids", row), np.int32) for row in answer)
     return np.concatenate([np.zeros(0, np.int32), *rows])
+
+
+def _num_bytes(answer: NDArray[Any] | PackedIds) -> int:
+    if isinstance(answer, PackedIds):
+        return sum(-(-num_ids * answer.id_bits // 32) * 4 for _, num_ids in answer.parts.tolist())
+    return answer.nbytes
+
+
+def _copies_of(row: Row) -> str:
+    return f"copies of {row['engine']}"
 
 
 def _keep(given: list[Any], encode: Callable[[Any], Any], form: Any) -> None:

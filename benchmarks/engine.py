@@ -34,6 +34,7 @@ from benchmarks.mixed import mixed_texts
 from benchmarks.plot import plot
 from benchmarks.proofs import Differs, Proofs
 from benchmarks.published import NAMES, read_published
+from benchmarks.rivals import ENGINES
 from benchmarks.session import FULL, QUICK, TINY, Block, Session
 from benchmarks.starts import STARTS
 from benchmarks.witnesses import Witnesses
@@ -69,6 +70,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--vocabularies", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--main", nargs="+", choices=NAMES, default=["gpt2", "cl100k_base"])
     parser.add_argument("--corpora", nargs="+", choices=list(TEXTS), default=list(TEXTS))
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
     parser.add_argument("--megabytes", type=int, help="MiB of each corpus")
     parser.add_argument(
         "--prove-bytes", type=float, default=0, help="of mixed text, with every vocabulary"
@@ -121,6 +123,7 @@ def run(args: argparse.Namespace, command: str, gpu: GpuWays, scratch: Path) -> 
         session = Session(
             *(sizes, args.data, scratch, gpu, timed, args.main, args.corpora),
             Proofs(witnesses, gpu.engine),
+            engines=args.engines,
             log=lambda line: print(f"{perf_counter() - began:5.0f} s  {line}", flush=True),
             emulate=args.emulate,
         )

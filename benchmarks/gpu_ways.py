@@ -27,9 +27,10 @@ from vocabularies.batch import Batch
 from vocabularies.shared_rows import SharedRows, SharedText
 from vocabularies.vocabulary import Vocabulary
 
-__all__ = ["GpuWays", "Ids", "Kernels", "Way"]
+__all__ = ["GpuWays", "Ids", "Kernels", "Way", "unpacked"]
 
 Ids = NDArray[np.int32]
+MOST_UINT16 = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,24 +147,31 @@ class GpuWays:
         ends = encode_stream(self.engine, vocabulary, data, offsets, out)
         return out[: int(ends[-1])]
 
+    def narrow(
+        self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Bytes
+    ) -> NDArray[np.uint16] | PackedIds:
+        """The same in as few bits as ids need: uint16 where they fit, else packed."""
+        if len(vocabulary) <= MOST_UINT16:
+            return self.stream(vocabulary, data, offsets, out.view(np.uint16))
+        return encode_packed(self.engine, vocabulary, data, offsets, out.view(np.uint32))
+
     def to_pinned(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Bytes
     ) -> dict[str, Way]:
         """From pinned text to ids in pinned `out`, int32 and in as few bits as they need."""
         last: dict[str, Any] = {}
 
-        def stream(dtype: type[np.int32] | type[np.uint16]) -> None:
-            last["ids"] = self.stream(vocabulary, data, offsets, out.view(dtype))
+        def stream() -> None:
+            last["ids"] = self.stream(vocabulary, data, offsets, out.view(np.int32))
 
-        def packed() -> None:
-            words = out.view(np.uint32)
-            last["packed"] = encode_packed(self.engine, vocabulary, data, offsets, words)
+        def narrow() -> None:
+            last["narrow"] = self.narrow(vocabulary, data, offsets, out)
 
-        ways = {"int32": Way(lambda: stream(np.int32), lambda: last["ids"])}
-        if len(vocabulary) <= 1 << 16:
-            return ways | {"uint16": Way(lambda: stream(np.uint16), lambda: last["ids"])}
+        ways = {"int32": Way(stream, lambda: last["ids"])}
+        if len(vocabulary) <= MOST_UINT16:
+            return ways | {"uint16": Way(narrow, lambda: last["narrow"])}
         bits = (len(vocabulary) - 1).bit_length()
-        return ways | {f"packed_{bits}": Way(packed, lambda: unpacked(last["packed"]))}
+        return ways | {f"packed_{bits}": Way(narrow, lambda: unpacked(last["narrow"]))}
 
     @contextmanager
     def to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:

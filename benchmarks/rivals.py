@@ -23,14 +23,21 @@ from benchmarks.gpu_ways import GpuWays
 from benchmarks.published import Published
 from benchmarks.texts import Text
 from benchmarks.witnesses import tiktoken_encoding
+from gpu.streams import PackedIds
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import tokenizer_json
 
-__all__ = ["CPU_ENGINE", "GPU_CALL", "GPU_ENCODE", "GPU_PINNED", "Absent", "Rival", "rivals"]
+__all__ = [
+    *("CPU_ENGINE", "ENGINES", "GPU_CALL", "GPU_ENCODE", "GPU_NARROW", "GPU_PINNED"),
+    *("Absent", "Rival", "rivals"),
+]
 
 Ids = NDArray[np.int32]
-GPU_PINNED, GPU_CALL, GPU_ENCODE = "gpu pinned", "gpu encode_ids", "gpu encode"
+GPU_PINNED, GPU_NARROW = "gpu pinned", "gpu pinned, narrow ids"
+GPU_CALL, GPU_ENCODE = "gpu encode_ids", "gpu encode"
 CPU_ENGINE = "cpu engine"
+LIBRARIES = "fastokens", "gigatoken", "tiktoken", "tokenizers"
+ENGINES = GPU_PINNED, GPU_NARROW, GPU_CALL, GPU_ENCODE, CPU_ENGINE, *LIBRARIES
 WITHOUT_FRAME = EncodeOptions(add_special_tokens=False)
 COLD_LOADS = 3
 
@@ -68,7 +75,7 @@ class Rival:
     @property
     def is_ours(self) -> bool:
         """Whether other ids than the proved ones end the benchmark."""
-        return self.name in (GPU_PINNED, GPU_CALL, GPU_ENCODE, CPU_ENGINE)
+        return self.name not in LIBRARIES
 
     def version(self) -> str:
         """The version of the library.
@@ -90,6 +97,7 @@ def rivals(gpu: GpuWays, front_bytes: int) -> tuple[Rival, ...]:
     cores = len(os.sched_getaffinity(0))
     return (
         Rival(GPU_PINNED, "", "all", _pinned(gpu), _gpu(gpu, _stream, anew=True), COLD_LOADS),
+        Rival(GPU_NARROW, "", "all", _pinned(gpu), _gpu(gpu, _narrow, anew=True), COLD_LOADS),
         Rival(GPU_CALL, "", "all", _rows, _gpu(gpu, _encode_ids)),
         Rival(GPU_ENCODE, "", "all", _rows, _gpu(gpu, _encode)),
         Rival(CPU_ENGINE, "", "all", _texts, _cpu_engine, most_bytes=16 * front_bytes),
@@ -146,6 +154,11 @@ def _gpu(
 def _stream(gpu: GpuWays, timed: Published, form: tuple[Text, Any]) -> Ids:
     text, out = form
     return gpu.stream(timed.vocabulary, text.data, text.offsets, out.view(np.int32))
+
+
+def _narrow(gpu: GpuWays, timed: Published, form: tuple[Text, Any]) -> NDArray[Any] | PackedIds:
+    text, out = form
+    return gpu.narrow(timed.vocabulary, text.data, text.offsets, out)
 
 
 def _encode_ids(gpu: GpuWays, timed: Published, text: Text) -> Ids:

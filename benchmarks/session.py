@@ -5,7 +5,7 @@ A block says which ids must be proved before it begins, and then gives its rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from benchmarks.corpora import make_corpus
 from benchmarks.gpu_ways import GpuWays
 from benchmarks.proofs import Pair, Proofs
 from benchmarks.published import Published
+from benchmarks.rivals import ENGINES
 from benchmarks.texts import Text
 
 __all__ = ["FULL", "QUICK", "TINY", "Block", "Row", "Session", "Shape", "Sizes"]
@@ -71,6 +72,7 @@ class Session:
         scratch: a folder for files that are forgotten when the run ends.
         vocabularies: those that are timed, by their names; `main` are those that are timed against
             other libraries, too.
+        engines: names of those that are put side by side.
         log: tells a person how far it is.
     """
 
@@ -83,6 +85,7 @@ class Session:
     corpus_names: Sequence[str]
     proofs: Proofs
     log: Callable[[str], None] = print
+    engines: Collection[str] = ENGINES
     emulate: bool = False
     corpora: dict[str, Text] = field(default_factory=dict)
 
