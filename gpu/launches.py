@@ -259,9 +259,8 @@ def _send(
 def set_fields(workspace: Workspace, resident: Resident) -> None:
     """Where a vocabulary lies, into the job."""
     job = workspace.job[0]
+    workspace.job.view(np.uint64)[resident.words] = resident.values
     job["num_rounds"] = resident.num_rounds
-    for name, value in resident.fields.items():
-        job[name] = value
     job["cuts"] = workspace.fields["cuts"] if resident.has_whole_only else 0
     workspace.resident = resident
 

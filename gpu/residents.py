@@ -13,11 +13,15 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Condition, Lock, RLock
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gpu.device import Device, OutOfMemory
 from gpu.families import Family
+from gpu.job import WORD
 from gpu.kernels import modules_of
 from gpu.loan import Loan
 from gpu.prepared import Prepared, prepare
@@ -46,6 +50,8 @@ class Resident:
         is_pinned: it is not given up to make room.
         users: calls that use it now.
         wanted: False once it was unloaded or given up; its last user frees it.
+        words: intp[F], which of the Job's 8-byte words the fields are; `values`, uint64[F], are
+            what they hold, so that a workspace is told all at once.
     """
 
     family: Family
@@ -60,6 +66,12 @@ class Resident:
     is_pinned: bool = False
     users: int = 0
     wanted: bool = True
+    words: NDArray[np.intp] = field(init=False)
+    values: NDArray[np.uint64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.words = np.array([WORD[name] for name in self.fields], np.intp)
+        self.values = np.array([value % (1 << 64) for value in self.fields.values()], np.uint64)
 
     def most_ids(self, num_ids: int, num_rows: int) -> int:
         """Ids of an answer at most, begin and end tokens of rows and their pieces included."""
