@@ -71,7 +71,9 @@ class Resident:
 
     def __post_init__(self) -> None:
         self.words = np.array([WORD[name] for name in self.fields], np.intp)
-        self.values = np.array([value % (1 << 64) for value in self.fields.values()], np.uint64)
+        self.values = np.array(
+            [int(value) % (1 << 64) for value in self.fields.values()], np.uint64
+        )
 
     def most_ids(self, num_ids: int, num_rows: int) -> int:
         """Ids of an answer at most, begin and end tokens of rows and their pieces included."""
