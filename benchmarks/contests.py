@@ -138,10 +138,10 @@ class Contest:
             return
         most_bytes = max(row["bytes"] + row["bytes_out"] for row in rows)
         with closing(Bus(self.session.gpu.device, most_bytes)) as bus:
-            moves = {
-                row["engine"]: partial(bus.copy, row["bytes"], row["bytes_out"]) for row in rows
+            yield {
+                _copies_of(row): clocked(partial(bus.copy, row["bytes"], row["bytes_out"]))
+                for row in rows
             }
-            yield {_copies_of(row): clocked(moves[row["engine"]]) for row in rows}
 
     def _begin(self, rival: Rival, row: Row) -> Run | None:
         """First calls, compared with the proved ids; then the warm call.

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from benchmarks import engine, gpu_ways, rivals, witnesses
+from benchmarks import contests, engine, gpu_ways, rivals, witnesses
 from benchmarks.corpora import FILES, make_corpus
 from benchmarks.goals import GOALS, GRAPHTOK_US, goal_rows, goal_table
 from benchmarks.plot import Panel, _axis, plot
@@ -16,6 +16,7 @@ from benchmarks.published import read_published
 from benchmarks.session import TINY
 from benchmarks.texts import cut_rows, one_row
 from benchmarks.witnesses import Part, counts_digest, ids_digest, witness_ids
+from gpu.streams import PackedIds
 from tests.data_files import ids_digest as expected_digest
 from tests.fake_engine import PanicException
 from vocabularies.batch import EncodeOptions
@@ -148,7 +149,25 @@ def test_engines_are_exact_absent_or_not_timed(results):
             assert "warm" not in row and "first" not in row
             assert key in ("tiktoken 1", "gigatoken all"), row["status"]
     ours = {"gpu pinned all", "gpu encode all", "gpu encode_ids all", "cpu engine all"}
+    ours.add("gpu pinned, narrow ids all")
     assert ours | {"fastokens all", "tiktoken all", "tokenizers all"} <= exact
+
+
+def test_calls_from_pinned_memory_stand_beside_copies_of_what_they_move(results):
+    rows = {row["engine"]: row for row in results[0]["corpora"] if "copies" in row}
+    assert rows.keys() == {"gpu pinned", "gpu pinned, narrow ids"}
+    wide, narrow = rows["gpu pinned"], rows["gpu pinned, narrow ids"]
+    assert wide["bytes_out"] == 2 * narrow["bytes_out"] > 0
+    for row in rows.values():
+        assert row["copies"]["seconds"].keys() == SPREAD
+
+
+def test_packed_ids_are_counted_as_words_and_compared_as_ids():
+    parts = np.array([[0, 3], [2, 1]], np.int64)
+    words = np.array([1 | 2 << 17, 2 >> 15 | 3 << 2, 4], np.uint32)
+    packed = PackedIds(words, 17, parts, np.array([0, 4]))
+    assert contests.as_ids(packed).tolist() == [1, 2, 3, 4]
+    assert contests._num_bytes(packed) == 12
 
 
 def test_a_library_that_gives_another_id_is_not_timed(results):
