@@ -32,7 +32,8 @@ LATEST = 16
 """Letters of a text of which the tables know."""
 COPIED_TOKENS = 6000
 """Up to so many tokens the tables are small enough to be copied."""
-MOST_BEFORE, EITHER, OPEN = constant("MOST_BEFORE"), constant("EITHER"), constant("OPEN")
+MOST_BEFORE, LAST_LISTED = constant("MOST_BEFORE"), constant("LAST_LISTED")
+EITHER, OPEN = constant("EITHER"), constant("OPEN")
 MOST_OPENED = 1 << 17
 """Texts that are open; where there are more, no more letters are looked at."""
 
@@ -50,7 +51,8 @@ class Endings:
         short: uint32[...], left class | length << 16 of the last token of each text of 1 .. k - 1
             letters, from (4**length - 4) / 3 on.
         begins: uint32[numbers + 1], where the tokens of each number begin in `listed`.
-        listed: uint32[..., 2], tokens that may be the last one, the longest first.
+        listed: uint32[..., 2], tokens that may be the last one, the shortest first; at the end one
+            that is none.
         keys: uint64[..., 2], the letters of tokens of more than k, the last one's bits the highest.
     """
 
@@ -102,14 +104,14 @@ def endings_of(
         opened=np.concatenate([*levels[1:], np.zeros((1, 2), np.uint32)]),
         short=np.concatenate([last_tokens.of_whole(length) for length in range(1, k)]),
         begins=np.cumsum([0, *chain(*(counts for counts, _ in lists))], dtype=np.uint32),
-        listed=np.concatenate([items for _, items in lists]),
+        listed=np.concatenate([*(items for _, items in lists), np.zeros((1, 2), np.uint32)]),
         keys=last_tokens.keys,
     )
 
 
 def _levels(last_tokens: LastTokens, k: int) -> tuple[list[UInt32s], list[tuple[Int64s, UInt32s]]]:
     """What k letters leave, two more where these are open, and so on; what is listed for these."""
-    texts, letters, count = np.arange(4**k), k, 0
+    texts, letters, count, num_listed = np.arange(4**k), k, 0, 0
     levels, lists = [], []
     while True:
         level = last_tokens.remaining(texts, letters)
@@ -117,7 +119,10 @@ def _levels(last_tokens: LastTokens, k: int) -> tuple[list[UInt32s], list[tuple[
         is_open = level[:, 1] >= OPEN
         texts, opened = texts[is_open], int(is_open.sum())
         level[is_open, 0] = 4**BEFORE_LETTERS * (count + np.arange(opened))
-        lists.append(last_tokens.listed(texts, letters))
+        counts, items = last_tokens.listed(texts, letters)
+        level[is_open, 1] |= (num_listed + np.cumsum(counts) - counts).astype(np.uint32)
+        lists.append((counts, items))
+        num_listed += len(items)
         count += opened
         if min(k + MOST_BEFORE, LONG_LENGTH - 1) < letters + BEFORE_LETTERS or count > MOST_OPENED:
             return levels, lists
@@ -243,10 +248,10 @@ class LastTokens:
         return made
 
     def listed(self, texts: Int64s, letters: int) -> tuple[Int64s, UInt32s]:
-        """How many tokens may be last ones of each text, and all of them, the longest first.
+        """How many tokens may be last ones of each text, and all of them, the shortest first.
 
         uint32[..., 2]: left class | right class << 16, length | number of the key + 1 << 8 where
-        there are more letters than the text has.
+        there are more letters than the text has, and LAST_LISTED for the last one.
         """
         text, length = np.nonzero(self.of(texts, letters))
         token = self.ending(texts[text], length + 1, letters)
@@ -256,10 +261,11 @@ class LastTokens:
         place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count - first, count)
         text = np.concatenate([text, np.repeat(np.arange(len(texts)), count)])
         token = np.concatenate([token, longer[place]])
-        order = np.lexsort((-self.length[token], text))
+        order = np.lexsort((self.length[token], text))
         text, token = text[order], token[order]
         key = np.where(self.length[token] > letters, self.key[token], 0)
         items = self.left[token] | self.right[token] << 16, self.length[token] | key << 8
+        items[1][np.cumsum(np.bincount(text, minlength=len(texts))) - 1] |= LAST_LISTED
         return np.bincount(text, minlength=len(texts)), np.stack(items, axis=1).astype(np.uint32)
 
     def of_whole(self, letters: int) -> UInt32s:

@@ -56,10 +56,14 @@ def left_by(endings: dna_forward.Endings, bases: bytes, text: str) -> tuple[int,
     return x, y
 
 
-def listed_of(endings: dna_forward.Endings, x: int) -> set[tuple[int, int]]:
-    """The left classes and letters of the tokens listed for what is open."""
+def listed_of(endings: dna_forward.Endings, x: int, y: int) -> set[tuple[int, int]]:
+    """The left classes and letters of the tokens listed for what is open, short ones first."""
     begin, end = endings.begins[x // 16 : x // 16 + 2].tolist()
-    return {(x & 0xFFFF, y & 0xFF) for x, y in endings.listed[begin:end].tolist()}
+    assert begin == y & (1 << 30) - 1
+    listed = [(x & 0xFFFF, y & 0xFF, y >> 31) for x, y in endings.listed[begin:end].tolist()]
+    assert [is_last for *_, is_last in listed] == [0] * (len(listed) - 1) + [1]
+    assert [length for _, length, _ in listed] == sorted(length for _, length, _ in listed)
+    return {(left, length) for left, length, _ in listed}
 
 
 def last_token(vocabulary: Vocabulary, tables: dna_tables.DnaTables, text: str) -> tuple[int, int]:
@@ -76,7 +80,7 @@ def test_what_letters_leave_has_the_last_token(vocabulary, data):
         text = data.draw(st.text(bases.decode(), min_size=endings.k, max_size=40))
         x, y = left_by(endings, bases, text)
         first, second = (x & 0xFFFF, y >> 16 & 15), (y & 0xFFFF, y >> 20 & 15)
-        left = {0: {first}, EITHER: {first, second}}.get(y >> 30) or listed_of(endings, x)
+        left = {0: {first}, EITHER: {first, second}}.get(y >> 30) or listed_of(endings, x, y)
         assert last_token(vocabulary, tables, text) in left, text
 
 

@@ -84,7 +84,7 @@ DEVICE uint32_t note_left(PartShared& shared, const View& view, uint32_t first, 
     bool is_letter = shared.lengths[place] < GAP_LENGTH, is_border = is_certain(shared, place);
     bool is_early = view.begin && place < EARLY && letters_behind(shared, place) >= k;
     bool is_open = left.is_open() && !is_early, is_either = left.is_either() && !is_early;
-    uint32_t classes = left.x & 0xFFFF, length = is_either ? left.y >> 20 & 15 : left.first_length();
+    uint32_t classes = left.x & 0xFFFF, length = is_either ? left.y >> 20 & 15 : left.is_open() ? 0 : left.first_length();
     classes |= (is_either ? left.y : left.x) << 16;
     if (is_letter) shared.lengths[place] = static_cast<uint8_t>(is_early ? NEVER_KNOWN : length);
     if (is_early) classes = NO_CLASSES;

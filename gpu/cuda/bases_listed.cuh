@@ -9,36 +9,40 @@ constexpr uint32_t MOST_WAITING = 4;       // Places of a warp that wait at a ti
 constexpr uint32_t MANY_LISTED = 5;        // Of 32 neighbours: these are dense.
 constexpr uint32_t MOST_DENSE = 48;        // Of the 128 such in a round.
 
-// Asks for one of the tokens that are listed; the last one is right if no other is.
-DEVICE uint32_t ask_token(const Job& job, PartShared& shared, uint32_t first, uint32_t place, uint2 token, bool is_last) {
+// Asks for one of the tokens that are listed.
+DEVICE uint32_t ask_token(const Job& job, PartShared& shared, uint32_t first, uint32_t place, uint2 token) {
     uint32_t length = token.y & 0xFF, key = token.y >> 8;
-    if (is_last) return MAY;
     if (has_certain(shared, place, length) || length > bases_behind(shared, place)) return MAY_NOT;
     if (length > place) return NEVER;      // Nothing is known of what is in front of the view.
     if (key && !begin_alike(key_before(shared, place), job.ending_keys[key - 1], length)) return MAY_NOT;
     return ask(job, shared, first, place - length, token.x >> 16);
 }
 
-// Asks for a place where tokens are listed, the lanes of a warp for 32 of them at a time: the first one that may
-// end there is right. False where it waits.
+// Asks for a place where tokens are listed, the lanes of a warp for 32 of them at a time. One that may end there is
+// right, whatever others wait for, as exactly one may; the last one is if no other is. False where it waits.
 DEVICE_RARE bool ask_listed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     uint32_t number = classes_at(shared, first, place) & ~(IS_LISTED | IS_AT_BORDER), lane = threadIdx.x & 31;
     if (number == NEAR_MIXED) return ask_near_mixed(job, shared, first, place);
-    uint32_t behind = __ldg(job.ending_begins + number + 1);
-    for (uint32_t item = __ldg(job.ending_begins + number) + lane;; item += 32) {
-        uint32_t answer = MAY_NOT;
+    uint32_t item = __ldg(job.ending_begins + number), last = __ldg(job.ending_begins + number + 1) - 1;
+    bool waits = false, is_never = false;
+    for (; item < last; item += 32) {
         uint2 token = {0, 0};
-        if (item < behind) {
-            token = __ldg(job.ending_listed + item);
-            answer = ask_token(job, shared, first, place, token, item + 1 == behind);
+        uint32_t answer = MAY_NOT;
+        if (item + lane < last) {
+            token = __ldg(job.ending_listed + item + lane);
+            answer = ask_token(job, shared, first, place, token);
         }
-        uint32_t votes = __ballot_sync(ALL_LANES, answer != MAY_NOT);
-        if (!votes) continue;
-        uint32_t own = __shfl_sync(ALL_LANES, answer, lowest_bit(votes));
-        if (lane == lowest_bit(votes) && own == MAY) note_last(shared, first, place, token.x & 0xFFFF, token.y & 0xFF);
-        if (lane == 0 && own == NEVER) length_at(shared, place) = NEVER_KNOWN;
-        return own != WAITS;
+        bool is_found = __any_sync(ALL_LANES, answer == MAY);
+        if (answer == MAY) note_last(shared, first, place, token.x & 0xFFFF, token.y & 0xFF);
+        if (is_found) return true;
+        waits |= __any_sync(ALL_LANES, answer == WAITS);
+        is_never |= __any_sync(ALL_LANES, answer == NEVER);
     }
+    if (waits) return false;
+    uint2 token = __ldg(job.ending_listed + last);
+    if (lane == 0 && is_never) length_at(shared, place) = NEVER_KNOWN;
+    if (lane == 0 && !is_never) note_last(shared, first, place, token.x & 0xFFFF, token.y & 0xFF);
+    return true;
 }
 
 // The places of a round where tokens are listed, of which a warp takes one of 32 neighbours. Where letters repeat they

@@ -16,12 +16,14 @@ constexpr uint32_t COPIED_LETTERS = 32;    // and those of a token.
 constexpr uint32_t FORWARD_K = 9;          // Letters of others.
 constexpr uint32_t BEFORE_LETTERS = 2;     // Before these, looked at each time where these leave more.
 constexpr uint32_t MOST_BEFORE = 6;
+constexpr uint32_t LAST_LISTED = 1u << 31; // In the second word of the last token of a list.
 constexpr uint32_t BEHIND_FAR = 255;       // Letters behind a border: more than are looked at.
 
 // What the latest letters leave of the tokens that end where they do.
 //
 //     x    left class of the first one | right class << 16; if these are OPEN, 16 x their number
-//     y    left class of the second one | letters of the first one << 16 | of the second one << 20 | kind
+//     y    left class of the second one | letters of the first one << 16 | of the second one << 20 | kind; if these are
+//          OPEN, where they are listed
 struct Remaining {
     uint32_t x, y;
 
@@ -30,6 +32,7 @@ struct Remaining {
 
     DEVICE_METHOD bool is_open() const { return y >= OPEN; }
     DEVICE_METHOD bool is_either() const { return static_cast<int32_t>(y) >= static_cast<int32_t>(EITHER); }
+    DEVICE_METHOD uint32_t first_listed() const { return y & ~OPEN; }
     DEVICE_METHOD uint32_t first_length() const { return y >> 16 & 15; }
 };
 

@@ -111,7 +111,7 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
         if (remaining[i].is_open()) {
             bool is_near = behind[i] != BEHIND_FAR;
             uint32_t most = is_near ? behind[i] : prefix.place - border;
-            last = last_of_listed(job, tables, begin + prefix.place, prefix.slot, most, x);
+            last = last_of_listed(job, tables, begin + prefix.place, prefix.slot, most, remaining[i].first_listed());
             bool is_run = Ring::IS_ONE_LAUNCH && prefix.place == prefix.last_listed + 1;
             prefix.listed += is_near ? 0 : is_run ? LISTED_NEIGHBOUR : 1;
             prefix.last_listed = prefix.place;

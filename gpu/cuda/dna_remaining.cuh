@@ -60,22 +60,25 @@ DEVICE LongKey key_before(const Job& job, int64_t end) {
     return {codes[0] << 32 | codes[1], codes[2] << 32 | codes[3]};
 }
 
-// The last token at a place, `most` letters behind a border, of those that are listed where letters leave too
-// many: the first one that the text ends with and that may follow. The very last one is not asked, as one is right.
+// Whether the letters in front of a place are those of a listed token that may follow.
+DEVICE_RARE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
+    uint32_t key = (token.y & ~LAST_LISTED) >> 8;
+    return !key || begin_alike(key_before(job, end), job.ending_keys[key - 1], token.y & 0xFF);
+}
+
+// The last token at a place, `most` letters behind a border, of those that are listed where letters leave too many: the
+// one that the text ends with and that may follow, of which there is exactly one. Where letters repeat that is mostly a
+// short one, so these are asked first; the last one is not asked, as one is right.
 template <class Ring>
 DEVICE_RARE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
-                                     uint32_t most, uint32_t open) {
-    uint32_t number = open >> 2 * BEFORE_LETTERS;
-    const uint2 *item = job.ending_listed + job.ending_begins[number], *behind = job.ending_listed + job.ending_begins[number + 1];
-    uint2 token = __ldg(item);
-    LongKey text = {0, 0};
-    if (token.y >> 8) text = key_before(job, end);
-    for (;; token = __ldg(item)) {
+                                     uint32_t most, uint32_t first) {
+    for (const uint2* item = job.ending_listed + first;; item++) {
+        uint2 token = __ldg(item);
         uint32_t length = token.y & 0xFF;
-        bool is_right = ++item == behind;
-        if (!is_right && length <= most)
-            is_right = (!(token.y >> 8) || begin_alike(text, job.ending_keys[(token.y >> 8) - 1], length)) &&
-                       tables.may_end(slot, length, token.x >> 16);
-        if (is_right) return {token.x & 0xFFFF, length};
+        if (token.y < LAST_LISTED) {
+            if (length > most || !tables.may_end(slot, length, token.x >> 16)) continue;
+            if (!is_spelled(job, end, token)) continue;
+        }
+        return {token.x & 0xFFFF, length};
     }
 }
