@@ -51,9 +51,21 @@ def environment() -> ImmutableSandboxedEnvironment:
     return made
 
 
-def to_json(value: Any, indent: int | None = None, **options: Any) -> str:
-    """JSON with letters as they are; jinja2's own filter escapes for HTML."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON with letters as they are, and transformers' arguments; jinja2's filter escapes HTML."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def raise_exception(message: str) -> NoReturn:
