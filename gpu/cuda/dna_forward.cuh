@@ -20,8 +20,6 @@
 
 constexpr uint32_t LONG_LENGTH = 15;
 
-constexpr uint32_t MOST_LISTED = 64;       // Places of a window where tokens are listed.
-constexpr uint32_t LISTED_NEIGHBOUR = 4;   // In one launch a place behind such a one counts as so many: it is a run.
 constexpr uint32_t STEP = 4;               // Places that are looked at together.
 
 // What is known of a window's prefix, and its latest sixteen letters.
@@ -30,7 +28,7 @@ struct Prefix {
     uint32_t slot;                         // Of its last token.
     uint32_t border;                       // The last certain one.
     uint32_t codes, certain;
-    uint32_t listed;                       // Places where tokens were listed,
+    uint32_t listed;                       // Places where tokens were listed, see ClassRing,
     uint32_t last_listed;                  // and the last one.
 };
 
@@ -112,8 +110,8 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
             bool is_near = behind[i] != BEHIND_FAR;
             uint32_t most = is_near ? behind[i] : prefix.place - border;
             last = last_of_listed(job, tables, begin + prefix.place, prefix.slot, most, remaining[i].first_listed());
-            bool is_run = Ring::IS_ONE_LAUNCH && prefix.place == prefix.last_listed + 1;
-            prefix.listed += is_near ? 0 : is_run ? LISTED_NEIGHBOUR : 1;
+            bool is_run = prefix.place == prefix.last_listed + 1;
+            prefix.listed += is_near ? 0 : is_run ? Ring::LISTED_NEIGHBOUR : 1;
             prefix.last_listed = prefix.place;
             if (last.length >= LONG_LENGTH) note_long(prefix.place, last.length);
         }
@@ -150,7 +148,7 @@ DEVICE bool find_last_tokens(const Job& job, const ForwardTables<Ring>& tables, 
     Prefix prefix = {0, 2 * threadIdx.x, 0, 0, 0, 0, 0};
     BaseWord next = words[0];
     next.flags |= 1;                       // Nothing before the window counts.
-    for (uint32_t number = 0; 16 * number < limit && prefix.listed <= MOST_LISTED; number++) {
+    for (uint32_t number = 0; 16 * number < limit && prefix.listed <= Ring::MOST_LISTED; number++) {
         BaseWord word = next;
         if (16 * number + 16 < limit) next = words[number + 1];
         uint64_t found = 0;
@@ -165,7 +163,7 @@ DEVICE bool find_last_tokens(const Job& job, const ForwardTables<Ring>& tables, 
         lengths.word(2 * number) = static_cast<uint32_t>(found);
         lengths.word(2 * number + 1) = static_cast<uint32_t>(found >> 32);
     }
-    return prefix.listed <= MOST_LISTED;
+    return prefix.listed <= Ring::MOST_LISTED;
 }
 
 // A path that is read off from its end.
