@@ -13,7 +13,7 @@ from service.cpu_engine import CpuEngine
 from tests.data_files import data_bytes
 from tests.tokenizer_documents import ABC, BYTES, added, document, encoded
 from vocabularies import reference
-from vocabularies.batch import Batch
+from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import FORMATS, read_vocabulary, tokenizer_json, write_vocabulary
 from vocabularies.formats.kmer_config import from_pretrained, save_pretrained
 from vocabularies.formats.rank_merges import derive_merges
@@ -346,6 +346,22 @@ def test_of_a_merge_that_stands_twice_the_last_counts():
     assert vocabulary.model.merges == ((1, 2), (0, 1))
     assert Tokenizer.from_str(json.dumps(content)).encode("abc").ids == [0, 4]
     assert Tokenizer.from_str(tokenizer_json(vocabulary)).encode("abc").ids == [0, 4]
+
+
+def test_a_usual_content_that_a_merge_makes_is_no_special_token_of_the_gpt2_pair():
+    """As `<s>` in Qwen 2.5's list; `</s>` and `<|endoftext|>` are in this one for themselves."""
+    strings = ["<", "s", ">", "/", "s>", "<s>", "</s>", "<|endoftext|>"]
+    vocab = {string: token_id for token_id, string in enumerate(strings)}
+    files = {"vocab.json": json.dumps(vocab).encode(), "merges.txt": b"s >\n< s>\n"}
+    vocabulary = read_vocabulary(files, pretokenizer="none")
+    assert {token.id for token in vocabulary.special_tokens} == {6, 7}
+    assert vocabulary.roles == {"eos": 6}
+    given = read_vocabulary(files, pretokenizer="none", special_tokens={"<s>": 5})
+    assert [token.id for token in given.special_tokens] == [5]
+    text = "<s></s><|endoftext|>"
+    assert reference.encode(vocabulary, text, EncodeOptions()).ids == [5, 6, 7]
+    plain = reference.encode(vocabulary, text[:7], EncodeOptions(special="plain"))
+    assert plain.ids == [5, 0, 3, 4]
 
 
 def test_tokens_with_blanks_are_merged_as_pairs():

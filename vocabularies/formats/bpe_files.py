@@ -1,7 +1,9 @@
 """GPT-2's pair of files, vocab.json and merges.txt <-> Vocabulary.
 
 Strings are in the byte alphabet. The files hold neither the splitting rule (GPT-2's unless given)
-nor the special tokens (found by their usual contents, or given). Knows nothing of tokenizer.json.
+nor the special tokens (found by their usual contents, or given). One of these that a merge makes is
+ordinary text, as `<s>` in Qwen 2.5's list: those that a model sets aside are in the list alone, as
+GPT-2's `<|endoftext|>` and RoBERTa's `<s>`. Knows nothing of tokenizer.json.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def read_bpe_files(
         merges_txt: a pair on each line, by rank; lines that begin with "#version" do not count.
         pretokenizer: the splitting rule; None: gpt2.
         special_tokens: content -> id; None: the usual ones (``<|endoftext|>``, ``<s>`` ...) that
-            vocab.json holds.
+            vocab.json holds and no merge makes.
 
     Raises:
         VocabularyError: with the place of everything that is wrong.
@@ -50,7 +52,8 @@ def read_bpe_files(
     vocab = token_ids(parse_json(vocab_json), "vocab.json")
     _refuse_other_spelling(vocab)
     merges = _merges(merges_txt, vocab)
-    special = _special_tokens(vocab, special_tokens)
+    given = _usual_tokens(vocab, merges) if special_tokens is None else special_tokens
+    special = _special_tokens(vocab, given)
     try:
         return bpe_vocabulary(
             vocab,
@@ -101,11 +104,17 @@ def _merges(merges_txt: bytes, vocab: Mapping[str, int]) -> list[tuple[int, int]
         ) from error
 
 
-def _special_tokens(
-    vocab: Mapping[str, int], given: Mapping[str, int] | None
-) -> list[SpecialToken]:
-    if given is None:
-        given = {content: vocab[content] for content in _USUAL if content in vocab}
+def _usual_tokens(vocab: Mapping[str, int], merges: list[tuple[int, int]]) -> dict[str, int]:
+    """The usual contents that are there for themselves, and not for what merges make of text."""
+    usual = {content: vocab[content] for content in _USUAL if content in vocab}
+    if not usual:
+        return usual
+    strings = {token_id: string for string, token_id in vocab.items()}
+    made = {strings[left] + strings[right] for left, right in merges}
+    return {content: token_id for content, token_id in usual.items() if content not in made}
+
+
+def _special_tokens(vocab: Mapping[str, int], given: Mapping[str, int]) -> list[SpecialToken]:
     owner = {token_id: string for string, token_id in vocab.items()}
     findings = []
     for content, token_id in given.items():
