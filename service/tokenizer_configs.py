@@ -13,7 +13,7 @@ from typing import Any
 from service.store import Store
 from vocabularies.canonical import sealed, unsealed
 from vocabularies.formats.contents import decode_text, parse_json
-from vocabularies.vocabulary import Finding, VocabularyError
+from vocabularies.vocabulary import Finding, Vocabulary, VocabularyError
 
 __all__ = ["CONFIG_FILE", "TEMPLATE_FILE", "TokenizerConfig", "TokenizerConfigs"]
 
@@ -21,6 +21,10 @@ logger = logging.getLogger(__name__)
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 SUFFIX = ".config.json"
 DEFAULT, TOOL_USE = "default", "tool_use"
+LISTED = "added_tokens_decoder"
+MAX_FINDINGS = 100
+# Those that split text as vocab.json and merges.txt are read here, with nothing around it.
+GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "CodeGenTokenizer", "CodeGenTokenizerFast")
 SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
@@ -68,6 +72,41 @@ class TokenizerConfig:
         if TEMPLATE_FILE not in found:
             return config
         return cls(config.values | {"chat_template": decode_text(found[TEMPLATE_FILE])})
+
+    def refuse_other_ids(self, vocabulary: Vocabulary) -> None:
+        """Refuse a vocabulary without a token that the file lists, or with another id for it.
+
+        Raises:
+            VocabularyError: with the place of each such token.
+        """
+        listed = self.values.get(LISTED) or {}
+        if not isinstance(listed, dict):
+            raise VocabularyError.at(f"{CONFIG_FILE}: {LISTED}", "is no JSON object")
+        contents = {str(token.id): token.content for token in vocabulary.special_tokens}
+        findings = []
+        for token_id, token in listed.items():
+            content = token.get("content") if isinstance(token, dict) else token
+            if token_id not in contents or contents[token_id] != content:
+                message = f"{content!r} is no special or added token of this id in the vocabulary"
+                findings.append(Finding(f"{CONFIG_FILE}: {LISTED}.{token_id}", message))
+        if findings:
+            raise VocabularyError(findings[:MAX_FINDINGS])
+
+    def refuse_other_rule(self, *, has_pretokenizer: bool) -> None:
+        """Refuse vocab.json and merges.txt where they leave out what this file says of the text.
+
+        Raises:
+            VocabularyError: the tokenizer is none of GPT-2's kind, or puts something in front.
+        """
+        kind = self.values.get("tokenizer_class")
+        if kind is not None and kind not in GPT2_CLASSES and not has_pretokenizer:
+            message = f"vocab.json and merges.txt do not say how {kind} splits text"
+            message = f"{message}; send tokenizer.json, or name a pretokenizer"
+            raise VocabularyError.at(f"{CONFIG_FILE}: tokenizer_class", message)
+        for name in ("add_prefix_space", "add_bos_token"):
+            if self.values.get(name) is True:
+                message = "vocab.json and merges.txt do not say so; send tokenizer.json"
+                raise VocabularyError.at(f"{CONFIG_FILE}: {name}", message)
 
     def special_tokens(self) -> dict[str, str]:
         """bos_token, eos_token and the others that are named, as strings."""

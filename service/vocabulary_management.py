@@ -60,7 +60,7 @@ class Upload:
 
     Attributes:
         files: their bytes by name; a tokenizer_config.json or chat_template.jinja among them
-            brings the chat template.
+            brings the chat template, and must list the vocabulary's own tokens.
         format: one of `formats.FORMATS`, or auto.
         pretokenizer, special_tokens, id_offset: for formats that leave them out.
     """
@@ -79,7 +79,7 @@ async def put_vocabulary(
 
     Raises:
         ServiceError: the name is impossible, taken or a built-in's, or too many are known.
-        VocabularyError: the files are wrong, or nothing here computes it.
+        VocabularyError: the files are wrong or contradict each other, or nothing here computes it.
     """
     files = dict(upload.files)
     config = TokenizerConfig.of_files(files, service.settings.max_template_bytes)
@@ -91,6 +91,10 @@ async def put_vocabulary(
         special_tokens=upload.special_tokens,
         id_offset=upload.id_offset,
     )
+    if config is not None:
+        config.refuse_other_ids(vocabulary)
+        if "merges.txt" in files:
+            config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
     return await name_vocabulary(service, name, vocabulary, replace, config)
 
 

@@ -476,14 +476,14 @@ def test_of_several_templates_the_one_for_tools_is_taken_where_there_are_tools()
     run(scenario)
 
 
-def test_a_configuration_that_lists_thousands_of_added_tokens_as_gemmas_is_taken():
+def test_a_configuration_as_large_as_gemmas_is_taken():
     flags = dict.fromkeys(("lstrip", "rstrip", "single_word", "normalized", "special"), False)
     listed = {str(i): {"content": f"<unused{i}>", **flags} for i in range(10_000)}
     assert len(json.dumps(listed)) > 1_157_007  # Gemma 3's.
 
     async def scenario():
         async with serving(ENGINE) as (client, _):
-            await upload(client, added_tokens_decoder=listed)
+            await upload(client, note=listed)
             chat = {"model": "chat", "messages": [{"role": "user", "content": "Hello"}]}
             assert (await post(client, "/tokenize", **chat)).status_code == 200
 
