@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
+from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 __all__ = ["READY", "main", "render"]
@@ -27,14 +28,23 @@ MAX_CACHED = 64  # Templates that stay compiled.
 
 
 class Generation(Extension):
-    """The block `generation`, which marks the assistant's words for training: its text as it is."""
+    """The block `generation`, which marks the assistant's words for training: its text as it is.
+
+    It is called as a macro is, as transformers does: what it sets is gone behind it.
+    """
 
     tags = {"generation"}  # noqa: RUF012  # jinja2 asks for a set.
 
-    def parse(self, parser: Parser) -> list[nodes.Node]:
+    def parse(self, parser: Parser) -> nodes.Node:
         """What stands between the tags."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("text"), [], [], body).set_lineno(line)
+
+    def text(self, caller: Macro) -> str:
+        """What the body writes."""
+        written: str = caller()
+        return written
 
 
 def environment() -> ImmutableSandboxedEnvironment:

@@ -25,7 +25,6 @@ LISTED = "added_tokens_decoder"
 MAX_FINDINGS = 100
 # Those that split text as vocab.json and merges.txt are read here, with nothing around it.
 GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "CodeGenTokenizer", "CodeGenTokenizerFast")
-SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +108,14 @@ class TokenizerConfig:
                 raise VocabularyError.at(f"{CONFIG_FILE}: {name}", message)
 
     def special_tokens(self) -> dict[str, str]:
-        """bos_token, eos_token and the others that are named, as strings."""
+        """bos_token, image_token and all others that are named so, as strings."""
+        extra = self.values.get("extra_special_tokens")
+        named = {name: value for name, value in self.values.items() if name.endswith("_token")}
         found = {}
-        for name in SPECIAL_NAMES:
-            value = self.values.get(f"{name}_token")
-            if isinstance(value, dict):
-                value = value.get("content")
-            if isinstance(value, str):
-                found[f"{name}_token"] = value
+        for name, value in ((extra if isinstance(extra, dict) else {}) | named).items():
+            content = value.get("content") if isinstance(value, dict) else value
+            if isinstance(content, str):
+                found[name] = content
         return found
 
     def template(self, *, has_tools: bool) -> str | None:

@@ -26,3 +26,9 @@ def rendered(template: str, **variables: object) -> str:
 )
 def test_json_is_written_as_the_filters_arguments_say(arguments, wanted):
     assert rendered(f"{{{{ value | tojson({arguments}) }}}}", value=VALUE) == wanted
+
+
+def test_what_the_block_generation_sets_is_gone_behind_it():
+    block = "{% generation %}{% set x = 'b' %}{{ m }}{{ x }}{% endgeneration %}"
+    template = "{% set x = 'a' %}{% for m in 'mn' %}" + block + "{{ x }}{% endfor %}"
+    assert rendered(template) == "mbanba"

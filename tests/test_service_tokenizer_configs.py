@@ -7,6 +7,7 @@ import json
 import pytest
 
 from service.cpu_engine import CpuEngine
+from service.tokenizer_configs import TokenizerConfig
 from tests.app_client import serving
 from tests.waiting import run
 from vocabularies.builtin import load
@@ -73,3 +74,19 @@ def test_a_tokenizer_that_the_gpt2_pair_does_not_describe_is_refused(config, url
             assert taken["name"] == "mine"
 
     run(scenario)
+
+
+def test_every_named_token_is_there_for_templates():
+    """`add_bos_token` is no token; Gemma 3 has its own names in both places."""
+    config = {
+        "add_bos_token": True,
+        "bos_token": {"content": "<bos>", "special": True},
+        "image_token": "<image>",
+        "pad_token": None,
+        "sep_token": {},
+        "extra_special_tokens": {"boi_token": "<boi>", "image_token": "<other>"},
+        "name": "x",
+    }
+    named = {"boi_token": "<boi>", "bos_token": "<bos>", "image_token": "<image>"}
+    assert TokenizerConfig(config).special_tokens() == named
+    assert TokenizerConfig({"extra_special_tokens": ["<a>"]}).special_tokens() == {}
