@@ -1,11 +1,13 @@
 """Messages of OpenAI's and Anthropic's clients in the one form that chat templates are written for.
 
+    {"role": "user", "content": [{"type": "text", "text": text}, …]}
     {"role": "assistant", "content": text, "tool_calls": [{"function": {"name", "arguments": {…}}}]}
     {"role": "tool", "tool_call_id": id, "content": text}
 
 OpenAI's clients send arguments as JSON in a string, Anthropic's send calls and results as blocks of
 a message's content, and OpenAI's Responses send each as an item of its own. All become what vLLM
-makes of them, so that the ids are those of its model.
+makes of them, so that the ids are those of its model. A content that came in parts stays so here:
+whether they are joined is for the template (chat_contents).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from service.chat_contents import joined
 from service.errors import InvalidRequest
 
 __all__ = ["functions", "of_anthropic", "of_responses", "template_messages"]
@@ -24,7 +27,7 @@ UNSEEN = ("redacted_thinking",)  # The model is not given it.
 
 
 def template_messages(messages: list[Message]) -> list[Message]:
-    """Messages as a template takes them: one text each, arguments of calls as values.
+    """Messages as a template takes them: texts or parts of text, arguments of calls as values.
 
     Raises:
         InvalidRequest: a message has something else than text, or calls that cannot be read.
@@ -32,7 +35,7 @@ def template_messages(messages: list[Message]) -> list[Message]:
     made = []
     for number, message in enumerate(messages):
         where = f"/messages/{number}"
-        taken = {**message, "content": _text(message.get("content"), f"{where}/content")}
+        taken = {**message, "content": _content(message.get("content"), f"{where}/content")}
         calls = taken.pop("tool_calls", None)
         if calls:
             taken["tool_calls"] = _calls(calls, f"{where}/tool_calls")
@@ -42,21 +45,27 @@ def template_messages(messages: list[Message]) -> list[Message]:
     return made
 
 
-def _text(content: Any, where: str) -> Any:
-    """A content's parts joined by line breaks; nothing is an empty text."""
-    if content is None:
+def _content(content: Any, where: str) -> Any:
+    """A text as it is, or parts of text as OpenAI's chats have them; nothing is an empty text."""
+    if content in (None, []):
         return ""
     if not isinstance(content, list):
         return content
-    texts = []
+    parts = []
     for part in content:
         if isinstance(part, str):
-            texts.append(part)
+            parts.append({"type": "text", "text": part})
         elif isinstance(part, dict) and part.get("type") in TEXTS:
-            texts.append(str(part.get("text", "")))
+            parts.append({"type": "text", "text": str(part.get("text", ""))})
         else:
             raise InvalidRequest("only text has ids", where)
-    return "\n".join(texts)
+    return parts
+
+
+def _text(content: Any, where: str) -> Any:
+    """A content as one text."""
+    (message,) = joined([{"content": _content(content, where)}])
+    return message["content"]
 
 
 def _calls(calls: Any, where: str) -> list[Message]:

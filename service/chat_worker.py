@@ -20,6 +20,8 @@ from jinja2.parser import Parser
 from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from service.chat_contents import joined, takes_parts
+
 __all__ = ["READY", "main", "render"]
 
 MEMORY_BYTES = 1 << 30
@@ -91,13 +93,16 @@ def strftime_now(format: str) -> str:
 def render(
     jinja: ImmutableSandboxedEnvironment, template: str, variables: dict[str, Any], max_chars: int
 ) -> str:
-    """The text of a chat.
+    """The text of a chat; contents in parts become texts where the template takes no parts.
 
     Raises:
         TemplateError: the template is wrong, or refuses the messages, or writes too much.
     """
+    tree = jinja.parse(template)
+    if "messages" in variables and not takes_parts(tree):
+        variables = variables | {"messages": joined(variables["messages"])}
     pieces, size = [], 0
-    for piece in jinja.from_string(template).generate(**variables):
+    for piece in jinja.from_string(tree).generate(**variables):
         size += len(piece)
         if size > max_chars:
             raise TemplateError(f"the template writes more than {max_chars} characters")

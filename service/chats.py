@@ -62,8 +62,10 @@ async def chat_text(asked: Asked, entry: Entry, chat: ChatBody) -> str:
 
 def _up_to_final(text: str, messages: list[dict[str, Any]]) -> str:
     """The text without what the template puts behind the last message."""
-    final = str(messages[-1].get("content") or "").strip()
-    place = text.rfind(final)
-    if not final or place < 0:
-        raise InvalidRequest("the template does not repeat the last message", "/messages")
-    return text[: place + len(final)]
+    content = messages[-1].get("content") or ""
+    texts = [part["text"] for part in content] if isinstance(content, list) else [str(content)]
+    for final in ("\n".join(texts).strip(), texts[-1].strip() if texts else ""):
+        place = text.rfind(final)
+        if final and place >= 0:
+            return text[: place + len(final)]
+    raise InvalidRequest("the template does not repeat the last message", "/messages")

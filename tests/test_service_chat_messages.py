@@ -18,7 +18,11 @@ def calls(arguments: object) -> list[dict]:
     return [{"id": "c1", "type": "function", "function": function}]
 
 
-def test_a_content_is_one_text():
+def text(content: str) -> dict:
+    return {"type": "text", "text": content}
+
+
+def test_a_content_is_a_text_or_parts_of_text_alone():
     parts = ["a", {"type": "text", "text": "b"}, {"type": "input_text", "text": "c"}]
     messages = [
         {"role": "user", "content": parts, "name": "n"},
@@ -26,7 +30,7 @@ def test_a_content_is_one_text():
         {"role": "assistant"},
     ]
     assert template_messages(messages) == [
-        {"role": "user", "content": "a\nb\nc", "name": "n"},
+        {"role": "user", "content": [text("a"), text("b"), text("c")], "name": "n"},
         {"role": "assistant", "content": ""},
         {"role": "assistant", "content": ""},
     ]
@@ -109,11 +113,11 @@ def test_anthropics_calls_and_results():
     ]
     thought = {"reasoning": "I add.", "reasoning_content": "I add."}
     assert template_messages(of_anthropic(messages, [{"type": "text", "text": "Be kind."}])) == [
-        {"role": "system", "content": "Be kind."},
+        {"role": "system", "content": [text("Be kind.")]},
         USER,
-        {"role": "assistant", "content": "So:", "tool_calls": [CALL], **thought},
+        {"role": "assistant", "content": [text("So:")], "tool_calls": [CALL], **thought},
         RESULT,
-        {"role": "user", "content": "Thanks."},
+        {"role": "user", "content": [text("Thanks.")]},
         RESULT,
         {"role": "user", "content": ""},
     ]
@@ -149,7 +153,7 @@ def test_items_of_responses():
         {"role": "assistant", "content": "", "reasoning": "so", "reasoning_content": "so"},
         {"role": "assistant", "content": "", "tool_calls": [CALL]},
         RESULT,
-        {"type": "message", "role": "assistant", "content": "3."},
+        {"type": "message", "role": "assistant", "content": [text("3.")]},
     ]
     with pytest.raises(InvalidRequest) as refused:
         of_responses([USER, "x"])

@@ -1,0 +1,90 @@
+"""Whether a chat template takes a message's content in parts or as one text: its loops tell.
+
+One that goes over a content and asks the items for their type or text, as Gemma 3's does, is given
+the parts, as in transformers and vLLM. Every other was written for one text.
+
+    {% for part in message['content'] %}{{ part['text'] }}{% endfor %}
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import nodes
+
+__all__ = ["joined", "takes_parts"]
+
+CONTENT = "content"
+ASKED = ("type", "text")  # Of a part; what else is in a content, as Mistral's calls, has none.
+
+
+def joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with one text each: the parts joined by line breaks, as in vLLM."""
+    return [
+        {**message, CONTENT: "\n".join(part["text"] for part in content)}
+        if isinstance(content := message.get(CONTENT), list)
+        else message
+        for message in messages
+    ]
+
+
+def takes_parts(template: nodes.Template) -> bool:
+    """Whether a loop over a content asks its items what they are."""
+    names = _contents(template)
+    loops = template.find_all(nodes.For)
+    return any(_is_content(loop.iter, names) and _asks_items(loop) for loop in loops)
+
+
+def _contents(template: nodes.Template) -> set[str]:
+    """The variables that are set to a content, and the arguments of macros that are given one."""
+    given = [
+        (assign.target.name, assign.node)
+        for assign in template.find_all(nodes.Assign)
+        if isinstance(assign.target, nodes.Name)
+    ]
+    macros = {macro.name: macro for macro in template.find_all(nodes.Macro)}
+    for call in template.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Name) and call.node.name in macros:
+            arguments = [argument.name for argument in macros[call.node.name].args]
+            given += zip(arguments, call.args, strict=False)
+            given += [(argument.key, argument.value) for argument in call.kwargs]
+    names: set[str] = set()
+    while found := {name for name, value in given if _is_content(value, names)} - names:
+        names |= found
+    return names
+
+
+def _is_content(value: nodes.Node | None, names: set[str]) -> bool:
+    match value:
+        case nodes.Name():
+            return value.name in names
+        case nodes.Getattr():
+            return value.attr == CONTENT
+        case nodes.Getitem(arg=nodes.Slice()) | nodes.Filter():
+            return _is_content(value.node, names)
+        case nodes.Getitem(arg=nodes.Const(value=key)):
+            return bool(key == CONTENT)
+        case nodes.Call(node=nodes.Getattr(attr="get"), args=[nodes.Const(value=key), *_]):
+            return bool(key == CONTENT)
+        case nodes.CondExpr():
+            return _is_content(value.expr1, names) or _is_content(value.expr2, names)
+        case nodes.Or():
+            return _is_content(value.left, names) or _is_content(value.right, names)
+    return False
+
+
+def _asks_items(loop: nodes.For) -> bool:
+    """Whether the type or the text of the loop's item is asked for."""
+    if not isinstance(loop.target, nodes.Name):
+        return False
+    item = loop.target.name
+    asked = [(each.node, each.attr) for each in loop.find_all(nodes.Getattr)]
+    asked += [
+        (each.node, each.arg.value)
+        for each in loop.find_all(nodes.Getitem)
+        if isinstance(each.arg, nodes.Const)
+    ]
+    return any(
+        isinstance(owner, nodes.Name) and owner.name == item and key in ASKED
+        for owner, key in asked
+    )
