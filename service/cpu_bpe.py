@@ -107,7 +107,7 @@ class TokenizersEncoder:
         """Ids of `tokenizers`, with spans in bytes where they are asked for.
 
         Raises:
-            LibraryFailed: it fails on a text of a vocabulary that only it computes.
+            LibraryFailed: it panics on a text, or fails on one that only it computes.
         """
         texts, errors = batch.texts()
         encodings = self._encodings(list(texts), plain, with_spans)
@@ -131,10 +131,10 @@ class TokenizersEncoder:
             return run(texts, add_special_tokens=False)
         except BaseException as error:
             raise_if_not_the_engines(error)
-            if isinstance(self.vocabulary.model, Upstream):
-                raise LibraryFailed(
-                    f"{self.name}, the reference here, fails on this text"
-                ) from error
+            is_panic = not isinstance(error, Exception)
+            if is_panic or isinstance(self.vocabulary.model, Upstream):
+                message = f"{self.name}, the reference here, fails on this text"
+                raise LibraryFailed(message) from error
             raise
 
     def _refuse(self, content: Content, batch: Batch) -> Content:

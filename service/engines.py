@@ -35,7 +35,7 @@ class Abandoned(Exception):
 
 
 class LibraryFailed(Exception):
-    """The library that defines a vocabulary fails on a text, which therefore has no ids."""
+    """The library that computes a vocabulary fails on a text, which therefore has no ids."""
 
 
 @dataclass(frozen=True, slots=True)

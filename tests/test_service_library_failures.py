@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from service.cpu_bpe import read_tokenizer
 from service.cpu_engine import CpuEngine
 from tests.test_service_vocabulary_routes import run
-from tests.tokenizer_documents import document, encoded
+from tests.tokenizer_documents import BYTES, added, document, encoded
 from vocabularies.vocabulary import VocabularyError
 
 WITHOUT_EUROS = {"type": "Replace", "pattern": {"Regex": "\\A[^€]*\\z"}, "content": ""}
@@ -62,6 +62,27 @@ def test_a_text_on_which_the_library_panics_is_refused_by_name_and_no_fault_of_o
             assert batch["num_tokens"] == [0, 0, 0]
         verified = await client.post("/v1/vocabularies/mine/verify", json={"texts": body["texts"]})
         assert (verified.status_code, verified.json()["num_different"]) == (200, 0)
+
+    run(scenario, CpuEngine())
+    assert "This is a bug" not in caplog.text
+
+
+@pytest.mark.parametrize("special", ["match", "plain", "refuse"])
+def test_a_text_on_which_it_panics_for_a_bpe_of_ours_has_no_ids_either(special, caplog):
+    """Two of its tokens claim the same blanks: "AddedVocabulary bad split"."""
+    blanks = added(" b", 256, lstrip=True, rstrip=True, special=False)
+    line = added("\r\n", 257, lstrip=True, special=False)
+    strip = {"type": "Strip", "strip_left": False, "strip_right": False}  # None for fastokens.
+    fields = {"normalizer": strip, "added_tokens": [blanks, line]}
+    content = document(BYTES, [], byte_level=True, **fields)
+
+    async def scenario(client, _):
+        await put(client, content)
+        texts = ["c", " b\t\t b\r\n b", " b"]
+        body = {"vocabulary": "mine", "texts": texts, "special": special}
+        batch = (await client.post("/v1/encode/batch", json=body)).json()
+        assert batch["ids"] == [[BYTES["c"]], [], [256]]
+        assert [(e["row"], e["code"]) for e in batch["errors"]] == [(1, "library_failed")]
 
     run(scenario, CpuEngine())
     assert "This is a bug" not in caplog.text
