@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.letters import ELSEWHERE, LetterRule, letter_rule
+from gpu.patterns import pattern_fault
+from gpu.probes import DNA, SELF_TEST, known_strings, random_text, short_tests, string_tests
 from gpu.upstream import EncodeBatch, Engine, first_number, special_tokens, upstream_encoder
 from vocabularies.batch import Batch
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["SELF_TEST", "Discovery", "discover"]
 
-SELF_TEST = "ACGTNacgtN"
-DNA = "ACGT"
 FIXED = {"A": 1, "C": 2, "G": 3, "T": 4, "N": 0}
 """Ids where an embedder has no tokenizer; every other byte is 0, lower case as upper case."""
 
@@ -118,18 +117,18 @@ def _rule_of(tokenizer: Any, upstream: EncodeBatch) -> tuple[LetterRule | None, 
         own = letter_rule(tokenizer)
         if isinstance(own, str):
             return None, own
-        fault = _fault(own, upstream)
+        fault = _fault(own, upstream, tokenizer)
         return (None, fault) if fault else (own, f"the rule of a {tokenizer.kind} vocabulary")
     fault, specials = "", special_tokens(tokenizer)
     words = _find_words(upstream)
     if words is not None:
-        fault = _words_fault(words, specials or ()) or _fault(words, upstream)
+        fault = _words_fault(words, specials or ()) or _fault(words, upstream, tokenizer)
         named = f"words of {words.k} letters, one every {words.stride}"
         return (None, fault) if fault else (words, named)
     # A tokenizer that does not say its special tokens may have any that is not of letters alone.
     for characters in (_LETTERS,) if specials is None else (_ASCII, _LETTERS):
         found = _find_characters(upstream, characters, specials or ())
-        fault = _fault(found, upstream)
+        fault = _fault(found, upstream, tokenizer)
         if not fault:
             return found, f"an id for each of {int((found.codes >= 0).sum())} characters"
     return None, fault
@@ -164,6 +163,8 @@ def _find_characters(
     codes[[ord(character) for character in characters]] = _single_ids(upstream, characters)
     for content in filter(None, specials):
         mark = next((c for c in content if not c.isalnum()), content[0])
+        if mark.isalnum() and mark.isascii():  # Or a normalizer may write it for another letter.
+            codes[codes == codes[ord(mark)]] = ELSEWHERE
         codes[[*mark.lower().encode(), *mark.upper().encode()]] = ELSEWHERE
     return LetterRule(codes)
 
@@ -174,7 +175,7 @@ def _find_words(upstream: EncodeBatch) -> LetterRule | None:
     None where a long sequence does not give as many ids as either would.
     """
     length = 5 * math.lcm(*range(1, MAX_K + 1))  # A whole number of words, whatever k.
-    (row,) = _ask(upstream, [_random(DNA, length, 0)])
+    (row,) = _ask(upstream, [random_text(DNA, length, 0)])
     num_ids = 0 if row is None else len(row)
     if num_ids and length % num_ids == 0 and 2 <= length // num_ids <= MAX_K:
         k = stride = length // num_ids
@@ -207,15 +208,25 @@ def _words_fault(rule: LetterRule, specials: Sequence[str]) -> str:
     return ""
 
 
-def _fault(rule: LetterRule, upstream: EncodeBatch) -> str:
-    """What is wrong with a rule: a base without a code, or a text with other ids upstream."""
+def _fault(rule: LetterRule, upstream: EncodeBatch, tokenizer: Any) -> str:
+    """What is wrong with a rule: a base without a code, or a text with other ids upstream.
+
+    Short texts come first: what merges letters shows in them, and takes long for others. That no
+    test is missing for what takes several letters at once rests on what the tokenizer says of its
+    patterns and its vocabulary; of one that says neither, the tests are all that is known.
+    """
     missing = [letter for letter in DNA if rule.codes[ord(letter)] == ELSEWHERE]
     if missing:
         return f"{missing[0]!r} alone does not give one id"
-    # What merges letters takes long for a long text, and short ones show it.
-    return _difference(rule, upstream, _tests(rule)) or _difference(
-        rule, upstream, [_random(DNA, LONG, LONG)]
-    )
+    if fault := _difference(rule, upstream, short_tests(rule)):
+        return fault
+    if not isinstance(tokenizer, Vocabulary):  # Its rule is read off, not found out.
+        if fault := pattern_fault(tokenizer):
+            return fault
+        for texts in string_tests(rule, known_strings(tokenizer)):
+            if fault := _difference(rule, upstream, texts):
+                return fault
+    return _difference(rule, upstream, [random_text(DNA, LONG, LONG)])
 
 
 def _difference(rule: LetterRule, upstream: EncodeBatch, texts: Sequence[str]) -> str:
@@ -228,25 +239,6 @@ def _difference(rule: LetterRule, upstream: EncodeBatch, texts: Sequence[str]) -
             given = "an error" if ids is None else f"ids {ids[:10].tolist()}"
             return f"{shown!r} is not its letters' ids: upstream gives {given}"
     return ""
-
-
-def _tests(rule: LetterRule) -> list[str]:
-    """The known text; every pair of characters with a code; long runs; random sequences.
-
-    Whatever merges letters merges two of them first, so that a pair shows it.
-    """
-    covered = "".join(chr(byte) for byte in range(128) if rule.codes[byte] != ELSEWHERE)
-    texts = [SELF_TEST, "", *covered]
-    texts += [a + "".join(b + a for b in covered) for a in covered]
-    texts += [letter * 64 for letter in covered]
-    upper = "".join(letter for letter in DNA + "N" if letter in covered)
-    for alphabet in filter(None, (upper, covered)):
-        texts += [_random(alphabet, length, length) for length in (*range(1, 20), 100, 511, 2048)]
-    return texts
-
-
-def _random(alphabet: str, length: int, seed: int) -> str:
-    return "".join(random.Random(seed).choices(alphabet, k=length))
 
 
 def _fixed_rule() -> LetterRule:

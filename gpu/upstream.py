@@ -126,13 +126,16 @@ def _texts_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -> En
 def _without_padding(tokenizer: Any) -> Any:
     """A copy without padding and truncation, whatever the caller asks of the tokenizer later.
 
-    One with parts in Python cannot be copied, and is taken as it is.
+    One with parts in Python cannot be copied, nor can one whose strings share ids, as T and U may;
+    such a one is taken as it is.
 
     Raises:
         TypeError: it would have to be copied, for it pads or truncates, and cannot be.
     """
     try:
         plain = copy.deepcopy(tokenizer)
+        if plain.get_vocab() != tokenizer.get_vocab():
+            raise ValueError("of strings that share an id, a copy has one")
     except Exception as error:  # A bare Exception is what tokenizers raises.
         if tokenizer.padding is None and tokenizer.truncation is None:
             return tokenizer
