@@ -177,7 +177,7 @@ def _dna_cleared(n: int, rows: int) -> dict[str, int]:
     windows = n // SMALL_CHUNK
     return {
         "unmet_counts": 4 * (REPAIR_ROUNDS + FINISH_ROUNDS + 1),
-        "repair_counts": 16 * (4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 1),
+        "repair_counts": 16 * (4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 2),
         "windows_taken": 4,
         "num_walked": 4,
         "window_states": 8 * REPAIR_ROUNDS * (windows // SCAN_TILE + 3),

@@ -127,6 +127,7 @@ DEVICE bool is_worth(const Job& job, uint32_t round) {
 template <uint32_t CHUNK>
 DEVICE void repair_windows_stage(const Job& job, RepairShared& shared) {
     Steps steps = {job.repair_counts, shared.part};
+    if (job.unmet_counts[0]) note_differing<CHUNK>(job, steps);
     uint32_t round = 0;
     for (; is_worth(job, round); round++) repair_round<CHUNK>(job, round, shared, steps);
     uint32_t left = job.unmet_counts[round];

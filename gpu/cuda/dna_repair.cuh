@@ -59,25 +59,6 @@ DEVICE void rank_window(const Job& job, uint32_t list, uint32_t window, bool is_
     ranked<CHUNK>(job, list + RANK, window) = before << 1 | is_one;
 }
 
-// Fills the lists: one running sum of both, the unmet ones in the lower RANK_BITS. A step of its own, by all blocks.
-template <uint32_t CHUNK>
-DEVICE void rank_windows(const Job& job, uint32_t round, ScanShared& shared, Steps& steps) {
-    constexpr uint64_t LOW = (1ull << RANK_BITS) - 1;
-    uint32_t windows = num_windows<CHUNK>(job);
-    auto is_unmet = [&](uint64_t window) { return job.meetings[window] == NO_MEETING; };
-    uint64_t own = scan(job.window_states + round * (windows / SCAN_TILE + 2), windows, shared,
-         [&](uint64_t window) -> uint64_t {
-             uint64_t differs = !repeats<CHUNK>(job, window);
-             return is_unmet(window) | differs << RANK_BITS;
-         },
-         [&](uint64_t window, uint64_t before) {
-             if (window == windows) return;
-             rank_window<CHUNK>(job, UNMET, window, is_unmet(window), before & LOW);
-             rank_window<CHUNK>(job, DIFFERING, window, !repeats<CHUNK>(job, window), before >> RANK_BITS);
-         });
-    steps.end(own, scan_tiles(windows));
-}
-
 template <uint32_t CHUNK>
 DEVICE bool is_differing(const Job& job, uint32_t window) {
     return ranked<CHUNK>(job, DIFFERING + RANK, window) & 1;
@@ -86,6 +67,34 @@ DEVICE bool is_differing(const Job& job, uint32_t window) {
 template <uint32_t CHUNK>
 DEVICE bool is_unmet(const Job& job, uint32_t window) {
     return ranked<CHUNK>(job, UNMET + RANK, window) & 1;
+}
+
+// Notes where is_differing finds it which windows do not repeat: once, as no text changes. A step of its own.
+template <uint32_t CHUNK>
+DEVICE void note_differing(const Job& job, Steps& steps) {
+    uint32_t windows = num_windows<CHUNK>(job);
+    steps.run((windows + BLOCK - 1) / BLOCK, [&](uint64_t part) {
+        uint32_t window = part * BLOCK + threadIdx.x;
+        if (window < windows) ranked<CHUNK>(job, DIFFERING + RANK, window) = !repeats<CHUNK>(job, window);
+    });
+}
+
+// Fills the lists: one running sum of both, the unmet ones in the lower RANK_BITS. A step of its own, by all blocks.
+template <uint32_t CHUNK>
+DEVICE void rank_windows(const Job& job, uint32_t round, ScanShared& shared, Steps& steps) {
+    constexpr uint64_t LOW = (1ull << RANK_BITS) - 1;
+    uint32_t windows = num_windows<CHUNK>(job);
+    auto has_no_meeting = [&](uint64_t window) { return job.meetings[window] == NO_MEETING; };
+    uint64_t own = scan(job.window_states + round * (windows / SCAN_TILE + 2), windows, shared,
+         [&](uint64_t window) -> uint64_t {
+             return has_no_meeting(window) | static_cast<uint64_t>(is_differing<CHUNK>(job, window)) << RANK_BITS;
+         },
+         [&](uint64_t window, uint64_t before) {
+             if (window == windows) return;
+             rank_window<CHUNK>(job, UNMET, window, has_no_meeting(window), before & LOW);
+             rank_window<CHUNK>(job, DIFFERING, window, is_differing<CHUNK>(job, window), before >> RANK_BITS);
+         });
+    steps.end(own, scan_tiles(windows));
 }
 
 // Whether a window may be wrong because the one before is: no certain border is in that one's chunk.

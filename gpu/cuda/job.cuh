@@ -195,7 +195,7 @@ struct Job {
     uint32_t* window_bits;         // uint32[WINDOW_WORDS][num_windows] borders, see dna_path.cuh.
     uint8_t* meetings;             // uint8[num_windows], see dna_stitch.cuh.
     uint32_t* unmet_counts;        // uint32[REPAIR_ROUNDS + FINISH_ROUNDS + 1] windows that do not meet those before, by round. Zeros before.
-    uint64_t* repair_counts;       // uint64[4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 1][2], a pair a step, see steps.cuh. Zeros before.
+    uint64_t* repair_counts;       // uint64[4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 2][2], a pair a step, see steps.cuh. Zeros before.
     uint32_t* windows_taken;       // uint32[1], see dna_forward.cuh. Zero before.
     uint32_t* num_walked;          // uint32[1] windows that are left to the walk, zero before, and
     uint32_t* walked_windows;      // uint32[num_windows] which ones, where window_ranks lie later.
