@@ -29,7 +29,7 @@ def encode_augmented(
 
     Raises:
         ValueError: a row asks for spans.
-        NotCovered: the vocabulary is one of text.
+        NotCovered: the vocabulary is one of text, or a k-mer may have to be taken apart.
         OutOfMemory: the batch does not fit.
     """
     with engine.residents.using(vocabulary) as resident:

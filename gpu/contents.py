@@ -11,6 +11,7 @@ from gpu.kernels import FEW_BYTES
 from gpu.launches import STATUS, fetch, launch, read_letters, send_job, status_of
 from gpu.memory import Workspace
 from gpu.residents import Resident
+from gpu.tables import NotCovered
 from vocabularies.batch import Batch
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
 _ROW_LENGTH, _RUNS_APART = WORD["row_length"], WORD["runs_apart"]
-_NUM_BYTES = WORD["num_bytes"]
+_NUM_BYTES, _HAS_WORDS = WORD["num_bytes"], WORD["has_words"]
 _FOUR_LETTERS, _EVEN_COUNT = WORD["four_letters"], WORD["even_count"]
 _KMER_K, _KMER_STRIDE = WORD["kmer_k"], WORD["kmer_stride"]
 BY_SIX = constant("BY_SIX")
@@ -84,8 +85,11 @@ def rare_kernels(
     The batch is made ready for them.
 
     Raises:
+        NotCovered: a character may take a k-mer apart, as DNABERT-1's tokenizer does.
         OutOfMemory: spans were asked for, and there is no room for them.
     """
+    if rare & RARE_MARK and workspace.words[_HAS_WORDS]:
+        raise NotCovered("DNABERT-1 takes k-mers apart at what is no letter, digit or blank")
     if with_spans:
         _reserve_spans(workspace)
     rewritten = bool(rare & (RARE_WIDE | RARE_MARK))

@@ -101,7 +101,8 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
         classes = np.where(table.is_space, SPACE, classes)
     space = SPACE if apart else outside
     entries = _entries(codes, classes, (NOT_A_CODE, outside), (NOT_A_CODE, space))
-    marks = np.zeros(NUM_BYTES, np.bool_) if has_words else special_marks(vocabulary)
+    # What takes words apart is the CPU engine's: contents.rare_kernels.
+    marks = table.is_rare if has_words else special_marks(vocabulary)
     _add_flags(entries, marks, is_wide=True)
     letter_ids = np.full(NUM_LETTERS, model.unknown_id, np.uint32)
     letter_ids[:NUM_BYTES] = table.letter_ids

@@ -145,7 +145,7 @@ def encode_windows(
     Raises:
         ValueError: window or stride is below 1, an id below 0, a row has a max_length, or the
             channel has another length.
-        NotCovered: the vocabulary is of another family.
+        NotCovered: the vocabulary is of another family, or a k-mer may have to be taken apart.
         OutOfMemory: the batch or its windows do not fit.
     """
     values = None if channel is None else np.asarray(channel, np.float32)

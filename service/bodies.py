@@ -36,9 +36,9 @@ FIRST_BYTES = 1 << 16  # Room for a body of unknown length at first; doubled whe
 
 
 class _Gzip:
-    """Members one after another, as bgzip writes them."""
+    """Members one after another, as bgzip writes them; zeros behind one are left out."""
 
-    name, wbits = "gzip", 31
+    name, wbits, padding = "gzip", 31, b"\0"
 
     def __init__(self) -> None:
         self.member = isal_zlib.decompressobj(self.wbits)
@@ -56,6 +56,9 @@ class _Gzip:
         piece = b""
         while data or len(piece) == PIECE_BYTES:
             if self.member.eof:
+                data = data.lstrip(self.padding)
+                if not data:
+                    return
                 self.member = isal_zlib.decompressobj(self.wbits)
             piece = self.member.decompress(data, PIECE_BYTES)
             if piece:
@@ -69,7 +72,7 @@ class _Gzip:
 class _Deflate(_Gzip):
     """The same in zlib's frame, which HTTP calls deflate."""
 
-    name, wbits = "deflate", 15
+    name, wbits, padding = "deflate", 15, b""
 
 
 class _Zstd:

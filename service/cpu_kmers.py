@@ -63,14 +63,19 @@ class KmerEncoder:
         if circular and (self.model.frame != "sequence" or self.model.stride != 1):
             return self.reference.encode(batch, options)
         rare = flagged_rows(self.table.is_rare, batch)
-        words = NO_ROWS
+        words = apart = NO_ROWS
         if circular:
             rare = np.union1d(rare, self._unwrapped_rows(batch))
         elif self.model.whitespace == "words":
+            apart = self._apart_rows(rare, batch)
             words, unusual = self._word_rows(batch)
-            rare = np.union1d(rare, unusual)
+            rare = np.setdiff1d(np.union1d(rare, unusual), apart, assume_unique=True)
             words = np.setdiff1d(words, rare, assume_unique=True)
-        parts = [(rare, self.reference.encode), (words, self._encode_words)]
+        parts = [
+            (rare, self.reference.encode),
+            (words, self._encode_words),
+            (apart, self._encode_apart),
+        ]
         return encode_parts(batch, options, parts, self._circular if circular else self._linear)
 
     def _unwrapped_rows(self, batch: Batch) -> Int64s:
@@ -94,6 +99,34 @@ class KmerEncoder:
         regular = (rest == 0) & (num_fitting == num_spaces) & (num_spaces == num_words - 1)
         has_space = num_spaces > 0
         return np.flatnonzero(regular & has_space), np.flatnonzero(~regular & has_space)
+
+    def _apart_rows(self, rare: Int64s, batch: Batch) -> Int64s:
+        """Of rare rows those that are rare for ASCII signs alone: gaps and stops."""
+        if not len(rare) or not self.table.is_sign.any():
+            return NO_ROWS
+        others = self.table.is_rare & ~self.table.is_sign | self.table.is_space
+        return np.setdiff1d(rare, flagged_rows(others, batch), assume_unique=True)
+
+    def _encode_apart(self, batch: Batch, options: EncodeOptions) -> Content:
+        """K-mers at every base; one with signs is unknown as often as it has pieces.
+
+        Example, k = 3: A-C has the pieces A, - and C: one for each sign, one for each run of
+        letters, of which the first letter or one behind a sign is the first.
+        """
+        k, offsets, is_sign = self.model.k, batch.offsets, self.table.is_sign[batch.data]
+        content = self._every_place(batch.data, offsets)
+        places = ragged(offsets[:-1], np.diff(content.offsets))
+        begins_run = ~is_sign
+        begins_run[1:] &= is_sign[:-1]
+        signs, runs = (offsets_of(flags.astype(np.int64)) for flags in (is_sign, begins_run))
+        pieces = signs[places + k] - signs[places] + ~is_sign[places]
+        pieces += runs[places + k] - runs[places + 1]
+        spans = None
+        if options.spans:
+            begins = places - np.repeat(offsets[:-1], np.diff(content.offsets))
+            spans = np.repeat(np.stack([begins, begins + k], axis=1), pieces, axis=0)
+        ids = np.repeat(content.ids, pieces)
+        return Content(ids, offsets_of(pieces)[content.offsets], spans)
 
     def _encode_words(self, batch: Batch, options: EncodeOptions) -> Content:
         """Rows of k letters, one white space, k letters ..."""

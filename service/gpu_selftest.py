@@ -22,6 +22,7 @@ from service.selftest import TEXTS, compare, texts_for
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content
 from vocabularies.shared_rows import SharedMemory, SharedRows
+from vocabularies.tables import may_be_apart
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["Gpu", "compare_with_cpu"]
@@ -135,7 +136,8 @@ def compare_with_cpu(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
         raise own_ids.error
     if self_test.num_different:
         return self_test
-    batches = [*_batches(texts, _answered(vocabulary, TEXTS))]
+    damaged = () if may_be_apart(vocabulary, "\ufffd") else NOT_UTF8
+    batches = [*_batches(texts, _answered(vocabulary, TEXTS), damaged)]
     wrong = [_difference(gpu, cpu, vocabulary, batch) for batch in batches]
     wrong.append(_decode_difference(gpu, cpu, vocabulary, Batch(texts)))
     wrong += [_answer_to(gpu, vocabulary, text) for text in all_texts if text not in texts]
@@ -149,9 +151,15 @@ def compare_with_cpu(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
 
 
 def _answered(vocabulary: Vocabulary, texts: Sequence[str]) -> list[str]:
-    """The texts that the GPU answers itself: of a vocabulary that composes, those in NFC."""
-    composes = only_composes(vocabulary)
-    return [text for text in texts if not composes or is_in_nfc(text)]
+    """The texts that the GPU answers itself."""
+    return [text for text in texts if not _why_left(vocabulary, text)]
+
+
+def _why_left(vocabulary: Vocabulary, text: str) -> str:
+    """Why the GPU must leave a text to the CPU engine; "" where it answers."""
+    if only_composes(vocabulary) and not is_in_nfc(text):
+        return "NFC may change it"
+    return "k-mers may be taken apart" if may_be_apart(vocabulary, text) else ""
 
 
 def _answer_to(gpu: Gpu, vocabulary: Vocabulary, text: str) -> str:
@@ -160,11 +168,13 @@ def _answer_to(gpu: Gpu, vocabulary: Vocabulary, text: str) -> str:
         gpu.encode(vocabulary, Batch([text]))
     except (NotCovered, OutOfMemory):
         return ""
-    return f"{text[:80]!r}: the GPU has ids, though NFC may change it"
+    return f"{text[:80]!r}: the GPU has ids, though {_why_left(vocabulary, text)}"
 
 
-def _batches(texts: Sequence[str], some: Sequence[str]) -> Iterator[Batch]:
-    """Texts with each of the options, or OPTIONS in turn, long ones of some, and damaged UTF-8."""
+def _batches(
+    texts: Sequence[str], some: Sequence[str], damaged: Sequence[bytes]
+) -> Iterator[Batch]:
+    """Texts with each of the options, or OPTIONS in turn, long ones of some, and damaged ones."""
     for options in (*OPTIONS, *TURNED):
         yield Batch(texts, options=options)
     mixed = [OPTIONS[row % len(OPTIONS)] for row in range(len(texts))]
@@ -172,7 +182,7 @@ def _batches(texts: Sequence[str], some: Sequence[str]) -> Iterator[Batch]:
     # Without the letter for which the CPU engine would have to build another encoder.
     joined = " ".join([text for text in some if "\u017f" not in text])
     yield Batch([joined * (LONG_ROW // len(joined)) + "end", "", joined + "end"])
-    yield Batch.from_bytes([*NOT_UTF8, *(text.encode() for text in texts[:20])], OPTIONS[1])
+    yield Batch.from_bytes([*damaged, *(text.encode() for text in texts[:20])], OPTIONS[1])
 
 
 def _difference(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary, batch: Batch) -> str:

@@ -14,6 +14,7 @@ SEQUENCES = (
     st.text("ACGT", max_size=40)
     | st.text("ACGTNacgt R", max_size=30)
     | st.text("ACGN \n\x1fé<mask>", max_size=20)
+    | st.text("ACGT-*", max_size=30)
     | st.lists(st.text("ACG", min_size=1, max_size=4)).map(" ".join)
 )
 OPTIONS = st.builds(

@@ -15,6 +15,7 @@ from tests.texts import SEQUENCES, TEXTS
 from vocabularies import reference
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
+from vocabularies.tables import may_be_apart
 from vocabularies.vocabulary import Kmers
 
 VOCABULARIES = {"cpu": tuple(BUILTINS), "emulated": ON_GPU, "cuda": ON_GPU}
@@ -322,16 +323,43 @@ def test_a_vocabulary_is_loaded_once_by_many_threads_and_forgotten_when_unloaded
 @on_engines(ON_GPU)
 def test_what_the_kernels_can_do_they_do(engine, name):
     engine.load(load(name))
+    texts = [text for text in SOME_TEXTS if not may_be_apart(load(name), text)]
     for options in OPTIONS:
         if options.reverse_complement or options.circular is not None:
             continue
-        assert engine.encode(load(name), Batch(SOME_TEXTS, options=options)).engine == engine.name
-        assert engine.count(load(name), Batch(SOME_TEXTS, options=options)).engine == engine.name
-    encoded = engine.encode(load(name), Batch(SOME_TEXTS))
+        assert engine.encode(load(name), Batch(texts, options=options)).engine == engine.name
+        assert engine.count(load(name), Batch(texts, options=options)).engine == engine.name
+    encoded = engine.encode(load(name), Batch(texts))
     ids = encoded.ids.astype(np.int64)
     assert engine.decode(load(name), ids, encoded.offsets, True).engine == engine.name
     # Vocabularies that are unloaded under a test, and options that the kernels do not know.
     assert engine.status().fallbacks.keys() <= {"not_resident", "option"}
+
+
+APART = [
+    "ACG-TACGTAC",
+    "A-CGTA ACGT[C",
+    "*" * 9,
+    "ACGTA[SEP]ACG",
+    "[MASK] A\u00c7GTCA",
+    "AC\0GTACGT",
+]
+
+
+@on_engines([f"dnabert1_{k}mer" for k in (3, 4, 5, 6)])
+def test_kmers_that_bert_takes_apart_have_the_references_ids(engine, name):
+    """The GPU leaves them to the CPU engine, and says so."""
+    before = engine.status().fallbacks.get("option", 0)
+    for options in OPTIONS:
+        for texts in ([text] for text in APART), [[*APART, "ACGTTGCA" * 80, "", "ACGTAC-" * 200]]:
+            for rows in texts:
+                encoded = engine.encode(load(name), Batch(rows, options=options))
+                check(encoded, name, rows, [options] * len(rows))
+                assert encoded.engine == "cpu"
+    assert engine.name == "cpu" or engine.status().fallbacks["option"] > before
+    many = [unit * 4 for unit in ("ACG-TTAGC", "AC.GT")]
+    counted = engine.count(load(name), Batch(many))
+    assert counted.counts.tolist() == [len(right(name, text, OPTIONS[0]).ids) for text in many]
 
 
 @on_engines([name for name in BUILTINS if isinstance(load(name).model, Kmers)])

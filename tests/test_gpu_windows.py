@@ -21,6 +21,7 @@ from vocabularies import reference
 from vocabularies.augmentation import Augmentation, augment
 from vocabularies.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
+from vocabularies.tables import may_be_apart
 from vocabularies.windows import windows
 
 PAD = 0
@@ -32,9 +33,13 @@ engine_of = functools.cache(new_engine)
 def check_windows(engine, name, texts, options, window, stride, prefix, channel) -> None:
     """Each row's windows are those of the reference's ids and places."""
     vocabulary = load(name)
+    layout = {"window": window, "stride": stride, "pad_id": PAD, "prefix": prefix}
+    if any(may_be_apart(vocabulary, text) for text in texts):
+        with pytest.raises(NotCovered, match="apart"):
+            encode_windows(engine, vocabulary, Batch(texts, options=options), **layout)
+        texts = [text for text in texts if not may_be_apart(vocabulary, text)]
     batch = Batch(texts, options=options)
     values = np.arange(len(batch.data), dtype=np.float32) if channel else None
-    layout = {"window": window, "stride": stride, "pad_id": PAD, "prefix": prefix}
     made = encode_windows(engine, vocabulary, batch, channel=values, **layout)
     got = made.to_host()
     assert made.input_ids.shape == (int(made.rows[-1]), len(prefix) + window)
@@ -170,7 +175,9 @@ def test_what_cannot_be_cut_is_refused(engine):
 
 def check_augmented(engine, name, texts, options, augmentation) -> None:
     """The ids are those of the rows that NumPy makes."""
-    vocabulary, sent = load(name), Batch(texts, options=options)
+    vocabulary = load(name)
+    texts = [text for text in texts if not may_be_apart(vocabulary, text)]
+    sent = Batch(texts, options=options)
     got = encode_augmented(engine, vocabulary, sent, augmentation)
     data, offsets = augment(sent.data, sent.offsets, augmentation)
     for row in range(len(texts)):

@@ -106,6 +106,23 @@ def test_a_compressed_body_is_read_in_members_and_frames(encoding):
     run(scenario)
 
 
+@pytest.mark.parametrize("zeros", [1, 100_000])
+def test_zeros_behind_gzip_are_left_out_as_gzip_does(zeros):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            packed, headers = gzip.compress(b"ACGT"), OCTETS | {"content-encoding": "gzip"}
+            for body in (packed + bytes(zeros), packed + bytes(zeros) + packed):
+                answer = await post(client, body, headers, vocabulary="evo_bytes")
+                assert answer.status_code == 200, answer.text
+                ids = np.frombuffer(answer.content, np.int32)
+                assert ids.tolist() == [*b"ACGT"] * body.count(packed)
+            for body in (bytes(zeros) + packed, packed + bytes(zeros) + b"no gzip"):
+                answer = await post(client, body, headers, vocabulary="evo_bytes")
+                assert answer.status_code == 400
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("encoding", [*COMPRESS])
 @pytest.mark.parametrize("vocabulary", ["gpt2", "hyenadna"])
 def test_what_a_body_decompresses_to_is_limited(encoding, vocabulary):

@@ -112,6 +112,9 @@ def test_caduceus_is_hyenadna_in_upper_case():
         [7, 8, 9, 10, 11, 1],
     ]
     assert hyenadna.padding_side == caduceus.padding_side == "left"
+    for vocabulary in (hyenadna, caduceus):  # Their class does not look for it in texts.
+        assert encode(vocabulary, "AC[RESERVED]G").ids == [7, 8, *[6] * 10, 9, 1]
+        assert encode(vocabulary, "AC[MASK]G").ids == [7, 8, 3, 9, 1]
     assert load("gpt2").padding_side == "right"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+from dataclasses import replace
 
 import pytest
 from tokenizers import Tokenizer
@@ -15,6 +16,7 @@ from tests.tokenizer_documents import ABC, BYTES, added, document, encoded
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import FORMATS, read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats import word_list_rules as heads
 from vocabularies.formats.kmer_config import from_pretrained, save_pretrained
 from vocabularies.formats.rank_merges import derive_merges
 from vocabularies.formats.word_lists import all_kmers
@@ -91,6 +93,23 @@ def test_real_lists_get_the_rule_of_their_model():
         tuple(zip("ACGTN", range(7, 12), strict=True)), unknown_id=6
     )
     assert (real(HYENADNA).suffix, real(HYENADNA).padding_side) == ((1,), "left")
+    reserved = SpecialToken("[RESERVED]", 5, special=False, matched=False)
+    assert [t for t in real(HYENADNA).special_tokens if not t.matched] == [reserved]
+
+
+def test_the_order_of_the_letters_does_not_decide_about_the_rule():
+    for head, tail in ((heads.DNABERT1, ""), (heads.NT_V1, "ACGT"), (heads.NT_V2, "ACGTN")):
+        swapped, published = (
+            read_vocabulary({"vocab.txt": "\n".join([*head, *all_kmers(o, 3), *tail]).encode()})
+            for o in ("ACGT", "ATCG")
+        )
+        assert isinstance(swapped.model, Kmers) and swapped.model.letters == "ACGT"
+        assert replace(swapped.model, letters="ATCG") == published.model
+        assert (swapped.prefix, swapped.suffix) == (published.prefix, published.suffix)
+        assert swapped.prefix
+        assert swapped.special_tokens == published.special_tokens
+    five = "\n".join([*heads.DNABERT1, *all_kmers("ACGTN", 2)]).encode()
+    assert read_vocabulary({"vocab.txt": five}).prefix == ()  # No size that was published.
 
 
 def test_any_list_of_all_kmers_is_read_at_every_base():

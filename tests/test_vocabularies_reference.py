@@ -380,7 +380,7 @@ class TestWords:
 
     def test_without_white_space_it_is_a_sequence(self):
         assert shown(self.VOCABULARY, "ACGT") == "ACG CGT"
-        assert shown(self.VOCABULARY, "[MASK]") == "[UNK] [UNK] [UNK] [UNK]"
+        assert shown(self.VOCABULARY, "MASK") == "[UNK] [UNK]"
 
     def test_special_tokens_are_words(self):
         assert shown(self.VOCABULARY, "ACG [MASK] [SEP]") == "ACG [MASK] [SEP]"
@@ -393,6 +393,58 @@ class TestWords:
     def test_a_word_of_another_length_is_refused_with_its_place(self):
         error = refusal(self.VOCABULARY, "ACG AAA AAAA")
         assert error == RowError("not_a_kmer", "'AAAA' has 4 letters; words must have 3", "byte 8")
+
+
+class TestWordsTakenApart:
+    """What BERT's basic tokenizer, which DNABERT-1's class runs over k-mers, makes of them."""
+
+    VOCABULARY = kmers(whitespace="words")
+
+    @pytest.mark.parametrize(
+        ("text", "wanted"),
+        [
+            ("ACG-TAC", "ACG [UNK]*2 [UNK]*3 [UNK]*2 TAC"),
+            ("A-C ACG", "[UNK]*3 ACG"),
+            ("--- ACG", "[UNK]*3 ACG"),
+            ("AC* A[C", "[UNK]*2 [UNK]*3"),
+            ("[MASK]", "[UNK]*2 [UNK] [UNK] [UNK]*2"),
+            ("ACGNTRC", "ACG [UNK] [UNK] [UNK] [UNK]"),
+            ("ACé ACG", "[UNK] ACG"),
+            ("A\u00c7G ACG", "ACG ACG"),
+            ("A\uff0cG ACG", "[UNK]*3 ACG"),
+            ("A\0C ACG", "[UNK] ACG"),
+            ("\0\0\0 ACG", "ACG"),
+            ("\x1c\x85\ufffd", ""),
+            ("ACG\u3000CGT\u2028GTA\u00a0TAC", "ACG CGT GTA TAC"),
+        ],
+    )
+    def test_pieces_have_ids_of_their_own(self, text, wanted):
+        words = [word.partition("*") for word in wanted.split()]
+        ids = " ".join(" ".join([word] * int(times or 1)) for word, _, times in words)
+        assert shown(self.VOCABULARY, text) == ids
+
+    def test_each_piece_has_the_place_of_its_kmer(self):
+        assert spans(self.VOCABULARY, "ACG-T") == [(0, 3), *[(1, 4)] * 2, *[(2, 5)] * 3]
+        assert spans(self.VOCABULARY, "ACG A-C") == [(0, 3), *[(4, 7)] * 3]
+
+    def test_a_control_that_bert_leaves_out_parts_no_words(self):
+        error = refusal(self.VOCABULARY, "ACG\x1cTAC ACG")
+        assert (error.code, error.where) == ("not_a_kmer", "byte 0")
+
+    def test_on_the_other_strand_and_around_a_circle(self):
+        turned = encode(self.VOCABULARY, "A-CG", replace(BARE, reverse_complement=True, spans=True))
+        assert turned.spans == [(1, 4)] * 2 + [(0, 3)] * 3
+        circular = encode(self.VOCABULARY, "ACG-", replace(BARE, circular=True))
+        assert circular.ids == encode(self.VOCABULARY, "ACG", BARE).ids + [UNK] * (2 + 3 + 2)
+
+    def test_a_special_token_inside_a_kmer_counts_where_the_text_may_hold_one(self):
+        five = kmers(k=5, whitespace="words")
+        assert shown(five, "ACGTA[SEP]").endswith("[SEP]")
+        assert shown(five, "[SEP] ACGTA") == "[SEP] ACGTA"
+        plain = encode(five, "[SEP] ACGTA", replace(BARE, special="plain")).ids
+        assert len(plain) == 4
+        error = refusal(five, "A[SEP]", special="refuse")
+        assert (error.code, error.where) == ("special_token_refused", "byte 1")
 
 
 class TestCharacters:

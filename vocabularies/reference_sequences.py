@@ -5,16 +5,21 @@ Part of the oracle (`reference`): plain Python, knows no template and no other s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import re
+from collections.abc import Callable, Iterator
 
 from vocabularies.batch import EncodeOptions, RowError, RowRefused
 from vocabularies.reference_stretches import Stretch, Token, check_special
-from vocabularies.vocabulary import Characters, Kmers, Vocabulary
+from vocabularies.reference_words import PLAIN, is_blank, pieces_of, words_in
+from vocabularies.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
 
 __all__ = ["encode_characters", "encode_kmers", "is_circular"]
 
 Letter = tuple[str, int, int]
 """A letter with its begin and end byte in the stretch."""
+IdsOf = Callable[[list[Letter]], list[int]]
+"""The ids of a k-mer: one, or those of the pieces of a word."""
 
 
 def is_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> bool:
@@ -30,7 +35,7 @@ def is_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> bo
     if not isinstance(model, Kmers) or model.frame != "sequence" or model.stride != 1:
         message = "only k-mers at every base of a sequence can wrap"
         raise RowRefused(RowError("circular_not_possible", message))
-    if model.whitespace == "words" and any(map(str.isspace, text)):
+    if model.whitespace == "words" and any(map(is_blank, text)):
         message = "k-mers that are already apart cannot wrap"
         raise RowRefused(RowError("circular_not_possible", message))
     if model.whitespace == "skip" and any(map(str.isspace, text)):
@@ -82,13 +87,21 @@ def encode_kmers(
     """
     model = vocabulary.model
     assert isinstance(model, Kmers)
-    if model.whitespace == "words" and any(map(str.isspace, stretch.text)):
-        return list(_encode_words(vocabulary, model, stretch, options))
+    if model.whitespace == "words":
+        ids_of: IdsOf = functools.partial(_word_ids, vocabulary, model, stretch, options)
+        if any(map(is_blank, stretch.text)):
+            return list(_encode_words(vocabulary, model, stretch, options, ids_of))
+    else:
+
+        def ids_of(kmer: list[Letter]) -> list[int]:
+            return [_kmer(model, kmer)[0]]
+
     letters = _letters(stretch.text, model.case)
     if circular:
-        tokens = _circular(model, letters)
+        tokens = _circular(model, letters, ids_of)
     elif model.frame == "sequence":
-        tokens = (token for part in _parts(model, letters) for token in _sequence(model, part))
+        parts = _parts(model, letters)
+        tokens = (token for part in parts for token in _sequence(model, part, ids_of))
     else:
         tokens = _runs(model, letters)
     return [stretch.token(*token) for token in tokens]
@@ -120,7 +133,7 @@ def _parts(model: Kmers, letters: list[Letter]) -> list[list[Letter]]:
     return parts
 
 
-def _sequence(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
+def _sequence(model: Kmers, letters: list[Letter], ids_of: IdsOf) -> Iterator[Token]:
     """K-mers at 0, stride, 2 * stride ...; then what no k-mer covers.
 
     Example, k = 3, stride 1: ACGTA gives ACG CGT GTA; with stride 3 ACG, and TA is left over.
@@ -128,7 +141,8 @@ def _sequence(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
     covered = 0
     for place in range(0, len(letters) - model.k + 1, model.stride):
         covered = place + model.k
-        yield _kmer(model, letters[place:covered])
+        kmer = letters[place:covered]
+        yield from ((token_id, kmer[0][1], kmer[-1][2]) for token_id in ids_of(kmer))
     yield from _remainder(model, letters[covered:])
 
 
@@ -139,7 +153,7 @@ def _remainder(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
             yield ids.get(letter, model.unknown_id), begin, end
 
 
-def _circular(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
+def _circular(model: Kmers, letters: list[Letter], ids_of: IdsOf) -> Iterator[Token]:
     """One k-mer for each base; one over the junction spans the part before it.
 
     Example, k = 3: ACGTT gives ACG CGT GTT | TTA TAC with the junction appended (the last two span
@@ -149,9 +163,10 @@ def _circular(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
     first = num_letters - (model.k - 1) if model.junction == "prepend" else 0
     for place in range(first, first + num_letters):
         begin = place % num_letters
-        word = "".join(letters[(begin + i) % num_letters][0] for i in range(model.k))
+        kmer = [letters[(begin + i) % num_letters] for i in range(model.k)]
         end = min(begin + model.k, num_letters)
-        yield _kmer_id(model, word), letters[begin][1], letters[end - 1][2]
+        for token_id in ids_of(kmer):
+            yield token_id, letters[begin][1], letters[end - 1][2]
 
 
 def _runs(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
@@ -187,26 +202,66 @@ def _kind(model: Kmers, letter: str) -> str:
 
 
 def _encode_words(
-    vocabulary: Vocabulary, model: Kmers, stretch: Stretch, options: EncodeOptions
+    vocabulary: Vocabulary, model: Kmers, stretch: Stretch, options: EncodeOptions, ids_of: IdsOf
 ) -> Iterator[Token]:
     """K-mers that are already apart, with special tokens among them.
 
     Example, k = 3: "ACG CGT [MASK] TAC" gives ACG CGT [MASK] TAC.
     """
-    specials = {token.content: token for token in vocabulary.special_tokens if token.matched}
+    specials = _specials(vocabulary)
     offsets = stretch.byte_offsets()
-    begin = 0
-    for word in stretch.text.split():
-        begin = stretch.text.index(word, begin)
-        place = offsets[begin], offsets[begin + len(word)]
-        sent_byte = stretch.sources[place[0]][0]
-        begin += len(word)
+    for begin, end in words_in(stretch.text):
+        word, first = stretch.text[begin:end], offsets[begin]
+        sent_byte = stretch.sources[first][0]
         special = specials.get(word)
-        if special is not None and check_special(special, options.special, sent_byte):
-            yield stretch.token(special.id, *place)
+        letters = _letters(word, model.case)
+        is_special = special is not None and check_special(special, options.special, sent_byte)
+        if special is not None and is_special:
+            yield stretch.token(special.id, first, offsets[end])
             continue
-        letters = "".join(letter for letter, _, _ in _letters(word, model.case))
         if len(letters) != model.k:
             message = f"{word[:50]!r} has {len(letters)} letters; words must have {model.k}"
             raise RowRefused(RowError("not_a_kmer", message, f"byte {sent_byte}"))
-        yield stretch.token(_kmer_id(model, letters), *place)
+        placed = [(letter, first + begin, first + end) for letter, begin, end in letters]
+        for token_id in ids_of(placed):
+            yield stretch.token(token_id, first, offsets[end])
+
+
+def _word_ids(
+    vocabulary: Vocabulary,
+    model: Kmers,
+    stretch: Stretch,
+    options: EncodeOptions,
+    kmer: list[Letter],
+) -> list[int]:
+    """A word's ids: those of the special tokens in it, and of the pieces between them.
+
+    Example, k = 6: ACGTA- gives two unknown ids, A[SEP] an unknown one and that of [SEP].
+    """
+    word = "".join(letter for letter, _, _ in kmer)
+    if PLAIN.issuperset(word):
+        return [_kmer_id(model, word)]
+    specials, ids, last = _specials(vocabulary), [], 0
+    for match in _pattern_of(vocabulary).finditer(word):
+        special = specials[match.group()]
+        sent_byte = stretch.sources[kmer[match.start()][1]][0]
+        if check_special(special, options.special, sent_byte):
+            ids += [*_piece_ids(model, word[last : match.start()]), special.id]
+            last = match.end()
+    return ids + _piece_ids(model, word[last:])
+
+
+def _piece_ids(model: Kmers, word: str) -> list[int]:
+    pieces = pieces_of(word)
+    return [_kmer_id(model, p) if len(p) == model.k else model.unknown_id for p in pieces]
+
+
+def _specials(vocabulary: Vocabulary) -> dict[str, SpecialToken]:
+    return {token.content: token for token in vocabulary.special_tokens if token.matched}
+
+
+@functools.lru_cache(maxsize=32)
+def _pattern_of(vocabulary: Vocabulary) -> re.Pattern[str]:
+    """The longest special token at a place; with none of them, what is nowhere."""
+    contents = sorted(_specials(vocabulary), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, contents)) or r"(?!)")

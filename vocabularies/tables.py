@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.reference_words import PLAIN
 from vocabularies.unicode_classes import class_mask
 from vocabularies.vocabulary import Bpe, Characters, Kmers, Vocabulary
 
@@ -26,6 +27,7 @@ __all__ = [
     "TokenTable",
     "character_table",
     "kmer_table",
+    "may_be_apart",
     "special_marks",
     "token_table",
 ]
@@ -66,8 +68,11 @@ class KmerTable:
             for white space that gives no id; OTHER for the rest.
         letter_ids: int32[256], ids of single letters; the unknown id where there is none.
         is_space: bool[256], ASCII white space as Python has it.
-        is_rare: bool[256], bytes at which a row may need the reference: non-ASCII ones, and one
-            byte of each special token that is looked for.
+        is_rare: bool[256], bytes at which a row may need the reference: non-ASCII ones, one byte
+            of each special token that is looked for, and where a text may be words all that may
+            take a k-mer apart (`reference_words`).
+        is_sign: bool[256], where a text may be words of k-mers at every base: ASCII signs that are
+            no letters and in no special token, which only take a k-mer apart.
         num_kmers: n**k.
     """
 
@@ -76,6 +81,7 @@ class KmerTable:
     letter_ids: NDArray[np.int32]
     is_space: NDArray[np.bool_]
     is_rare: NDArray[np.bool_]
+    is_sign: NDArray[np.bool_]
     num_kmers: int
 
 
@@ -136,14 +142,29 @@ def kmer_table(vocabulary: Vocabulary) -> KmerTable:
             table[ord("a") : ord("z") + 1] = table[ord("A") : ord("Z") + 1]
     is_rare = special_marks(vocabulary)
     is_rare[ASCII:] = True
+    is_sign = np.zeros(256, np.bool_)
+    if model.whitespace == "words":
+        signs = _flags([byte for byte in range(ord("!"), 127) if chr(byte) not in PLAIN])
+        if model.frame == "sequence" and model.stride == 1 and model.remainder == "drop":
+            is_sign = signs & ~is_rare & (codes == num_kmers)
+        is_rare[:ASCII] |= [chr(byte) not in PLAIN for byte in range(ASCII)]
     return KmerTable(
         codes=_frozen(codes),
         classes=_frozen(classes),
         letter_ids=_frozen(letter_ids),
         is_space=_frozen(is_space),
         is_rare=_frozen(is_rare),
+        is_sign=_frozen(is_sign),
         num_kmers=num_kmers,
     )
+
+
+def may_be_apart(vocabulary: Vocabulary, text: str) -> bool:
+    """Whether a k-mer of the text may be taken apart, which only the reference does."""
+    model = vocabulary.model
+    if not isinstance(model, Kmers) or model.whitespace != "words":
+        return False
+    return bool(kmer_table(vocabulary).is_rare[np.frombuffer(text.encode(), np.uint8)].any())
 
 
 def character_table(vocabulary: Vocabulary) -> CharacterTable | None:

@@ -24,22 +24,24 @@ DNABERT1_PIECE_TOKENS = 510
 
 
 def with_rule(vocabulary: Vocabulary) -> Vocabulary:
-    """The vocabulary with the rule of the published one whose list begins in the same way."""
+    """The vocabulary with the rule of the published one whose list begins in the same way.
+
+    In which order its four letters are counted decides about ids, not about the rule.
+    """
     head = tuple(token.content for token in vocabulary.special_tokens)
     match vocabulary.model:
-        case Kmers(frame="sequence", letters="ATCG") if head == DNABERT1:
-            return _dnabert1(vocabulary, vocabulary.model)
+        case Kmers(frame="sequence") as model if head == DNABERT1 and len(model.letters) == 4:
+            return _dnabert1(vocabulary, model)
         case Kmers(frame="sequence", letters="ACGT") if head == MTDNA:
             return _mtdna(vocabulary, vocabulary.model)
         case Characters(letter_ids=letters) if head == MTDNA and _are_acgt(letters):
             _, first_id = letters[0]
             unknown_id = vocabulary.roles["unk"]
             return _mtdna(vocabulary, Kmers(1, first_id, unknown_id, "ACGT"))
-        case Kmers(frame="run", letters="ATCG") if head in (NT_V1, NT_V2):
+        case Kmers(frame="run") as model if head in (NT_V1, NT_V2) and len(model.letters) == 4:
             return _nucleotide_transformer(vocabulary)
         case Characters() if head == HYENADNA:
-            suffix = (vocabulary.roles["sep"],)
-            return replace(vocabulary, suffix=suffix, padding_side="left")
+            return _hyenadna(vocabulary)
         case Characters() if head == ESM:
             return _esm(vocabulary)
     return vocabulary
@@ -72,6 +74,16 @@ def _nucleotide_transformer(vocabulary: Vocabulary) -> Vocabulary:
     roles = {role: i for role, i in vocabulary.roles.items() if role not in ("eos", "bos")}
     prefix = (vocabulary.roles["cls"],)
     return replace(vocabulary, special_tokens=special, roles=roles, prefix=prefix)
+
+
+def _hyenadna(vocabulary: Vocabulary) -> Vocabulary:
+    """[SEP] last; [RESERVED] is in the list, but to the class it is a token like others."""
+    special = tuple(
+        replace(token, special=False, matched=False) if token.content == "[RESERVED]" else token
+        for token in vocabulary.special_tokens
+    )
+    suffix = (vocabulary.roles["sep"],)
+    return replace(vocabulary, special_tokens=special, suffix=suffix, padding_side="left")
 
 
 def _esm(vocabulary: Vocabulary) -> Vocabulary:

@@ -167,13 +167,16 @@ def _kmers(ordinary: Words, special: Mapping[int, str], k: int, place: Place) ->
             break
         letters += letter
     if len(letters) ** k != len(ids):
-        message = f"{len(ids)} words of {k} letters; all over {letters!r} are {len(letters) ** k}"
-        raise VocabularyError.at(place(first), message)
-    findings = [
-        Finding(place(token_id), f"{ordinary[token_id]!r} where {word!r} comes in counting order")
-        for position, (token_id, word) in enumerate(zip(ids, all_kmers(letters, k), strict=True))
-        if token_id != first + position or ordinary[token_id] != word
-    ]
+        raise VocabularyError.at(place(first), _why_not_all([ordinary[i] for i in ids], k))
+    findings, in_order = [], zip(ids, all_kmers(letters, k), strict=True)
+    for right_id, (token_id, right) in enumerate(in_order, first):
+        word = ordinary[token_id]
+        if word != right:
+            message = f"{word!r} where {right!r} comes in counting order"
+            findings.append(Finding(place(token_id), message))
+        elif token_id != right_id:
+            message = f"{word!r} belongs to {place(right_id)}: k-mers lie side by side"
+            findings.append(Finding(place(token_id), message))
     if findings:
         raise VocabularyError(findings[:100])
     letter_ids = tuple((word, token_id) for token_id, word in ordinary.items() if len(word) == 1)
@@ -191,6 +194,14 @@ def _kmers(ordinary: Words, special: Mapping[int, str], k: int, place: Place) ->
         remainder="letters" if set(letters) <= dict(letter_ids).keys() else "drop",
         whitespace="skip",
     )
+
+
+def _why_not_all(words: list[str], k: int) -> str:
+    """Why different words of k letters are not all k-mers, one after another."""
+    letters = "".join(dict.fromkeys("".join(words)))
+    if len(letters) ** k == len(words):
+        return f"the {len(words)} words of {k} letters over {letters!r} are not in counting order"
+    return f"{len(words)} words of {k} letters; all over {letters!r} are {len(letters) ** k}"
 
 
 def write_words(vocabulary: Vocabulary, *, as_json: bool) -> dict[str, bytes]:

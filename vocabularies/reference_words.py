@@ -1,0 +1,62 @@
+"""K-mers as BERT's basic tokenizer takes them apart: DNABERT-1's published class runs it over them.
+
+Part of the oracle (`reference`): plain Python, knows no ids. Unicode is that of the Python that
+runs, as it is there.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+__all__ = ["PLAIN", "is_blank", "pieces_of", "words_in"]
+
+PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 \t\n\r")
+"""Letters and digits, which stay, and blanks, which part words; all else has to be looked at."""
+NO_CHARACTER = "\ufffd"
+
+
+def is_blank(character: str) -> bool:
+    """Whether it parts words; other white space among the control characters is left out."""
+    is_control = unicodedata.category(character).startswith("C")
+    return character in "\t\n\r" or (character.isspace() and not is_control)
+
+
+def words_in(text: str) -> Iterator[tuple[int, int]]:
+    """Where each word of a text begins and ends, in characters."""
+    begin = 0
+    for place, character in enumerate(f"{text} "):
+        if is_blank(character):
+            if begin < place:
+                yield begin, place
+            begin = place + 1
+
+
+def pieces_of(word: str) -> list[str]:
+    """What becomes of a word: control characters and accents go, punctuation stands alone.
+
+    Example: AC- becomes AC and -, and A-C three pieces; AÇG becomes ACG.
+    """
+    kept = "".join(c for c in word if not _is_left_out(c))
+    bare = (c for c in unicodedata.normalize("NFD", kept) if unicodedata.category(c) != "Mn")
+    pieces: list[str] = []
+    is_open = False  # Whether the last piece may go on.
+    for character in bare:
+        is_sign = _is_punctuation(character)
+        if is_open and not is_sign:
+            pieces[-1] += character
+        else:
+            pieces.append(character)
+        is_open = not is_sign
+    return pieces
+
+
+def _is_left_out(character: str) -> bool:
+    is_control = unicodedata.category(character).startswith("C")
+    return character == NO_CHARACTER or (is_control and character not in "\t\n\r")
+
+
+def _is_punctuation(character: str) -> bool:
+    """Every ASCII sign is, $ and + too, which Unicode has among the symbols."""
+    is_sign = character.isascii() and character.isprintable() and not character.isalnum()
+    return (is_sign and character != " ") or unicodedata.category(character).startswith("P")
