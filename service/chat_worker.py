@@ -14,19 +14,21 @@ import struct
 import sys
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError, nodes
+from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import LRUCache
 
 from service.chat_contents import joined, takes_parts
 
-__all__ = ["READY", "main", "render"]
+__all__ = ["READY", "Templates", "main", "render"]
 
 MEMORY_BYTES = 1 << 30
 READY = b"ready"  # What the process says first.
-MAX_CACHED = 64  # Templates that stay compiled.
+MAX_COMPILED, COMPILED_CHARS = 64, 1 << 16
+"""Templates that stay compiled at most, and how long each of them may be."""
 
 
 class Generation(Extension):
@@ -54,7 +56,6 @@ def environment() -> ImmutableSandboxedEnvironment:
     made = ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
-        cache_size=MAX_CACHED,
         extensions=[Generation, "jinja2.ext.loopcontrols"],
     )
     made.filters["tojson"] = to_json
@@ -90,19 +91,39 @@ def strftime_now(format: str) -> str:
     return datetime.datetime.now().strftime(format)
 
 
-def render(
-    jinja: ImmutableSandboxedEnvironment, template: str, variables: dict[str, Any], max_chars: int
-) -> str:
+class Templates:
+    """Templates, and whether each takes contents in parts; the latest used ones stay compiled.
+
+    Compiling takes a hundred times as long as writing a chat. What a template sets is the chat's:
+    nothing of it stays.
+    """
+
+    def __init__(self) -> None:
+        self.jinja = environment()
+        self.compiled = LRUCache(MAX_COMPILED)
+
+    def get(self, template: str) -> tuple[Template, bool]:
+        """One of them; raises TemplateError."""
+        found: tuple[Template, bool] | None = self.compiled.get(template)
+        if found is None:
+            tree = self.jinja.parse(template)
+            found = self.jinja.from_string(tree), takes_parts(tree)
+            if len(template) <= COMPILED_CHARS:
+                self.compiled[template] = found
+        return found
+
+
+def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> str:
     """The text of a chat; contents in parts become texts where the template takes no parts.
 
     Raises:
         TemplateError: the template is wrong, or refuses the messages, or writes too much.
     """
-    tree = jinja.parse(template)
-    if "messages" in variables and not takes_parts(tree):
+    compiled, is_for_parts = templates.get(template)
+    if "messages" in variables and not is_for_parts:
         variables = variables | {"messages": joined(variables["messages"])}
     pieces, size = [], 0
-    for piece in jinja.from_string(tree).generate(**variables):
+    for piece in compiled.generate(**variables):
         size += len(piece)
         if size > max_chars:
             raise TemplateError(f"the template writes more than {max_chars} characters")
@@ -110,19 +131,28 @@ def render(
     return "".join(pieces)
 
 
+def answer_to(templates: Templates, request: dict[str, Any]) -> dict[str, str]:
+    """The text of a chat, or the error; where memory is short, without the templates that stay."""
+    try:
+        try:
+            return {"text": render(templates, **request)}
+        except MemoryError:
+            templates.compiled.clear()
+        return {"text": render(templates, **request)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+
+
 def main() -> None:
     """Answer requests until stdin ends."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    jinja = environment()
+    templates = Templates()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(READY)
     sink.flush()
     while len(prefix := source.read(4)) == 4:
         request = json.loads(source.read(*struct.unpack("<I", prefix)))
-        try:
-            answer = {"text": render(jinja, **request)}
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        answer = answer_to(templates, request)
         # Half a surrogate pair, which a template can write, becomes a question mark.
         body = json.dumps(answer, ensure_ascii=False).encode(errors="replace")
         sink.write(struct.pack("<I", len(body)) + body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.chat_contents import joined, takes_parts
-from service.chat_worker import environment, render
+from service.chat_worker import Templates, render
 from tests.app_client import serving
 from tests.test_service_dialects import ENGINE, ids_of, post, upload
 from tests.waiting import run
@@ -40,9 +40,11 @@ MACRO = "{% macro shown(content) %}" + loop("content") + "{% endmacro %}"
 )
 def test_a_loop_over_a_content_that_asks_for_parts_is_given_them(body):
     template = "{% for message in messages %}" + body + "{% endfor %}"
-    jinja = environment()
-    assert takes_parts(jinja.parse(template))
-    assert render(jinja, template, {"messages": [{"role": "user", "content": PARTS}]}, 100) == "ab"
+    templates = Templates()
+    assert takes_parts(templates.jinja.parse(template))
+    assert (
+        render(templates, template, {"messages": [{"role": "user", "content": PARTS}]}, 100) == "ab"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,10 +62,10 @@ def test_a_loop_over_a_content_that_asks_for_parts_is_given_them(body):
 )
 def test_every_other_template_is_given_one_text(body):
     template = "{% for message in messages %}" + body + "{% endfor %}"
-    jinja = environment()
-    assert not takes_parts(jinja.parse(template))
+    templates = Templates()
+    assert not takes_parts(templates.jinja.parse(template))
     messages = [{"role": "user", "content": PARTS}]
-    assert render(jinja, template, {"messages": messages, "tools": []}, 100) == " a \nb"
+    assert render(templates, template, {"messages": messages, "tools": []}, 100) == " a \nb"
 
 
 def test_a_text_stays_one_text():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from service.chat_worker import environment, render
+from service import chat_worker
+from service.chat_worker import COMPILED_CHARS, MAX_COMPILED, Templates, answer_to, render
 
 VALUE = {"b": 1, "a": ["é", "<'&"]}
 
 
 def rendered(template: str, **variables: object) -> str:
-    return render(environment(), template, variables, 1000)
+    return render(Templates(), template, variables, 1000)
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,40 @@ def test_what_the_block_generation_sets_is_gone_behind_it():
     block = "{% generation %}{% set x = 'b' %}{{ m }}{{ x }}{% endgeneration %}"
     template = "{% set x = 'a' %}{% for m in 'mn' %}" + block + "{{ x }}{% endfor %}"
     assert rendered(template) == "mbanba"
+
+
+def test_a_template_is_compiled_once_and_keeps_nothing_of_a_chat():
+    templates = Templates()
+    template = "{% if not x %}{% set x = 'set' %}{% endif %}{{ x }}{{ y }}"
+    compiled, _ = templates.get(template)
+    assert render(templates, template, {"x": "given", "y": 1}, 100) == "given1"
+    assert render(templates, template, {}, 100) == "set"
+    assert templates.get(template)[0] is compiled
+
+
+def test_templates_that_stay_compiled_are_few_and_short():
+    templates = Templates()
+    for number in range(MAX_COMPILED + 1):
+        assert render(templates, f"{{{{ {number} }}}}", {}, 100) == str(number)
+    assert len(templates.compiled) == MAX_COMPILED
+    for text in ("x" * COMPILED_CHARS, "y" * (COMPILED_CHARS + 1)):
+        assert render(templates, text, {}, 1 << 20) == text
+    assert "x" * COMPILED_CHARS in templates.compiled
+    assert "y" * (COMPILED_CHARS + 1) not in templates.compiled
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_where_memory_is_short_no_template_stays(monkeypatch, failures):
+    templates, times = Templates(), []
+
+    def short_of_memory(*_: object, **__: object) -> str:
+        times.append(len(templates.compiled))
+        if len(times) <= failures:
+            raise MemoryError
+        return "text"
+
+    render(templates, "{{ 1 }}", {}, 100)
+    monkeypatch.setattr(chat_worker, "render", short_of_memory)
+    answer = answer_to(templates, {})
+    assert times == [1, 0]
+    assert answer == ({"text": "text"} if failures == 1 else {"error": "MemoryError: "})
