@@ -79,7 +79,8 @@ def test_counts_of_small_batches(
     engine: GpuEngine, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any]
 ) -> None:
     rows = [row.encode() for row in rows_of(name)]
-    rows[150] = b"\xff" + rows[150]
+    if not name.startswith("dnabert1"):  # Which leaves what is no letter to the CPU.
+        rows[150] = b"\xff" + rows[150]
     batch = Batch.from_bytes(rows, EncodeOptions(**options))
     expected = CPU.encode(load(name), batch)
     monkeypatch.setattr(engine.workspaces, "is_small", lambda *size: True)
