@@ -51,8 +51,7 @@ class Endings:
         short: uint32[...], left class | length << 16 of the last token of each text of 1 .. k - 1
             letters, from (4**length - 4) / 3 on.
         begins: uint32[numbers + 1], where the tokens of each number begin in `listed`.
-        listed: uint32[..., 2], tokens that may be the last one, the shortest first; at the end one
-            that is none.
+        listed: uint32[..., 2], tokens that may be the last one, the shortest first.
         keys: uint64[..., 2], the letters of tokens of more than k, the last one's bits the highest.
     """
 
@@ -104,7 +103,7 @@ def endings_of(
         opened=np.concatenate([*levels[1:], np.zeros((1, 2), np.uint32)]),
         short=np.concatenate([last_tokens.of_whole(length) for length in range(1, k)]),
         begins=np.cumsum([0, *chain(*(counts for counts, _ in lists))], dtype=np.uint32),
-        listed=np.concatenate([*(items for _, items in lists), np.zeros((1, 2), np.uint32)]),
+        listed=np.concatenate([items for _, items in lists]),
         keys=last_tokens.keys,
     )
 

@@ -16,10 +16,10 @@
 //     unmet     .   .   .   x   .   .   .   .   .   x
 //     segment               3 - - - - - - - - - 7   9
 //
-// Four steps, in two rounds or more, as a path may come into a run from another one. In most batches none has
-// anything to do:
+// Which windows repeat is looked at first, then four steps, in two rounds or more, as a path may come into a run
+// from another one. In most batches none has anything to do:
 //
-//     rank       which windows are unmet, and which repeat
+//     rank       which windows are unmet, in order, and which repeat
 //     continue   the first windows of each segment begin anew at a border of the one before, with its
 //                token in front
 //     align      the others have the borders that the last of these repeats; where the run ends, they begin
