@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Tracer", "make_tracer"]
 
 FIRST_ERROR = 500
+STAGES = ("parse", "queue", "encode", "serialize")
 
 
 def make_tracer(settings: Settings) -> Tracer | None:
@@ -85,7 +86,7 @@ class Tracer:
         if status >= FIRST_ERROR:
             span.set_status(self._error)
         inside = self._inside(span)
-        for stage, begin, end in _stages(times):
+        for stage, begin, end in _stages(times, now):
             child = self._tracer.start_span(stage, inside, start_time=origin + int(begin * 1e9))
             child.end(origin + int(end * 1e9))
         span.end(origin + int(now * 1e9))
@@ -106,18 +107,22 @@ def _attributes(call: Call, route: str, status: int) -> dict[str, Any]:
     times = call.times
     if times.num_works > 1:
         attributes["warptok.num_parts"] = times.num_works
-        for stage in ("parse", "queue", "encode", "serialize"):
+        for stage in STAGES:
             attributes[f"warptok.{stage}_s"] = getattr(times, f"{stage}_s")
     return attributes
 
 
-def _stages(times: Times) -> Iterator[tuple[str, float, float]]:
-    """Each stage of a request that is no stream, with the perf_counter times of both its ends."""
+def _stages(times: Times, now: float) -> Iterator[tuple[str, float, float]]:
+    """Each stage of a request that is no stream, with the perf_counter times of both its ends.
+
+    They are sums beside each other, of which two may count the same moment of a busy processor: no
+    stage begins before the request or ends behind it.
+    """
     if times.num_works != 1:
         return
     encoding = times.finished - times.encode_s
     queued = encoding - times.queue_s
-    yield "parse", queued - times.parse_s, queued
-    yield "queue", queued, encoding
-    yield "encode", encoding, times.finished
-    yield "serialize", times.finished, times.finished + times.serialize_s
+    begin, end = queued - times.parse_s, times.finished + times.serialize_s
+    ends = (begin, queued, encoding, times.finished, end)
+    inside = [min(max(each, times.begin), now) for each in ends]
+    yield from zip(STAGES, inside, inside[1:], strict=False)

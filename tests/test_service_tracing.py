@@ -19,6 +19,7 @@ from service.calls import Call
 from service.grpc_server import GrpcServer
 from service.protos import warptok_pb2
 from service.settings import Settings
+from service.times import Times
 from service.tracing import Tracer, make_tracer
 from tests.data_files import ROOT
 from tests.fake_engine import FakeEngine
@@ -107,6 +108,21 @@ def test_every_way_in_continues_the_clients_trace():
 
 
 @pytest.mark.parametrize(
+    "times",
+    [
+        Times(begin=10, finished=10.5, num_works=1, parse_s=0.2, queue_s=0.2, encode_s=0.2),
+        Times(begin=10, finished=10.5, num_works=1, encode_s=0.1, serialize_s=1e9),
+    ],
+)
+def test_stages_whose_sums_overlap_lie_inside_of_their_request(times):
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace = {"traceparent": traceparent()}
+    Tracer(provider).record(Call(trace=trace, times=times), "/v1/encode", 200)
+    check(list(exporter.get_finished_spans()), "/v1/encode")
+
+
+@pytest.mark.parametrize(
     ("given", "num_spans"), [(traceparent("00"), 0), (traceparent(), 5), ("nonsense", 5), (None, 5)]
 )
 def test_what_is_not_sampled_has_no_spans_and_what_is_no_trace_begins_one(given, num_spans):
@@ -161,6 +177,7 @@ import sys
 sys.modules["opentelemetry.sdk"] = sys.modules["opentelemetry.exporter"] = None
 from service.app import create_app
 from service.settings import Settings
+from service.times import Times
 from tests.fake_engine import FakeEngine
 assert create_app(Settings(), FakeEngine()).service.tracer is None
 try:
