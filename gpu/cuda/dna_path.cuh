@@ -45,9 +45,10 @@ DEVICE uint32_t border_before(const Columns& columns, uint32_t place) {
 }
 
 // Where a walk begins: a place of the window and the token in front of it, NO_TOKEN where any token
-// may follow.
+// may follow. `is_tried`: any may follow, but if the text repeats the token that is tried first.
 struct WalkBegin {
     uint32_t place, token;
+    bool is_tried;
 };
 
 // A token of the path: its record, with the id where the right class was.
@@ -79,6 +80,12 @@ DEVICE void begin_path(const Job& job, Path& path, uint32_t place, uint32_t toke
     path.place = path.root = place;
     path.root_token = path.tokens[0] = path_token(job, token);
     path.tokens[1] = path.tokens[2] = path_token(job, FORGOTTEN);
+}
+
+DEVICE void begin_path(const Job& job, Path& path, WalkBegin from) {
+    begin_path(job, path, from.place, from.token);
+    if (from.is_tried) path.tokens[0].bits &= ~(0xFFFFull << LEFT_SHIFT);  // Class 0, which every token may follow.
+    path.root_token = path.tokens[0];
 }
 
 DEVICE void push_token(Path& path, const Columns& columns, PathToken token) {

@@ -136,19 +136,41 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
 template <uint32_t CHUNK>
 constexpr uint32_t CONTINUED = LARGE_CHUNK / CHUNK;
 
-// Walks through `count` windows as one, from a place of the first one on, and writes them, unless that leads nowhere. The
-// columns have room for a large window.
+// The first certain border from a place of a window on, of the places before `limit`; NO_BORDER.
+template <uint32_t CHUNK>
+DEVICE uint32_t first_certain(const Job& job, uint32_t window, uint32_t place, uint32_t limit) {
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
+    for (uint32_t word = place / 64; 64 * word < limit; word++) {
+        uint64_t found = job.certain[begin / 64 + word] >> (word == place / 64 ? place % 64 : 0);
+        if (found) return lowest_bit(found) + (word == place / 64 ? place : 64 * word);
+    }
+    return NO_BORDER;
+}
+
+// Writes the borders of a window, which is so many letters behind where the columns begin, that are before an end of these.
+template <uint32_t CHUNK>
+DEVICE void write_before(const Job& job, uint32_t window, const Columns& columns, uint32_t letters, uint32_t end) {
+    uint32_t* to = job.window_bits + window;
+    for (uint32_t place = letters; place < letters + 32 * Window<CHUNK>::WORDS && place < end; place += 32) {
+        uint32_t some = end - place < 32 ? (1u << end % 32) - 1 : ~0u;
+        *to = (*to & ~some) | (word_of(columns.borders, columns, place) & some);
+        to += num_windows<CHUNK>(job);
+    }
+}
+
+// Walks through `count` windows as one, from a place of the first one on, and writes them, unless that leads nowhere. Behind
+// a certain border they are right as they are. The columns have room for a large window.
 template <uint32_t CHUNK>
 DEVICE void walk_again(const Job& job, const Columns& columns, uint32_t window, uint32_t count, WalkBegin from) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.num_bytes - begin;
-    uint32_t limit = count * CHUNK + OVERLAP;
+    uint32_t limit = min_of(count * CHUNK + OVERLAP, left < NO_BORDER ? static_cast<uint32_t>(left) : NO_BORDER);
+    uint32_t certain = first_certain<CHUNK>(job, window, from.place, limit);
     clear_columns<LARGE_CHUNK>(columns);
     Path path;
-    begin_path(job, path, from.place, from.token);
-    if (!walk_to<false>(job, columns, begin, path, left < limit ? static_cast<uint32_t>(left) : limit)) return;
+    begin_path(job, path, from);
+    if (!walk_to<false>(job, columns, begin, path, min_of(limit, certain))) return;
     word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
-    for (uint32_t i = 0; i < count; i++)
-        write_window<CHUNK>(job, window + i, {columns.borders + i * CHUNK / 32 * columns.stride, nullptr, columns.stride});
+    for (uint32_t i = 0; i < count; i++) write_before<CHUNK>(job, window + i, columns, i * CHUNK, certain);
 }
 
 // The first windows of the segment that begins with a window, if one does, go on with the path of the one before.
@@ -159,7 +181,7 @@ DEVICE void continue_windows(const Job& job, const Columns& columns, uint32_t ro
     if (!behind) return;
     uint32_t count = 1, place = lowest_bit(behind), before = token_before<CHUNK>(job, window - 1, CHUNK + place);
     while (count < CONTINUED<CHUNK> && segment_of<CHUNK>(job, round, window + count) == window) count++;
-    walk_again<CHUNK>(job, columns, window, count, {place, before});
+    walk_again<CHUNK>(job, columns, window, count, {place, before, false});
 }
 
 // A window behind the first ones of its segment: one of the run has the run's borders, others begin at one of these.
@@ -170,9 +192,13 @@ DEVICE void align_window(const Job& job, const Columns& columns, uint32_t round,
     if (certain_in<CHUNK>(job, window, 0)) return;  // It is right from there on.
     RunBorders run = run_borders<CHUNK>(job, last);
     if (!run.period) return;
-    uint64_t borders = run.from(static_cast<uint64_t>(window) * CHUNK);
-    if (!is_differing<CHUNK>(job, window)) write_run<CHUNK>(job, window, run);
-    else if (borders) walk_again<CHUNK>(job, columns, window, 1, {lowest_bit(borders), NO_TOKEN});
+    if (!is_differing<CHUNK>(job, window)) {
+        write_run<CHUNK>(job, window, run);
+        return;
+    }
+    uint64_t begin = static_cast<uint64_t>(window) * CHUNK;
+    uint32_t place = lowest_bit(run.from(begin));
+    walk_again<CHUNK>(job, columns, window, 1, {place, token_before(job, run, begin + place), true});
 }
 
 template <uint32_t CHUNK>

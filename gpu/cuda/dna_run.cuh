@@ -82,6 +82,12 @@ struct RunBorders {
     }
 };
 
+// The token in front of a border of a run, at 64 places and more behind where it is known. NO_TOKEN, or a wrong one, where the
+// text does not go on so far.
+DEVICE uint32_t token_before(const Job& job, const RunBorders& run, uint64_t border) {
+    return token_of(job, border - 64 + highest_bit(run.from(border - 64)), border);
+}
+
 // The token of a window's path that ends at a place behind its first border; NO_TOKEN where a
 // certain border is there.
 template <uint32_t CHUNK>

@@ -132,7 +132,7 @@ DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t 
         bool walking = lane < lanes && number < windows;
         uint32_t window = walking && left ? left[number] : number;
         clear_columns<CHUNK>(columns);
-        walk_window<CHUNK, true>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN}, walking);
+        walk_window<CHUNK, true>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN, false}, walking);
         if (walking) write_window<CHUNK>(job, window, columns);
     }
 }

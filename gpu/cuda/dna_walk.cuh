@@ -168,7 +168,11 @@ DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path
             push_token(path, columns, path_token(step.token, record));
             continue;
         }
-        try_next(job, step, shorter_of(record), begin + path.place);
+        do {                               // In a run sixteen may fail: in a loop that looks at no letters.
+            try_next(job, step, shorter_of(record), begin + path.place);
+            if (step.token == NO_TOKEN) break;
+            record = tables.tokens[step.token];
+        } while (length_of(record) > step.most || !may_follow(job, path.tokens[0].left(), right_class(record)));
         if (step.token == NO_TOKEN) step = go_back(job, columns, begin, path);
         if (step.token == NO_TOKEN) walking = leads_on = false;
     }
@@ -181,7 +185,7 @@ DEVICE bool walk_window(const Job& job, const Columns& columns, uint64_t begin, 
     constexpr uint32_t LIMIT = Window<CHUNK>::LIMIT;
     uint32_t limit = walking && job.num_bytes - begin < LIMIT ? static_cast<uint32_t>(job.num_bytes - begin) : LIMIT;
     Path path;
-    begin_path(job, path, from.place, from.token);
+    begin_path(job, path, from);
     bool leads_on = walk_to<TOGETHER>(job, columns, begin, path, limit, walking);
     if (walking && path.place < 32 * Window<CHUNK>::WORDS)
         word_of(columns.borders, columns, path.place) |= 1u << path.place % 32;
