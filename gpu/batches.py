@@ -26,7 +26,7 @@ from vocabularies.reference import encode
 from vocabularies.reference_stretches import cut_text
 from vocabularies.vocabulary import Bpe, Kmers, Vocabulary
 
-__all__ = ["NOTHING_ADDED", "RowOptions", "row_errors", "row_options"]
+__all__ = ["NOTHING_ADDED", "WITHOUT_TEMPLATE", "RowOptions", "row_errors", "row_options"]
 
 NO_LIMIT = constant("NO_LIMIT")
 NO_BYTE = constant("NO_BYTE")

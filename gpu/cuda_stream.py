@@ -8,12 +8,13 @@ import numpy as np
 
 from gpu.early_launch import EarlyLaunch
 from gpu.functions import Functions
+from gpu.launcher import driver_of
 
 __all__ = ["CudaStream"]
 
 
 class CudaStream:
-    """A CUDA stream; see gpu.device.Stream."""
+    """A CUDA stream of the current device; see gpu.device.Stream."""
 
     def __init__(self, cupy: Any, number: int, functions: Functions) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -27,6 +28,7 @@ class CudaStream:
         self._argument = np.zeros(2, np.uint64)
         self._argument_words = self._argument.data
         self._argument_place = int(self._argument.ctypes.data)
+        self.driver = driver_of(self._pointer)
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
         """Copy from host memory, pinned if the copy is to overlap, or from the device's."""
@@ -56,6 +58,11 @@ class CudaStream:
             self._launch_grid(function, *shape)
         else:
             self._launch(function, *shape, 0)
+
+    def kernel(self, name: str) -> tuple[Any, ...]:
+        """A kernel as `launcher.Launcher` takes it, compiled."""
+        kernel: tuple[Any, ...] = self._functions[name]
+        return kernel
 
     def begin_capture(self) -> None:
         """What follows is recorded and not run."""

@@ -21,14 +21,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batches import NOTHING_ADDED, RowOptions, row_options
+from gpu.batches import NOTHING_ADDED, WITHOUT_TEMPLATE, RowOptions, row_options
 from gpu.composed import widen_spans
 from gpu.contents import may_be_wrong
 from gpu.decoding import Ids, decode_rows
 from gpu.device import Device, OutOfMemory
 from gpu.families import COMPOSED
 from gpu.fetching import fetch_batch
-from gpu.joining import joining
+from gpu.few import Few
+from gpu.joining import Joining
 from gpu.large import count_large, encode_large
 from gpu.launches import DeviceFault
 from gpu.leases import Leases
@@ -38,7 +39,7 @@ from gpu.prepared import prepare
 from gpu.residents import Resident, Residents
 from gpu.shared_memory import SharedDeviceMemory, SharedHostMemory
 from gpu.shared_streams import encode_shared
-from gpu.small import GRID_BYTES, ONE_BLOCK_BYTES, fused_kernel, size_of
+from gpu.small import FEW, GRID_BYTES, ONE_BLOCK_BYTES, fused_kernel, size_of
 from gpu.small_call import SmallCall
 from gpu.stages import StageTimes
 from gpu.staging import Staging
@@ -90,6 +91,10 @@ class GpuEngine:
         self.stage_times = StageTimes()
         self.pipeline = Pipeline(self.workspaces, self.staging, self.processors, self.stage_times)
         self.residents = Residents(device, vocabulary_bytes or workspace_bytes, prepare)
+        self.few = Few(
+            *(self.residents, self.workspaces, self.stage_times),
+            *(info.processors, info.has_clusters),
+        )
 
     def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
         """Put a vocabulary on the device, pinned if it is never to make room for another.
@@ -118,7 +123,7 @@ class GpuEngine:
 
     def join(self, batch: Batch) -> None:
         """Join the strings of a batch, if it has such, in pinned memory, by several threads."""
-        with joining(batch, self.host_memory, self.staging):
+        with Joining(batch, self.host_memory, self.staging):
             pass
 
     def memory(self) -> dict[str, int]:
@@ -167,7 +172,7 @@ class GpuEngine:
         batch.check_id_dtype(len(vocabulary))
         with (
             self.residents.using(vocabulary) as resident,
-            joining(batch, self.host_memory, self.staging) as copy,
+            Joining(batch, self.host_memory, self.staging) as copy,
         ):
             options = row_options(vocabulary, batch, resident.family)
             is_small = self.workspaces.is_small(len(batch.data), len(batch))
@@ -193,17 +198,28 @@ class GpuEngine:
         options: RowOptions,
         *,
         validate: bool,
+        fused: str | None = None,
     ) -> Encoded | None:
-        """The answer to a batch that is small, in one workspace; None: it goes in chunks."""
+        """The answer to a batch that is small, in one workspace; None: it goes in chunks.
+
+        `fused` is the kernel that does all of it, "" where there is none; None: it is looked for.
+        """
         size = len(batch.data), len(batch)
         if options.spans is not None or not self.workspaces.is_small(*size):
             return None
+        if fused is None:
+            fused = self.fused_kernel(resident, batch, options)
+            if fused in FEW and (options.is_default or batch.options == WITHOUT_TEMPLATE):
+                answer = self.few.encode_batch(resident, fused, batch, options, validate)
+                if isinstance(answer, Encoded):
+                    return answer
+                fused = answer
         try:
             workspace = self.workspaces.take(*size, resident.family.layout)
         except OutOfMemory:
             return None  # Smaller chunks may fit.
         with SmallCall(self, vocabulary, workspace, resident, batch, options, validate) as call:
-            return call.encode(self.fused_kernel(resident, batch, options))
+            return call.encode(fused)
 
     def fused_kernel(self, resident: Resident, batch: Batch, options: RowOptions) -> str:
         """The kernel that does all of a batch; "" where there is none."""
@@ -220,7 +236,7 @@ class GpuEngine:
         """int64[B]: how many ids `encode` would give each row; and the refused rows."""
         with (
             self.residents.using(vocabulary) as resident,
-            joining(batch, self.host_memory, self.staging) as copy,
+            Joining(batch, self.host_memory, self.staging) as copy,
         ):
             options = row_options(vocabulary, batch, resident.family)
             validate = may_be_wrong(resident, batch)
@@ -239,12 +255,16 @@ class GpuEngine:
         What `encode` does without options and errors, for bulk: the bytes are taken as they are,
         and a row that is refused has no ids.
         """
+        answer = self.few.encode_ids(vocabulary.digest, data, offsets)
+        if not isinstance(answer, str):
+            return answer
+        fused = None if answer == "?" else answer
         batch = Batch(data=data, offsets=offsets)
         with self.residents.using(vocabulary) as resident:
             encoded = fetch_batch(self, resident, batch, NOTHING_ADDED)
             if encoded is None:
                 encoded = self._try_small(
-                    vocabulary, resident, batch, NOTHING_ADDED, validate=False
+                    vocabulary, resident, batch, NOTHING_ADDED, validate=False, fused=fused
                 )
             if encoded is None:
                 encoded = encode_large(

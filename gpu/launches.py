@@ -57,7 +57,8 @@ _NUM_BYTES, _NUM_ROWS, _ID_BITS = WORD["num_bytes"], WORD["num_rows"], WORD["id_
 _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
 _HOST_TEXT, _SENT_TEXT, _NUM_CLEARED = WORD["host_text"], WORD["sent_text"], WORD["num_cleared"]
 _TEXT, _SENT_BEGINS = WORD["text"], WORD["sent_begins"]
-_NOT_TURNED = ("own_spans", "random_seed", "first_row", "substitution_rate")  # 0 where rows stay.
+_ZEROS = ("own_spans", "random_seed", "first_row", "substitution_rate")  # Where rows stay.
+_NOT_TURNED = tuple(WORD[name] for name in _ZEROS)
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
 ROW_BYTES = 64  # A row makes as much work as so many bytes.
@@ -204,8 +205,8 @@ def turn(workspace: Workspace, turned: bool) -> None:
     words, fields = workspace.words, workspace.fields
     words[_TEXT] = fields["turned" if turned else "text"]
     words[_SENT_TEXT], words[_SENT_BEGINS] = fields["text"] if turned else 0, fields["row_begins"]
-    for name in _NOT_TURNED:
-        words[WORD[name]] = 0
+    for word in _NOT_TURNED:
+        words[word] = 0
 
 
 def read_letters(workspace: Workspace, rewritten: bool) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpu.device import Device, OutOfMemory, Stream
 from gpu.job import JOB, WORD
+from gpu.launcher import launcher_of
 from gpu.layout import (
     BIN_LENGTHS,
     SMALL_BYTES,
@@ -47,9 +48,11 @@ class Workspace:
         reported: the same words, which are read faster one by one.
         offsets, errors: int64[...], uint32[...] in pinned memory, where each row's ids begin and
             its first bad byte.
-        ids: int32[...] in pinned memory, the ids of a batch where `is_small`.
+        ids, ids_place: int32[...] in pinned memory and its address, the ids of a batch where
+            `is_small`.
         device_job: address of the job on the device.
         resident: the vocabulary whose fields the job holds.
+        launcher: launches a batch in one call, where C++ can (`gpu.launcher`); or None.
         recordings: recorded launches, by whatever key the engine gives them.
         shelf: whose it is while nobody uses it, see `Workspaces`.
         clock: times the batch that is in here; None for most of them.
@@ -85,10 +88,12 @@ class Workspace:
         self.is_small = "ids" in host_sizes
         if self.is_small:
             self.ids = view("ids", np.int32)
+            self.ids_place = int(self.ids.ctypes.data)
         self.device_job, self.stream = self.block, device.stream()
         self.size, self.recordings, self.reserved = size, {}, {}
         self._set_fields(places, cleared_end)
         self.stream.clear(self.fields["grid_arrivals"], 4)
+        self.launcher = launcher_of(self)
 
     stream: Stream
     recordings: dict[object, object]
@@ -118,7 +123,7 @@ class Workspace:
         job["host_offsets"], job["host_errors"] = self.offsets.ctypes.data, self.errors.ctypes.data
         job["host_status"] = self.status.ctypes.data
         if self.is_small:
-            job["host_ids"] = self.ids.ctypes.data
+            job["host_ids"] = self.ids_place
 
     def answer_in(self, framed: bool) -> None:
         """Say which fields hold the answer."""
@@ -144,6 +149,7 @@ class Workspace:
     def close(self) -> None:
         """Give the memory back."""
         self.recordings.clear()
+        self.launcher = None  # It has views of the pinned memory.
         for field in self.reserved:
             self.device.free(self.fields[field])
         self.device.free(self.block)

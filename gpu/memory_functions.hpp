@@ -8,13 +8,9 @@
 #include <cstdint>
 
 #include "copy_threads.hpp"
+#include "extension.hpp"
 
 namespace {
-
-bool has_arguments(Py_ssize_t given, Py_ssize_t wanted) {
-    if (given != wanted) PyErr_Format(PyExc_TypeError, "%zd arguments are expected", wanted);
-    return given == wanted;
-}
 
 // An array's own `ctypes` takes a microsecond to say so.
 PyObject* address_of(PyObject*, PyObject* array) {
@@ -39,18 +35,6 @@ PyObject* look(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&flag);
     return PyBool_FromLong(is_set);
-}
-
-// Copies numbers; whether none is below the one before it, the first not below 0. Without branches, so that it is as
-// fast as a copy.
-bool copy_ascending(uint64_t* to, const uint64_t* from, size_t count) {
-    uint64_t falls = 0;  // Its top bit: a number is below 0, or the difference of two that are not.
-    for (size_t i = 0; i < count; i++) {
-        uint64_t number = from[i], before = from[i ? i - 1 : 0];
-        falls |= number | (number - before);
-        to[i] = number;
-    }
-    return !(falls >> 63);
 }
 
 // None; the number of the first row that ends before it begins. NumPy needs three microseconds to see such.

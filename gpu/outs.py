@@ -16,7 +16,7 @@ __all__ = ["Out"]
 Bytes = NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Out:
     """Memory for ids.
 
@@ -40,7 +40,8 @@ class Out:
         Raises:
             ValueError: it is not one flat piece of writable memory of one of the types.
         """
-        shown = getattr(array, "__cuda_array_interface__", None)
+        is_numpy = type(array) is np.ndarray  # Asking it for what it has not takes longer.
+        shown = None if is_numpy else getattr(array, "__cuda_array_interface__", None)
         if shown is None:
             return cls._of_host(array, device, types)
         address, is_readonly = shown["data"]
@@ -57,12 +58,13 @@ class Out:
     def _of_host(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
         is_foreign = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
         host: NDArray[Any] = np.from_dlpack(array) if is_foreign else np.asarray(array)
-        is_flat = host.ndim == 1 and host.flags.c_contiguous
-        if host.dtype.str not in types or not is_flat or not host.flags.writeable:
+        flags = host.flags
+        is_flat = host.ndim == 1 and flags.c_contiguous
+        if host.dtype.str not in types or not is_flat or not flags.writeable:
             raise _refused(types)
         data = host.view(np.uint8)
         is_ordinary = not device.is_pinned(data)
-        return cls(address_of(data), data.nbytes, host.itemsize, data, is_ordinary)
+        return cls(address_of(data), len(data), host.itemsize, data, is_ordinary)
 
     @property
     def on_device(self) -> bool:

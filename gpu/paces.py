@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 from gpu.chunks import Ends
 
@@ -33,11 +34,18 @@ class Pace:
 
     def of(self, num_bytes: int) -> Pace:
         """That of so much text: of SMALLER_CHUNKS where there would be few."""
-        smaller = [size for below, size in SMALLER_CHUNKS if num_bytes < below]
-        return Pace(min([self.chunk_bytes, *smaller]), self.in_flight, self.ends)
+        for below, size in SMALLER_CHUNKS:
+            if num_bytes < below:
+                return self if size >= self.chunk_bytes else _with_chunks(self, size)
+        return self
 
 
-SMALLER_CHUNKS = (288 << 20, 16 << 20), (192 << 20, 8 << 20), (48 << 20, 4 << 20)
+@cache
+def _with_chunks(pace: Pace, chunk_bytes: int) -> Pace:
+    return replace(pace, chunk_bytes=chunk_bytes)
+
+
+SMALLER_CHUNKS = (48 << 20, 4 << 20), (192 << 20, 8 << 20), (288 << 20, 16 << 20)
 """Below so much text chunks have so many bytes at most."""
 # The bus is slowest: kernels and copies out of small chunks hide behind the next copies in.
 BY_BUS = Pace(24 << 20, 4, (4 << 20, 4 << 20))

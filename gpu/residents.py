@@ -50,6 +50,7 @@ class Resident:
         is_pinned: it is not given up to make room.
         users: calls that use it now.
         wanted: False once it was unloaded or given up; its last user frees it.
+        is_fused: a small batch is one launch (cuda/one_launch.cuh).
         words: intp[F], which of the Job's 8-byte words the fields are; `values`, uint64[F], are
             what they hold, so that a workspace is told all at once.
     """
@@ -68,8 +69,10 @@ class Resident:
     wanted: bool = True
     words: NDArray[np.intp] = field(init=False)
     values: NDArray[np.uint64] = field(init=False)
+    is_fused: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.is_fused = bool(self.family.fused) and self.num_rounds < 2
         self.words = np.array([WORD[name] for name in self.fields], np.intp)
         self.values = np.array(
             [int(value) % (1 << 64) for value in self.fields.values()], np.uint64
@@ -80,11 +83,6 @@ class Resident:
         piece_ids = self.fields.get("piece_ids")
         num_pieces = num_rows + (num_ids // piece_ids if piece_ids else 0)
         return num_ids + num_pieces * (self.fields["num_prefix"] + self.fields["num_suffix"])
-
-    @property
-    def is_fused(self) -> bool:
-        """Whether a small batch is one launch (cuda/one_launch.cuh)."""
-        return bool(self.family.fused) and self.num_rounds < 2
 
 
 class Residents:
@@ -141,9 +139,19 @@ class Residents:
         Raises:
             NotCovered, OutOfMemory: see `load`.
         """
-        return Loan(self._take(vocabulary.digest) or self._make(vocabulary), self._give)
+        return Loan(self.take(vocabulary.digest) or self._make(vocabulary), self.give)
 
-    def _give(self, resident: Resident) -> None:
+    def take(self, digest: str) -> Resident | None:
+        """A vocabulary that stays until it is given back; None: it is not on the device."""
+        with self._lock:
+            resident = self._residents.get(digest)
+            if resident is not None:
+                self._residents.move_to_end(digest)
+                resident.users += 1
+            return resident
+
+    def give(self, resident: Resident) -> None:
+        """Give a vocabulary back that was taken."""
         with self._lock:
             resident.users -= 1
             if not resident.wanted and not resident.users:
@@ -162,20 +170,12 @@ class Residents:
         for digest in list(self._residents):
             self.unload(digest)
 
-    def _take(self, digest: str) -> Resident | None:
-        with self._lock:
-            resident = self._residents.get(digest)
-            if resident is not None:
-                self._residents.move_to_end(digest)
-                resident.users += 1
-            return resident
-
     def _make(self, vocabulary: Vocabulary) -> Resident:
         digest = vocabulary.digest
         with self._lock:
             while digest in self._making:
                 self._changed.wait()
-            if (resident := self._take(digest)) is not None:
+            if (resident := self.take(digest)) is not None:
                 return resident
             self._making.add(digest)
         try:

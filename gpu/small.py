@@ -24,6 +24,7 @@ from vocabularies.batch import Batch
 __all__ = [
     "CLUSTER_BYTES",
     "FEW",
+    "FEW_BLOCKS",
     "GOES_ON_FROM",
     "GRID_BYTES",
     "LEAVES_RARE",
@@ -46,7 +47,7 @@ _NUM_BYTES, _NUM_ROWS = WORD["num_bytes"], WORD["num_rows"]
 _FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
 _NOT_UTF8, _TEXT = STATUS["NOT_UTF8"], WORD["host_text"]
 FEW = frozenset(("encode_block", "encode_cluster"))  # Of few threads; they stage the text.
-_FEW_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in FEW}  # Whatever the batch.
+FEW_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in FEW}  # Whatever the batch.
 LEAVES_RARE = frozenset((*FEW, "encode_bases", "encode_bases_copied", "encode_grid"))
 """Kernels after which others may have to run."""
 ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
@@ -67,7 +68,7 @@ def fused_kernel(family: Family, size: int) -> str:
 
 def blocks_of(kernel: str, batch: Batch, processors: int) -> int:
     """Blocks of the launch that encodes a small batch."""
-    return _FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
+    return FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
 
 
 def put_batch(

@@ -15,7 +15,6 @@ comparison. Stages have the names of the service's metrics:
 from __future__ import annotations
 
 from collections import deque
-from itertools import count
 from typing import Any
 
 from gpu.device import Stream
@@ -116,12 +115,21 @@ class StageTimes:
 
     def __init__(self, every: int = TIMED_EVERY) -> None:
         self.every = every
-        self._numbers = count(1)
+        self._number = 0  # Two threads may count one batch; then the next is timed later.
         self._measured: deque[tuple[str, float]] = deque(maxlen=KEPT)
 
     def clock(self, stream: Stream) -> Clock | None:
         """For the next batch; None where it is not timed."""
-        return None if next(self._numbers) % self.every else Clock(stream)
+        self._number += 1
+        return None if self._number % self.every else Clock(stream)
+
+    def passes(self) -> bool:
+        """Whether the next batch is not timed, and so is counted; else `clock` is asked for it."""
+        number = self._number + 1
+        if number % self.every == 0:
+            return False
+        self._number = number
+        return True
 
     def add(self, clock: Clock) -> None:
         """Keep what a clock says of a batch that is done."""

@@ -136,13 +136,18 @@ def encode_stream(
             offsets begin before 0 or end behind the data; a row is refused.
         OutOfMemory: there is no room for a row that cannot be cut.
     """
-    batch = Batch(data=data, offsets=offsets)
     target = Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
+    if chunk_bytes is None and type(data) is np.ndarray:
+        begins = engine.few.encode_to(vocabulary.digest, data, offsets, target)
+        if begins is not None:
+            return begins
+    batch = Batch(data=data, offsets=offsets)
     pace = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
-    pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
+    if chunk_bytes or in_flight != pace.in_flight:
+        pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
     with engine.residents.using(vocabulary) as resident:
         begins = None
         if target.on_device and resident.family.plain:
@@ -178,18 +183,21 @@ def _encode_small(
     the host.
     """
     size, bits = (len(batch.data), len(batch)), 8 * out.item_bytes
-    kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED)
     has_room = len(batch.data) * out.item_bytes <= out.num_bytes
-    if not kernel or not engine.workspaces.is_small(*size) or (out.on_device and not has_room):
+    reached = has_room and not out.is_ordinary
+    if not engine.workspaces.is_small(*size) or (out.on_device and not has_room):
         return None
     try:
+        kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED)
+        if not kernel:
+            return None
         workspace = engine.workspaces.take(*size, resident.family.layout)
     except OutOfMemory:
         return None  # Smaller chunks may fit.
     with SmallCall(
         engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
     ) as call:
-        if has_room and not out.is_ordinary:
+        if reached:
             return call.encode_to(out.address, bits, kernel)
         begins = call.encode_to(address_of(workspace.ids), bits, kernel)
         ids = workspace.ids.view(np.uint8)[: out.item_bytes * int(begins[-1])]

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from gpu.device import DeviceUnavailable
+from gpu.launcher import LAUNCHED_BY
 from gpu.staging import COPIED_BY
 from gpu.tables import NotCovered
 from service.engines import Engine, Holding, Residency, SelfTest
@@ -104,8 +105,8 @@ class GpuVocabularies:
         except Exception as error:
             logger.exception("the GPU cannot be used: %r", error)
             raise DeviceUnavailable(f"the GPU cannot be used: {error!r}") from error
-        told = "GPU: %s; ordinary memory is copied for it by %s"
-        logger.info(told, self.opened.device, COPIED_BY)
+        told = "GPU: %s; ordinary memory is copied for it by %s, small batches launched by %s"
+        logger.info(told, self.opened.device, COPIED_BY, LAUNCHED_BY)
 
     @property
     def is_opening(self) -> bool:

@@ -17,6 +17,7 @@ from gpu.device import BadHandle, Bytes, DeviceInfo, OutOfMemory
 from gpu.job import CUDA
 from gpu.kernels import KERNELS, SOURCES
 from tests.compiled import EMULATION_FLAGS, compiled
+from tests.emulated_driver import driver_of, kernel_of
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3
@@ -57,8 +58,11 @@ def emulated_kernels(module: str) -> ctypes.CDLL:
 class EmulatedStream:
     """Does everything at once; see gpu.device.Stream."""
 
+    failed: Exception | None = None  # What C++ was told of as an error of the driver's.
+
     def __init__(self, device: EmulatedDevice) -> None:
         self.device = device
+        self.driver, self._driver_calls = driver_of(self)
         self.recording: list[tuple[str, tuple[Any, ...]]] | None = None
 
     def _do(self, name: str, *arguments: Any) -> None:
@@ -87,6 +91,9 @@ class EmulatedStream:
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
         self._do("launch", kernel, blocks, job)
+
+    def kernel(self, name: str) -> tuple[Any, ...]:
+        return kernel_of(name)
 
     def begin_capture(self) -> None:
         self.recording = []

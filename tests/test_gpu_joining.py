@@ -9,7 +9,7 @@ import pytest
 
 from gpu.device import OutOfMemory
 from gpu.engine import GpuEngine
-from gpu.joining import joining
+from gpu.joining import Joining
 from gpu.row_borders import find_border
 from gpu.staging import COPIED_BY
 from gpu.streams import encode_stream
@@ -115,7 +115,7 @@ def test_strings_in_ordinary_memory_are_there_before_chunks_are_staged(
 
 
 def test_nothing_is_waited_for_where_bytes_were_given(engine: GpuEngine) -> None:
-    with joining(Batch.from_bytes([b"abc"]), engine.host_memory, engine.staging) as copy:
+    with Joining(Batch.from_bytes([b"abc"]), engine.host_memory, engine.staging) as copy:
         assert copy is None
 
 

@@ -20,7 +20,7 @@ TEXT = "Hello, world! It's 2024, naïve café. " * 20
 def engine(every: int) -> GpuEngine:
     made = GpuEngine(EmulatedDevice(), 1 << 28)
     made.load(GPT2)
-    made.stage_times = made.pipeline.stage_times = StageTimes(every)
+    made.stage_times = made.pipeline.stage_times = made.few.stage_times = StageTimes(every)
     return made
 
 
