@@ -256,15 +256,14 @@ class GpuEngine:
         and a row that is refused has no ids.
         """
         answer = self.few.encode_ids(vocabulary.digest, data, offsets)
-        if not isinstance(answer, str):
+        if isinstance(answer, tuple):
             return answer
-        fused = None if answer == "?" else answer
         batch = Batch(data=data, offsets=offsets)
         with self.residents.using(vocabulary) as resident:
             encoded = fetch_batch(self, resident, batch, NOTHING_ADDED)
             if encoded is None:
                 encoded = self._try_small(
-                    vocabulary, resident, batch, NOTHING_ADDED, validate=False, fused=fused
+                    vocabulary, resident, batch, NOTHING_ADDED, validate=False, fused=answer
                 )
             if encoded is None:
                 encoded = encode_large(

@@ -64,18 +64,20 @@ class Few:
         self.most_bytes = CLUSTER_BYTES if has_clusters else ONE_BLOCK_BYTES
         self.fused_bytes = GRID_BYTES if has_clusters else ONE_BLOCK_BYTES
 
-    def encode_ids(self, digest: str, data: Bytes, offsets: Int64s) -> tuple[Ids, Int64s] | str:
-        """As `GpuEngine.encode_ids`, or as `encode`; "?" where nothing was tried."""
+    def encode_ids(
+        self, digest: str, data: Bytes, offsets: Int64s
+    ) -> tuple[Ids, Int64s] | str | None:
+        """As `GpuEngine.encode_ids`; or a kernel, as from `encode`; None: nothing was tried."""
         size = max(len(data), ROW_BYTES * (len(offsets) - 1))
-        if size > self.most_bytes:
-            return "?"
+        if size > self.most_bytes or not isinstance(data, np.ndarray):
+            return None
         resident = self.residents.take(digest)
         if resident is None:
-            return "?"
+            return None
         try:
             kernel = fused_kernel(resident.family, size) if resident.is_fused else ""
             if kernel not in FEW:
-                return "?"
+                return None
             return self.encode(resident, kernel, data, offsets)
         finally:
             self.residents.give(resident)

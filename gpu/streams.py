@@ -140,7 +140,7 @@ def encode_stream(
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
-    if chunk_bytes is None and type(data) is np.ndarray:
+    if chunk_bytes is None and isinstance(data, np.ndarray):
         begins = engine.few.encode_to(vocabulary.digest, data, offsets, target)
         if begins is not None:
             return begins
