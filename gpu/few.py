@@ -16,7 +16,7 @@ from gpu.addresses import address_of
 from gpu.batches import RowOptions
 from gpu.device import OutOfMemory
 from gpu.kernels import num_blocks
-from gpu.launcher import COPIED, IN_PLACE, NOT_LAUNCHED, STAGED
+from gpu.launcher import COPIED, IN_PLACE, SAYS_MORE, STAGED
 from gpu.launches import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields
 from gpu.outs import Out
 from gpu.residents import Resident, Residents
@@ -68,8 +68,10 @@ class Few:
         self, digest: str, data: Bytes, offsets: Int64s
     ) -> tuple[Ids, Int64s] | str | None:
         """As `GpuEngine.encode_ids`; or a kernel, as from `encode`; None: nothing was tried."""
+        if not are_arrays(data, offsets):
+            return None
         size = max(len(data), ROW_BYTES * (len(offsets) - 1))
-        if size > self.most_bytes or not isinstance(data, np.ndarray):
+        if size > self.most_bytes:
             return None
         resident = self.residents.take(digest)
         if resident is None:
@@ -113,7 +115,7 @@ class Few:
         Or the kernel that the usual way begins with: "" where this one was launched and left the
         batch to single launches.
         """
-        if not self.stage_times.passes():
+        if self.stage_times.is_next:
             return kernel
         workspaces, rows = self.workspaces, len(offsets) - 1
         try:
@@ -132,18 +134,20 @@ class Few:
             function = workspace.stream.kernel(kernel)
             num_ids = launcher.encode(function, FEW_BLOCKS[kernel], data, STAGED, offsets, *asked)
             if num_ids >= 0:
+                self.stage_times.count()
                 return ids[:num_ids].copy(), workspace.offsets[: rows + 1].copy()
-            if num_ids == NOT_LAUNCHED:
-                return kernel
-            return "" if workspace.reported[_RARE] else kernel
+            return "" if num_ids == SAYS_MORE and workspace.reported[_RARE] else kernel
         finally:
             workspaces.give(workspace)
 
-    def encode_to(self, digest: str, data: Bytes, offsets: Int64s, out: Out) -> Int64s | None:
+    def encode_to(self, digest: str, data: Bytes, offsets: Int64s, out: Out) -> Int64s | str | None:
         """Ids of rows to memory that kernels reach; int64[B + 1], where each row's begin.
 
-        None: nothing is known of it, or there is more to do; what lies there then may not be used.
+        Or, where there is more to do, "" if a kernel of `small.FEW` left it to single launches,
+        else None; what lies there then may not be used.
         """
+        if not are_arrays(data, offsets):
+            return None
         num_bytes, num_rows = len(data), len(offsets) - 1
         has_room = num_bytes * out.item_bytes <= out.num_bytes
         if not has_room or out.is_ordinary or not self.workspaces.is_small(num_bytes, num_rows):
@@ -154,7 +158,7 @@ class Few:
         try:
             size = max(num_bytes, ROW_BYTES * num_rows)
             kernel, way = self._kernel_for(resident, data, size)
-            if not kernel or not self.stage_times.passes():
+            if not kernel or self.stage_times.is_next:
                 return None
             return self._launch_to(resident, kernel, way, data, offsets, size, out)
         except OutOfMemory:
@@ -165,10 +169,12 @@ class Few:
     def _kernel_for(self, resident: Resident, data: Bytes, size: int) -> tuple[str, int]:
         """One that does all of a batch, and where it finds the text; "" where there is none."""
         family = resident.family
+        if not resident.is_fused or size > self.fused_bytes:
+            return "", STAGED
         if family.bases and not resident.bases_untried:
             is_there = self.workspaces.device.is_pinned(data) and not address_of(data) % ALIGNMENT
             return ("", STAGED) if not is_there or repeats(data) else (family.bases, IN_PLACE)
-        if not (resident.is_fused and family.few) or size > self.fused_bytes:
+        if not family.few:
             return "", STAGED
         kernel = fused_kernel(family, size)
         if kernel in FEW:
@@ -188,7 +194,7 @@ class Few:
         offsets: Int64s,
         size: int,
         out: Out,
-    ) -> Int64s | None:
+    ) -> Int64s | str | None:
         workspaces, rows = self.workspaces, len(offsets) - 1
         workspace = workspaces.take(len(data), rows, resident.family.layout)
         try:
@@ -201,16 +207,26 @@ class Few:
             function = workspace.stream.kernel(kernel)
             num_ids = workspace.launcher.encode(function, blocks, data, way, offsets, *asked)
             if num_ids >= 0:
+                self.stage_times.count()
                 return workspace.offsets[: rows + 1].copy()
-            if num_ids != NOT_LAUNCHED:
-                self._note(resident, kernel, workspace.reported[_RARE])
-            return None
+            rare = workspace.reported[_RARE] if num_ids == SAYS_MORE else 0
+            return self._left(resident, kernel, rare)
         finally:
             workspaces.give(workspace)
 
-    def _note(self, resident: Resident, kernel: str, rare: int) -> None:
-        """What a kernel left, for the usual way, on which this batch goes now."""
-        if rare and kernel == resident.family.bases:
-            resident.bases_untried = UNTRIED + 1  # It counts this batch.
-        elif rare and kernel not in FEW:
+    def _left(self, resident: Resident, kernel: str, rare: int) -> str | None:
+        """What a kernel left is noted for the usual way, on which this batch goes now."""
+        if not rare:
+            return None
+        if kernel in FEW:
+            return ""
+        if kernel == resident.family.bases:
+            resident.bases_untried = UNTRIED + 1  # SmallCall.encode_bases counts this batch.
+        else:
             resident.grid_leaves = rare & RARE_RUNS or rare
+        return None
+
+
+def are_arrays(data: object, offsets: object) -> bool:
+    """Whether both are NumPy's; of which kind, C++ looks."""
+    return isinstance(data, np.ndarray) and isinstance(offsets, np.ndarray)

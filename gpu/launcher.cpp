@@ -1,6 +1,6 @@
 // All that the host does for a small batch, from its text to the wait for the kernel, in one call; see launcher.py.
 //
-//     launcher = Launcher(driver, words, status_words, fields, arrays)    of a workspace
+//     launcher = Launcher(driver, words, told, fields, arrays)    of a workspace, see launcher_of
 //     launcher.encode(kernel, blocks, text, way, begins, framed, validates, id_bits, ids)
 //
 // `kernel` is (function, threads, shared bytes, takes the Job, waits for its like, …). A way says where it finds the text:
@@ -116,25 +116,20 @@ bool put_batch(Launcher* self, const Py_buffer& text, const Py_buffer& begins, c
     return true;
 }
 
-// The kernel, unless it is null, and the wait for its end, or for text that is copied; the driver's error, 0 if there is
-// none. Where ids go otherwise stays what it was.
-int run(Launcher* self, void* function, const Config& config, uint64_t ids) {
+// The text's copy if there is one, the kernel, and the wait for both; the driver's error, 0 if there is none. The address
+// that ids go to comes with the launch; the Job has its own one again behind it.
+int run(Launcher* self, void* function, const Config& config, const Py_buffer& text, const Asked& asked) {
     const Driver& driver = self->driver;
     void* arguments[] = {self->job.buf};
     uint64_t& place = words_of(self->job)[self->words.host_ids];
-    uint64_t own = std::exchange(place, ids);
+    uint64_t own = std::exchange(place, asked.ids);
     int error = driver.set_context(driver.context);
-    if (!error && function) error = driver.launch(&config, function, arguments, nullptr);
+    if (!error && asked.way == COPIED)
+        error = driver.copy_in(self->text_place, text.buf, static_cast<size_t>(text.len), driver.stream);
+    if (!error) error = driver.launch(&config, function, arguments, nullptr);
     place = own;
-    int at_end = driver.synchronize(driver.stream);
+    int at_end = driver.synchronize(driver.stream);  // Whatever failed, the text may be on its way.
     return error ? error : at_end;
-}
-
-// Text that is copied is on its way before anything else is done.
-int begin_copy(const Launcher* self, const Py_buffer& text) {
-    const Driver& driver = self->driver;
-    int error = driver.set_context(driver.context);
-    return error ? error : driver.copy_in(self->text_place, text.buf, static_cast<size_t>(text.len), driver.stream);
 }
 
 // Number of ids, or that there is more to say.
@@ -151,24 +146,20 @@ bool has_room(const Launcher* self, const Py_buffer& text, const Py_buffer& begi
     return has;
 }
 
-PyObject* failed(int error) { return PyErr_Format(PyExc_RuntimeError, "CUDA error %d", error); }
-
 // As `encode`, of buffers; null with an exception.
 PyObject* encode_rows(Launcher* self, PyObject* kernel, const Config& config, const Py_buffer& text,
                       const Py_buffer& begins, const Asked& asked) {
     auto function = static_cast<uintptr_t>(PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(kernel, 0)));
-    if (PyErr_Occurred() || !has_room(self, text, begins, asked.way)) return nullptr;
+    if (PyErr_Occurred()) return nullptr;
     if (!are_rows(text, begins)) return PyLong_FromSsize_t(NOT_LAUNCHED);
-    int error = asked.way == COPIED ? begin_copy(self, text) : 0;
-    if (error) return failed(error);
-    bool is_put = put_batch(self, text, begins, asked);
-    if (!is_put && asked.way != COPIED) return PyLong_FromSsize_t(NOT_LAUNCHED);
+    if (!has_room(self, text, begins, asked.way)) return nullptr;
+    if (!put_batch(self, text, begins, asked)) return PyLong_FromSsize_t(NOT_LAUNCHED);
+    int error;
     Py_BEGIN_ALLOW_THREADS
-    error = run(self, is_put ? reinterpret_cast<void*>(function) : nullptr, config, asked.ids);
+    error = run(self, reinterpret_cast<void*>(function), config, text, asked);
     Py_END_ALLOW_THREADS
-    if (error) return failed(error);
-    return PyLong_FromSsize_t(is_put ? num_ids(self, static_cast<size_t>(begins.len) / 8 - 1)
-                                     : static_cast<Py_ssize_t>(NOT_LAUNCHED));
+    if (error) return PyErr_Format(PyExc_RuntimeError, "CUDA error %d", error);
+    return PyLong_FromSsize_t(num_ids(self, static_cast<size_t>(begins.len) / 8 - 1));
 }
 
 constexpr int WITH_KIND = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS;
@@ -236,7 +227,7 @@ PyObject* new_launcher(PyTypeObject* type, PyObject* arguments, PyObject*) {
     auto* self = reinterpret_cast<Launcher*>(type->tp_alloc(type, 0));
     uint64_t addresses[6], fields[7];
     bool is_right = self && read_numbers(driver, addresses, 6) &&
-                    read_numbers(words, &self->words.host_text, sizeof(Words) / sizeof(uint32_t)) &&
+                    read_numbers(words, reinterpret_cast<uint32_t*>(&self->words), sizeof(Words) / sizeof(uint32_t)) &&
                     read_numbers(told, self->told, 5) &&
                     read_numbers(fields_given, fields, 7) && read_arrays(self, arrays);
     if (!is_right) {

@@ -24,6 +24,7 @@ __all__ = [
     "IN_PLACE",
     "LAUNCHED_BY",
     "NOT_LAUNCHED",
+    "SAYS_MORE",
     "STAGED",
     "driver_of",
     "launcher_of",
@@ -32,9 +33,10 @@ __all__ = [
 LAUNCHED_BY = "Python" if native is None else "C++"
 STAGED, IN_PLACE, COPIED = 0, 1, 2
 """Where a kernel finds the text: in the workspace's pinned memory, where it lies, on the device."""
-NOT_LAUNCHED = -1
+NOT_LAUNCHED, SAYS_MORE = -1, -2
 """Instead of a number of ids: the arrays are no rows from 0 to the text's end, one behind another,
-or of other kinds; others say which. Below it: the kernel's status has more to say."""
+or of other kinds (others say which); and: the kernel was launched, and its status has more to say.
+"""
 WORDS = tuple(
     WORD[name]
     for name in (

@@ -123,13 +123,14 @@ class StageTimes:
         self._number += 1
         return None if self._number % self.every else Clock(stream)
 
-    def passes(self) -> bool:
-        """Whether the next batch is not timed, and so is counted; else `clock` is asked for it."""
-        number = self._number + 1
-        if number % self.every == 0:
-            return False
-        self._number = number
-        return True
+    @property
+    def is_next(self) -> bool:
+        """Whether the next batch is timed; one that does not ask for a clock is to be counted."""
+        return (self._number + 1) % self.every == 0
+
+    def count(self) -> None:
+        """Count a batch that was not timed."""
+        self._number += 1
 
     def add(self, clock: Clock) -> None:
         """Keep what a clock says of a batch that is done."""

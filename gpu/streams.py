@@ -140,10 +140,12 @@ def encode_stream(
     bits = 8 * target.item_bytes
     if bits < 32 and len(vocabulary) > 1 << bits:
         raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
-    if chunk_bytes is None and isinstance(data, np.ndarray):
-        begins = engine.few.encode_to(vocabulary.digest, data, offsets, target)
-        if begins is not None:
-            return begins
+    left = None
+    if chunk_bytes is None and in_flight > 0:
+        answer = engine.few.encode_to(vocabulary.digest, data, offsets, target)
+        if isinstance(answer, np.ndarray):
+            return answer
+        left = answer
     batch = Batch(data=data, offsets=offsets)
     pace = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
     if chunk_bytes or in_flight != pace.in_flight:
@@ -153,7 +155,7 @@ def encode_stream(
         if target.on_device and resident.family.plain:
             begins = _encode_plain(engine, resident, batch, target)
         if begins is None and len(batch.data) <= pace.chunk_bytes:
-            begins = _encode_small(engine, vocabulary, resident, batch, target)
+            begins = _encode_small(engine, vocabulary, resident, batch, target, left)
         if begins is None:
             stream = _stream(engine, vocabulary, resident, batch, target, bits, pace)
             begins = stream.offsets
@@ -175,9 +177,16 @@ def _encode_plain(engine: GpuEngine, resident: Resident, batch: Batch, out: Out)
 
 
 def _encode_small(
-    engine: GpuEngine, vocabulary: Vocabulary, resident: Resident, batch: Batch, out: Out
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    resident: Resident,
+    batch: Batch,
+    out: Out,
+    left: str | None,
 ) -> Int64s | None:
     """A batch whose stages are one launch; None: it is none.
+
+    `left` is "" where that was tried and left it to single launches.
 
     Host memory that the device does not reach, or that has no room for an id a byte, is filled by
     the host.
@@ -188,8 +197,8 @@ def _encode_small(
     if not engine.workspaces.is_small(*size) or (out.on_device and not has_room):
         return None
     try:
-        kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED)
-        if not kernel:
+        kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED) if left is None else left
+        if not kernel and left is None:
             return None
         workspace = engine.workspaces.take(*size, resident.family.layout)
     except OutOfMemory:

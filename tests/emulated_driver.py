@@ -16,6 +16,7 @@ __all__ = ["driver_of", "kernel_of"]
 
 CONTEXT, STREAM = 0xC0, 0x57
 FAILED = 999  # CUDA_ERROR_UNKNOWN
+COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 NAMES = ("", *KERNELS)  # A kernel's function is its place there.
 SetContext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 CopyIn = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * 4)
@@ -44,25 +45,28 @@ def driver_of(stream: EmulatedStream) -> tuple[tuple[int, ...], tuple[Any, ...]]
         return done(lambda stream: stream.copy_in(device, host, num_bytes))
 
     def launch(config: int, function: int, arguments: int, extra: int | None) -> int:
-        words = (ctypes.c_uint32 * 7).from_address(config)
-        own = ctypes.c_void_p.from_address(config + 32).value
-        name = NAMES[function]
-        shape = [1, 1, KERNELS[name].threads, 1, 1, KERNELS[name].shared_bytes]
-        if words[1:] != shape or own != STREAM or extra is not None:
-            return FAILED
-        job = ctypes.c_void_p.from_address(arguments).value
-        return done(lambda stream: stream.launch(name, words[0], job or 0))
+        def work(stream: EmulatedStream) -> None:
+            words = (ctypes.c_uint32 * 13).from_address(config)
+            name, kernel = NAMES[function], KERNELS[NAMES[function]]
+            assert words[1:7] == [1, 1, kernel.threads, 1, 1, kernel.shared_bytes]
+            assert ctypes.c_void_p.from_address(config + 32).value == STREAM
+            assert (words[12], extra) == (kernel.is_grid, None)  # Attributes: a grid's is one.
+            attribute = ctypes.c_void_p.from_address(config + 40).value or 0
+            assert (ctypes.c_uint32 * 3).from_address(attribute)[:] == [COOPERATIVE, 0, 1]
+            stream.launch(name, words[0], ctypes.c_void_p.from_address(arguments).value or 0)
+
+        return done(work)
 
     def synchronize(number: int) -> int:
         return done(lambda stream: stream.synchronize()) if number == STREAM else FAILED
 
     def done(work: Any) -> int:
         stream = its()
-        assert stream is not None
         try:
             work(stream)
-        except Exception as error:
-            stream.failed = error
+        except Exception as error:  # ctypes would go on as if nothing had happened.
+            if stream is not None:
+                stream.failed = error
             return FAILED
         return 0
 

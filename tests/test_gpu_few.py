@@ -119,12 +119,15 @@ def test_a_row_that_ends_before_it_begins_is_told_by_its_number(engine):
         engine.encode_ids(load("gpt2"), data, offsets)
 
 
-def test_one_batch_in_so_many_is_timed_the_usual_way(usual):
+@pytest.mark.parametrize("by", ["C++", "Python"])
+def test_one_batch_in_so_many_is_timed_the_usual_way(usual, monkeypatch, by):
+    if by == "Python":
+        monkeypatch.setattr("gpu.memory.launcher_of", lambda workspace: None)
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     engine.stage_times.every = 3
     for _ in range(7):
         engine.encode(load("gpt2"), Batch(["some words"]))
-    assert usual == ["encode_block"] * 2
+    assert usual == ["encode_block"] * (2 if by == "C++" else 7)
     assert [stage for stage, _ in engine.stage_times.take()] == ["fused"] * 2
 
 
@@ -219,6 +222,43 @@ def test_what_a_grid_leaves_goes_on_the_usual_way_at_once(usual, monkeypatch):
     assert grids[:2] == [0, 1] and launches[2] == "windows"  # Tried, and then told what to leave.
     assert launches[grids[2] :][:2] == ["encode_grid", "windows"]  # It was needed the last time.
     assert launches[grids[3] :] == ["encode_grid"]
+
+
+def test_what_a_few_texts_leave_is_launched_once(usual, monkeypatch):
+    launches = note_launches(monkeypatch)
+    engine = GpuEngine(EmulatedDevice(), 1 << 28)
+    engine.load(load("gpt2"))
+    text = b"x " + b"ab" * 300
+    out = engine.host_memory(4 * len(text)).view(np.int32)
+    for _ in range(2):
+        out[:] = -1
+        begins = encode_stream(
+            engine, load("gpt2"), pinned(engine, text), np.array([0, len(text)]), out
+        )
+        ids = reference.encode(load("gpt2"), text.decode(), PLAIN).ids
+        assert out[: begins[-1]].tolist() == ids
+    assert usual == ["", ""]
+    assert launches.count("encode_block") == 2
+
+
+@pytest.mark.parametrize(
+    "data", [np.full((2, 50_000), 97, np.uint8), np.zeros(6000, np.uint16), b"abc"], ids=type
+)
+def test_what_is_no_text_is_told_by_its_kind_whatever_its_size(engine, data):
+    engine.load(load("gpt2"))
+    out = engine.host_memory(1 << 20).view(np.int32)
+    offsets = np.array([0, len(data)])
+    with pytest.raises((TypeError, AttributeError), match=r"not uint8\[N\]|no attribute 'dtype'"):
+        engine.encode_ids(load("gpt2"), data, offsets)
+    with pytest.raises((TypeError, AttributeError), match=r"not uint8\[N\]|no attribute 'dtype'"):
+        encode_stream(engine, load("gpt2"), data, offsets, out)
+
+
+def test_no_chunk_in_flight_is_refused_whatever_the_size(engine):
+    engine.load(load("gpt2"))
+    out, data = engine.host_memory(4096).view(np.int32), pinned(engine, b"some words.")
+    with pytest.raises(ValueError, match="the least is 1"):
+        encode_stream(engine, load("gpt2"), data, np.array([0, 11]), out, in_flight=0)
 
 
 def test_ids_for_which_there_is_little_room_go_the_usual_way(engine, usual):

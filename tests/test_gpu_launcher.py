@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from gpu.job import JOB, WORD, constant
-from gpu.launcher import COPIED, IN_PLACE, NOT_LAUNCHED, STAGED, STATUS_WORDS, WORDS
+from gpu.launcher import (
+    COPIED,
+    IN_PLACE,
+    NOT_LAUNCHED,
+    SAYS_MORE,
+    STAGED,
+    STATUS_WORDS,
+    WORDS,
+)
 from tests.compiled import extension
 from tests.data_files import ROOT
 
@@ -20,7 +28,6 @@ BLOCK = (FUNCTION, 512, 55_296, True, False, False)
 GRID = (FUNCTION, 1024, 200_000, True, True, False)
 ROWS = np.array([0, 3, 3, 10])
 TEXT = np.frombuffer(b"abcdefghij", np.uint8)
-SAYS_MORE = -2
 
 
 @pytest.fixture(scope="module")
@@ -106,23 +113,15 @@ def test_the_driver_is_asked_for_context_kernel_and_end_in_turn(built, memory):
     assert driver.seen["attributes"] == 0
 
 
-def test_text_is_copied_to_the_device_before_anything_else(built, memory):
+def test_text_is_copied_to_the_device_in_front_of_the_kernel(built, memory):
     driver = Driver(memory)
     assert ask(launcher_of(built, memory, driver), way=COPIED) == 7
     assert driver.asked == [
         "context c0",
         f"copy 10 from {TEXT.ctypes.data} to 106 on 57",
-        "context c0",
         "launch f00d on 57",
         "wait for 57",
     ]
-
-
-def test_a_copy_is_waited_for_where_nothing_is_launched(built, memory):
-    driver = Driver(memory)
-    rows = np.array([0, 3, 2, 10])
-    assert ask(launcher_of(built, memory, driver), way=COPIED, rows=rows) == NOT_LAUNCHED
-    assert [words.split()[0] for words in driver.asked] == ["context", "copy", "context", "wait"]
 
 
 def test_a_grid_is_launched_so_that_all_blocks_run_at_a_time(built, memory):
@@ -189,15 +188,23 @@ def test_a_word_of_the_status_says_that_there_is_more_to_do(built, memory, name)
     ],
     ids=str,
 )
+@pytest.mark.parametrize("way", [STAGED, COPIED])
 def test_nothing_is_launched_where_arrays_are_no_rows_from_the_begin_to_the_end(
-    built, memory, rows
+    built, memory, rows, way
 ):
     driver = Driver(memory)
-    assert ask(launcher_of(built, memory, driver), rows=rows) == NOT_LAUNCHED
+    assert ask(launcher_of(built, memory, driver), way=way, rows=rows) == NOT_LAUNCHED
     assert driver.asked == []
 
 
-@pytest.mark.parametrize("text", [TEXT.astype(np.int8), TEXT.view(np.uint16), TEXT[::2], "abc"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(TEXT.astype(np.int8), TEXT.view(np.uint16), TEXT[::2], "abc"),
+        *(np.full((2, 50), 97, np.uint8), np.zeros(6000, np.uint16)),  # Of more bytes than fit.
+    ],
+    ids=str,
+)
 def test_nor_where_the_text_is_no_bytes_in_one_piece(built, memory, text):
     driver = Driver(memory)
     launcher, rows = launcher_of(built, memory, driver), np.array([0, len(text)])
@@ -209,9 +216,9 @@ def test_nor_where_the_text_is_no_bytes_in_one_piece(built, memory, text):
     ("errors", "way", "asked"),
     [
         ((1, 0, 0, 0), STAGED, "context wait"),
-        ((1, 0, 0, 0), COPIED, "context"),
-        ((0, 2, 0, 0), COPIED, "context copy"),
-        ((0, 0, 719, 0), COPIED, "context copy context launch wait"),
+        ((1, 0, 0, 0), COPIED, "context wait"),
+        ((0, 2, 0, 0), COPIED, "context copy wait"),
+        ((0, 0, 719, 0), COPIED, "context copy launch wait"),
         ((0, 0, 0, 700), STAGED, "context launch wait"),
     ],
 )
@@ -229,7 +236,9 @@ def test_what_does_not_fit_or_is_of_another_kind_is_refused(built, memory):
     with pytest.raises(ValueError, match="no room"):
         ask(launcher, rows=np.array([0, 1, 2, 3, 4, 10]))
     with pytest.raises(ValueError, match="no room"):
-        launcher.encode(BLOCK, 1, np.zeros(65, np.uint8), STAGED, ROWS, False, False, 32, IDS)
+        launcher.encode(
+            BLOCK, 1, np.zeros(65, np.uint8), STAGED, np.array([0, 65]), False, False, 32, IDS
+        )
     with pytest.raises(TypeError):
         ask(launcher, kernel=(1, 2))
     with pytest.raises(TypeError):
