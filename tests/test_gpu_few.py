@@ -175,12 +175,14 @@ def test_bases_that_do_not_begin_where_16_bytes_do_go_the_usual_way(engine, usua
     assert len(usual) == 1
 
 
-def test_what_is_no_batch_of_bases_is_not_tried_for_a_while(usual):
+def test_what_is_no_batch_of_bases_is_not_tried_for_a_while(usual, monkeypatch):
+    launches = note_launches(monkeypatch)
     engine = GpuEngine(EmulatedDevice(1 << 33), 1 << 30)
     bases = b"ACGTTGCATTCCAGAGGATC" * 20
     for _ in range(2):
         ids_of_bases(engine, "dnabert2", b"[MASK]" + bases, [0, 60, 406], np.int32)
-    assert len(usual) == 2  # The first was tried, too.
+    assert len(usual) == 2  # The first was tried, too; once.
+    assert launches.count("encode_bases_copied") == 1
     for _ in range(few.UNTRIED - 1):
         ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
     assert len(usual) == 1 + few.UNTRIED
@@ -209,7 +211,13 @@ def test_pinned_text_to_pinned_ids_is_one_call(engine, usual, begin, size, dtype
 
 
 def test_what_a_grid_leaves_goes_on_the_usual_way_at_once(usual, monkeypatch):
-    launches = note_launches(monkeypatch)
+    launches, told, run_grid = note_launches(monkeypatch), list[int](), SmallCall.run_grid
+
+    def noted(call: SmallCall, kernel: str) -> bool:
+        told.append(call.resident.grid_leaves)
+        return run_grid(call, kernel)
+
+    monkeypatch.setattr(SmallCall, "run_grid", noted)
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     engine.load(load("gpt2"))
     for text in (b"ab" * 300 + WORDS[:200_000], WORDS[:200_600], WORDS[:200_600]):
@@ -218,6 +226,7 @@ def test_what_a_grid_leaves_goes_on_the_usual_way_at_once(usual, monkeypatch):
         ids = reference.encode(load("gpt2"), text.decode(), PLAIN).ids
         assert out[: begins[-1]].tolist() == ids
     assert usual == ["encode_grid"] * 2
+    assert all(told) and len(told) == 2  # It knows what to leave before it runs again.
     grids = [place for place, kernel in enumerate(launches) if kernel == "encode_grid"]
     assert grids[:2] == [0, 1] and launches[2] == "windows"  # Tried, and then told what to leave.
     assert launches[grids[2] :][:2] == ["encode_grid", "windows"]  # It was needed the last time.
