@@ -72,12 +72,18 @@ class LinkedBatcher(Batcher):
         self._lanes[True].at_once = LONG_ON_THE_WAY - PREPARED
 
     def _inline_engine(self, key: Key, num_bytes: int) -> Engine | None:
-        """An encoder of our own; now and then a batch still goes to the engine process."""
+        """An encoder of our own; now and then a batch still goes to the engine process.
+
+        While that is not there, batches are encoded here however slow the last ones were: they
+        would be refused otherwise.
+        """
         digest, kind = key[0], key[:2]
         cost = self.own.cost(digest)
         if cost is None or num_bytes > self.inline_batch_bytes:
             return None
-        if self.linked.link is not None and self.own.is_untold(digest, perf_counter()):
+        if self.linked.link is None:
+            return self.own.engine
+        if self.own.is_untold(digest, perf_counter()):
             self.costs.forget(kind)  # What was slow for once is tried again.
             return None
         self.costs.begin(kind, cost)

@@ -104,11 +104,15 @@ class House:
         return await self.http.request(method, url, headers=headers, content=b"{}")
 
     async def code_of(self, path: str, key: str | None, message: bytes = b"") -> str:
-        """A call's status; the bytes on the wire are the same for all kinds of calls."""
-        call = self.channel.stream_stream(path)
+        """A call's status; the bytes on the wire are the same for all kinds of calls.
+
+        The message goes out with the call: grpc.aio reports a message that it sends behind a
+        refusal as INTERNAL (https://github.com/grpc/grpc/issues/36066).
+        """
+        call = self.channel.unary_stream(path)
         metadata = () if key is None else (("x-api-key", key),)
         try:
-            async for _ in call(iter([message]), metadata=metadata, timeout=120):
+            async for _ in call(message, metadata=metadata, timeout=120):
                 break
             return "OK"
         except grpc.aio.AioRpcError as error:

@@ -41,7 +41,7 @@ async def serving(engine=ENGINE, **settings):
         await server.start("127.0.0.1", 0)
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-                yield Client(channel), service
+                yield Client(channel, server.port), service
         finally:
             await server.stop(0)
 
@@ -49,8 +49,8 @@ async def serving(engine=ENGINE, **settings):
 class Client:
     """Calls by name, as generated stubs make them."""
 
-    def __init__(self, channel):
-        self.channel = channel
+    def __init__(self, channel, port):
+        self.channel, self.port = channel, port
         methods = pb.DESCRIPTOR.services_by_name["Tokenizer"].methods_by_name
         for name, method in methods.items():
             kind = f"{'stream' if method.client_streaming else 'unary'}_"

@@ -342,6 +342,28 @@ def test_a_link_that_ends_refuses_what_was_asked_and_is_made_again(tmp_path):
     run(scenario)
 
 
+def test_small_batches_are_encoded_here_while_no_engine_process_is_there_however_slow(tmp_path):
+    async def scenario():
+        async with house(tmp_path, FakeEngine(), inline_batch_bytes=1_000) as (room, (front, _)):
+            async with client_of(front) as client:
+                body = {"vocabulary": V, "text": "x"}
+                while not front.own._costs:
+                    assert (await client.post("/v1/encode", json=body)).status_code == 200
+                (digest,) = front.own._costs
+                assert (await client.post("/v1/encode", json=body)).status_code == 200  # Is told.
+                for _ in range(50):
+                    front.batcher.costs.note((digest, "encode"), 1, 3_600.0)
+                front.engine.path = tmp_path / "nobody.sock"
+                next(link for link, name in room.links.items() if name == "front-0").close()
+                await until(lambda: front.engine.link is None)
+                answer = await client.post("/v1/encode", json=body)
+                assert (answer.status_code, answer.json()["ids"]) == (200, [120])
+                answer = await client.post("/v1/encode", json=body | {"text": "x" * 1_001})
+                assert (answer.status_code, answer.json()["code"]) == (503, "engine_lost")
+
+    run(scenario)
+
+
 def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
     async def scenario():
         engine = FakeEngine()
