@@ -61,8 +61,10 @@ def composed_tables() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     Returns:
         uint16[0x110000 >> 8], the page of each 256 code points, and uint16[pages, 256].
     """
-    rows, pages = np.unique(_kinds().reshape(-1, 256), axis=0, return_inverse=True)
-    return pages.reshape(-1).astype(np.uint16), np.ascontiguousarray(rows)
+    numbers: dict[bytes, int] = {}
+    rows = [row.tobytes() for row in _kinds().reshape(-1, 256)]
+    pages = [numbers.setdefault(row, len(numbers)) for row in rows]
+    return np.array(pages, np.uint16), np.frombuffer(b"".join(numbers), np.uint16).reshape(-1, 256)
 
 
 def widen_spans(spans: Int64s, offsets: Int64s, batch: Batch) -> None:
