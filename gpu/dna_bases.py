@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from gpu.dna_forward import Endings
 from gpu.dna_letters import Letters
+from gpu.dna_pairs import Pairs
+from gpu.dna_repeats import repeats_of
 from gpu.job import constant
 from vocabularies.vocabulary import Vocabulary
 
@@ -40,6 +42,7 @@ class Bases:
         factor: of its hash function.
         mixed: uint64[..., 2], tokens with mixed letters, see cuda/bases_mixed.cuh.
         tail: bases at most behind the last such letter of a token.
+        repeats: uint32[REPEAT_ROWS, REPEAT_PLACES], see dna_repeats.repeats_of.
     """
 
     classes: NDArray[np.uint8]
@@ -47,6 +50,7 @@ class Bases:
     factor: int
     mixed: UInt64s
     tail: int
+    repeats: UInt32s
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """By Job field."""
@@ -54,6 +58,7 @@ class Bases:
             "bases_classes": self.classes,
             "bases_ids": self.ids,
             "bases_mixed": self.mixed.reshape(-1),
+            "bases_repeats": self.repeats,
         }
 
     def numbers(self) -> dict[str, int]:
@@ -73,6 +78,7 @@ def bases_of(
     ids: dict[bytes, int],
     k: int,
     endings: Endings,
+    pairs: Pairs,
 ) -> Bases | None:
     """The tables; `ids` are those of tokens with their letters, of which more than `k` are many.
 
@@ -101,7 +107,8 @@ def bases_of(
     long = {token: each for token, each in codes.items() if len(each) > k}
     slots, factor = _table(list(long.values()), [ids[token] for token in long])
     spelled = [] if letter is None else [_spelled(t, i, letters) for t, i in mixed.items()]
-    return Bases(classes, slots, factor, np.array(spelled, np.uint64).reshape(-1, 2), tail)
+    mixed_tokens = np.array(spelled, np.uint64).reshape(-1, 2)
+    return Bases(classes, slots, factor, mixed_tokens, tail, repeats_of(codes, ids, pairs))
 
 
 def _mixed_letter(

@@ -157,7 +157,7 @@ class Few:
             return None
         try:
             size = max(num_bytes, ROW_BYTES * num_rows)
-            kernel, way = self._kernel_for(resident, data, size)
+            kernel, way = self._kernel_for(resident, data, offsets, size)
             if not kernel or self.stage_times.is_next:
                 return None
             return self._launch_to(resident, kernel, way, data, offsets, size, out)
@@ -166,14 +166,18 @@ class Few:
         finally:
             self.residents.give(resident)
 
-    def _kernel_for(self, resident: Resident, data: Bytes, size: int) -> tuple[str, int]:
+    def _kernel_for(
+        self, resident: Resident, data: Bytes, offsets: Int64s, size: int
+    ) -> tuple[str, int]:
         """One that does all of a batch, and where it finds the text; "" where there is none."""
         family = resident.family
         if not resident.is_fused or size > self.fused_bytes:
             return "", STAGED
         if family.bases and not resident.bases_untried:
             is_there = self.workspaces.device.is_pinned(data) and not address_of(data) % ALIGNMENT
-            return ("", STAGED) if not is_there or repeats(data) else (family.bases, IN_PLACE)
+            if not is_there or repeats(data, offsets):
+                return "", STAGED
+            return family.bases, IN_PLACE
         if not family.few:
             return "", STAGED
         kernel = fused_kernel(family, size)

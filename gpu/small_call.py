@@ -44,6 +44,7 @@ _CUT, _NOT_UTF8, _RARE = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["RARE"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
 UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
 LOOKS, LOOK_BYTES = 4, 64  # Where a text is looked at for letters that repeat.
+MOST_FRONT = constant("MOST_FRONT")
 COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
 
 
@@ -160,7 +161,7 @@ class SmallCall:
         if resident.bases_untried:
             resident.bases_untried -= 1
             return False
-        if repeats(self.batch.data):
+        if repeats(self.batch.data, self.batch.offsets):
             return False
         self.workspace.status[:] = 0
         if self.launch_fused(kernel):
@@ -270,16 +271,25 @@ class SmallCall:
         return row_errors(self.vocabulary, self.batch, self.options, places)
 
 
-def repeats(data: NDArray[np.uint8]) -> bool:
-    """Whether a text repeats one to three letters wherever it is looked at.
+def repeats(data: NDArray[np.uint8], offsets: Int64s) -> bool:
+    """Whether a text repeats one to three letters wherever it is looked at, and not in whole rows.
 
-    Many texts that repeat four letters are encoded in parts, and all that repeat five or six.
+    Many texts that repeat four letters are encoded in parts, all that repeat five or six, and those
+    whose rows repeat from their begins on (cuda/bases_repeats.cuh).
     """
     if len(data) < LOOKS * LOOK_BYTES:
         return False
     step = len(data) // LOOKS
-    for begin in range(0, LOOKS * step, step):
-        look = data[begin : begin + LOOK_BYTES].tobytes()
-        if look[2:] != look[:-2] and look[3:] != look[:-3]:
-            return False
-    return True
+    looks = range(0, LOOKS * step, step)
+    if not all(_repeats(data[begin : begin + LOOK_BYTES].tobytes()) for begin in looks):
+        return False
+    rows = (int(np.searchsorted(offsets, begin, side="right")) for begin in looks)
+    ends = ((int(offsets[row - 1]), int(offsets[row])) for row in rows)
+    return not all(
+        end - begin <= MOST_FRONT and _repeats(data[begin:end].tobytes()) for begin, end in ends
+    )
+
+
+def _repeats(text: bytes) -> bool:
+    """Whether all of a text repeats one to three letters."""
+    return text[2:] == text[:-2] or text[3:] == text[:-3]
