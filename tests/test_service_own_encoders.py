@@ -19,7 +19,7 @@ from service.front_end import FrontEnd
 from service.own_encoders import OwnEncoders
 from service.work import Work
 from tests.fake_engine import FakeEngine, byte_vocabulary
-from tests.test_service_link import V, client_of, house
+from tests.linked_house import V, client_of, house
 from tests.waiting import run, until
 from vocabularies.batch import Batch
 from vocabularies.vocabulary import Vocabulary, VocabularyError
