@@ -58,7 +58,7 @@ def _of_units(
         classes[:, length] = left[ends[np.arange(4**unit), last[:, length] - 1]]
     table = classes | last << 16
     table[:, :unit] = 0
-    table[:, 0] = _periods(table, before)
+    table[:, 0] = _periods(table, before[:, :unit])
     return np.asarray(table, np.uint32)
 
 
@@ -79,17 +79,17 @@ def _ends(unit: int, by_letters: dict[bytes, int]) -> tuple[Int64s, Int64s]:
     return ends, before
 
 
-def _periods(table: Int64s, before: Int64s) -> Int64s:
+def _periods(table: Int64s, rotations: Int64s) -> Int64s:
     """After how many letters the last columns repeat: for as many as tokens have, they do for ever.
 
     For a last token follows from those of places at most MAX_LETTERS in front of it, of texts that
-    end with the rotations of the latest letters.
+    end with the rotations of the latest letters: [rows, unit], each of them once.
     """
-    rotations = np.unique(np.sort(before[:, :4], axis=1), axis=0, return_inverse=True)[1].ravel()
+    alike = np.unique(np.sort(rotations, axis=1), axis=0, return_inverse=True)[1].ravel()
     behind = table[:, PLACES - MAX_LETTERS :]
     periods = np.zeros(len(table), np.int64)
     for period in range(MOST_PERIOD - 1, 0, -1):
         earlier = table[:, PLACES - MAX_LETTERS - period : PLACES - period]
-        differs = np.bincount(rotations, (behind != earlier).any(axis=1))
-        periods[differs[rotations] == 0] = period
+        differs = np.bincount(alike, (behind != earlier).any(axis=1))
+        periods[differs[alike] == 0] = period
     return periods

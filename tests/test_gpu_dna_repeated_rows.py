@@ -141,6 +141,17 @@ def test_every_unit_repeats_behind_the_table():
         assert dna_tables(load(name)).bases.repeats[:, 0].all()
 
 
+def test_all_rotations_of_a_unit_repeat_before_one_is_said_to():
+    """Behind three letters last tokens repeat after 189 places here, of one rotation after 64."""
+    unit = "GAC"
+    merges = [("AC" + unit * 20, "GA"), (unit * 21, "G"), ("C", unit), ("A", "C" + unit)]
+    merges += [("GA", "C"), *((unit * n, unit) for n in range(1, 21))]
+    merges += [(front + unit * n, unit) for front in ("C", "AC") for n in range(1, 20)]
+    vocabulary = vocabulary_of("ACG", [*merges, ("G", "A")])
+    check(engine_of("emulated"), vocabulary, [repeated(unit, 600, begin) for begin in range(3)])
+    assert not dna_tables(vocabulary).bases.repeats[256:, 0].all()
+
+
 def test_a_unit_without_a_period_is_left_to_the_letters(engine, monkeypatch, outcomes):
     """A column of zeros: nothing is known of longer texts."""
     real = dna_bases.repeats_of
@@ -192,5 +203,10 @@ def test_texts_that_repeat_are_tried_if_their_rows_do():
         whole, odd = Batch(rows), Batch([row[:-9] + "GTT" + row[-6:] for row in rows])
         assert small_call.repeats(whole.data, whole.offsets) == (length > MOST_FRONT)
         assert small_call.repeats(odd.data, odd.offsets)
+        part = whole.offsets[
+            :-1
+        ]  # Rows may end before the data does; malformed ones are not looked at.
+        for offsets in (part, whole.offsets[1:], whole.offsets[:1], whole.offsets.reshape(1, -1)):
+            assert small_call.repeats(whole.data, offsets)
         mixed = Batch([*rows, "", bases(1, len(whole.data))])
         assert not small_call.repeats(mixed.data, mixed.offsets)
