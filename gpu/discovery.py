@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,10 +85,13 @@ def discover(
         token_len: the length to pad to, instead of the embedder's own.
 
     Raises:
-        TypeError: the source is neither.
+        TypeError: the source is neither, or token_len no whole number.
         ValueError: token_len is below 1.
     """
-    if token_len is not None and token_len < 1:
+    if source is None or isinstance(source, str | bytes | type):
+        shown = f"the class {source.__name__}" if isinstance(source, type) else repr(source)
+        raise TypeError(f"{shown} is neither an embedder nor a tokenizer")
+    if token_len is not None and (token_len := operator.index(token_len)) < 1:
         raise ValueError(f"token_len is {token_len}; it must be at least 1")
     embedder = source if hasattr(source, "embed_tokens") else None
     tokenizer = source if embedder is None else _tokenizer_of(embedder)

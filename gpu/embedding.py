@@ -70,8 +70,14 @@ class EmbeddingLayer:
             pipelined: copy and look up on a second stream where the device is a GPU.
 
         Raises:
+            TypeError: the embedder cannot be called, or the discovery is none.
             ValueError: an argument is out of range, or the embedder has fewer rows than ids.
         """
+        if not callable(embed_tokens):
+            raise TypeError(f"the embedder, a {type(embed_tokens).__name__}, cannot be called")
+        if not hasattr(discovery, "use_ids_path"):
+            named = type(discovery).__name__
+            raise TypeError(f"the discovery is a {named}, and not what `discover` returns")
         if max_ids < 1 or (max_rows is not None and max_rows < 1):
             raise ValueError(f"max_ids is {max_ids}, max_rows {max_rows}; the least is 1")
         self.device, self.discovery = device_of(device), discovery
@@ -181,7 +187,15 @@ class EmbeddingLayer:
         while begin < len(run.batch):
             if not staged:
                 staged_end = self._stage(run, staged_end, way, is_beside, staged)
-            ids, rows = self._receive(staged.popleft(), begin)
+            try:
+                ids, rows = self._receive(staged.popleft(), begin)
+            except SequenceRefused as refused:
+                staged_end = run.end_before(begin, refused.row)
+                if staged_end == begin:
+                    raise
+                before = run.batch.part(begin, staged_end)  # Whose parts come first.
+                staged = deque([self._ids.look_up(before, cast("Way", way))])
+                continue
             for part in self._embed(run, ids, rows, begin, path):
                 begin = part.end
                 if is_beside:

@@ -80,6 +80,12 @@ class Run:
         """The row behind the next micro-batches, so many at most."""
         return next_rows(self.counts, begin, self.least_width, self.max_ids, self.max_rows, group)
 
+    def end_before(self, begin: int, row: int) -> int:
+        """The end of the last micro-batch from `begin` on that is over before a row."""
+        while (end := self.next_rows(begin, 1)) <= row:
+            begin = end
+        return begin
+
     def most_rows(self, width: int) -> int:
         """Rows of so many ids that are embedded at once."""
         return min(self.max_rows, max(1, self.max_ids // max(1, width)))

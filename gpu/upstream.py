@@ -1,21 +1,22 @@
 """Other people's tokenizers, and ours, under one face: texts in, ragged ids out.
 
 Duck typing only: neither `tokenizers` nor `transformers` is imported. Ids are those without begin
-and end tokens, padding and truncation. Knows no tables and no devices.
+and end tokens, padding and truncation, but of an `encode` that cannot be told so. Knows no tables
+and no devices.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies import reference
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowRefused
+from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.framing import offsets_of
 from vocabularies.vocabulary import Upstream, Vocabulary
 
@@ -34,6 +35,7 @@ Ragged = tuple[NDArray[np.int32], NDArray[np.int64]]
 
 EncodeBatch = Callable[[Batch], Ragged]
 CONTENT = EncodeOptions(add_special_tokens=False)
+MOST_ID = (1 << 31) - 1
 
 
 class SequenceRefused(ValueError):
@@ -68,7 +70,8 @@ def upstream_encoder(tokenizer: Any, engine: Engine | None = None) -> EncodeBatc
     Raises:
         TypeError: it is nothing of this.
 
-    The encoder raises SequenceRefused where a row is not UTF-8 or is refused.
+    The encoder raises SequenceRefused where a row is not UTF-8, is refused, has an error of the
+    tokenizer's, or an id below 0 or of more than 31 bits.
     """
     if isinstance(tokenizer, Vocabulary):
         return _vocabulary_encoder(tokenizer, engine)
@@ -90,14 +93,20 @@ def _vocabulary_encoder(vocabulary: Vocabulary, engine: Engine | None) -> Encode
 
         def encode(batch: Batch) -> Ragged:
             encoded = engine.encode(vocabulary, batch.select(range(len(batch)), CONTENT))
-            for row, error in encoded.errors.items():
-                raise SequenceRefused(row, error.message)
+            _refuse_first(encoded.errors)
             return encoded.ids.astype(np.int32, copy=False), encoded.offsets
 
         return encode
     if isinstance(vocabulary.model, Upstream):
         raise TypeError(f"this vocabulary needs an engine: {vocabulary.model.reason}")
     return _texts_encoder(lambda texts: _reference_ids(vocabulary, texts))
+
+
+def _refuse_first(errors: Mapping[int, RowError]) -> None:
+    if errors:
+        row = min(errors)
+        where = f" ({errors[row].where})" if errors[row].where else ""
+        raise SequenceRefused(row, errors[row].message + where)
 
 
 def _reference_ids(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[Sequence[int]]:
@@ -111,16 +120,44 @@ def _reference_ids(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[Seq
 def _texts_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -> EncodeBatch:
     def encode_batch(batch: Batch) -> Ragged:
         texts, errors = batch.texts()
-        for row, error in errors.items():
-            raise SequenceRefused(row, f"{error.message} ({error.where})")
-        rows = list(encode(list(texts))) if texts else []  # Some cannot take none.
+        _refuse_first(errors)
+        rows = _asked(encode, list(texts)) if texts else []  # Some cannot take none.
         if len(rows) != len(texts):
             raise ValueError(f"the tokenizer gave {len(rows)} rows of ids for {len(texts)} texts")
         offsets = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
-        ids = np.fromiter((i for row in rows for i in row), np.int32, int(offsets[-1]))
-        return ids, offsets
+        ids = np.fromiter((i for row in rows for i in row), np.int64, int(offsets[-1]))
+        wrong = np.flatnonzero((ids < 0) | (ids > MOST_ID))
+        if len(wrong):
+            row = int(np.searchsorted(offsets, wrong[0], side="right")) - 1
+            raise SequenceRefused(row, f"the tokenizer gives the id {ids[wrong[0]]}")
+        return ids.astype(np.int32), offsets
 
     return encode_batch
+
+
+def _asked(
+    encode: Callable[[list[str]], Iterable[Sequence[int]]], texts: list[str]
+) -> list[Sequence[int]]:
+    """The rows of ids.
+
+    Raises:
+        SequenceRefused: the tokenizer has an error for a row, the first of these.
+        RuntimeError: the tokenizer's, as it may be the device that fails.
+    """
+    try:
+        return list(encode(texts))
+    except (SequenceRefused, RuntimeError, MemoryError):
+        raise
+    except Exception as error:  # Foreign code: KeyError, and a bare Exception by `tokenizers`.
+        if len(texts) > 1:
+            for row, text in enumerate(texts):
+                try:
+                    _asked(encode, [text])
+                except SequenceRefused as refused:
+                    raise SequenceRefused(row, refused.problem) from error
+            raise
+        problem = f"the tokenizer has an error: {type(error).__name__}: {error}"
+        raise SequenceRefused(0, problem) from error
 
 
 def _without_padding(tokenizer: Any) -> Any:

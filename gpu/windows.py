@@ -5,6 +5,7 @@ What `vocabularies.windows.windows` makes of the ids and places of `encode`, by 
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -143,11 +144,13 @@ def encode_windows(
         channel: N values, one for each byte of the batch; made float32.
 
     Raises:
+        TypeError: window or stride is no whole number.
         ValueError: window or stride is below 1, an id below 0, a row has a max_length, or the
             channel has another length.
         NotCovered: the vocabulary is of another family, or a k-mer may have to be taken apart.
         OutOfMemory: the batch or its windows do not fit.
     """
+    window, stride = operator.index(window), operator.index(stride)
     values = None if channel is None else np.asarray(channel, np.float32)
     _check(batch, window, stride, (*prefix, pad_id), values)
     with engine.residents.using(vocabulary) as resident:

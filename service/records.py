@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from io import BufferedReader
-from typing import BinaryIO, Literal, NamedTuple, cast
+from typing import BinaryIO, Literal, NamedTuple, cast, get_args
 
 import dnaio
 from isal import isal_zlib
@@ -84,7 +84,8 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: stdin is named twice, or closed.
+        TypeError: paths is one path.
+        ValueError: stdin is named twice, or closed, or the reading is none of these.
         BadRecords: a file's content is not what it begins as; the message has the file, the record
             and, where it is known, the line.
     """
@@ -114,10 +115,13 @@ def read_batches(
         max_records: texts of a batch.
 
     Raises:
-        OSError, ValueError, BadRecords: as `read_records`; the batches before it are given out.
+        OSError, TypeError, ValueError, BadRecords: as `read_records`; the batches before it are
+            given out. ValueError, too, where a batch would have no text.
 
     Memory is bounded by about three batches, or three of the longest text where that is more.
     """
+    if max_bytes < 1 or max_records < 1:
+        raise ValueError(f"max_bytes is {max_bytes}, max_records {max_records}; the least is 1")
     for file, name, format in _opened(paths, reading):
         with _explained(name, format):
             if format is not None:
@@ -131,6 +135,10 @@ def _opened(
     paths: Sequence[str], reading: Reading
 ) -> Iterator[tuple[BufferedReader, str, str | None]]:
     """Each file, unpacked; its name for people; "fasta", "fastq" or None."""
+    if isinstance(paths, str | bytes):
+        raise TypeError(f"paths is a {type(paths).__name__}, not several paths")
+    if reading not in get_args(Reading):
+        raise ValueError(f"reading is {reading!r}, none of {', '.join(get_args(Reading))}")
     if list(paths).count(STDIN) > 1:
         raise ValueError("stdin can be read only once")
     for path in paths or (STDIN,):

@@ -164,6 +164,9 @@ def test_what_cannot_be_cut_is_refused(engine):
     ):
         with pytest.raises(ValueError, match=why):
             encode_windows(engine, load("mtdna6"), batch, **{**layout, **wrong})
+    for fraction in ({"stride": 2.5}, {"window": 3.0}):
+        with pytest.raises(TypeError, match="float"):
+            encode_windows(engine, load("mtdna6"), batch, **{**layout, **fraction})
     with pytest.raises(ValueError, match=r"shape \(7,\) for 8 bytes"):
         encode_windows(engine, load("mtdna6"), batch, channel=np.zeros(7, np.float32), **layout)
     cut = Batch(["ACGTACGT"], options=EncodeOptions(max_length=3))

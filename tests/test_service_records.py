@@ -236,3 +236,14 @@ def test_batches_before_an_error_are_given_out(tmp_path: Path) -> None:
     assert next(batches)[0] == ["r1", "r2"]
     with pytest.raises(BadRecords, match="record 5"):
         list(batches)
+
+
+def test_arguments_that_mean_nothing_are_refused(tmp_path: Path) -> None:
+    """A reading that is none was taken for "lines", and FASTA's headers for sequences."""
+    (path := tmp_path / "a.fa").write_bytes(b">a\nACGT\n")
+    with pytest.raises(ValueError, match="'foo', none of auto, whole, lines, sequences"):
+        next(read_batches([str(path)], "foo"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_records 0; the least is 1"):
+        next(read_batches([str(path)], max_records=0))
+    with pytest.raises(TypeError, match="a str, not several paths"):
+        next(read_batches(str(path)))

@@ -188,6 +188,8 @@ def test_windows_of_a_genome_wrap() -> None:
         ({"max_seq_len": -1}, "max_seq_len -1"),
         ({"junction": "middle"}, "'middle'"),
         ({"het_levels": [0.5]}, r"shape \(1,\) for 8 bases"),
+        ({"het_levels": [0, 1, 0.5, 2, 0, 0, -1, 0]}, r"\[3\] is 2.0; levels are 0 to 1"),
+        ({"het_levels": [0.5] * 7 + [float("nan")]}, r"\[7\] is nan"),
     ],
 )
 def test_what_does_not_fit_is_named(settings: dict[str, object], message: str) -> None:
@@ -195,6 +197,19 @@ def test_what_does_not_fit_is_named(settings: dict[str, object], message: str) -
         tokenize_sequence("ACGTACGT", SIX, **settings)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="1 to 12"):
         KmerVocabulary.build(13)
+
+
+def test_other_types_are_refused() -> None:
+    """A stride of 2.9 would be 2 for some and 2.9 for others."""
+    with pytest.raises(TypeError, match="not bytes"):
+        tokenize_sequence(b"ACGTACGT", SIX)  # type: ignore[arg-type]
+    for function in (tokenize_sequence, window_sequence):
+        with pytest.raises(TypeError, match="float"):
+            function("ACGTACGT", SIX, stride=2.9)  # type: ignore[operator]
+    with pytest.raises(TypeError, match="float"):
+        window_sequence("ACGTACGT", SIX, window=2.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="str"):
+        KmerVocabulary.build("6")  # type: ignore[arg-type]
 
 
 def test_arrays_go_to_torch_without_a_copy() -> None:

@@ -10,6 +10,7 @@ is followed; the other order at the junction is there by name ("prepend").
 from __future__ import annotations
 
 import json
+import operator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,8 +61,10 @@ class KmerVocabulary:
         Those of 11 letters take half a GiB, of 12 two GiB and six seconds.
 
         Raises:
+            TypeError: k is no whole number.
             ValueError: k is not 1 to 12.
         """
+        k = operator.index(k)
         if not 1 <= k <= 12:
             raise ValueError(f"k is {k}; 1 to 12 are possible")
         return cls(read_kmer_config(b'{"model_type": "kmer", "k": %d}' % k, MAX_IDS))
@@ -151,7 +154,8 @@ def tokenize_sequence(
         stride: bases from one k-mer to the next.
         max_seq_len: most tokens; the rest is cut off. None: all. Nothing is padded.
         circular: the k-mers of the last k - 1 bases wrap; without it they are left out.
-        het_levels: float[L], the share of copies with another allele at each base; None: zeros.
+        het_levels: float[L], 0 to 1, the share of copies with another allele at each base; None:
+            zeros.
         junction: "append" gives the k-mers in order of their first base, so that those over the
             junction are the last, as the model's code does; "prepend" puts these k - 1 in front,
             as its documentation says. Both give the same k-mers.
@@ -162,12 +166,15 @@ def tokenize_sequence(
         and het_values float32 (the level at that base).
 
     Raises:
+        TypeError: the sequence is no str, or a number that must be is no whole one.
         ValueError: a number is out of range, lengths differ, or a circular sequence is too short.
 
     Example, k = 3: ACGTT gives ACG CGT GTT TTA TAC at 0 1 2 3 4; with the junction prepended
     TTA TAC ACG CGT GTT at 3 4 0 1 2.
     """
-    seq = vocabulary.in_case(seq)
+    if not isinstance(seq, str):
+        raise TypeError(f"a sequence is a str, not {type(seq).__name__}")
+    seq, stride = vocabulary.in_case(seq), operator.index(stride)
     _check(seq, vocabulary, k, stride, max_seq_len, circular, junction)
     length = len(seq)
     num_places = length if circular else max(length - vocabulary.k + 1, 0)
@@ -210,6 +217,9 @@ def _levels(het_levels: ArrayLike | None, length: int) -> NDArray[np.float32]:
     levels = np.asarray(het_levels, np.float32)
     if levels.shape != (length,):
         raise ValueError(f"het_levels has the shape {levels.shape} for {length} bases")
+    wrong = np.flatnonzero(~((levels >= 0) & (levels <= 1)))
+    if len(wrong):
+        raise ValueError(f"het_levels[{wrong[0]}] is {levels[wrong[0]]}; levels are 0 to 1")
     return levels
 
 

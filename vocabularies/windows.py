@@ -5,6 +5,7 @@ Knows no vocabulary: ids and their positions come in, rectangles come out.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,7 @@ def windows(
         channel: float32[L], one value for each base, such as heteroplasmy.
 
     Raises:
+        TypeError: window or stride is no whole number.
         ValueError: window or stride is below 1, or a length does not fit.
 
     Source: mtdna-foundation-model, mtdna_fm/data/dataset.py (65 windows for 16,569 tokens at
@@ -87,6 +89,7 @@ def windows(
 
     Example: ids 5 6 7, window 2, stride 2 gives 5 6 and 7 pad; circular 5 6 and 7 5.
     """
+    window, stride = operator.index(window), operator.index(stride)
     _check(ids, positions, window, stride, channel)
     num_tokens, num_prefix = len(ids), len(prefix)
     starts = np.arange(0, num_tokens, stride, dtype=np.int64)
