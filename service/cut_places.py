@@ -7,6 +7,8 @@ a comma. Every pattern here ends a word there, and looks at nothing before a pre
 Inside of a *run* one pretoken goes on, or pretokens end where they would end in the parts, too:
 letters alone, one character again and again, signs, blanks. A run may be cut between two tokens
 that are enc of what they spell (gpu/README.md, "Pairs decide"); that is for `long_rows` to see.
+Of white space most rules make pretokens by its last line break, which a cut hides: blanks may be no
+part of one that begins with a line break, nor line breaks of one that begins with a sign.
 
 Example: "a cut, here" has borders behind "a" and behind "cut".
 """
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from service.cl100k_tails import LINE_BREAKS, SPACES
 from vocabularies.motif_rule import MOTIFS
 from vocabularies.pretokenizers import PRETOKENIZERS
 from vocabularies.unicode_classes import Mask, class_mask
@@ -31,6 +34,7 @@ SEARCH_BYTES = 1 << 16
 MAX_TRIES = 64  # Borders inside of special tokens, after which no more are looked for.
 WHOLE_NUMBERS = ("gpt2", "whitespace", "whitespace_split", "none")  # Others cut after three digits.
 BY_CASE = ("o200k", "tekken")
+BY_WHITE_SPACE = ("gpt2", "whitespace", "whitespace_split")  # To which line breaks are blanks.
 CHINESE_STOPS = ("。".encode(), "，".encode(), "、".encode())
 CHINESE = range(0x4E00, 0x9FA6)
 SIGNS = frozenset(map(ord, '!"#$%&()*+,-./:;<=>?@[\\]^`{|}~'))  # Neither ' nor _: parts of words.
@@ -88,7 +92,7 @@ class CutPlaces:
             if (border := self.last_border(data, low, target)) is not None:
                 return border, True
             for place in range(target, target - size // 2, -max(1, size // 8)):
-                if self.is_inside_run(data, place):
+                if self.is_inside_run(data, place) and self._is_cut_alike(data[begin:place]):
                     return place, False
             low = target - 1
         return len(data), True
@@ -148,6 +152,23 @@ class CutPlaces:
             by_case = self.pretokenizer in BY_CASE
             return not by_case or is_simple or all(code in CHINESE for code in codes.tolist())
         return all(code in SIGNS for code in codes.tolist())
+
+    def _is_cut_alike(self, piece: Bytes) -> bool:
+        """Whether a piece that ends in a run has the pretokens of the whole, up to the last one.
+
+        And the rest of the run those that it has there. Where a piece begins inside of a run, that
+        was asked about what is in front.
+        """
+        last = piece[-RUN_BYTES:].tobytes().decode(errors="ignore")[-1:]
+        if last not in SPACES or self.pretokenizer in BY_WHITE_SPACE:
+            return True
+        text = piece.tobytes()
+        if last in LINE_BREAKS:
+            before = text.rstrip(last.encode())[-1:].decode(errors="replace")
+            return before in SPACES or before.isalnum()
+        behind = text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]
+        between = behind.rstrip(last.encode()).decode(errors="ignore")
+        return len(behind) == len(text) or bool(between.strip(SPACES))
 
     def _cuts_special(self, data: Bytes, place: int) -> bool:
         for content in self.specials:

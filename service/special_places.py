@@ -35,12 +35,15 @@ def found_behind_normalizers(
             place is an ordinary one, as [UNK] is.
         special: by id.
     """
+    if found.ids == plain.ids and found.offsets == plain.offsets:
+        return None
     ordinary = {*zip(plain.ids, plain.offsets, strict=True)}
-    for token_id, (begin, end) in zip(found.ids, found.offsets, strict=True):
-        if token_id in special and (token_id, (begin, end)) not in ordinary:
-            taken = text[begin:end]  # With the blanks that the token takes.
-            begin += len(taken) - len(taken.lstrip()) if special[token_id].lstrip else 0
-            return refusal_of(special[token_id], len(text[:begin].encode()))
+    tokens = [each for each in zip(found.ids, found.offsets, strict=True) if each[0] in special]
+    # Where all stand there as ordinary ones, too, one of them still parts what is around it.
+    for token_id, (begin, end) in [each for each in tokens if each not in ordinary] or tokens:
+        taken = text[begin:end]  # With the blanks that the token takes.
+        begin += len(taken) - len(taken.lstrip()) if special[token_id].lstrip else 0
+        return refusal_of(special[token_id], len(text[:begin].encode()))
     return None
 
 

@@ -147,6 +147,38 @@ def test_pieces_of_random_vocabularies_have_the_ids_of_the_whole(name):
     check(vocabulary, encoder, texts, 1 if name == "none" else 20)
 
 
+RULES = [name for name in PRETOKENIZERS if name not in ("none", "motifs")]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_white_space_has_the_pretokens_of_the_whole(name):
+    """Of tokens that join blanks and line breaks, which rules part by what stands far off."""
+    tokens = [bytes([i]) for i in range(256)] + [b"\n\t", b"\t\t", b"\n ", b" \n", b"!\n", b"\n\n"]
+    merges = ((10, 9), (9, 9), (10, 32), (32, 10), (33, 10), (10, 10))
+    vocabulary = Vocabulary(tuple(tokens), Bpe(merges), pretokenizer=name)
+    encoder = ReferenceEncoder(vocabulary)
+    fronts = ("x", "x\n", "\r", "\n\u3000 \t", "\nx", "\n" * 9, "!", "! ", "!\n", "。", "7")
+    for space, size in (("\t", 2500), (" ", 2501), ("\n", 2502), ("\u3000", 900)):
+        for number, front in enumerate(fronts):
+            ends = ("x", "\nx", "", " x", " \nx", "\t\r\n!")
+            texts = [front + space * size + ends[(number + n) % 6] for n in range(3)]
+            options = EncodeOptions(False)
+            rows = LongRows(vocabulary, encoder, LargeMemory().take, PIECE)
+            got, want = (each.encode(Batch(texts), options) for each in (rows, encoder))
+            assert got.ids.tolist() == want.ids.tolist(), (front, space)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
+def test_published_vocabularies_know_a_sign_in_front_of_many_line_breaks(name):
+    """Those are the sign's; the last one would go with the blank behind it otherwise."""
+    vocabulary, text = builtin.load(name), "!" + "\n" * 300_001 + " \nx"
+    encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
+    options = EncodeOptions(False)
+    whole = encoder.encode(Batch([text]), options)
+    rows = LongRows(vocabulary, encoder, LargeMemory().take)
+    assert rows.encode(Batch([text]), options).ids.tolist() == whole.ids.tolist()
+
+
 @pytest.mark.parametrize(
     "fields",
     [

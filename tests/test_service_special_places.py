@@ -56,3 +56,22 @@ def test_a_token_that_is_found_behind_the_normalizer_is_refused_with_its_place(e
         assert not len(answer.row(row))
     for row, text in enumerate(texts[len(REFUSED) :], len(REFUSED)):
         assert answer.row(row).tolist() == library.encode(text).ids, text
+
+
+def test_a_token_that_stands_there_as_text_too_still_parts_what_is_around_it(engine):
+    """Where special tokens are left as text, its id is the same, and those behind it are others."""
+    made = document(
+        {"a": 0, "b": 1, "c": 2, "bc": 3},
+        [],
+        ignore_merges=True,
+        normalizer=LOWERCASE,
+        added_tokens=[added("a", 0, normalized=True)],
+    )
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(made)})
+    for text in ("abc", "Abc"):
+        for special, wanted in (("match", [0, 3]), ("plain", [0, 1, 2]), ("refuse", [])):
+            answer = engine.encode(
+                vocabulary, Batch([text], options=EncodeOptions(special=special))
+            )
+            assert answer.row(0).tolist() == wanted
+            assert bool(answer.errors) == (special == "refuse")

@@ -16,6 +16,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.tokenizer_documents import ABC, added, document, encoded
+from vocabularies import reference
 from vocabularies.formats import read_vocabulary
 from vocabularies.vocabulary import Upstream, VocabularyError
 
@@ -485,3 +486,30 @@ def test_special_tokens_of_the_gpt2_pair_must_agree_with_vocab_json():
     assert [where for where, _ in findings(files, special_tokens=wrong)] == [
         f"special_tokens[{content!r}]" for content in wrong
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"dropout": False}, "model.dropout"),
+        ({"continuing_subword_prefix": 0}, "model.continuing_subword_prefix"),
+        ({"end_of_word_suffix": False}, "model.end_of_word_suffix"),
+        ({"byte_fallback": ""}, "model.byte_fallback"),
+        ({"type": None}, "model.type"),
+        ({"merges": ["a b", ["ab", "c"]]}, "model.merges"),
+    ],
+)
+def test_a_model_that_says_no_type_is_refused_where_the_library_reads_another(fields, where):
+    """A WordLevel of the same strings: other ids, and not a word."""
+    model = {key: each for key, each in ABC["model"].items() if key != "type"}
+    content = ABC | {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+    for own in ({}, {"fuse_unk": None, "dropout": 0}):
+        made = encoded(content | {"model": model | own})
+        library = Tokenizer.from_str(made.decode()).encode("abab abc").ids
+        assert (
+            reference.encode(read_vocabulary({"tokenizer.json": made}), "abab abc").ids == library
+        )
+    wrong = encoded(content | {"model": model | fields})
+    with pytest.raises(VocabularyError) as refused:
+        read_vocabulary({"tokenizer.json": wrong})
+    assert [finding.where for finding in refused.value.findings] == [where]

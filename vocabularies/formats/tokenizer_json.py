@@ -11,6 +11,7 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 from vocabularies.alphabet import BYTE_TO_CHARACTER, UTF8_BYTES
@@ -39,6 +40,11 @@ __all__ = ["read_tokenizer_json"]
 
 VERSION = "1.0"
 _OF_MOTIFS = ("motifs", "model.ignore_merges")
+_TEXTS = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
+_TYPES: dict[str, tuple[type, ...]] = dict.fromkeys(_TEXTS, (NoneType, str)) | {
+    "dropout": (NoneType, int, float)
+}
+_TYPES |= dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), (NoneType, bool))
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 
 
@@ -58,6 +64,8 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
     if model.get("dropout"):
         message = f"{model['dropout']!r}: merges left out at random give other ids each time"
         raise VocabularyError.at("model.dropout", message)
+    if "type" in model and not isinstance(model["type"], str):
+        raise VocabularyError.at("model.type", f"{model['type']!r} is no text")
     kind = model.get("type") or _kind(model)
     vocab = _list_ids(model.get("vocab")) if kind == "Unigram" else model.get("vocab")
     vocab = token_ids(vocab, "model.vocab")
@@ -73,6 +81,10 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
 def _kind(model: Mapping[str, Any]) -> str:
     """What a model is that does not say it, as files of 2020: by what the library goes by."""
     if "merges" in model:
+        for name, types in _TYPES.items():
+            if type(value := model.get(name)) not in types:
+                message = f"{value!r}: with that, and no type, the library takes it for no BPE"
+                raise VocabularyError.at(f"model.{name}", message)
         return "BPE"
     if isinstance(model.get("vocab"), list):
         return "Unigram"
@@ -142,7 +154,10 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
         raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is no text")
     # The library cuts the right part without a look at it, and ends the process where that leaves
     # half a character.
-    return merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
+    ids = merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
+    if len({isinstance(each, str) for each in merges}) > 1:
+        raise VocabularyError.at("model.merges", "has strings and lists: the library reads neither")
+    return ids
 
 
 def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: bool) -> int | None:
