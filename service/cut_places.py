@@ -145,11 +145,13 @@ class CutPlaces:
     def _is_run(self, text: str) -> bool:
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         first = int(codes[0])
+        by_case = self.pretokenizer in BY_CASE
         if (codes == first).all():
+            if by_case and class_mask("M", "rust")[first]:
+                return False  # Of a word, or of the signs in front of it.
             return self.pretokenizer in WHOLE_NUMBERS or not text[0].isnumeric()
         if self.is_letter[codes].all():
             is_simple = text.isascii() and (text.isupper() or text.islower())
-            by_case = self.pretokenizer in BY_CASE
             return not by_case or is_simple or all(code in CHINESE for code in codes.tolist())
         return all(code in SIGNS for code in codes.tolist())
 

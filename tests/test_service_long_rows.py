@@ -169,13 +169,14 @@ def test_white_space_has_the_pretokens_of_the_whole(name):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
-def test_published_vocabularies_know_a_sign_in_front_of_many_line_breaks(name):
-    """Those are the sign's; the last one would go with the blank behind it otherwise."""
-    vocabulary, text = builtin.load(name), "!" + "\n" * 300_001 + " \nx"
+@pytest.mark.parametrize("parts", [("!", "\n", " \nx"), ("//", "\u0301", "'s-")])
+def test_published_vocabularies_know_what_is_in_front_of_a_long_run(name, parts):
+    """Line breaks and marks are the sign's, and the last ones go not with what is behind them."""
+    vocabulary, text = builtin.load(name), parts[0] + parts[1] * 3_001 + parts[2]
     encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
     options = EncodeOptions(False)
     whole = encoder.encode(Batch([text]), options)
-    rows = LongRows(vocabulary, encoder, LargeMemory().take)
+    rows = LongRows(vocabulary, encoder, LargeMemory().take, PIECE)
     assert rows.encode(Batch([text]), options).ids.tolist() == whole.ids.tolist()
 
 
