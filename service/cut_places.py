@@ -92,7 +92,7 @@ class CutPlaces:
             if (border := self.last_border(data, low, target)) is not None:
                 return border, True
             for place in range(target, target - size // 2, -max(1, size // 8)):
-                if self.is_inside_run(data, place) and self._is_cut_alike(data[begin:place]):
+                if self.may_cut_run(data, begin, place):
                     return place, False
             low = target - 1
         return len(data), True
@@ -132,6 +132,10 @@ class CutPlaces:
             return False
         return len(text) == 1 and ord(text) in CHINESE
 
+    def may_cut_run(self, data: Bytes, begin: int, place: int) -> bool:
+        """Whether a piece may end at a place inside of a run."""
+        return self.is_inside_run(data, place) and self._is_cut_alike(data[begin:place])
+
     def is_inside_run(self, data: Bytes, place: int) -> bool:
         """Whether RUN_BYTES to both sides of a place are a run that may be cut there."""
         if not RUN_BYTES <= place <= len(data) - RUN_BYTES or (data[place] & 0xC0) == 0x80:
@@ -166,7 +170,7 @@ class CutPlaces:
             return True
         text = piece.tobytes()
         if last in LINE_BREAKS:
-            before = text.rstrip(last.encode())[-1:].decode(errors="replace")
+            before = text.rstrip(b"\r\n")[-1:].decode(errors="replace")
             return before in SPACES or before.isalnum()
         behind = text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]
         between = behind.rstrip(last.encode()).decode(errors="ignore")

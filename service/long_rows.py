@@ -211,7 +211,7 @@ class LongRows:
             if begin is None:
                 return None
             place = begin
-            if end - place < LEFT_BYTES or not places.is_inside_run(data, place):
+            if end - place < LEFT_BYTES or not places.may_cut_run(data, piece_begin, place):
                 continue
             if tail := self._tail(data, place, ids[:num_ids]):
                 return _Piece(piece_begin, place, num_ids, tail)

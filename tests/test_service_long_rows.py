@@ -157,15 +157,29 @@ def test_white_space_has_the_pretokens_of_the_whole(name):
     merges = ((10, 9), (9, 9), (10, 32), (32, 10), (33, 10), (10, 10))
     vocabulary = Vocabulary(tuple(tokens), Bpe(merges), pretokenizer=name)
     encoder = ReferenceEncoder(vocabulary)
-    fronts = ("x", "x\n", "\r", "\n\u3000 \t", "\nx", "\n" * 9, "!", "! ", "!\n", "。", "7")
+    fronts = ("x", "x\n", "\r", "\n\u3000 \t", "\nx", "\n" * 9, "!", "! ", "!\n", "!\r", "。", "7")
     for space, size in (("\t", 2500), (" ", 2501), ("\n", 2502), ("\u3000", 900)):
         for number, front in enumerate(fronts):
             ends = ("x", "\nx", "", " x", " \nx", "\t\r\n!")
-            texts = [front + space * size + ends[(number + n) % 6] for n in range(3)]
+            texts = [front + space * size + ends[(number + n) % 6] for n in range(4)]
             options = EncodeOptions(False)
             rows = LongRows(vocabulary, encoder, LargeMemory().take, PIECE)
             got, want = (each.encode(Batch(texts), options) for each in (rows, encoder))
             assert got.ids.tolist() == want.ids.tolist(), (front, space)
+
+
+@pytest.mark.parametrize("name", ["cl100k", "o200k", "llama3"])
+def test_a_run_that_a_cut_goes_back_to_is_asked_as_well(name):
+    """Of signs that are too short to be cut; in front of them stand line breaks of another sign."""
+    tokens = [bytes([i]) for i in range(256)] + [b"==", b"====", b"\n\n", b"\n ", b"\n \n"]
+    merges = ((61, 61), (256, 256), (10, 10), (10, 32), (259, 10))
+    vocabulary = Vocabulary(tuple(tokens), Bpe(merges), pretokenizer=name)
+    encoder = ReferenceEncoder(vocabulary)
+    rows = LongRows(vocabulary, encoder, LargeMemory().take, PIECE)
+    for num in range(930, 950):
+        batch = Batch(["!" + "\n" * num + " \n" + "=" * 2000])
+        want = encoder.encode(batch, EncodeOptions(False)).ids.tolist()
+        assert rows.encode(batch, EncodeOptions(False)).ids.tolist() == want
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
