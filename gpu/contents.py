@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,7 @@ NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
 _ROW_LENGTH, _RUNS_APART = WORD["row_length"], WORD["runs_apart"]
 _NUM_BYTES, _HAS_WORDS = WORD["num_bytes"], WORD["has_words"]
+_SMALL_BYTES, _MIDDLE_BYTES = WORD["dna_small_bytes"], WORD["dna_middle_bytes"]
 _FOUR_LETTERS, _EVEN_COUNT = WORD["four_letters"], WORD["even_count"]
 _KMER_K, _KMER_STRIDE = WORD["kmer_k"], WORD["kmer_stride"]
 BY_SIX = constant("BY_SIX")
@@ -60,7 +63,7 @@ def first_kernels(
         sixes = words[_KMER_K] == words[_KMER_STRIDE] == BY_SIX
         filled = even and sixes and words[_EVEN_COUNT] == 1
         return plain_kernels(family, id_bits=id_bits, turned=turned, even=even, filled=filled)
-    return encode_kernels(
+    kernels = encode_kernels(
         family,
         num_rounds=resident.num_rounds,
         validate=validate,
@@ -69,6 +72,22 @@ def first_kernels(
         id_bits=id_bits,
         few=bool(workspace.words[_NUM_BYTES] <= FEW_BYTES),
     )
+    return _of_chunks(kernels, workspace) if family.name == "dna" else kernels
+
+
+def _of_chunks(kernels: tuple[str, ...], workspace: Workspace) -> tuple[str, ...]:
+    """Of the kernels that repair windows that of the batch's chunks: others would do nothing."""
+    words = workspace.words
+    if words[_NUM_BYTES] <= words[_SMALL_BYTES]:
+        return _without(kernels, "repair_middle", "repair_large")
+    if words[_NUM_BYTES] <= words[_MIDDLE_BYTES]:
+        return _without(kernels, "repair_small", "repair_large")
+    return _without(kernels, "repair_small", "repair_middle")
+
+
+@lru_cache
+def _without(kernels: tuple[str, ...], *names: str) -> tuple[str, ...]:
+    return tuple(name for name in kernels if name not in names)
 
 
 def rare_kernels(

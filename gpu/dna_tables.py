@@ -18,7 +18,7 @@ from gpu.dna_pairs import Pairs, Run, compatible_pairs, run_of
 from gpu.dna_whole import whole_tokens
 from gpu.families import Family, dna_family
 from gpu.job import constant
-from gpu.layout import MAX_TEMPLATE
+from gpu.layout import CHUNK_TEXT, MAX_TEMPLATE
 from gpu.tables import NotCovered
 from vocabularies.reference_bpe import bpe_rules
 from vocabularies.strand import COMPLEMENT
@@ -37,7 +37,7 @@ PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
 LETTER_MIXED = constant("LETTER_MIXED")
 MAX_PAIR_BYTES, LEFT_CLASSES = 64 << 20, constant("LEFT_CLASSES")
-SMALL_TEXT = 1 << 23  # Text up to which small chunks were faster.
+MIDDLE_TEXT = 1 << 24  # Of vocabularies whose tables are not copied.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,11 +94,17 @@ class DnaTables:
             "dna_pair_words": self.pair_words,
             "num_mixed": len(self.mixed_ids),
             "mixed_reach": self.reach,
-            "dna_small_bytes": SMALL_TEXT,
+            "dna_small_bytes": CHUNK_TEXT[0],
+            "dna_middle_bytes": self._middle_bytes(),
             **dict.fromkeys(("piece_ids", "wraps", "can_wrap", "ending_k"), 0),
         }
         others = (self.letters, self.endings, self.bases)
         return own | {name: n for each in others if each for name, n in each.numbers().items()}
+
+    def _middle_bytes(self) -> int:
+        """Text up to which chunks are no larger than middle ones; CHUNK_TEXT has the most."""
+        is_copied = self.endings is not None and self.endings.is_copied
+        return CHUNK_TEXT[1] if is_copied else min(CHUNK_TEXT[1], MIDDLE_TEXT)
 
 
 def prepare_dna(

@@ -34,6 +34,9 @@ SOURCES = {
     "small_grid": ("small_grid.cu",),
     "symbols": ("symbols.cu",),
     "dna": ("dna_bpe.cu",),
+    "repair_small": ("repair_small.cu",),
+    "repair_middle": ("repair_middle.cu",),
+    "repair_large": ("repair_large.cu",),
     "dna_grid": ("dna_grid.cu",),
     "bases": ("bases.cu",),
     "training": ("train.cu",),
@@ -139,11 +142,14 @@ def _dna_kernels() -> dict[str, Kernel]:
         "strip_ends": (_BLOCK, _CHUNKS, 8),
         "walk_windows": (walkers, chunk * walkers, 8),
         "meet_windows": (_BLOCK, chunk * _BLOCK, 8),
-        "repair_windows": (_BLOCK, chunk * _BLOCK, 3),
         "write_letter_ids": (_BLOCK, _TILE, 8),
     }
     forward, bases = constant("FORWARD_THREADS"), constant("BASES_THREADS")
     kernels = {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
+    kernels |= {
+        f"repair_{size}": Kernel(_BLOCK, chunk * _BLOCK, 3, module=f"repair_{size}")
+        for size in ("small", "middle", "large")
+    }
     at_once = Kernel(
         *(bases, bases, 1, constant("BASES_SHARED"), "bases"), takes_job=True, is_grid=True
     )

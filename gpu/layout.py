@@ -14,10 +14,10 @@ from gpu.job import JOB, constant
 __all__ = [
     "BIN_LENGTHS",
     "BYTES_A_ROW",
+    "CHUNK_TEXT",
     "LAYOUTS",
     "MAX_TEMPLATE",
     "SMALL_BYTES",
-    "SMALL_TEXT",
     "TEXT_PADDING",
     "TILE",
     "Capacity",
@@ -41,10 +41,10 @@ MAX_TEMPLATE = 6
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
 DECODE_TILE, LETTER_TILE = constant("DECODE_TILE"), constant("LETTER_TILE")
 LEAST_LETTERS, PARTS = constant("LEAST_LETTERS"), constant("SMALL_PARTS")
-SMALL_CHUNK, LARGE_CHUNK = constant("SMALL_CHUNK"), constant("LARGE_CHUNK")
+CHUNKS = tuple(constant(f"{size}_CHUNK") for size in ("SMALL", "MIDDLE", "LARGE"))
 REPAIR_ROUNDS, FINISH_ROUNDS = constant("REPAIR_ROUNDS"), constant("FINISH_ROUNDS")
-SMALL_TEXT = 1 << 24
-"""Text up to which DNA may be cut into small chunks."""
+CHUNK_TEXT = (1 << 23, 3 << 24)
+"""Text of DNA up to which chunks are small, and up to which middle: as long as that is faster."""
 BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
 """The shortest piece in each of the bins that look_up.cuh fills."""
 
@@ -174,7 +174,7 @@ def _symbols_scratch(n: int, rows: int) -> dict[str, int]:
 
 
 def _dna_cleared(n: int, rows: int) -> dict[str, int]:
-    windows = n // SMALL_CHUNK
+    windows = n // CHUNKS[0]
     return {
         "unmet_counts": 4 * (REPAIR_ROUNDS + FINISH_ROUNDS + 1),
         "repair_counts": 16 * (4 * REPAIR_ROUNDS + 2 * FINISH_ROUNDS + 2),
@@ -186,11 +186,10 @@ def _dna_cleared(n: int, rows: int) -> dict[str, int]:
 
 
 def _dna_scratch(n: int, rows: int) -> dict[str, int]:
-    small = min(n, SMALL_TEXT) // SMALL_CHUNK + 2
-    windows = max(n // LARGE_CHUNK + 2, small)
-    words = max(
-        (n // LARGE_CHUNK + 2) * _window_words(LARGE_CHUNK), small * _window_words(SMALL_CHUNK)
-    )
+    most = (*CHUNK_TEXT, n)
+    counts = [min(n, text) // chunk + 2 for chunk, text in zip(CHUNKS, most, strict=True)]
+    windows = max(counts)
+    words = max(count * _window_words(chunk) for chunk, count in zip(CHUNKS, counts, strict=True))
     paths = {
         "base_words": n // 2 + 256,
         "certain": n // 8 + 64,

@@ -29,7 +29,7 @@ MERGE = frozenset(
     (
         *("look_up", "look_up_few", "merge", "merge_few"),
         *("forward_windows", "forward_windows_copied"),
-        *("walk_windows", "meet_windows", "repair_windows"),
+        *("walk_windows", "meet_windows", "repair_small", "repair_middle", "repair_large"),
         "place_neighbours",
         "place_rows",
     )

@@ -28,8 +28,9 @@ from vocabularies.reference_bpe import bpe_rules
 from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
-CHUNKS = {"small": 1 << 40, "large": 0, "one launch": 1 << 40}
-"""Text up to which chunks are small, by how a batch is encoded."""
+ANY = 1 << 40
+CHUNKS = {"small": (ANY, ANY), "middle": (0, ANY), "large": (0, 0), "one launch": (ANY, ANY)}
+"""Text up to which chunks are small, and up to which middle, by how a batch is encoded."""
 
 
 tables_of = functools.cache(dna_tables.dna_tables)
@@ -42,7 +43,7 @@ def engine_of(device: str, chunks: str) -> GpuEngine:
     if chunks != "one launch":
         engine.fused_bytes = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dna_tables, "SMALL_TEXT", CHUNKS[chunks])
+        patch.setattr(dna_tables, "CHUNK_TEXT", CHUNKS[chunks])
         patch.setattr(dna_tables, "dna_tables", tables_of)
         for name in NAMES:
             engine.load(load(name))
@@ -149,7 +150,7 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chu
     vocabulary, texts = case
     engine = engine_of("emulated", chunks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dna_tables, "SMALL_TEXT", CHUNKS[chunks])
+        patch.setattr(dna_tables, "CHUNK_TEXT", CHUNKS[chunks])
         try:
             engine.load(vocabulary)
             check(engine, vocabulary, texts, options)

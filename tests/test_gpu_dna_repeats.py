@@ -186,7 +186,7 @@ def test_any_vocabulary_and_unit_has_the_ids_of_the_reference(case, chunks):
     vocabulary, rows = case
     engine = engine_of("emulated", chunks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dna_tables, "SMALL_TEXT", CHUNKS[chunks])
+        patch.setattr(dna_tables, "CHUNK_TEXT", CHUNKS[chunks])
         try:
             engine.load(vocabulary)
             check(engine, vocabulary, rows, PLAIN)

@@ -8,10 +8,11 @@ import pytest
 from gpu.job import constant
 from tests.gpu_emulation import launch, make_job
 
-SMALL, LARGE, NO_MEETING = (constant(f"{n}") for n in ("SMALL_CHUNK", "LARGE_CHUNK", "NO_MEETING"))
+SMALL, MIDDLE, LARGE = (constant(f"{size}_CHUNK") for size in ("SMALL", "MIDDLE", "LARGE"))
+NO_MEETING = constant("NO_MEETING")
 
 
-@pytest.mark.parametrize("chunk", [SMALL, LARGE])
+@pytest.mark.parametrize("chunk", [SMALL, MIDDLE, LARGE])
 def test_a_window_counts_from_where_it_meets_the_one_before_or_from_its_begin(chunk):
     """Where none was found, which is a fault, too: nothing is shifted further than a word."""
     chance = np.random.default_rng(chunk)
@@ -29,7 +30,8 @@ def test_a_window_counts_from_where_it_meets_the_one_before_or_from_its_begin(ch
     found = np.zeros(windows * words, np.uint64)
     job = make_job(
         num_bytes=chunk * windows,
-        dna_small_bytes=0 if chunk == LARGE else 1 << 40,
+        dna_small_bytes=1 << 40 if chunk == SMALL else 0,
+        dna_middle_bytes=0 if chunk == LARGE else 1 << 40,
         window_bits=bits.astype(np.uint32),
         meetings=meetings,
         starts=np.zeros(windows * words, np.uint64),

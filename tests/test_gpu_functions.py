@@ -74,6 +74,7 @@ def test_a_device_with_too_little_shared_memory_is_told_so_before_anything_is_co
     assert set(compiled) == {joined_source("training"), joined_source("symbols")}
 
 
+REPAIR = {"repair_small", "repair_middle", "repair_large"}
 DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_bases")
 
 
@@ -82,7 +83,7 @@ DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_
     [
         (CHARACTERS, {"symbols"}),
         (STRIDED_KMERS, {"symbols"}),
-        (DNA_WITH_BASES, {"symbols", "dna", "dna_grid", "bases"}),
+        (DNA_WITH_BASES, {"symbols", "dna", "dna_grid", "bases", *REPAIR}),
     ],
 )
 def test_a_family_knows_all_modules_that_its_batches_may_need(family: Family, own: set[str]):

@@ -67,7 +67,7 @@ DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uin
             note_near_mixed(endings, shared, place + i * BASES_THREADS, behind[i], remaining[i]);
     }
 #pragma unroll
-    for (uint32_t more = 1; more <= MOST_BEFORE / BEFORE_LETTERS; more++) {
+    for (uint32_t more = 1; more <= COPIED_BEFORE / BEFORE_LETTERS; more++) {
         if (more > endings.levels) break;
         uint32_t letters = endings.k + BEFORE_LETTERS * more;
 #pragma unroll

@@ -26,7 +26,7 @@ constexpr uint32_t SEGMENT = 16;           // Letters whose path a thread finds.
 constexpr uint32_t MOST_PART = SEGMENT * BASES_THREADS;
 constexpr uint32_t LEAST_PART = 256;
 constexpr uint32_t PART_STEP = 128;        // A part has a multiple of so many letters.
-constexpr uint32_t EARLY = 16;             // Places of a view of which nothing is known: more than letters are looked at.
+constexpr uint32_t EARLY = 20;             // Places of a view of which nothing is known: more than letters are looked at.
 constexpr uint32_t PAD = 64;               // Places in front of a view, or of a round, that may be asked for.
 static_assert(LEAD >= MAX_LETTERS && LEAST_PART >= LEAD, "tokens that end in a part begin in its view");
 static_assert(MOST_PART + LONG_LEAD + LOOK <= VIEW, "a part fits into a view");

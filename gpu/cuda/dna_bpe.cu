@@ -26,8 +26,9 @@ KERNEL __launch_bounds__(BLOCK) strip_ends(const Job* job) { strip_ends_stage(*j
 // A thread a window: text, base_words, certain, walked_windows, num_walked, tables -> window_bits.
 KERNEL __launch_bounds__(WALKERS, 8) walk_windows(const Job* job) {
     SHARED WindowColumns columns;
-    if (has_large_chunks(*job)) walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
-    else walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    if (has_small_chunks(*job)) walk_windows_stage<SMALL_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    else if (has_large_chunks(*job)) walk_windows_stage<LARGE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
+    else walk_windows_stage<MIDDLE_CHUNK>(*job, columns.mine(), blockIdx.x, gridDim.x);
 }
 
 DYNAMIC_SHARED(memory);
@@ -35,8 +36,9 @@ DYNAMIC_SHARED(memory);
 template <class Ring>
 DEVICE void forward_windows_of(const Job& job, const uint2* last, Ring& ring) {
     ForwardTables<Ring> tables(job, last, ring);
-    if (has_large_chunks(job)) forward_windows_stage<LARGE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
-    else forward_windows_stage<SMALL_CHUNK>(job, tables, blockIdx.x, gridDim.x);
+    if (has_small_chunks(job)) forward_windows_stage<SMALL_CHUNK>(job, tables, blockIdx.x, gridDim.x);
+    else if (has_large_chunks(job)) forward_windows_stage<LARGE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
+    else forward_windows_stage<MIDDLE_CHUNK>(job, tables, blockIdx.x, gridDim.x);
 }
 
 // A thread a window, whose lengths lie in ids: base_words, mixed_words, tables -> window_bits, walked_windows,
@@ -55,16 +57,9 @@ KERNEL __launch_bounds__(FORWARD_THREADS) forward_windows_copied(const Job* job)
 
 // A thread a window: window_bits, certain -> meetings, unmet_counts, status.
 KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {
-    if (has_large_chunks(*job)) meet_windows_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
-    else meet_windows_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
-}
-
-// A thread a window, in steps (steps.cuh); long paths lie in ids: text, base_words, certain, window_bits, meetings,
-// unmet_counts, tables -> window_bits, meetings, unmet_counts, window_ranks, window_states, repair_counts, ids, status.
-KERNEL __launch_bounds__(BLOCK, 3) repair_windows(const Job* job) {
-    SHARED RepairShared shared;
-    if (has_large_chunks(*job)) repair_windows_stage<LARGE_CHUNK>(*job, shared);
-    else repair_windows_stage<SMALL_CHUNK>(*job, shared);
+    if (has_small_chunks(*job)) meet_windows_stage<SMALL_CHUNK>(*job, blockIdx.x, gridDim.x);
+    else if (has_large_chunks(*job)) meet_windows_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
+    else meet_windows_stage<MIDDLE_CHUNK>(*job, blockIdx.x, gridDim.x);
 }
 
 // A block the next tile: text, base_words, certain, window_bits, meetings, starts, hard, special, row_begins,

@@ -15,7 +15,10 @@ constexpr uint32_t COPIED_K = 7;           // Letters that `ending_last` is inde
 constexpr uint32_t COPIED_LETTERS = 32;    // and those of a token.
 constexpr uint32_t FORWARD_K = 9;          // Letters of others.
 constexpr uint32_t BEFORE_LETTERS = 2;     // Before these, looked at each time where these leave more.
-constexpr uint32_t MOST_BEFORE = 6;
+constexpr uint32_t COPIED_BEFORE = 8;      // At most, with tables that are copied,
+constexpr uint32_t FORWARD_BEFORE = 6;     // and with others.
+constexpr uint32_t MOST_LOOKED = 15;       // Letters in all.
+static_assert(COPIED_K + COPIED_BEFORE <= MOST_LOOKED && FORWARD_K + FORWARD_BEFORE <= MOST_LOOKED, "these are most");
 constexpr uint32_t LAST_LISTED = 1u << 31; // In the second word of the last token of a list.
 constexpr uint32_t BEHIND_FAR = 255;       // Letters behind a border: more than are looked at.
 

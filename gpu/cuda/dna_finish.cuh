@@ -1,7 +1,7 @@
 // What is left of repair: windows that still do not meet the one before. A thread walks through one window after
 // the other, until its path meets another.
 //
-// Windows are cut into *parts*, a thread each, of 8 windows, then 64, then 512. Each size has its turn twice, the
+// Windows are cut into *parts*, a thread each, of 8 windows, then 64, then 512 (of large chunks half as many). Each size has its turn twice, the
 // second time cut half a part further on, as no thread looks at what is in front of its part. Then a single thread
 // takes all that is left: slow, and right whatever happens.
 //
@@ -13,7 +13,10 @@
 #include "dna_repair.cuh"
 
 constexpr uint32_t FINISH_ROUNDS = 6;
-constexpr uint32_t LEAST_FINISHED = 8;     // Windows of a part, at first.
+
+// Windows of a part, at first.
+template <uint32_t CHUNK>
+constexpr uint32_t LEAST_FINISHED = CHUNK == LARGE_CHUNK ? 4 : 8;
 
 // Windows that a thread may write: begin .. end - 1.
 struct WindowPart {
@@ -103,7 +106,7 @@ DEVICE_RARE void finish_part(const Job& job, WindowPart part) {
 template <uint32_t CHUNK>
 DEVICE void finish_round(const Job& job, uint32_t number, Steps& steps) {
     constexpr uint32_t WARPS = BLOCK / 32;
-    uint32_t size = LEAST_FINISHED << 3 * (number / 2), shift = number % 2 * size / 2;
+    uint32_t size = LEAST_FINISHED<CHUNK> << 3 * (number / 2), shift = number % 2 * size / 2;
     uint32_t windows = num_windows<CHUNK>(job), parts = (windows + shift) / size + 1;
     steps.run((parts + WARPS - 1) / WARPS, [&](uint64_t block) {
         uint64_t part = block * WARPS + threadIdx.x / 32, end = (part + 1) * size - shift;

@@ -21,6 +21,7 @@
 constexpr uint32_t LONG_LENGTH = 15;
 
 constexpr uint32_t STEP = 4;               // Places that are looked at together.
+constexpr uint32_t OFTEN_BEFORE = 3;       // How often more letters are looked at by most warps.
 
 // What is known of a window's prefix, and its latest sixteen letters.
 struct Prefix {
@@ -59,6 +60,23 @@ DEVICE void count_behind(Prefix& prefix, NextLetters next, uint32_t near, uint32
     }
 }
 
+// Looks at more letters of STEP places that are open, two more each time; whether any still is.
+template <uint32_t FIRST, uint32_t LAST, class Ring>
+DEVICE bool look_before(const ForwardTables<Ring>& tables, const uint32_t* codes, const uint32_t* behind, Remaining* remaining) {
+#pragma unroll
+    for (uint32_t more = FIRST; more <= LAST; more++) {
+        if (more > tables.levels) break;
+#pragma unroll
+        for (uint32_t i = 0; i < STEP; i++)
+            if (remaining[i].is_open() && behind[i] >= tables.k + BEFORE_LETTERS * more)
+                remaining[i] = tables.by_letters_before(remaining[i], codes[i], 32 - 2 * tables.k - 2 * BEFORE_LETTERS * more);
+    }
+    bool is_open = false;
+#pragma unroll
+    for (uint32_t i = 0; i < STEP; i++) is_open |= remaining[i].is_open();
+    return is_open;
+}
+
 // The lengths of the last tokens at the next STEP places, four bits each. The ring has the left classes of the last tokens
 // at all places up to the prefix's, 0 at certain borders, behind which every token may follow; then those of these, too.
 //
@@ -72,7 +90,7 @@ template <class Ring, class NoteLong>
 DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables, uint64_t begin, Prefix& prefix,
                               NextLetters next, NoteLong note_long) {
     uint32_t certain = prefix.certain | next.certain << 16, lengths = 0, codes[STEP];
-    uint32_t near = spread<Ring::K + MOST_BEFORE - 2>(certain) >> 16 & ((1u << STEP) - 1);
+    uint32_t near = spread<MOST_LOOKED - 2>(certain) >> 16 & ((1u << STEP) - 1);
     uint32_t border = prefix.border, behind[STEP];
     Remaining remaining[STEP];
     bool may[STEP];                        // The first of two tokens is the last one.
@@ -85,14 +103,8 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
         codes[i] = shift_right(prefix.codes, next.codes, 2 * (i + 1));
         remaining[i] = behind[i] < tables.k ? tables.by_few_letters(codes[i], behind[i]) : tables.by_letters(codes[i]);
     }
-#pragma unroll
-    for (uint32_t more = 1; more <= MOST_BEFORE / BEFORE_LETTERS; more++) {
-        if (more > tables.levels) break;
-#pragma unroll
-        for (uint32_t i = 0; i < STEP; i++)
-            if (remaining[i].is_open() && behind[i] >= tables.k + BEFORE_LETTERS * more)
-                remaining[i] = tables.by_letters_before(remaining[i], codes[i], 32 - 2 * tables.k - 2 * BEFORE_LETTERS * more);
-    }
+    bool is_open = look_before<1, OFTEN_BEFORE>(tables, codes, behind, remaining);
+    if (Ring::LEVELS > OFTEN_BEFORE && is_open) look_before<OFTEN_BEFORE + 1, Ring::LEVELS>(tables, codes, behind, remaining);
 #pragma unroll
     for (uint32_t i = 0; i < STEP; i++) {  // Questions that need no place of these.
         uint32_t slot = prefix.slot + (i + 1) * Ring::ROW, first = remaining[i].first_length();
@@ -148,7 +160,7 @@ DEVICE bool find_last_tokens(const Job& job, const ForwardTables<Ring>& tables, 
     Prefix prefix = {0, 2 * threadIdx.x, 0, 0, 0, 0, 0};
     BaseWord next = words[0];
     next.flags |= 1;                       // Nothing before the window counts.
-    for (uint32_t number = 0; 16 * number < limit && prefix.listed <= Ring::MOST_LISTED; number++) {
+    for (uint32_t number = 0; 16 * number < limit && prefix.listed <= Ring::template MOST_LISTED<CHUNK>; number++) {
         BaseWord word = next;
         if (16 * number + 16 < limit) next = words[number + 1];
         uint64_t found = 0;
@@ -163,7 +175,7 @@ DEVICE bool find_last_tokens(const Job& job, const ForwardTables<Ring>& tables, 
         lengths.word(2 * number) = static_cast<uint32_t>(found);
         lengths.word(2 * number + 1) = static_cast<uint32_t>(found >> 32);
     }
-    return prefix.listed <= Ring::MOST_LISTED;
+    return prefix.listed <= Ring::template MOST_LISTED<CHUNK>;
 }
 
 // A path that is read off from its end.

@@ -132,9 +132,9 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     return first;
 }
 
-// Windows that continue: behind them the borders of a run repeat, and no more are unmet where one ends.
+// Windows that continue, of 256 letters or more: behind them the borders of a run repeat, and no more are unmet where one ends.
 template <uint32_t CHUNK>
-constexpr uint32_t CONTINUED = LARGE_CHUNK / CHUNK;
+constexpr uint32_t CONTINUED = CHUNK < 256 ? 256 / CHUNK : 1;
 
 // The first certain border from a place of a window on, of the places before `limit`; NO_BORDER.
 template <uint32_t CHUNK>
