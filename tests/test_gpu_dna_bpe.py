@@ -218,6 +218,21 @@ def test_runs_of_letters_have_the_ids_of_the_reference(engine, name, reverse_com
     check(engine, load(name), [*NASTY, ""], options)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("letter", ["N", "a", "X", " ", "\t", "\0", "\x7f"])
+def test_words_of_one_letter_that_is_no_base(engine, name, letter):
+    """Of 64 letters and more, from anywhere in a word on, behind bases and behind others."""
+    rows = [
+        before + letter * count for count in (63, 64, 127, 150) for before in ("", "ACG", "NAx")
+    ]
+    check(
+        engine,
+        load(name),
+        [row + behind for row in rows for behind in ("", "ACGT")],
+        EncodeOptions(),
+    )
+
+
 SIXES = [("A", "A"), ("AA", "AA"), ("A", "AA"), ("AA", "AAA"), ("AAAA", "AA"), ("AAAA", "A")]
 """AAAA and AAAAAA have more letters than `longest` is indexed by, and up to four more at most."""
 

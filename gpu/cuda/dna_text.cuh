@@ -82,13 +82,25 @@ DEVICE void add_other(const Job& job, DnaLetters& letters, uint64_t place, uint3
     else if (type >= LETTER_GAP) add_gap(letters, i, has_id(job, place, letter, type));
 }
 
-// Whether 64 letters are part of one run that is replaced.
-DEVICE bool is_all_run(const Job& job, uint64_t begin) {
+// Whether 64 letters are all the same one.
+DEVICE bool are_all(const Job& job, uint64_t begin, uint32_t letter) {
     const uint4* vectors = reinterpret_cast<const uint4*>(job.text + begin);
-    uint32_t run = job.run_letter * 0x01010101u, differ = 0;
+    uint32_t word = letter * 0x01010101u, differ = 0;
     for (uint32_t i = 0; i < 4; i++)
-        differ |= (vectors[i].x ^ run) | (vectors[i].y ^ run) | (vectors[i].z ^ run) | (vectors[i].w ^ run);
-    return run && !differ && !(job.hard[begin / 64] & ~1ull);
+        differ |= (vectors[i].x ^ word) | (vectors[i].y ^ word) | (vectors[i].z ^ word) | (vectors[i].w ^ word);
+    return !differ;
+}
+
+// 64 letters that are no bases, if they are all the same one: part of one run that is replaced, or gaps one by one.
+// False where they are not.
+DEVICE bool same_letters(const Job& job, uint64_t begin, DnaLetters& letters) {
+    uint32_t letter = job.text[begin], type = class_of(job, begin);
+    bool is_run = letter && letter == job.run_letter;
+    if (is_run ? (job.hard[begin / 64] & ~1ull) != 0 : type < LETTER_GAP || letter >= 0x80) return false;
+    if (!are_all(job, begin, letter)) return false;
+    bool starts = is_run ? begins_run(job, begin) && job.run_id != NO_TOKEN : has_id(job, begin, letter, type);
+    letters = {{0, 0, 0, 0}, ~0ull, 0, !starts ? 0 : is_run ? 1 : ~0ull};
+    return true;
 }
 
 // Letters `begin` to `begin + 63`; those behind the text are nothing at all.
@@ -110,10 +122,7 @@ DEVICE DnaLetters dna_letters_at(const Job& job, uint64_t begin) {
     }
     if (begin + 64 > job.num_bytes)
         others &= begin < job.num_bytes ? ~0ull >> (64 - (job.num_bytes - begin)) : 0;
-    if (others == ~0ull && is_all_run(job, begin)) {
-        bool starts = begins_run(job, begin) && job.run_id != NO_TOKEN;
-        return {{0, 0, 0, 0}, ~0ull, 0, starts};
-    }
+    if (others == ~0ull && same_letters(job, begin, letters)) return letters;
     for (; others; others &= others - 1) add_other(job, letters, begin + lowest_bit(others), lowest_bit(others));
     return letters;
 }
