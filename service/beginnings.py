@@ -14,6 +14,7 @@ PACKED = {
     b"\xfd7zXZ\x00": "xz",
     b"PK\x03\x04": "zip",
 }
+MARK = b"\xef\xbb\xbf"
 UTF16 = b"\xff\xfe", b"\xfe\xff", b"\x00>", b"\x00@"
 # A byte order mark, white space, comments; then a header and a line of letters, or a read.
 LATE = re.compile(
@@ -40,8 +41,9 @@ def format_of(begin: bytes) -> str | None:
     if late := LATE.match(begin):
         sign = late[late.lastindex or 0]
         line = begin.count(b"\n", 0, late.start(late.lastindex or 0)) + 1
+        behind = " behind a byte-order mark (EF BB BF)" if begin.startswith(MARK) else ""
         raise ValueError(
-            f"line {line} begins with {sign.decode()!r}, but {FORMATS[sign].upper()} does so with "
-            "its first byte; as text with --whole or --lines"
+            f"line {line} begins with {sign.decode()!r}{behind}, but {FORMATS[sign].upper()} does "
+            "so with its first byte; as text with --whole or --lines"
         )
     return None

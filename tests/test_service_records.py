@@ -176,10 +176,10 @@ def test_white_space_is_no_part_of_a_sequence(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xef\xbb\xbf" + FASTA, "line 1 begins with '>'"),
+        (b"\xef\xbb\xbf" + FASTA, "line 1 begins with '>' behind a byte-order mark"),
         (b"\r\n\n" + FASTA, "line 3 begins with '>'"),
         (b";a comment\n" + FASTA, "line 2 begins with '>'"),
-        (b"\xef\xbb\xbf" + FASTQ, "line 1 begins with '@'"),
+        (b"\xef\xbb\xbf" + FASTQ, "line 1 begins with '@' behind a byte-order mark"),
         (b"\n" + FASTQ, "line 2 begins with '@'"),
         (FASTA.decode().encode("utf-16"), "in UTF-16"),
         (FASTA.decode().encode("utf-16-be"), "in UTF-16"),
