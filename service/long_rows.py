@@ -163,7 +163,7 @@ class LongRows:
             content = self.encoder.encode(_batch(data[begin:end]), replace(options, spans=True))
             is_last, error = end == len(data), content.errors.get(0)
             if error and (is_last or places.is_sure(error, end - begin)):
-                return _refused(error, begin, options)
+                return _refused(data, error, begin, options)
             kept = len(content.ids) if is_last else places.num_kept(content, end - begin)
             if not is_last and not kept:
                 size *= 2
@@ -186,7 +186,7 @@ class LongRows:
             end, is_border = places.piece_end(data, begin, size)
             content = self.encoder.encode(_batch(data[begin:end]), options)
             if content.errors:
-                return _refused(content.errors[0], begin, options)
+                return _refused(data, content.errors[0], begin, options)
             if made.pieces and not self._fits(data, begin, made.pieces[-1].tail, content.ids):
                 last = made.take_back()
                 begin, size = last.begin, 2 * max(size, last.end - last.begin)
@@ -288,8 +288,12 @@ def _begins_character(data: Bytes, place: int) -> bool:
     return place == len(data) or bool((data[place] & 0xC0) != 0x80)
 
 
-def _refused(error: RowError, begin: int, options: EncodeOptions) -> Content:
-    """A row that is refused for something in the piece that begins there."""
+def _refused(data: Bytes, error: RowError, begin: int, options: EncodeOptions) -> Content:
+    """A row that is refused for something in the piece that begins there.
+
+    That it is no UTF-8 comes first, as in a short row, wherever that is.
+    """
+    error = _batch(data[begin:]).texts()[1].get(0, error)
     word, _, byte = error.where.partition(" ")
     if word == "byte":
         error = replace(error, where=f"byte {begin + int(byte)}")

@@ -248,6 +248,12 @@ def test_a_fault_is_named_by_its_place_in_the_whole_row():
     refusing = EncodeOptions(special="refuse")
     found = Batch.from_bytes([text + b"<|endoftext|>"], refusing)
     assert engine.encode(vocabulary, found).errors[0].where == "byte 700000"
+    both = Batch.from_bytes([b"<|endoftext|>" + text + b"\xff", b"<|endoftext|>\xff"], refusing)
+    faults = engine.encode(vocabulary, both).errors  # As of a short row.
+    assert [(faults[row].code, faults[row].where) for row in range(2)] == [
+        ("not_utf8", "byte 700013"),
+        ("not_utf8", "byte 13"),
+    ]
 
 
 def test_a_row_that_nobody_wants_is_left_after_a_piece():
