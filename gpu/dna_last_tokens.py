@@ -158,14 +158,16 @@ class LastTokens:
         made[:, 1] = self.left[second] | longest << 16 | shortest << 20
         made[count == 2, 1] |= EITHER
         is_longer = np.isin(texts, self._last(letters, self.lengths > letters)[0])
-        made[(count > 2) | is_longer | (longest >= LONG_LENGTH)] = 0, OPEN
+        is_long = (count > 0) & (longest >= LONG_LENGTH)
+        made[(count > 2) | is_longer | is_long] = 0, OPEN
         return made
 
     def listed(self, texts: Int64s, letters: int, may_be: Bools) -> tuple[Int64s, UInt32s]:
         """How many tokens may be last ones of each text, and all of them, the shortest first.
 
         uint32[..., 2]: left class | right class << 16, length | number of the key + 1 << 8 where
-        there are more letters than the text has, and LAST_LISTED for the last one.
+        there are more letters than the text has, and LAST_LISTED for the last one. One that is
+        alone is there twice: kernels ask for all but the last one, and for one at least.
         """
         text, length = np.nonzero(may_be)
         token = self.ending(texts[text], length + 1, letters)
@@ -177,6 +179,8 @@ class LastTokens:
         token = np.concatenate([token, longer[place]])
         order = np.lexsort((self.length[token], text))
         text, token = text[order], token[order]
+        times = np.where(np.bincount(text, minlength=len(texts))[text] == 1, 2, 1)
+        text, token = np.repeat(text, times), np.repeat(token, times)
         key = np.where(self.length[token] > letters, self.key[token], 0)
         items = self.left[token] | self.right[token] << 16, self.length[token] | key << 8
         items[1][np.cumsum(np.bincount(text, minlength=len(texts))) - 1] |= LAST_LISTED

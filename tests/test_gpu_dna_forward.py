@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpu import dna_forward, dna_tables
 from gpu.engine import GpuEngine
+from gpu.job import constant
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_dna_bpe import merge_lists, vocabulary_of
 from vocabularies import reference
@@ -21,6 +22,7 @@ from vocabularies.builtin import load
 from vocabularies.vocabulary import Vocabulary
 
 EITHER, OPEN = 1, 2
+MOST_LOOKED = constant("MOST_LOOKED")
 REAL = ("dnabert2", "gena_lm_t2t_32k")
 
 
@@ -142,6 +144,20 @@ def test_long_tokens_are_told_apart_by_their_first_letters():
     assert tables_of(vocabulary)[1].keys.size
     rows = [before + end + behind for before in ("C", "T", "GC", "GT") for behind in ("", "G")]
     assert_encodes(vocabulary, 0, rows)
+
+
+@pytest.mark.parametrize("behind", ["ACCACAACCCACA", "ACCACAACCCACAC"])
+def test_tokens_of_as_many_letters_as_are_looked_at(behind):
+    """Of one that is all that they leave; and of letters that no text has, of fewer than four."""
+    words = ["".join(word) for size in range(9) for word in itertools.product("AC", repeat=size)]
+    merges = [("G" + word[:-1], word[-1]) for word in words[1:]]
+    chain = [("G" + behind[:at], behind[at]) for at in range(len(behind))]
+    vocabulary = vocabulary_of("ACG", [*merges, *(pair for pair in chain if pair not in merges)])
+    endings = tables_of(vocabulary)[1]
+    assert endings.k + 2 * endings.levels == MOST_LOOKED
+    assert np.diff(endings.begins).min() > 1, "kernels ask for one token of a list or more"
+    token = "G" + behind
+    assert_encodes(vocabulary, 1 << 22, [token, "A" + token, token * 9, "GACC" * 90 + token + "CG"])
 
 
 @pytest.mark.parametrize("fused_bytes", [0, 1 << 22])

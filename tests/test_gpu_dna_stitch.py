@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gpu.job import constant
+from gpu.layout import CHUNK_TEXT
+from gpu.small import GRID_BYTES
 from tests.gpu_emulation import launch, make_job
 
 SMALL, MIDDLE, LARGE = (constant(f"{size}_CHUNK") for size in ("SMALL", "MIDDLE", "LARGE"))
@@ -39,3 +41,8 @@ def test_a_window_counts_from_where_it_meets_the_one_before_or_from_its_begin(ch
     )
     launch("probe_starts", 1, 32, job)
     assert found.tolist() == wanted.T.ravel().tolist()
+
+
+def test_what_is_one_launch_has_small_chunks():
+    """Its windows have no other size, while starts are read by the size of the text."""
+    assert GRID_BYTES <= CHUNK_TEXT[0]
