@@ -289,10 +289,7 @@ def _begins_character(data: Bytes, place: int) -> bool:
 
 
 def _refused(data: Bytes, error: RowError, begin: int, options: EncodeOptions) -> Content:
-    """A row that is refused for something in the piece that begins there.
-
-    That it is no UTF-8 comes first, as in a short row, wherever that is.
-    """
+    """A row that is refused for what is in the piece that begins there, for its UTF-8 first."""
     error = _batch(data[begin:]).texts()[1].get(0, error)
     word, _, byte = error.where.partition(" ")
     if word == "byte":
