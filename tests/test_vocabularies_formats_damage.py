@@ -496,6 +496,7 @@ def test_special_tokens_of_the_gpt2_pair_must_agree_with_vocab_json():
         ({"end_of_word_suffix": False}, "model.end_of_word_suffix"),
         ({"byte_fallback": ""}, "model.byte_fallback"),
         ({"type": None}, "model.type"),
+        ({"type": ""}, "model.type"),
         ({"merges": ["a b", ["ab", "c"]]}, "model.merges"),
     ],
 )

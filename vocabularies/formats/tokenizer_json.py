@@ -64,9 +64,9 @@ def read_tokenizer_json(data: bytes) -> Vocabulary:
     if model.get("dropout"):
         message = f"{model['dropout']!r}: merges left out at random give other ids each time"
         raise VocabularyError.at("model.dropout", message)
-    if "type" in model and not isinstance(model["type"], str):
-        raise VocabularyError.at("model.type", f"{model['type']!r} is no text")
-    kind = model.get("type") or _kind(model)
+    if "type" in model and not (isinstance(model["type"], str) and model["type"]):
+        raise VocabularyError.at("model.type", f"{model['type']!r} is no name of a model")
+    kind = model["type"] if "type" in model else _kind(model)
     vocab = _list_ids(model.get("vocab")) if kind == "Unigram" else model.get("vocab")
     vocab = token_ids(vocab, "model.vocab")
     added = _added_tokens(document.get("added_tokens", []), vocab, len(model["vocab"]))
