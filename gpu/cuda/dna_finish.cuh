@@ -1,9 +1,9 @@
 // What is left of repair: windows that still do not meet the one before. A thread walks through one window after
 // the other, until its path meets another.
 //
-// Windows are cut into *parts*, a thread each, of 8 windows, then 64, then 512 (of large chunks half as many). Each size has its turn twice, the
-// second time cut half a part further on, as no thread looks at what is in front of its part. Then a single thread
-// takes all that is left: slow, and right whatever happens.
+// Windows are cut into *parts*, a thread each, of 8 windows, then 64, then 512, of large chunks half as many. Each
+// size has its turn twice, the second time cut half a part further on, as no thread looks at what is in front of its
+// part. Then a single thread takes all that is left: slow, and right whatever happens.
 //
 //     window    0   1   2   3   4   5   6   7        parts of 4
 //     unmet     .   .   x   .   x   .   .   .

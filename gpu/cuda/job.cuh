@@ -190,7 +190,7 @@ struct Job {
     uint64_t bases_tail;           // Bases at most behind the last such letter of a token.
     uint64_t* part_states;         // uint64[num_parts], see bases_path.cuh.
     uint64_t dna_small_bytes;      // Text up to which chunks are small, see dna_stitch.cuh,
-    uint64_t dna_middle_bytes;     // and from which they are large.
+    uint64_t dna_middle_bytes;     // and beyond which they are large.
     BaseWord* base_words;          // BaseWord[num_bytes / 16 + 16].
     uint8_t* mixed_words;          // uint8[num_bytes / 64] whether 64 letters have mixed ones.
     uint64_t* certain;             // Bits of places: no token crosses this border. To the end and 64 on.
