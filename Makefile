@@ -6,6 +6,7 @@
 # make schemathesis  requests made from openapi.json against a service of its own; no answer may be
 #               a 5xx or another than described
 # make lint     ruff and mypy; make fix lets ruff mend what it can
+# make docs     write docs/settings.md and docs/errors.md from the code
 # make bench    the HTTP benchmark; benchmarks/README.md has the other one
 # make clean    remove what was built, the environment included
 #
@@ -18,7 +19,7 @@ HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 ROOMS := vocabularies gpu service
 
-.PHONY: serve schemathesis test search clients lint fix bench clean
+.PHONY: serve schemathesis test search clients lint fix docs bench clean
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
@@ -64,6 +65,9 @@ lint: $(VENV)/.installed-dev
 fix: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m docs.generate
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.http $(BENCH_ARGS)

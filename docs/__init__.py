@@ -1,0 +1,1 @@
+"""The documents for users; `python -m docs.generate` writes settings.md and errors.md."""
