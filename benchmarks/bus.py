@@ -25,8 +25,8 @@ from benchmarks.first_answer import open_device
 from benchmarks.machine import device_facts, machine
 from benchmarks.texts import Text
 from benchmarks.timing import clocked, summary, take_turns
-from gpu.device import Device
 from gpu.engine import GpuEngine
+from gpu.runtime.device import Device
 from vocabularies.builtin import load
 
 PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "tokenizers", "fastokens", "warptok")

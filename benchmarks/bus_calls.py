@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from benchmarks.corpora import CORPORA, numbers
 from benchmarks.texts import Bytes, Text, cut_rows, repeated
-from gpu.device import Device
 from gpu.engine import GpuEngine
-from gpu.streams import encode_packed, encode_stream
+from gpu.runtime.device import Device
+from gpu.streaming import encode_packed, encode_stream
 from gpu.windows import DeviceWindows, encode_windows
 from service.cpu_engine import CpuEngine
 from vocabularies.batch import Batch, EncodeOptions

@@ -24,7 +24,7 @@ from benchmarks.rivals import GPU_NARROW, GPU_PINNED, Absent, Rival, rivals
 from benchmarks.session import Block, Row, Session, Shape
 from benchmarks.texts import Text, character_begins, cut_rows, one_row
 from benchmarks.timing import Run, Seconds, clocked, per_second, summary, take_turns
-from gpu.streams import PackedIds
+from gpu.streaming import PackedIds
 
 __all__ = ["CORPORA", "SHAPES"]
 

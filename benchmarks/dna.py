@@ -34,7 +34,7 @@ from benchmarks.gpu_ways import GpuWays
 from benchmarks.machine import machine
 from benchmarks.plot import Panel, draw
 from benchmarks.timing import per_second, summary, take_turns
-from gpu.device import CudaDevice, DeviceUnavailable
+from gpu.runtime.device import CudaDevice, DeviceUnavailable
 from service.cpu_engine import CpuEngine
 from vocabularies import builtin
 

@@ -27,9 +27,9 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.timing import clocked, summary, take_turns
-from gpu.discovery import Discovery, discover
-from gpu.embedding import EmbeddingLayer
-from gpu.gather import gathered
+from gpu.embedding.layer import EmbeddingLayer
+from gpu.embedding.row_gather import gathered
+from gpu.embedding.tokenizer_discovery import Discovery, discover
 from vocabularies.builtin import load
 
 RESULTS = Path(__file__).parent / "results"

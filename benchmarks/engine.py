@@ -38,7 +38,7 @@ from benchmarks.rivals import ENGINES
 from benchmarks.session import FULL, QUICK, TINY, Block, Session
 from benchmarks.starts import STARTS
 from benchmarks.witnesses import Witnesses
-from gpu.device import DeviceUnavailable
+from gpu.runtime.device import DeviceUnavailable
 from vocabularies import builtin
 from vocabularies.vocabulary import Vocabulary
 

@@ -30,7 +30,7 @@ def open_device(emulate: bool) -> Any:
         from tests.emulated_device import EmulatedDevice
 
         return EmulatedDevice(1 << 34)
-    from gpu.device import CudaDevice
+    from gpu.runtime.device import CudaDevice
 
     return CudaDevice()
 

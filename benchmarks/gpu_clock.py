@@ -9,7 +9,7 @@ import ctypes
 from time import perf_counter
 from typing import Any
 
-from gpu.device import CudaDevice, Device
+from gpu.runtime.device import CudaDevice, Device
 
 __all__ = ["Clock"]
 

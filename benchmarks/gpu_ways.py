@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from benchmarks.gpu_clock import Clock
 from benchmarks.texts import Bytes, Int64s
 from benchmarks.timing import Run, clocked
-from gpu.contents import first_kernels
-from gpu.device import Device
+from gpu.batch.plan import first_kernels
+from gpu.batch.transfer import STATUS, fetch, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
-from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
-from gpu.memory import Workspace
-from gpu.streams import PackedIds, encode_packed, encode_stream
+from gpu.memory.workspace import Workspace
+from gpu.runtime.device import Device
+from gpu.streaming import PackedIds, encode_packed, encode_stream
 from vocabularies.batch import Batch
 from vocabularies.shared_rows import SharedRows, SharedText
 from vocabularies.vocabulary import Vocabulary

@@ -25,7 +25,7 @@ from benchmarks.slow_texts import counters, times_of_kernels
 from benchmarks.texts import Text, one_row
 from benchmarks.timing import summary
 from benchmarks.witnesses import ids_digest
-from gpu.device import CudaDevice, Device
+from gpu.runtime.device import CudaDevice, Device
 from vocabularies.vocabulary import Bpe, Vocabulary
 
 PERIODS = (165, 200, 300, 700)

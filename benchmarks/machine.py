@@ -33,7 +33,7 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
 
 
 def device_facts(info: Any) -> dict[str, Any]:
-    """Name, memory and drivers of a device; `info` is a gpu.device.DeviceInfo."""
+    """Name, memory and drivers of a device; `info` is a gpu.runtime.device.DeviceInfo."""
     asked = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
     return {
         "device": info.name,

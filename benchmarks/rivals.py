@@ -23,7 +23,7 @@ from benchmarks.gpu_ways import GpuWays
 from benchmarks.published import Published
 from benchmarks.texts import Text
 from benchmarks.witnesses import tiktoken_encoding
-from gpu.streams import PackedIds
+from gpu.streaming import PackedIds
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import tokenizer_json
 

@@ -28,8 +28,8 @@ from benchmarks.slow_families import slow_texts
 from benchmarks.texts import Text
 from benchmarks.timing import per_second
 from benchmarks.witnesses import ids_digest, witness_ids
-from gpu.device import CudaDevice, Device
-from gpu.launches import fetch, launch_each
+from gpu.batch.transfer import fetch, launch_each
+from gpu.runtime.device import CudaDevice, Device
 
 WANTED = 5.0  # GB/s.
 FRONT = 12_000  # Bytes whose ids are tiktoken's; all of them for the slowest.

@@ -23,10 +23,10 @@ from benchmarks.gpu_clock import Clock
 from benchmarks.machine import device_facts, machine
 from benchmarks.texts import Bytes
 from benchmarks.timing import summary
-from gpu.contents import RARE_BREAK, first_kernels, rare_kernels
-from gpu.device import CudaDevice, Device
+from gpu.batch.plan import RARE_BREAK, first_kernels, rare_kernels
+from gpu.batch.transfer import STATUS, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
-from gpu.launches import STATUS, launch, pack_rows, status_of
+from gpu.runtime.device import CudaDevice, Device
 from service.cpu_engine import CpuEngine
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

@@ -27,7 +27,7 @@ from benchmarks.machine import machine
 from benchmarks.plot import Panel, draw
 from benchmarks.timing import clocked, summary, take_turns
 from benchmarks.training_corpora import MILLION, NUM_MOTIFS, bank_of, copies, read_files
-from gpu.device import CudaDevice
+from gpu.runtime.device import CudaDevice
 from vocabularies.corpus import Corpus
 from vocabularies.motifs import MotifBank
 from vocabularies.training import Training, TrainingOptions, train

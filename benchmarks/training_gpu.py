@@ -23,8 +23,8 @@ from benchmarks.plot import Panel, draw
 from benchmarks.symbols import copy_rate
 from benchmarks.timing import Seconds, summary
 from benchmarks.training_corpora import MILLION, bank_of, copies
-from gpu.device import Device
-from gpu.training import DeviceMerger
+from gpu.runtime.device import Device
+from gpu.training.merger import DeviceMerger
 from vocabularies.corpus import Corpus
 from vocabularies.merger import Ids, Merge
 from vocabularies.motifs import MotifBank

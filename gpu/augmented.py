@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpu.batches import NO_BYTE, row_errors, row_options
-from gpu.contents import launch_content, refused_rows
+from gpu.batch.plan import launch_content, refused_rows
+from gpu.batch.row_options import NO_BYTE, row_errors, row_options
+from gpu.batch.transfer import STATUS, fetch, launch, pack_augmented, status_of
 from gpu.engine import GpuEngine
-from gpu.families import frame_kernels
-from gpu.launches import STATUS, fetch, launch, pack_augmented, status_of
-from gpu.tables import NotCovered
+from gpu.kernels.families import frame_kernels
+from gpu.text.bpe_tables import NotCovered
 from vocabularies.augmentation import Augmentation, augment
 from vocabularies.batch import Batch, Encoded
 from vocabularies.vocabulary import Vocabulary

@@ -21,30 +21,30 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batches import NOTHING_ADDED, WITHOUT_TEMPLATE, RowOptions, row_options
-from gpu.composed import widen_spans
-from gpu.contents import may_be_wrong
-from gpu.decoding import Ids, decode_rows
-from gpu.device import Device, OutOfMemory
-from gpu.families import COMPOSED
-from gpu.fetching import fetch_batch
-from gpu.few import Few
-from gpu.joining import Joining
-from gpu.large import count_large, encode_large
-from gpu.launches import DeviceFault
-from gpu.leases import Leases
-from gpu.page_locked import PageLocked, Take
-from gpu.pipeline import Answer, Pipeline
-from gpu.prepared import prepare
-from gpu.residents import Resident, Residents
-from gpu.shared_memory import SharedDeviceMemory, SharedHostMemory
-from gpu.shared_streams import encode_shared
-from gpu.small import FEW, GRID_BYTES, ONE_BLOCK_BYTES, fused_kernel, size_of
-from gpu.small_call import SmallCall
-from gpu.stages import StageTimes
-from gpu.staging import Staging
-from gpu.tables import NotCovered
-from gpu.workspaces import Workspaces
+from gpu.batch.plan import may_be_wrong
+from gpu.batch.row_options import NOTHING_ADDED, WITHOUT_TEMPLATE, RowOptions, row_options
+from gpu.batch.transfer import DeviceFault
+from gpu.decode.decode import Ids, decode_rows
+from gpu.host.copy_pool import Staging
+from gpu.host.string_join import Joining
+from gpu.kernels.families import COMPOSED
+from gpu.large.encode import count_large, encode_large
+from gpu.large.ipc_stream import encode_shared
+from gpu.large.pipeline import Answer, Pipeline
+from gpu.memory.caller_pinned import PageLocked, Take
+from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
+from gpu.memory.pinned_pool import Leases
+from gpu.memory.workspace_pool import Workspaces
+from gpu.runtime.device import Device, OutOfMemory
+from gpu.runtime.stage_timer import StageTimes
+from gpu.small.call import SmallCall
+from gpu.small.fast_path import Few
+from gpu.small.one_launch import FEW, GRID_BYTES, ONE_BLOCK_BYTES, fused_kernel, size_of
+from gpu.small.zero_copy_letters import fetch_batch
+from gpu.text.bpe_tables import NotCovered
+from gpu.text.nfc_check import widen_spans
+from gpu.vocabulary.cache import Resident, Residents
+from gpu.vocabulary.device_tables import prepare
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.shared_rows import SharedRows
 from vocabularies.vocabulary import Vocabulary

@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpu.batches import RowOptions, row_errors, row_options
-from gpu.contents import first_kernels, rare_kernels, refused_rows
-from gpu.device import Device
+from gpu.batch.plan import first_kernels, rare_kernels, refused_rows
+from gpu.batch.row_options import RowOptions, row_errors, row_options
+from gpu.batch.transfer import STATUS, fetch, launch, pack, status_of
 from gpu.engine import GpuEngine
-from gpu.kernels import num_blocks
-from gpu.launches import STATUS, fetch, launch, pack, status_of
-from gpu.memory import Workspace
-from gpu.residents import Resident
-from gpu.tables import NotCovered
+from gpu.kernels.catalog import num_blocks
+from gpu.memory.workspace import Workspace
+from gpu.runtime.device import Device
+from gpu.text.bpe_tables import NotCovered
+from gpu.vocabulary.cache import Resident
 from vocabularies.batch import Batch, EncodeOptions, RowError
 from vocabularies.framing import offsets_of
 from vocabularies.vocabulary import Vocabulary

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
-from gpu.staging import Look
+from gpu.host.copy_pool import Look
 
 __all__ = ["AwakeThreads"]
 
@@ -44,7 +44,7 @@ class AwakeThreads:
 
     Args:
         threads: they sleep until they are woken.
-        look: see `gpu.staging.look`; None: whoever has no work sleeps.
+        look: see `gpu.host.copy_pool.look`; None: whoever has no work sleeps.
     """
 
     def __init__(self, threads: ThreadPoolExecutor, look: Look | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
 
-from gpu.device import OutOfMemory
+from gpu.runtime.device import OutOfMemory
 
 __all__ = ["REST_S", "Fallbacks", "in_halves"]
 

@@ -22,11 +22,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import CudaDevice
 from gpu.engine import GpuEngine
-from gpu.families import TEXT
-from gpu.kernels import modules_of
-from gpu.tables import NotCovered
+from gpu.kernels.catalog import modules_of
+from gpu.kernels.families import TEXT
+from gpu.runtime.device import CudaDevice
+from gpu.text.bpe_tables import NotCovered
 from service.crossover import Differs, log_crossover, measure_crossover
 from service.engines import (
     Counted,

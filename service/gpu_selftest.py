@@ -12,10 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.composed import is_in_nfc, only_composes
-from gpu.device import OutOfMemory
-from gpu.stages import StageTimes
-from gpu.tables import NotCovered
+from gpu.runtime.device import OutOfMemory
+from gpu.runtime.stage_timer import StageTimes
+from gpu.text.bpe_tables import NotCovered
+from gpu.text.nfc_check import is_in_nfc, only_composes
 from service.encoders import ReferenceEncoder
 from service.engines import DeviceMemory, Engine, SelfTest
 from service.selftest import TEXTS, compare, texts_for
@@ -63,7 +63,7 @@ class Gpu(Protocol):
         """Pinned memory for texts; None where there is none left."""
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory:
-        """Device memory of another process; raises gpu.device.BadHandle."""
+        """Device memory of another process; raises gpu.runtime.device.BadHandle."""
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory:
         """A part of a file of memory, page-locked; raises ValueError or OutOfMemory."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import OutOfMemory
-from gpu.tables import NotCovered
+from gpu.runtime.device import OutOfMemory
+from gpu.text.bpe_tables import NotCovered
 from service.fallbacks import Fallbacks
 from service.gpu_selftest import Gpu
 from vocabularies.shared_rows import SharedMemory, SharedRows

@@ -6,7 +6,7 @@ import copy
 import logging
 import threading
 
-from gpu.stages import STAGES
+from gpu.runtime.stage_timer import STAGES
 from service.counts import STAGE_SECONDS, Histogram
 from service.gpu_selftest import Gpu
 

@@ -19,10 +19,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from gpu.device import DeviceUnavailable
-from gpu.launcher import LAUNCHED_BY
-from gpu.staging import COPIED_BY
-from gpu.tables import NotCovered
+from gpu.host.copy_pool import COPIED_BY
+from gpu.host.fast_launch import LAUNCHED_BY
+from gpu.runtime.device import DeviceUnavailable
+from gpu.text.bpe_tables import NotCovered
 from service.engines import Engine, Holding, Residency, SelfTest
 from service.fallbacks import REST_S
 from service.gpu_selftest import Gpu, compare_with_cpu

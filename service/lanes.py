@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from gpu.staging import look
+from gpu.host.copy_pool import look
 from service.awake_threads import AwakeThreads
 from service.long_turns import take_long_turns
 from service.work import Work

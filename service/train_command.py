@@ -17,7 +17,7 @@ import orjson
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from gpu.device import OutOfMemory
+from gpu.runtime.device import OutOfMemory
 from service.corpora import NamedCorpus, read_corpus
 from service.training_device import NO_GPU, Choice, choose_merger
 from service.vocabulary_files import output_format, write_files

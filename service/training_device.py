@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from gpu.device import CudaDevice, Device, DeviceUnavailable, OutOfMemory
-from gpu.training import merger_on
+from gpu.runtime.device import CudaDevice, Device, DeviceUnavailable, OutOfMemory
+from gpu.training.merger import merger_on
 from service.training_selftest import SelfTestFailed, proved_device
 from vocabularies.merger import CpuMerger, Ids, MakeMerger, Merger
 from vocabularies.training_layout import Layout

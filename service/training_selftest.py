@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpu.device import Device, DeviceUnavailable
-from gpu.training import merger_on
+from gpu.runtime.device import Device, DeviceUnavailable
+from gpu.training.merger import merger_on
 from vocabularies.corpus import Corpus
 from vocabularies.motifs import Motif, MotifBank
 from vocabularies.training import TrainingOptions, train

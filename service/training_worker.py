@@ -64,7 +64,7 @@ def run(
     memory_share: float = 1.0,
 ) -> None:
     """Train on the job of the current folder, and tell what happens."""
-    from gpu.device import OutOfMemory
+    from gpu.runtime.device import OutOfMemory
     from service.records import BadRecords
     from service.training_device import NO_GPU
     from service.training_schemas import TrainingError

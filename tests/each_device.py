@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.device import CudaDevice, Device
 from gpu.engine import GpuEngine
+from gpu.runtime.device import CudaDevice, Device
 from tests.emulated_device import EmulatedDevice
 
 __all__ = ["DEVICES", "new_device", "new_engine"]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.device import BadHandle, Bytes, DeviceInfo, OutOfMemory
-from gpu.job import CUDA
-from gpu.kernels import KERNELS, SOURCES
+from gpu.kernels.catalog import KERNELS, SOURCES
+from gpu.kernels.job import CUDA
+from gpu.runtime.device import BadHandle, Bytes, DeviceInfo, OutOfMemory
 from tests.compiled import EMULATION_FLAGS, compiled
 from tests.emulated_driver import driver_of, kernel_of
 
@@ -56,7 +56,7 @@ def emulated_kernels(module: str) -> ctypes.CDLL:
 
 
 class EmulatedStream:
-    """Does everything at once; see gpu.device.Stream."""
+    """Does everything at once; see gpu.runtime.device.Stream."""
 
     failed: Exception | None = None  # What C++ was told of as an error of the driver's.
 
@@ -121,7 +121,7 @@ class EmulatedStream:
 
 
 class EmulatedDevice:
-    """Host memory that counts as a device's; see gpu.device.Device.
+    """Host memory that counts as a device's; see gpu.runtime.device.Device.
 
     Args:
         total_bytes: more than this together cannot be allocated.

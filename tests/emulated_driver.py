@@ -1,4 +1,4 @@
-"""The driver of CUDA as C++ calls it, for emulated streams: see `gpu.launcher.driver_of`."""
+"""CUDA's driver as C++ calls it, for emulated streams: see `gpu.host.fast_launch.driver_of`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from gpu.kernels import KERNELS
+from gpu.kernels.catalog import KERNELS
 
 if TYPE_CHECKING:
     from tests.emulated_device import EmulatedStream
@@ -26,7 +26,7 @@ Synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 @functools.cache
 def kernel_of(name: str) -> tuple[Any, ...]:
-    """A kernel as `gpu.functions.Functions` has it."""
+    """A kernel as `gpu.runtime.module_loader.Functions` has it."""
     kernel = KERNELS[name]
     shape = (kernel.threads, kernel.shared_bytes, kernel.takes_job, kernel.is_grid, False)
     return (NAMES.index(name), *shape)

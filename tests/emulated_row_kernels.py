@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from gpu.job import CUDA
+from gpu.kernels.job import CUDA
 from tests.compiled import EMULATION_FLAGS
 from tests.data_files import ROOT
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gpu.device import OutOfMemory
-from gpu.shared_memory import SharedDeviceMemory, SharedHostMemory
-from gpu.stages import StageTimes
-from gpu.tables import NotCovered
+from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
+from gpu.runtime.device import OutOfMemory
+from gpu.runtime.stage_timer import StageTimes
+from gpu.text.bpe_tables import NotCovered
 from service.engines import Engine
 from service.gpu_vocabularies import OpenedGpu
 from tests.emulated_device import EmulatedDevice

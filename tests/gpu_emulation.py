@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpu.job import CUDA, JOB
-from gpu.kernels import KERNELS
+from gpu.kernels.catalog import KERNELS
+from gpu.kernels.job import CUDA, JOB
 from tests.compiled import EMULATION_FLAGS, compiled
 
 HEADER = Path(__file__).parent / "cuda" / "emulation.hpp"

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from gpu.job import JOB
-from gpu.kernels import KERNELS
+from gpu.kernels.catalog import KERNELS
+from gpu.kernels.job import JOB
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 
 
 class LazyStream(EmulatedStream):
-    """See gpu.device.Stream.
+    """See gpu.runtime.device.Stream.
 
     Attributes:
         queued: what is to be done yet.
@@ -67,7 +67,7 @@ class LazyStream(EmulatedStream):
 
 
 class LazyDevice(EmulatedDevice):
-    """See gpu.device.Device."""
+    """See gpu.runtime.device.Device."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(1 << 32)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from gpu.families import TEXT
-from gpu.prepared import Prepared, prepare
+from gpu.kernels.families import TEXT
+from gpu.vocabulary.device_tables import Prepared, prepare
 from vocabularies.vocabulary import Vocabulary
 
 __all__ = ["prepare_once"]
@@ -15,7 +15,7 @@ _kept: OrderedDict[str, Prepared] = OrderedDict()  # Least recently used first.
 
 
 def prepare_once(vocabulary: Vocabulary, seed: int) -> Prepared:
-    """What `gpu.prepared.prepare` gives; for a large vocabulary of text what it gave before.
+    """What `device_tables.prepare` gives; for a large vocabulary of text what it gave before.
 
     The tables have the seed of the first call, and nobody may write into them.
     """

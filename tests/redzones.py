@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu import layout, memory
-from gpu.device import Bytes
-from gpu.job import JOB
-from gpu.layout import BYTES_A_ROW, TILE, Capacity
-from gpu.memory import Workspace
-from gpu.prepared import Prepared
-from gpu.residents import Resident, Residents
-from gpu.workspaces import Workspaces
+from gpu.kernels.job import JOB
+from gpu.memory import workspace as memory
+from gpu.memory import workspace_layout as layout
+from gpu.memory.workspace import Workspace
+from gpu.memory.workspace_layout import BYTES_A_ROW, TILE, Capacity
+from gpu.memory.workspace_pool import Workspaces
+from gpu.runtime.device import Bytes
+from gpu.vocabulary.cache import Resident, Residents
+from gpu.vocabulary.device_tables import Prepared
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 
 __all__ = ["redzones"]
@@ -102,7 +103,7 @@ class RedzoneStream(EmulatedStream):
 
 
 class RedzoneDevice(EmulatedDevice):
-    """With a gap around each allocation; see gpu.device.Device."""
+    """With a gap around each allocation; see gpu.runtime.device.Device."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ from benchmarks.published import read_published
 from benchmarks.session import TINY
 from benchmarks.texts import cut_rows, one_row
 from benchmarks.witnesses import Part, counts_digest, ids_digest, witness_ids
-from gpu.streams import PackedIds
+from gpu.streaming import PackedIds
 from tests.data_files import ids_digest as expected_digest
 from tests.fake_engine import PanicException
 from vocabularies.batch import EncodeOptions
@@ -461,7 +461,7 @@ def test_without_results_every_goal_is_open():
 
 
 def test_without_a_gpu_there_is_no_benchmark(folder, capsys):
-    from gpu.device import CudaDevice, DeviceUnavailable
+    from gpu.runtime.device import CudaDevice, DeviceUnavailable
 
     try:
         CudaDevice()

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import training_gpu
 from benchmarks.corpora import numbers
 from benchmarks.training_corpora import copies
-from gpu.training import DeviceMerger
+from gpu.training.merger import DeviceMerger
 from tests.emulated_device import EmulatedDevice
 from vocabularies.corpus import Corpus
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from gpu.device import OutOfMemory
+from gpu.runtime.device import OutOfMemory
 from service import errors
 from service.cpu_engine import CpuEngine
 from service.gpu_engine import RoutedEngine

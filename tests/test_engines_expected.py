@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpu.composed import is_in_nfc
+from gpu.text.nfc_check import is_in_nfc
 from tests.data_files import data_bytes, data_json, expected, ids_digest, records
 from tests.each_engine import MARKS, engine_of
 from vocabularies.batch import Batch, EncodeOptions

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.automata import (
+from gpu.text.pretokenizer_automaton import (
     ANYWHERE,
     COVERED,
     ENTRY_AMBIGUOUS,
@@ -29,7 +29,7 @@ from gpu.automata import (
     ROW_INNER,
     automaton,
 )
-from gpu.automaton_rules import RULES
+from gpu.text.pretokenizer_rules import RULES
 from tests.test_vocabularies_pretokenizers import every_tuple_once
 from tests.texts import TEXTS
 from vocabularies.class_patterns import to_code_points

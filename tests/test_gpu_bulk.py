@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu import streams
-from gpu.chunks import chunks_of
-from gpu.device import Device, OutOfMemory
+from gpu import streaming
 from gpu.engine import GpuEngine
-from gpu.layout import BYTES_A_ROW, SMALL_BYTES, Capacity, device_bytes
-from gpu.paces import BY_BUS, Pace
-from gpu.pipeline import Pipeline, _Call
-from gpu.streams import encode_packed, encode_stream
-from gpu.workspaces import Workspaces
+from gpu.large.chunk_sizes import BY_BUS, Pace
+from gpu.large.chunking import chunks_of
+from gpu.large.pipeline import Pipeline, _Call
+from gpu.memory.workspace_layout import BYTES_A_ROW, SMALL_BYTES, Capacity, device_bytes
+from gpu.memory.workspace_pool import Workspaces
+from gpu.runtime.device import Device, OutOfMemory
+from gpu.streaming import encode_packed, encode_stream
 from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.lazy_device import LazyDevice
@@ -466,7 +466,7 @@ def test_two_large_chunks_take_half_of_the_cap_and_small_ones_all():
 
 def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
     """Where as many as may be are in flight, small ones get smaller workspaces."""
-    monkeypatch.setattr(streams, "BY_BUS", Pace(32 << 10, 2, (4 << 10, 4 << 10)))
+    monkeypatch.setattr(streaming, "BY_BUS", Pace(32 << 10, 2, (4 << 10, 4 << 10)))
     most: list[int] = []
     land_one = _Call.land_one
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.chunks import (
+from gpu.host.split_points import SEARCH_BYTES
+from gpu.large.chunking import (
     CHUNK_BYTES,
     LEAST_BYTES,
     NEAR_BYTES,
@@ -15,8 +16,7 @@ from gpu.chunks import (
     chunks_of,
     may_cut_rows,
 )
-from gpu.layout import BYTES_A_ROW
-from gpu.row_borders import SEARCH_BYTES
+from gpu.memory.workspace_layout import BYTES_A_ROW
 from vocabularies import reference
 from vocabularies.builtin import load
 from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary

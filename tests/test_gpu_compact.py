@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.families import FEW
-from gpu.job import constant
-from gpu.launches import STATUS
+from gpu.batch.transfer import STATUS
+from gpu.kernels.families import FEW
+from gpu.kernels.job import constant
 from tests.emulated_device import EmulatedDevice
 from tests.gpu_emulation import make_job
 

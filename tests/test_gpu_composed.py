@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.composed import composed_leads, composed_tables, is_in_nfc, only_composes
+from gpu.batch.transfer import STATUS
 from gpu.engine import GpuEngine, NotCovered
-from gpu.job import constant
-from gpu.launches import STATUS
-from gpu.prepared import prepare
-from gpu.streams import encode_stream
+from gpu.kernels.job import constant
+from gpu.streaming import encode_stream
+from gpu.text.nfc_check import composed_leads, composed_tables, is_in_nfc, only_composes
+from gpu.vocabulary.device_tables import prepare
 from tests.data_files import data_bytes
 from tests.each_device import new_engine
 from tests.gpu_emulation import compile_for_device, launch, make_job

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.batch.transfer import STATUS, fetch, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
-from gpu.families import encode_kernels
-from gpu.job import constant
-from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
-from gpu.tables import bpe_tables
+from gpu.kernels.families import encode_kernels
+from gpu.kernels.job import constant
+from gpu.text.bpe_tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_merge import SEEDS, vocabulary_of
 from vocabularies.builtin import load

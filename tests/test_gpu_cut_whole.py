@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import tables
+from gpu.batch.transfer import pack_rows
 from gpu.engine import GpuEngine, NotCovered
-from gpu.job import constant
-from gpu.launches import pack_rows
+from gpu.kernels.job import constant
+from gpu.text import bpe_tables
 from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice, emulated_kernels
 from tests.test_gpu_cut import doubled, random_merges
@@ -166,7 +166,7 @@ def test_long_tokens_of_late_ranks_are_encoded_too_where_they_are_let_in(device,
     engine = GpuEngine(new_device(device), 1 << 28)
     with pytest.raises(NotCovered, match="merges are out of order, and a token has 660 bytes"):
         engine.encode(vocabulary, Batch(texts))
-    monkeypatch.setattr(tables, "MAX_LATE_TOKEN", 1 << 20)
+    monkeypatch.setattr(bpe_tables, "MAX_LATE_TOKEN", 1 << 20)
     encoded = engine.encode(vocabulary, Batch(texts))
     for number, text in enumerate(texts):
         assert encoded.row(number).tolist() == encode(vocabulary, text).ids

@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
+from gpu.batch.transfer import fetch, launch, pack_rows
 from gpu.engine import GpuEngine
-from gpu.families import encode_kernels
-from gpu.job import constant
-from gpu.launches import fetch, launch, pack_rows
-from gpu.tables import bpe_tables
+from gpu.kernels.families import encode_kernels
+from gpu.kernels.job import constant
+from gpu.text.bpe_tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_cut import check, doubled
 from tests.test_gpu_merge import vocabulary_of

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.decode import decode_table
-from gpu.job import constant
-from gpu.tables import NotCovered
+from gpu.kernels.job import constant
+from gpu.text.bpe_tables import NotCovered
+from gpu.vocabulary.decode_table import decode_table
 from service.cpu_decode import decode_rows
 from tests.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.tables import token_table

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu import decode_chunks, decoding
+from gpu.decode import chunks
+from gpu.decode import decode as decoding
 from gpu.engine import GpuEngine
 from service.cpu_engine import CpuEngine
 from tests.each_device import DEVICES, new_engine
@@ -40,7 +41,7 @@ def in_chunks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             decoding, way, lambda *given, own=own, way=way: ways.append(way) or own(*given)
         )
     monkeypatch.setattr(decoding, "SMALL_BYTES", 64)
-    monkeypatch.setattr(decode_chunks, "ENDS", (1 << 10, 1 << 10))
+    monkeypatch.setattr(chunks, "ENDS", (1 << 10, 1 << 10))
     return ways
 
 

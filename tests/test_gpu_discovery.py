@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from gpu.discovery import SELF_TEST, Discovery, discover
-from gpu.letters import LetterRule, letter_rule
-from gpu.upstream import SequenceRefused
+from gpu.embedding.letter_rule import LetterRule, letter_rule
+from gpu.embedding.tokenizer_discovery import SELF_TEST, Discovery, discover
+from gpu.embedding.upstream_tokenizer import SequenceRefused
 from service.cpu_engine import CpuEngine
 from tests.data_files import DATA
 from vocabularies import reference

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from gpu.discovery import discover
-from gpu.patterns import pattern_fault
-from gpu.probes import known_strings
+from gpu.embedding.probe_texts import known_strings
+from gpu.embedding.tokenizer_discovery import discover
+from gpu.embedding.tokenizer_json import pattern_fault
 from service.__main__ import main
 
 MOTIF = "TGAGGTAGTAGGTT"

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import dna_tables, small_call
+from gpu.batch.transfer import TAKE_IN_BYTES
+from gpu.dna import tables as dna_tables
 from gpu.engine import GpuEngine, NotCovered
-from gpu.job import constant
-from gpu.launches import TAKE_IN_BYTES
-from gpu.streams import encode_stream
+from gpu.kernels.job import constant
+from gpu.small import call
+from gpu.streaming import encode_stream
 from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice
 from tests.gpu_emulation import compile_for_device
@@ -37,14 +38,14 @@ engine_of = functools.cache(new_engine)
 @pytest.fixture
 def outcomes(monkeypatch):
     """Whether each batch was one of bases, as it is encoded; every batch is tried."""
-    found, tried = [], small_call.SmallCall.encode_bases
+    found, tried = [], call.SmallCall.encode_bases
 
     def encode_bases(self):
         self.resident.bases_untried = 0
         found.append(tried(self))
         return found[-1]
 
-    monkeypatch.setattr(small_call.SmallCall, "encode_bases", encode_bases)
+    monkeypatch.setattr(call.SmallCall, "encode_bases", encode_bases)
     return found
 
 
@@ -138,8 +139,8 @@ def test_batches_behind_one_that_was_left_are_not_tried():
     with engine.residents.using(vocabulary) as resident:
         resident.bases_untried = 0
         check(engine, vocabulary, [bases(9, 3000) + "A" * 9000])
-        assert resident.bases_untried == small_call.UNTRIED
-        for left in range(small_call.UNTRIED, 0, -1):
+        assert resident.bases_untried == call.UNTRIED
+        for left in range(call.UNTRIED, 0, -1):
             check(engine, vocabulary, ["ACGTACCA"])
             assert resident.bases_untried == left - 1
         check(engine, vocabulary, ["ACGTACCA"])
@@ -161,10 +162,10 @@ def test_texts_that_repeat_a_few_letters_are_not_tried():
         "A" * 99,
     ):
         batch = Batch([text])
-        assert not small_call.repeats(batch.data, batch.offsets)
+        assert not call.repeats(batch.data, batch.offsets)
     for text in ("ACGT" * 900, "TTAGGG" * 600, "A" * 63 + "C" + "A" * 600):
         batch = Batch([text])
-        assert not small_call.repeats(batch.data, batch.offsets)
+        assert not call.repeats(batch.data, batch.offsets)
 
 
 def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
@@ -172,13 +173,13 @@ def test_pinned_text_is_read_where_it_lies(outcomes, monkeypatch):
     engine, vocabulary = engine_of("emulated"), load("dnabert2")
     data, places = engine.device.allocate_pinned(TAKE_IN_BYTES + 1), []
     data[:] = np.frombuffer(bases(1, len(data)).encode(), np.uint8)
-    take_text = small_call.SmallCall.take_text
+    take_text = call.SmallCall.take_text
 
     def taken(self, fused):
         take_text(self, fused)
         places.append(self.text[0])
 
-    monkeypatch.setattr(small_call.SmallCall, "take_text", taken)
+    monkeypatch.setattr(call.SmallCall, "take_text", taken)
     offsets = np.array([0, len(data)], np.int64)
     pinned, other = (
         engine.encode(vocabulary, Batch(data=text, offsets=offsets, options=PLAIN)).ids.tolist()
@@ -204,7 +205,7 @@ def test_parts_whose_ways_do_not_meet_are_left(outcomes, monkeypatch):
         raise Left
 
     monkeypatch.setattr(dna_tables, "endings_of", eight_letters)
-    monkeypatch.setattr(small_call.SmallCall, "run_all", run_all)
+    monkeypatch.setattr(call.SmallCall, "run_all", run_all)
     engine = GpuEngine(EmulatedDevice(1 << 33), 1 << 30)
     for length, meets in ((1096, True), (1100, False)):
         with nullcontext() if meets else pytest.raises(Left):

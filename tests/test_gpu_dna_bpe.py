@@ -12,10 +12,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import dna_pairs, dna_tables, small_call
+from gpu.batch.transfer import DeviceFault
+from gpu.dna import compatible_pairs as dna_pairs
+from gpu.dna import tables
 from gpu.engine import GpuEngine, NotCovered
-from gpu.launches import DeviceFault
-from gpu.streams import encode_stream
+from gpu.small import call as small_call
+from gpu.streaming import encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.each_device import DEVICES, new_engine
 from tests.gpu_emulation import compile_for_device
@@ -33,7 +35,7 @@ CHUNKS = {"small": (ANY, ANY), "middle": (0, ANY), "large": (0, 0), "one launch"
 """Text up to which chunks are small, and up to which middle, by how a batch is encoded."""
 
 
-tables_of = functools.cache(dna_tables.dna_tables)
+tables_of = functools.cache(tables.dna_tables)
 """The same for all engines, and made for seconds."""
 
 
@@ -43,8 +45,8 @@ def engine_of(device: str, chunks: str) -> GpuEngine:
     if chunks != "one launch":
         engine.fused_bytes = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dna_tables, "CHUNK_TEXT", CHUNKS[chunks])
-        patch.setattr(dna_tables, "dna_tables", tables_of)
+        patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
+        patch.setattr(tables, "dna_tables", tables_of)
         for name in NAMES:
             engine.load(load(name))
     return engine
@@ -150,7 +152,7 @@ def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chu
     vocabulary, texts = case
     engine = engine_of("emulated", chunks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dna_tables, "CHUNK_TEXT", CHUNKS[chunks])
+        patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
         try:
             engine.load(vocabulary)
             check(engine, vocabulary, texts, options)
@@ -333,14 +335,14 @@ def test_letters_that_are_left_out_are_not_covered():
 
 def test_letters_without_a_path_are_a_fault_and_no_endless_search(monkeypatch):
     """Tables of which no token may follow another."""
-    real = dna_tables.compatible_pairs
+    real = tables.compatible_pairs
 
     def none_follows(*args):
         pairs = real(*args)
         pairs.bits[1:] = 0
         return pairs
 
-    monkeypatch.setattr(dna_tables, "compatible_pairs", none_follows)
+    monkeypatch.setattr(tables, "compatible_pairs", none_follows)
     monkeypatch.setattr(small_call.SmallCall, "encode_bases", lambda call: False)
     engine, vocabulary = (
         engine_of("emulated", "one launch"),

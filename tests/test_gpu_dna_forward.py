@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import dna_forward, dna_tables
+from gpu.dna import suffix_tables
+from gpu.dna import tables as dna_tables
 from gpu.engine import GpuEngine
-from gpu.job import constant
+from gpu.kernels.job import constant
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_dna_bpe import merge_lists, vocabulary_of
 from vocabularies import reference
@@ -37,7 +38,7 @@ def vocabularies() -> st.SearchStrategy[Vocabulary]:
 
 def tables_of(
     vocabulary: Vocabulary,
-) -> tuple[bytes, dna_forward.Endings, dna_tables.DnaTables]:
+) -> tuple[bytes, suffix_tables.Endings, dna_tables.DnaTables]:
     tables = dna_tables.dna_tables(vocabulary)
     assert tables.endings is not None
     return tables.letters.bases, tables.endings, tables
@@ -47,7 +48,7 @@ def number_of(text: str, bases: bytes) -> int:
     return sum(bases.decode().index(letter) << 2 * i for i, letter in enumerate(text))
 
 
-def left_by(endings: dna_forward.Endings, bases: bytes, text: str) -> tuple[int, int]:
+def left_by(endings: suffix_tables.Endings, bases: bytes, text: str) -> tuple[int, int]:
     """What the letters of a text leave, as the kernels look it up."""
     x, y = endings.last[number_of(text[-endings.k :], bases)].tolist()
     text = text[: -endings.k]
@@ -58,7 +59,7 @@ def left_by(endings: dna_forward.Endings, bases: bytes, text: str) -> tuple[int,
     return x, y
 
 
-def listed_of(endings: dna_forward.Endings, x: int, y: int) -> set[tuple[int, int]]:
+def listed_of(endings: suffix_tables.Endings, x: int, y: int) -> set[tuple[int, int]]:
     """The left classes and letters of the tokens listed for what is open, short ones first."""
     begin, end = endings.begins[x // 16 : x // 16 + 2].tolist()
     assert begin == y & (1 << 30) - 1
@@ -111,7 +112,7 @@ def test_all_letters_before_a_token_leave_fewer_to_be_listed(monkeypatch):
     """Than eight of them would; both are right, and what is listed takes time."""
     vocabulary = load("dnabert2")
     found = tables_of(vocabulary)[1]
-    monkeypatch.setattr(dna_forward, "LATEST", dna_forward.DENSE)
+    monkeypatch.setattr(suffix_tables, "LATEST", suffix_tables.DENSE)
     of_eight = tables_of(vocabulary)[1]
     assert found.levels == of_eight.levels == LEVELS["dnabert2"]
     assert 2 * len(found.begins) < len(of_eight.begins)
@@ -130,7 +131,7 @@ def test_which_kernels_find_paths(monkeypatch):
     )
     assert kernels_of(longer) == kernels_of(load(REAL[1])) == ["forward_windows", "walk_windows"]
     assert kernels_of(only_mixed) == ["walk_windows"]
-    monkeypatch.setattr(dna_forward, "COPIED_TOKENS", 5)
+    monkeypatch.setattr(suffix_tables, "COPIED_TOKENS", 5)
     assert kernels_of(covered) == ["forward_windows", "walk_windows"]
 
 
@@ -182,15 +183,15 @@ def test_ids_of_real_vocabularies(name, fused_bytes):
 @pytest.mark.parametrize("name", REAL)
 def test_letters_that_leave_too_many_cost_time_only(monkeypatch, name, opened):
     """Tokens are listed for letters that leave one or two, too, at the first level or later."""
-    remaining = dna_forward.LastTokens.remaining
+    remaining = suffix_tables.LastTokens.remaining
 
     def less(self, texts, letters, may_be):
         made = remaining(self, texts, letters, may_be)
         made[(np.arange(len(made)) % 4 > 2) & may_be.any(1)] = 0, OPEN << 30
         return made
 
-    monkeypatch.setattr(dna_forward.LastTokens, "remaining", less)
-    monkeypatch.setattr(dna_forward, "MOST_OPENED", opened)
+    monkeypatch.setattr(suffix_tables.LastTokens, "remaining", less)
+    monkeypatch.setattr(suffix_tables, "MOST_OPENED", opened)
     monkeypatch.setattr(dna_tables, "dna_tables", functools.cache(dna_tables.dna_tables))
     endings = tables_of(load(name))[1]
     assert endings.levels == (LEVELS[name] if opened else 0)

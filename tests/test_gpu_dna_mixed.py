@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import dna_tables
+from gpu.dna import tables as dna_tables
 from gpu.engine import NotCovered
-from gpu.job import constant
+from gpu.kernels.job import constant
 from service.cpu_engine import CpuEngine
 from tests.test_gpu_dna_bases import bases, check, engine_of, outcomes
 from tests.test_gpu_dna_bpe import merge_lists, repeats, vocabulary_of

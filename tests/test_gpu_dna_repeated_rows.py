@@ -9,10 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import dna_bases, small_call
-from gpu.dna_tables import dna_tables
+from gpu.dna import one_launch_tables
+from gpu.dna.tables import dna_tables
 from gpu.engine import NotCovered
-from gpu.job import constant
+from gpu.kernels.job import constant
+from gpu.small import call
 from tests.test_gpu_dna_bases import NAMES, bases, check, engine_of, outcomes
 from tests.test_gpu_dna_bpe import merge_lists, vocabulary_of
 from vocabularies import reference
@@ -154,14 +155,14 @@ def test_all_rotations_of_a_unit_repeat_before_one_is_said_to():
 
 def test_a_unit_without_a_period_is_left_to_the_letters(engine, monkeypatch, outcomes):
     """A column of zeros: nothing is known of longer texts."""
-    real = dna_bases.repeats_of
+    real = one_launch_tables.repeats_of
 
     def without_periods(*args):
         table = real(*args)
         table[:, 0] = 0
         return table
 
-    monkeypatch.setattr(dna_bases, "repeats_of", without_periods)
+    monkeypatch.setattr(one_launch_tables, "repeats_of", without_periods)
     vocabulary = vocabulary_of("ACGT", [("A", "C"), ("AC", "AC"), ("G", "T"), ("A", "A")])
     check(engine, vocabulary, [repeated(unit, n) for unit in UNITS for n in (200, 256, 257, 700)])
     engine.unload(vocabulary.digest)
@@ -201,12 +202,12 @@ def test_texts_that_repeat_are_tried_if_their_rows_do():
     for unit, length in itertools.product(("A", "CA", "ACG"), (500, 1000, MOST_FRONT, 5000)):
         rows = [repeated(unit, length)] * (40_000 // length)
         whole, odd = Batch(rows), Batch([row[:-9] + "GTT" + row[-6:] for row in rows])
-        assert small_call.repeats(whole.data, whole.offsets) == (length > MOST_FRONT)
-        assert small_call.repeats(odd.data, odd.offsets)
+        assert call.repeats(whole.data, whole.offsets) == (length > MOST_FRONT)
+        assert call.repeats(odd.data, odd.offsets)
         part = whole.offsets[
             :-1
         ]  # Rows may end before the data does; malformed ones are not looked at.
         for offsets in (part, whole.offsets[1:], whole.offsets[:1], whole.offsets.reshape(1, -1)):
-            assert small_call.repeats(whole.data, offsets)
+            assert call.repeats(whole.data, offsets)
         mixed = Batch([*rows, "", bases(1, len(whole.data))])
-        assert not small_call.repeats(mixed.data, mixed.offsets)
+        assert not call.repeats(mixed.data, mixed.offsets)

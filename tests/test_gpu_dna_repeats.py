@@ -11,11 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import dna_tables
-from gpu.contents import launch_content
+from gpu.batch.plan import launch_content
+from gpu.batch.transfer import fetch, pack_rows, status_of
+from gpu.dna import tables
 from gpu.engine import GpuEngine, NotCovered
-from gpu.job import constant
-from gpu.launches import fetch, pack_rows, status_of
+from gpu.kernels.job import constant
 from service.cpu_engine import CpuEngine
 from tests.test_gpu_dna_bpe import CHUNKS, NAMES, engine_of, merge_lists, vocabulary_of
 from tests.test_gpu_symbols import check
@@ -158,7 +158,7 @@ def test_a_letter_of_another_kind_in_a_run_ends_what_repeats(engine):
     others = [("A", "C"), ("C", "C"), ("G", "T"), ("G", "G"), ("GT", "GT"), ("T", "T")]
     merges = [*doubled, *others, ("A", "N"), ("AN", "A" * 8)]
     vocabulary, running = vocabulary_of("ACGTN", merges), engine_of("emulated", engine)
-    assert dna_tables.dna_tables(vocabulary).letters.bases == b"ACGT"
+    assert tables.dna_tables(vocabulary).letters.bases == b"ACGT"
     running.load(vocabulary)
     rows = ["A" * n + "N" + "A" * 40 for n in range(30, 70)]
     check(running, vocabulary, rows, PLAIN)
@@ -186,7 +186,7 @@ def test_any_vocabulary_and_unit_has_the_ids_of_the_reference(case, chunks):
     vocabulary, rows = case
     engine = engine_of("emulated", chunks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dna_tables, "CHUNK_TEXT", CHUNKS[chunks])
+        patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
         try:
             engine.load(vocabulary)
             check(engine, vocabulary, rows, PLAIN)

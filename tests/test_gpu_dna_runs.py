@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gpu.job import constant
+from gpu.kernels.job import constant
 from tests.test_gpu_dna_bases import bases, check, engine_of, outcomes
 from tests.test_gpu_dna_bpe import vocabulary_of
 from vocabularies.batch import EncodeOptions

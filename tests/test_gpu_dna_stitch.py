@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.job import constant
-from gpu.layout import CHUNK_TEXT
-from gpu.small import GRID_BYTES
+from gpu.kernels.job import constant
+from gpu.memory.workspace_layout import CHUNK_TEXT
+from gpu.small.one_launch import GRID_BYTES
 from tests.gpu_emulation import launch, make_job
 
 SMALL, MIDDLE, LARGE = (constant(f"{size}_CHUNK") for size in ("SMALL", "MIDDLE", "LARGE"))

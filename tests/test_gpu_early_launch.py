@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.early_launch import EarlyLaunch, LaunchFailed
-from gpu.functions import EARLY
-from gpu.job import CUDA
-from gpu.kernels import SOURCES
+from gpu.kernels.catalog import SOURCES
+from gpu.kernels.job import CUDA
+from gpu.runtime.dependent_launch import EarlyLaunch, LaunchFailed
+from gpu.runtime.module_loader import EARLY
 
 CONFIG_WORDS = 7  # CUlaunchConfig begins with so many uint32: blocks, threads, shared memory.
 FIRST = re.compile(r"^KERNEL [^\n]*\{\n    (\S+)", re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.letters import ELSEWHERE, LetterRule, letter_rule
+from gpu.embedding.letter_rule import ELSEWHERE, LetterRule, letter_rule
 from tests.emulated_row_kernels import EmulatedKernels, compiled, memory
 from tests.gpu_emulation import compile_for_device
 from tests.torch_or_skip import torch_or_skip
@@ -17,11 +17,12 @@ from vocabularies.batch import Batch
 from vocabularies.builtin import load
 
 torch = torch_or_skip()
-from gpu import embed_letters, embedding, look_up_kernels, text_memory  # noqa: E402
-from gpu.discovery import discover  # noqa: E402
-from gpu.embed_letters import BLOCK_LETTERS, THREADS, LetterEmbedder  # noqa: E402
-from gpu.embedding import EmbeddingLayer  # noqa: E402
-from gpu.text_memory import TextMemory  # noqa: E402
+from gpu.embedding import fused_embedding, kernel_lookup, pinned_text  # noqa: E402
+from gpu.embedding import layer as embedding  # noqa: E402
+from gpu.embedding.fused_embedding import BLOCK_LETTERS, THREADS, LetterEmbedder  # noqa: E402
+from gpu.embedding.layer import EmbeddingLayer  # noqa: E402
+from gpu.embedding.pinned_text import TextMemory  # noqa: E402
+from gpu.embedding.tokenizer_discovery import discover  # noqa: E402
 
 LAUNCH = """
 #include "embed_letters.cuh"
@@ -53,10 +54,10 @@ def library() -> ctypes.CDLL:
 
 @pytest.fixture(autouse=True)
 def _without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    marks = np.zeros(look_up_kernels.NUM_MARKS, np.int64)
-    monkeypatch.setattr(look_up_kernels, "marks_of_batches", lambda: marks)
-    monkeypatch.setattr(embed_letters, "current_stream", lambda device: 0)
-    monkeypatch.setattr(embed_letters, "record_event", lambda device: Passed())
+    marks = np.zeros(kernel_lookup.NUM_MARKS, np.int64)
+    monkeypatch.setattr(kernel_lookup, "marks_of_batches", lambda: marks)
+    monkeypatch.setattr(fused_embedding, "current_stream", lambda device: 0)
+    monkeypatch.setattr(fused_embedding, "record_event", lambda device: Passed())
     monkeypatch.setattr(embedding._cuda, "current_stream", lambda device: Passed())
 
 
@@ -78,8 +79,8 @@ def matrix(rows: int, length: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("is_pinned", [True, False])
 def test_ids_and_rows_are_the_tables(monkeypatch, dtype, width, is_pinned):
     """From one word to more words than a block has threads; however many letters are left over."""
-    monkeypatch.setattr(text_memory, "is_pinned", lambda data: is_pinned)
-    monkeypatch.setattr(text_memory, "PIECE_BYTES", 1024)
+    monkeypatch.setattr(pinned_text, "is_pinned", lambda data: is_pinned)
+    monkeypatch.setattr(pinned_text, "PIECE_BYTES", 1024)
     vocabulary = load("hyenadna")
     rule, rows = letter_rule(vocabulary), table(len(vocabulary), width)
     for shape, begin in (((1, 1), 0), ((3, 7), 1), ((2, BLOCK_LETTERS), 2), ((5, 331), 3)):
@@ -140,7 +141,7 @@ def check(parts: list, texts: np.ndarray, rows: Any) -> None:
 @pytest.mark.parametrize("is_pinned", [True, False])
 @pytest.mark.parametrize("num_parts", [1, 2, 3, 4, 5, 33])
 def test_every_number_of_micro_batches(monkeypatch, num_parts, is_pinned):
-    for module in (text_memory, embed_letters):
+    for module in (pinned_text, fused_embedding):
         monkeypatch.setattr(module, "is_pinned", lambda data: is_pinned)
     texts, rows = matrix(3 * num_parts - 1, 16), table(12, 8)
     parts = list(layer_of(rows, max_ids=3 * 16).embed_from_strings(texts, "bytes"))

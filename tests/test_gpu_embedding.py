@@ -27,12 +27,12 @@ from vocabularies.vocabulary import Vocabulary
 
 torch = torch_or_skip()
 from benchmarks import embedding as benchmark  # noqa: E402
-from gpu.discovery import Discovery, discover  # noqa: E402
-from gpu.embedding import EmbeddingLayer, Part  # noqa: E402
-from gpu.look_up import LookUp  # noqa: E402
-from gpu.look_up_kernels import KernelLookUp  # noqa: E402
-from gpu.row_ids import RowIds  # noqa: E402
-from gpu.upstream import SequenceRefused  # noqa: E402
+from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402
+from gpu.embedding.layer import EmbeddingLayer, Part  # noqa: E402
+from gpu.embedding.sequence_ids import RowIds  # noqa: E402
+from gpu.embedding.tokenizer_discovery import Discovery, discover  # noqa: E402
+from gpu.embedding.torch_lookup import LookUp  # noqa: E402
+from gpu.embedding.upstream_tokenizer import SequenceRefused  # noqa: E402
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 DEVICES = pytest.mark.parametrize("device", ["cpu", CUDA])

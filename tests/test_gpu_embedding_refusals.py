@@ -13,9 +13,9 @@ from vocabularies.batch import Batch
 from vocabularies.builtin import load
 
 torch = torch_or_skip()
-from gpu.discovery import discover  # noqa: E402
-from gpu.embedding import EmbeddingLayer  # noqa: E402
-from gpu.upstream import SequenceRefused, upstream_encoder  # noqa: E402
+from gpu.embedding.layer import EmbeddingLayer  # noqa: E402
+from gpu.embedding.tokenizer_discovery import discover  # noqa: E402
+from gpu.embedding.upstream_tokenizer import SequenceRefused, upstream_encoder  # noqa: E402
 
 
 class Plain:

@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpu.device import OutOfMemory
 from gpu.engine import GpuEngine, NotCovered
-from gpu.streams import encode_packed, encode_stream
+from gpu.runtime.device import OutOfMemory
+from gpu.streaming import encode_packed, encode_stream
 from tests.data_files import data_bytes, expected, ids_digest
 from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice

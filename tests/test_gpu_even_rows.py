@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import launches
+from gpu.batch import transfer
 from gpu.engine import GpuEngine
-from gpu.even_rows import SAMPLE, KmerRule, even_length, even_numbers
-from gpu.job import constant
-from gpu.streams import encode_stream
+from gpu.kernels.job import constant
+from gpu.kmers.equal_length_rows import SAMPLE, KmerRule, even_length, even_numbers
+from gpu.streaming import encode_stream
 from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.test_gpu_letter_tiles import own_kmers
@@ -36,7 +36,7 @@ engine_of = functools.cache(new_engine)
 @pytest.fixture
 def launched(monkeypatch) -> list[str]:
     """The names of the kernels that have been launched in emulation, each one by one."""
-    monkeypatch.setattr(launches, "RECORD_AFTER", 1 << 30)
+    monkeypatch.setattr(transfer, "RECORD_AFTER", 1 << 30)
     return note_launches(monkeypatch)
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import fetching
-from gpu.device import OutOfMemory
 from gpu.engine import GpuEngine, NotCovered
-from gpu.streams import encode_stream
+from gpu.runtime.device import OutOfMemory
+from gpu.small import zero_copy_letters
+from gpu.streaming import encode_stream
 from service.cpu_engine import CpuEngine
 from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
@@ -88,8 +88,8 @@ def test_text_is_one_launch_where_it_is_pinned_and_one_a_piece_where_not(
     monkeypatch, launches, bits, size
 ):
     engine, vocabulary = engine_of("emulated"), load("hyenadna")
-    monkeypatch.setattr(fetching, "STAGED_BYTES", (64, 1 << 12))
-    monkeypatch.setattr(fetching, "OWN_BYTES", 17)
+    monkeypatch.setattr(zero_copy_letters, "STAGED_BYTES", (64, 1 << 12))
+    monkeypatch.setattr(zero_copy_letters, "OWN_BYTES", 17)
     text = np.random.default_rng(size).choice(np.frombuffer(b"ACGTN", np.uint8), size)
     offsets = np.array([0, size // 3, size // 3, size])
     own, out = pinned(engine, text), DeviceArray(engine.device, size, KINDS[bits])
@@ -113,7 +113,7 @@ def test_pieces_that_are_copied_or_staged_mix_nothing(engine, monkeypatch, is_pi
         ("OVER_BUS_BYTES", 20),
         ("OWN_BYTES", 20),
     ):
-        monkeypatch.setattr(fetching, name, value)
+        monkeypatch.setattr(zero_copy_letters, name, value)
     text = np.random.default_rng(0).choice(np.frombuffer(b"ACGTN", np.uint8), 5000)
     data = pinned(engine, text) if is_pinned else text
     for size in (1, 20, 21, 48, 49, 96, 97, 5000):
@@ -156,8 +156,8 @@ def test_ids_that_find_no_room_are_refused_with_a_reason(engine):
 
 def test_calls_of_many_threads_do_not_wait_for_each_other(engine, monkeypatch):
     """Each has a workspace, and some want a second one of which there are as many as they are."""
-    monkeypatch.setattr(fetching, "STAGED_BYTES", (64, 64))
-    monkeypatch.setattr(fetching, "OWN_BYTES", 0)
+    monkeypatch.setattr(zero_copy_letters, "STAGED_BYTES", (64, 64))
+    monkeypatch.setattr(zero_copy_letters, "OWN_BYTES", 0)
     begin = threading.Barrier(6)
     text = np.random.default_rng(0).choice(np.frombuffer(b"ACGTN", np.uint8), 3000)
     out = [DeviceArray(engine.device, 3000, "<i4") for _ in range(6)]
@@ -179,9 +179,11 @@ def test_calls_of_many_threads_do_not_wait_for_each_other(engine, monkeypatch):
 def test_batches_are_fetched_where_they_ask_for_ids_of_letters_alone(
     engine, monkeypatch, id_dtype, form
 ):
-    fetched, run = [], fetching.fetch_letters
+    fetched, run = [], zero_copy_letters.fetch_letters
     monkeypatch.setattr(
-        fetching, "fetch_letters", lambda *arguments: fetched.append(run(*arguments)) or fetched[-1]
+        zero_copy_letters,
+        "fetch_letters",
+        lambda *arguments: fetched.append(run(*arguments)) or fetched[-1],
     )
     vocabulary, texts = load("hyenadna"), ["ACGTN" * 400, "", "acg"]
     rows = rows_of(texts)
@@ -225,11 +227,11 @@ def test_an_answer_that_no_memory_is_leased_for_goes_the_usual_way():
 
 
 def test_where_there_is_no_room_for_pieces_smaller_chunks_do(monkeypatch):
-    monkeypatch.setattr(fetching, "OVER_BUS_BYTES", 20)
+    monkeypatch.setattr(zero_copy_letters, "OVER_BUS_BYTES", 20)
     engine = GpuEngine(EmulatedDevice(1 << 33), 1 << 22)
     text = pinned(engine, np.resize(np.frombuffer(b"ACGTN", np.uint8), 30_000))
     with pytest.raises(OutOfMemory):
-        engine.workspaces.take(fetching.COPIED_BYTES, 1, "symbols")
+        engine.workspaces.take(zero_copy_letters.COPIED_BYTES, 1, "symbols")
     for name in ("hyenadna", "nt_v2"):
         check(engine, load(name), text, np.array([0, 9000, 30_000]))
     engine.device.free_pinned(text)

@@ -8,13 +8,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpu import few
+from gpu.batch.transfer import TAKE_IN_BYTES
 from gpu.engine import GpuEngine
-from gpu.launches import TAKE_IN_BYTES
-from gpu.row_begins import FallingRow
-from gpu.small import CLUSTER_BYTES
-from gpu.small_call import SmallCall
-from gpu.streams import encode_stream
+from gpu.host.row_begins import FallingRow
+from gpu.small import fast_path
+from gpu.small.call import SmallCall
+from gpu.small.one_launch import CLUSTER_BYTES
+from gpu.streaming import encode_stream
 from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.test_engines import check
@@ -23,7 +23,7 @@ from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 
-pytest.importorskip("gpu._launcher")
+pytest.importorskip("gpu.host._fast_launch")
 
 engine_of = functools.cache(new_engine)
 PLAIN = EncodeOptions(add_special_tokens=False)
@@ -122,7 +122,7 @@ def test_a_row_that_ends_before_it_begins_is_told_by_its_number(engine):
 @pytest.mark.parametrize("by", ["C++", "Python"])
 def test_one_batch_in_so_many_is_timed_the_usual_way(usual, monkeypatch, by):
     if by == "Python":
-        monkeypatch.setattr("gpu.memory.launcher_of", lambda workspace: None)
+        monkeypatch.setattr("gpu.memory.workspace.launcher_of", lambda workspace: None)
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     engine.stage_times.every = 3
     for _ in range(7):
@@ -132,7 +132,7 @@ def test_one_batch_in_so_many_is_timed_the_usual_way(usual, monkeypatch, by):
 
 
 def test_without_cpp_all_go_the_usual_way(usual, monkeypatch):
-    monkeypatch.setattr("gpu.memory.launcher_of", lambda workspace: None)
+    monkeypatch.setattr("gpu.memory.workspace.launcher_of", lambda workspace: None)
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     for texts in (TEXTS, TEXTS * 40):
         options = [EncodeOptions()] * len(texts)
@@ -183,11 +183,11 @@ def test_what_is_no_batch_of_bases_is_not_tried_for_a_while(usual, monkeypatch):
         ids_of_bases(engine, "dnabert2", b"[MASK]" + bases, [0, 60, 406], np.int32)
     assert len(usual) == 2  # The first was tried, too; once.
     assert launches.count("encode_bases_copied") == 1
-    for _ in range(few.UNTRIED - 1):
+    for _ in range(fast_path.UNTRIED - 1):
         ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + few.UNTRIED
+    assert len(usual) == 1 + fast_path.UNTRIED
     ids_of_bases(engine, "dnabert2", bases, [0, 60, 400], np.int32)
-    assert len(usual) == 1 + few.UNTRIED
+    assert len(usual) == 1 + fast_path.UNTRIED
 
 
 WORDS = b"some words, 12 more and what's behind them. " * 30_000

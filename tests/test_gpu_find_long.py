@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpu.job import constant
+from gpu.kernels.job import constant
 from tests.emulated_device import emulated_kernels
 from tests.gpu_emulation import make_job
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gpu.decode import decode_table
-from gpu.job import constant
+from gpu.kernels.job import constant
+from gpu.vocabulary.decode_table import decode_table
 from tests.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.batch import Encoded, EncodeOptions, RowError
 from vocabularies.framing import Content, Template, frame

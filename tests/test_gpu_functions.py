@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gpu.device_errors import DeviceUnavailable
-from gpu.families import CHARACTERS, STRIDED_KMERS, Family, dna_family, encode_kernels
-from gpu.functions import Functions
-from gpu.kernels import KERNELS, joined_source, modules_of
+from gpu.errors import DeviceUnavailable
+from gpu.kernels.catalog import KERNELS, joined_source, modules_of
+from gpu.kernels.families import CHARACTERS, STRIDED_KMERS, Family, dna_family, encode_kernels
+from gpu.runtime.module_loader import Functions
 from tests.waiting import GIVEN_UP_S
 
 TOGETHER = ("text", "small_block", "symbols")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.job import CUDA
+from gpu.kernels.job import CUDA
 from tests.emulated_row_kernels import compiled
 from tests.gpu_emulation import compile_for_device
 from tests.torch_or_skip import torch_or_skip
@@ -71,7 +71,7 @@ def test_every_word_is_written_once(num_ids: int, row_words: int, wide: bool, se
 
 def test_python_and_the_kernel_mean_the_same_blocks() -> None:
     torch_or_skip()
-    from gpu.gather import BLOCK_WORDS, THREADS
+    from gpu.embedding.row_gather import BLOCK_WORDS, THREADS
 
     assert block_words() == BLOCK_WORDS
     assert f"GATHER_BLOCK = {THREADS};" in Path(CUDA / "gather_rows.cuh").read_text()
@@ -83,7 +83,7 @@ def test_the_kernel_compiles_for_a_device() -> None:
 
 def test_other_embedders_are_left_alone() -> None:
     torch = torch_or_skip()
-    from gpu.gather import gathered
+    from gpu.embedding.row_gather import gathered
 
     for embedder in (torch.nn.Embedding(3, 4), lambda ids: ids):
         assert gathered(embedder, torch.device("cpu")) == (embedder, "the embedder itself")
@@ -93,7 +93,7 @@ def test_whatever_does_more_than_take_rows_is_left_to_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = torch_or_skip()
-    from gpu.gather import takes_rows_only
+    from gpu.embedding.row_gather import takes_rows_only
 
     def takes() -> bool:
         with torch.no_grad():
@@ -128,7 +128,7 @@ def test_whatever_does_more_than_take_rows_is_left_to_torch(
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_rows_are_torchs(width: int, dtype: str) -> None:
     torch = torch_or_skip()
-    from gpu.gather import gathered
+    from gpu.embedding.row_gather import gathered
 
     embedding = torch.nn.Embedding(77, width, dtype=getattr(torch, dtype), device="cuda")
     embed, named = gathered(embedding, torch.device("cuda", 0))
@@ -146,7 +146,7 @@ def test_rows_are_torchs(width: int, dtype: str) -> None:
 @pytest.mark.gpu
 def test_gradients_hooks_and_norms_are_torchs() -> None:
     torch = torch_or_skip()
-    from gpu.gather import gathered
+    from gpu.embedding.row_gather import gathered
 
     ids = torch.tensor([[1, 2, 2]], device="cuda")
     embedding = torch.nn.Embedding(5, 4, device="cuda")

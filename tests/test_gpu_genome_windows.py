@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from gpu.job import constant
-from gpu.streams import encode_stream
+from gpu.kernels.job import constant
+from gpu.streaming import encode_stream
 from tests.data_files import records
 from tests.each_device import DEVICES, new_engine
 from vocabularies import reference

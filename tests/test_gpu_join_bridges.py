@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.job import constant
+from gpu.kernels.job import constant
 from tests.emulated_device import emulated_kernels
 from tests.gpu_emulation import make_job
 from tests.test_gpu_write_borders import NO_PLACE, STRIDE, WINDOW, WINDOW_BYTES

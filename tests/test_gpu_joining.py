@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from gpu.device import OutOfMemory
 from gpu.engine import GpuEngine
-from gpu.joining import Joining
-from gpu.row_borders import find_border
-from gpu.staging import COPIED_BY
-from gpu.streams import encode_stream
+from gpu.host.copy_pool import COPIED_BY
+from gpu.host.split_points import find_border
+from gpu.host.string_join import Joining
+from gpu.runtime.device import OutOfMemory
+from gpu.streaming import encode_stream
 from tests.emulated_device import EmulatedDevice
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from gpu.job import CUDA, JOB, TRAIN_JOB
-from gpu.kernels import KERNELS, SOURCES, joined_source
+from gpu.kernels.catalog import KERNELS, SOURCES, joined_source
+from gpu.kernels.job import CUDA, JOB, TRAIN_JOB
 from tests.gpu_emulation import compile_for_device
 
 DEFINED = re.compile(r"^KERNEL (?:\w+\([^)]*\) )*(\w+)\(", re.MULTILINE)

@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import tables
+from gpu.batch.transfer import pack_rows
 from gpu.engine import GpuEngine
-from gpu.job import constant
-from gpu.launches import pack_rows
-from gpu.tables import bpe_tables
+from gpu.kernels.job import constant
+from gpu.text import bpe_tables as tables
+from gpu.text.bpe_tables import bpe_tables
 from tests import gpu_emulation
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_cut import check, doubled

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.job import JOB, WORD, constant
-from gpu.launcher import (
+from gpu.host.fast_launch import (
     COPIED,
     IN_PLACE,
     NOT_LAUNCHED,
@@ -19,6 +18,7 @@ from gpu.launcher import (
     STATUS_WORDS,
     WORDS,
 )
+from gpu.kernels.job import JOB, WORD, constant
 from tests.compiled import extension
 from tests.data_files import ROOT
 
@@ -32,7 +32,7 @@ TEXT = np.frombuffer(b"abcdefghij", np.uint8)
 
 @pytest.fixture(scope="module")
 def built():
-    return extension(ROOT / "gpu/launcher.cpp", "_launcher")
+    return extension(ROOT / "gpu/host/native/fast_launch.cpp", "_fast_launch")
 
 
 class Driver:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu.contents import first_kernels
+from gpu.batch.plan import first_kernels
+from gpu.batch.transfer import STATUS, fetch, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
-from gpu.families import COUNT
-from gpu.job import WORD, constant
-from gpu.kernels import FEW_BYTES, num_blocks
-from gpu.launches import STATUS, fetch, launch, pack_rows, status_of
+from gpu.kernels.catalog import FEW_BYTES, num_blocks
+from gpu.kernels.families import COUNT
+from gpu.kernels.job import WORD, constant
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from vocabularies.builtin import load
 

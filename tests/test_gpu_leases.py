@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gpu.leases import SMALLEST, Leases
-from gpu.page_locked import PageLocked
+from gpu.memory.caller_pinned import PageLocked
+from gpu.memory.pinned_pool import SMALLEST, Leases
 from service.large_memory import LargeMemory
 from tests.emulated_device import EmulatedDevice
 
@@ -127,7 +127,7 @@ def test_closing_gives_back_what_nobody_holds(leases):
 
 def test_a_device_without_memory_lends_nothing(leases, monkeypatch):
     def full(num_bytes: int) -> None:
-        from gpu.device import OutOfMemory
+        from gpu.runtime.device import OutOfMemory
 
         raise OutOfMemory(f"{num_bytes} bytes")
 

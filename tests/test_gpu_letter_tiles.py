@@ -8,8 +8,8 @@ import itertools
 import numpy as np
 import pytest
 
-from gpu.job import constant
-from gpu.streams import encode_stream
+from gpu.kernels.job import constant
+from gpu.streaming import encode_stream
 from tests.each_device import DEVICES, new_engine
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.discovery import discover
-from gpu.letters import ELSEWHERE, letter_rule
+from gpu.embedding.letter_rule import ELSEWHERE, letter_rule
+from gpu.embedding.tokenizer_discovery import discover
 from tests.emulated_row_kernels import EmulatedKernels, compiled, memory
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
@@ -20,11 +20,11 @@ from vocabularies.batch import Batch
 from vocabularies.builtin import load
 
 torch = torch_or_skip()
-from gpu import look_up_kernels, text_memory  # noqa: E402
-from gpu.look_up import LookUp  # noqa: E402
-from gpu.look_up_kernels import KernelLookUp  # noqa: E402
-from gpu.row_ids import RowIds  # noqa: E402
-from gpu.text_memory import TextMemory  # noqa: E402
+from gpu.embedding import kernel_lookup, pinned_text  # noqa: E402
+from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402
+from gpu.embedding.pinned_text import TextMemory  # noqa: E402
+from gpu.embedding.sequence_ids import RowIds  # noqa: E402
+from gpu.embedding.torch_lookup import LookUp  # noqa: E402
 
 LAUNCH = """
 #include "look_up_rows.cuh"
@@ -47,9 +47,9 @@ def library() -> ctypes.CDLL:
 
 @pytest.fixture(autouse=True)
 def _without_a_device(monkeypatch):
-    monkeypatch.setattr(look_up_kernels, "current_stream", lambda device: 0)
-    marks = np.zeros(look_up_kernels.NUM_MARKS, np.int64)
-    monkeypatch.setattr(look_up_kernels, "marks_of_batches", lambda: marks)
+    monkeypatch.setattr(kernel_lookup, "current_stream", lambda device: 0)
+    marks = np.zeros(kernel_lookup.NUM_MARKS, np.int64)
+    monkeypatch.setattr(kernel_lookup, "marks_of_batches", lambda: marks)
 
 
 def looked_up(
@@ -59,7 +59,7 @@ def looked_up(
     counts = rule.counts(np.diff(batch.offsets))
     width = int(counts.max(initial=0)) + extra
     right = LookUp(rule, 77, torch.device("cpu"), dtype)(batch.data, batch.offsets, width)
-    kernels = EmulatedKernels(library(), look_up_kernels.THREADS)
+    kernels = EmulatedKernels(library(), kernel_lookup.THREADS)
     cpu = torch.device("cpu")
     look_up = KernelLookUp(kernels, rule, 77, cpu, dtype, TextMemory(memory))
     found = look_up(batch.data, batch.offsets, width)
@@ -96,8 +96,8 @@ def test_any_rows_have_the_ids_of_torchs_look_up(vocabulary, texts, wide, extra)
 @pytest.mark.parametrize("begin", [0, 1, 2, 3, 7])
 def test_rows_of_one_length_are_read_from_where_they_lie(monkeypatch, is_pinned, dtype, begin):
     """Wherever that is, and however many letters there are behind the last word of four."""
-    monkeypatch.setattr(text_memory, "is_pinned", lambda data: is_pinned)
-    monkeypatch.setattr(text_memory, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(pinned_text, "is_pinned", lambda data: is_pinned)
+    monkeypatch.setattr(pinned_text, "PIECE_BYTES", 4096)
     rule = letter_rule(load("hyenadna"))
     letters = np.frombuffer(b"ACGTN", np.uint8)
     for rows, length in ((1, 1), (3, 1), (5, 7), (2, 2048), (70, 150), (9, 4099)):
@@ -118,7 +118,7 @@ def test_a_letter_without_a_code_is_seen_anywhere():
 
 def test_what_one_batch_has_seen_is_not_said_of_the_next(monkeypatch):
     """Even where so many follow that their marks lie in the same place."""
-    monkeypatch.setattr(look_up_kernels, "NUM_MARKS", 2)
+    monkeypatch.setattr(kernel_lookup, "NUM_MARKS", 2)
     rule = letter_rule(load("nt_v2"))
     for text in (b"ACGTN", b"ACGTACGT", b"ACGTACGT", b"ACGN", b"ACGTAC", b"N", b"N", b"ACG"):
         _, seen, _ = looked_up(rule, Batch.from_bytes([text]))
@@ -126,7 +126,7 @@ def test_what_one_batch_has_seen_is_not_said_of_the_next(monkeypatch):
 
 
 def test_python_and_the_kernels_mean_the_same_blocks():
-    assert library().flat_bytes() == look_up_kernels.FLAT_BYTES
+    assert library().flat_bytes() == kernel_lookup.FLAT_BYTES
 
 
 def test_the_kernels_compile_for_a_device():
@@ -135,14 +135,14 @@ def test_the_kernels_compile_for_a_device():
 
 def test_a_batch_that_waits_is_told_whatever_batches_follow():
     """One that gets its place does not take it back, and has letters of its own."""
-    waiting = look_up_kernels.next_mark()
-    for _ in range(look_up_kernels.NUM_MARKS):
-        later = look_up_kernels.next_mark()
+    waiting = kernel_lookup.next_mark()
+    for _ in range(kernel_lookup.NUM_MARKS):
+        later = kernel_lookup.next_mark()
     assert waiting.address == later.address
     assert not waiting.is_set() and not later.is_set()
-    place = waiting.number % look_up_kernels.NUM_MARKS
+    place = waiting.number % kernel_lookup.NUM_MARKS
     for number, told in ((waiting.number, (True, False)), (later.number, (True, True))):
-        look_up_kernels.marks_of_batches()[place] = number
+        kernel_lookup.marks_of_batches()[place] = number
         assert (waiting.is_set(), later.is_set()) == told
     row_ids = RowIds(
         discover(load("hyenadna")), torch.device("cpu"), torch.int64, torch.int64, None

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.engine import GpuEngine
-from gpu.tables import bpe_tables
+from gpu.text.bpe_tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
 from vocabularies.reference import encode
 from vocabularies.reference_bpe import BpeRules, bpe_rules, merge

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, event, given, settings
 
-from gpu.chunks import may_cut_rows
 from gpu.engine import NotCovered
-from gpu.prepared import prepare
+from gpu.large.chunking import may_cut_rows
+from gpu.vocabulary.device_tables import prepare
 from tests.each_device import new_engine
 from tests.motif_strategies import motif_cases, motif_vocabulary
 from tests.sequence_strategies import OPTIONS

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import characters
-from gpu.characters import LISTED_IDS, LISTED_SHIFT, RANGES
-from gpu.families import encode_kernels
-from gpu.launches import fetch, launch, pack_rows
-from gpu.memory import Workspace
-from gpu.tables import bpe_tables
+from gpu.batch.transfer import fetch, launch, pack_rows
+from gpu.kernels.families import encode_kernels
+from gpu.memory.workspace import Workspace
+from gpu.text import cjk_characters
+from gpu.text.bpe_tables import bpe_tables
+from gpu.text.cjk_characters import LISTED_IDS, LISTED_SHIFT, RANGES
 from tests.test_gpu_merge import SEEDS, check, engine, text_of, vocabularies
 from vocabularies.builtin import load
 from vocabularies.reference import encode
@@ -32,7 +32,7 @@ SIZES = [size + i for size in (LANE, WORD, WARP, 2 * WARP) for i in (-1, 0, 1)]
 def listed_by_all() -> Iterator[None]:
     """Vocabularies of any size list characters."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(characters, "MIN_TOKENS", 0)
+        patch.setattr(cjk_characters, "MIN_TOKENS", 0)
         yield
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.automata import COVERED, automaton
-from gpu.job import CUDA, JOB, constant
+from gpu.kernels.job import CUDA, JOB, constant
+from gpu.text.pretokenizer_automaton import COVERED, automaton
 from tests.compiled import EMULATION_FLAGS, compiled
 from tests.data_files import DATA, data_bytes
 from tests.gpu_emulation import compile_for_device

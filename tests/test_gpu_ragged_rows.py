@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.job import constant
-from gpu.kernels import KERNELS
+from gpu.kernels.catalog import KERNELS
+from gpu.kernels.job import constant
 from gpu.windows import encode_windows
 from tests.each_device import DEVICES, new_engine
 from tests.gpu_emulation import launch, make_job

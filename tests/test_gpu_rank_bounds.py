@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from gpu.tables import NO_BOUND, bpe_tables
+from gpu.text.bpe_tables import NO_BOUND, bpe_tables
 from tests.test_gpu_cut import random_merges
 from tests.test_gpu_merge import vocabulary_of
 from vocabularies.builtin import load

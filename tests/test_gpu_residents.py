@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.device import OutOfMemory
-from gpu.families import TEXT
-from gpu.prepared import Prepared, prepare
-from gpu.residents import Residents
+from gpu.kernels.families import TEXT
+from gpu.runtime.device import OutOfMemory
+from gpu.vocabulary.cache import Residents
+from gpu.vocabulary.device_tables import Prepared, prepare
 from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.batch.transfer import pack_rows
 from gpu.engine import GpuEngine
-from gpu.job import constant
-from gpu.launches import pack_rows
+from gpu.kernels.job import constant
 from tests import gpu_emulation
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_cut import doubled, random_merges

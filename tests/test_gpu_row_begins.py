@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu import row_begins
 from gpu.engine import GpuEngine
-from gpu.row_begins import FallingRow, put_begins
-from gpu.streams import encode_stream
+from gpu.host import row_begins
+from gpu.host.row_begins import FallingRow, put_begins
+from gpu.streaming import encode_stream
 from tests.emulated_device import EmulatedDevice, note_launches
 from vocabularies.batch import Batch
 from vocabularies.builtin import load
@@ -21,7 +21,7 @@ FAR = np.iinfo(np.int64).max
 def way(request, monkeypatch):
     """Each of the two ways."""
     if request.param == "C++":
-        pytest.importorskip("gpu._staging")
+        pytest.importorskip("gpu.host._copy_pool")
         assert row_begins._copy is row_begins.native.put_begins
     else:
         monkeypatch.setattr(row_begins, "_copy", row_begins._by_numpy)
@@ -55,7 +55,7 @@ def test_begins_may_lie_apart(way):
 
 
 def test_more_begins_than_there_is_room_for_are_not_written():
-    pytest.importorskip("gpu._staging")
+    pytest.importorskip("gpu.host._copy_pool")
     with pytest.raises(ValueError, match="short"):
         put_begins(np.zeros(3, np.int64), np.arange(4))
 

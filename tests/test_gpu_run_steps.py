@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.run_steps import MAX_STEP, RUN, run_steps
+from gpu.text.byte_run_period import MAX_STEP, RUN, run_steps
 from tests.test_gpu_merge import vocabulary_of
 from vocabularies.builtin import load
 from vocabularies.reference_bpe import bpe_rules, merge

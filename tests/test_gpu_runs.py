@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import launches
+from gpu.batch import transfer
 from gpu.engine import GpuEngine
-from gpu.job import constant
-from gpu.layout import SMALL_BYTES
-from gpu.streams import encode_stream
-from gpu.symbols import symbol_tables
+from gpu.kernels.job import constant
+from gpu.kmers.letter_tables import symbol_tables
+from gpu.memory.workspace_layout import SMALL_BYTES
+from gpu.streaming import encode_stream
 from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.gpu_emulation import launch, make_job
@@ -187,7 +187,7 @@ def test_a_letter_in_another_case_ends_a_run(places):
 @pytest.mark.parametrize("text", ["ACGTNACGTACGTAC" * 20, "ACGTéACGTACNGTAC" * 20])
 def test_breaks_are_met_by_few_kernels(monkeypatch, text):
     """Where the bytes are letters."""
-    monkeypatch.setattr(launches, "RECORD_AFTER", 1 << 30)
+    monkeypatch.setattr(transfer, "RECORD_AFTER", 1 << 30)
     seen = note_launches(monkeypatch)
     data, out = np.frombuffer(text.encode(), np.uint8), np.zeros(400, np.int32)
     engine, offsets = GpuEngine(EmulatedDevice(), 1 << 28), np.array([0, len(data)])

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from gpu.job import constant
+from gpu.kernels.job import constant
 from tests.gpu_emulation import launch, make_job
 
 TILE_SUM, SUM_TO_END = constant("TILE_SUM"), constant("SUM_TO_END")

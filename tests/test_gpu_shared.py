@@ -15,13 +15,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpu import shared_streams
 from gpu.engine import GpuEngine
-from gpu.flights import Flight
-from gpu.paces import Pace
-from gpu.shared_memory import SharedHostMemory
-from gpu.shared_streams import encode_shared
-from gpu.tables import NotCovered
+from gpu.large import ipc_stream
+from gpu.large.chunk_in_flight import Flight
+from gpu.large.chunk_sizes import Pace
+from gpu.large.ipc_stream import encode_shared
+from gpu.memory.ipc import SharedHostMemory
+from gpu.text.bpe_tables import NotCovered
 from tests.each_device import new_device
 from tests.emulated_device import EmulatedDevice
 from tests.waiting import GIVEN_UP_S
@@ -125,9 +125,9 @@ def test_the_ids_are_the_references(
     if chunk_bytes is not None:
         for name_of_pace in ("BY_BUS", "TO_DEVICE"):
             pace = Pace(chunk_bytes, 4, (chunk_bytes // 2, chunk_bytes // 2))
-            monkeypatch.setattr(shared_streams, name_of_pace, pace)
+            monkeypatch.setattr(ipc_stream, name_of_pace, pace)
         monkeypatch.setattr(
-            shared_streams, "ON_DEVICE", Pace(chunk_bytes, 2, (chunk_bytes, chunk_bytes))
+            ipc_stream, "ON_DEVICE", Pace(chunk_bytes, 2, (chunk_bytes, chunk_bytes))
         )
     vocabulary = load(name)
     for options in (EncodeOptions(), EncodeOptions(special="plain", add_special_tokens=False)):
@@ -149,9 +149,9 @@ def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, k
         return answer(work, chunks, new_answer, chunk_bytes, in_flight, turn)
 
     monkeypatch.setattr(engine.pipeline, "answer", told)
-    monkeypatch.setattr(shared_streams, "BY_BUS", Pace(1000, 4, (500, 500)))
-    monkeypatch.setattr(shared_streams, "TO_DEVICE", Pace(2000, 4, (500, 1000)))
-    monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
+    monkeypatch.setattr(ipc_stream, "BY_BUS", Pace(1000, 4, (500, 500)))
+    monkeypatch.setattr(ipc_stream, "TO_DEVICE", Pace(2000, 4, (500, 1000)))
+    monkeypatch.setattr(ipc_stream, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
     with contextlib.ExitStack() as stack:
         text, out = (Memory(engine, kind, 60_000) for kind in kinds)
         for each in (text, out):
@@ -171,8 +171,8 @@ def test_where_no_bus_is_between_chunks_are_large_and_few(engine, monkeypatch, k
 
 @pytest.mark.parametrize("kind", ["device", "host"])
 def test_calls_between_regions_of_the_device_take_turns(engine, monkeypatch, kind):
-    monkeypatch.setattr(shared_streams, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
-    monkeypatch.setattr(shared_streams, "BY_BUS", Pace(3000, 2, (3000, 3000)))
+    monkeypatch.setattr(ipc_stream, "ON_DEVICE", Pace(3000, 2, (3000, 3000)))
+    monkeypatch.setattr(ipc_stream, "BY_BUS", Pace(3000, 2, (3000, 3000)))
     launched, first, asked, second = [], *(threading.Event() for _ in range(3))
     own = Flight.launch
 
@@ -235,7 +235,7 @@ def test_only_the_text_is_copied_and_a_kernel_fetches_the_rest(engine, memory, m
 
 def test_the_end_is_announced_once_all_ids_are_on_their_way(engine, memory, monkeypatch):
     for name in ("BY_BUS", "TO_DEVICE", "ON_DEVICE"):
-        monkeypatch.setattr(shared_streams, name, Pace(700, 2, (700, 700)))
+        monkeypatch.setattr(ipc_stream, name, Pace(700, 2, (700, 700)))
     events: list[str] = []
     own = Flight.copy_ids
 

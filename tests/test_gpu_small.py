@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpu.batches import NOTHING_ADDED, row_options
-from gpu.device import DeviceInfo, OutOfMemory
+from gpu.batch.row_options import NOTHING_ADDED, row_options
+from gpu.batch.transfer import TAKE_IN_BYTES
 from gpu.engine import GpuEngine
-from gpu.families import DNA, TEXT
-from gpu.launches import TAKE_IN_BYTES
-from gpu.small import CLUSTER_BYTES, ONE_BLOCK_BYTES
-from gpu.small_call import COPIED_BYTES
-from gpu.staging import Copy
-from gpu.streams import encode_stream
+from gpu.host.copy_pool import Copy
+from gpu.kernels.families import DNA, TEXT
+from gpu.runtime.device import DeviceInfo, OutOfMemory
+from gpu.small.call import COPIED_BYTES
+from gpu.small.one_launch import CLUSTER_BYTES, ONE_BLOCK_BYTES
+from gpu.streaming import encode_stream
 from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, EmulatedStream, note_launches
 from tests.test_engines import OPTIONS, check

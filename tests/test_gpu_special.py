@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.job import constant
-from gpu.special import SpecialTables, special_tables
-from gpu.tables import NotCovered
+from gpu.kernels.job import constant
+from gpu.text.bpe_tables import NotCovered
+from gpu.vocabulary.special_tokens import SpecialTables, special_tables
 from tests.data_files import data_json
 from tests.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.batch import RowRefused

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpu.engine import GpuEngine
-from gpu.kernels import KERNELS
-from gpu.stages import STAGES, StageTimes, stage_of
+from gpu.kernels.catalog import KERNELS
+from gpu.runtime.stage_timer import STAGES, StageTimes, stage_of
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from vocabularies import reference
 from vocabularies.batch import Batch

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import addresses
-from gpu.staging import Staging, usable_cores
+from gpu.host import addresses
+from gpu.host.copy_pool import Staging, usable_cores
 from tests.compiled import extension
 from tests.data_files import ROOT
 from tests.thread_times import cpu_seconds
@@ -32,7 +32,7 @@ SIZES += [(1 << 15) - 1, (1 << 15) + 1, 1 << 19, (1 << 19) + 1]  # Small pieces,
 
 @pytest.fixture(scope="module")
 def built():
-    return extension(ROOT / "gpu/staging.cpp", "_staging")
+    return extension(ROOT / "gpu/host/native/copy_pool.cpp", "_copy_pool")
 
 
 @pytest.fixture(params=["C++, 3 threads", "C++, none", "Python"])
@@ -354,8 +354,8 @@ def test_threads_without_work_sleep(built):
 PROGRAM = """
 import importlib.util, os, sys
 import numpy as np
-from gpu.staging import Staging
-spec = importlib.util.spec_from_file_location("_staging", {library!r})
+from gpu.host.copy_pool import Staging
+spec = importlib.util.spec_from_file_location("_copy_pool", {library!r})
 built = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(built)
 staging = Staging(2, built)
@@ -401,8 +401,8 @@ def test_a_child_of_fork_copies_without_its_parents_threads(built):
 
 def test_without_the_extension_the_caller_copies():
     program = (
-        "import sys; sys.modules['gpu._staging'] = None\n"
-        "import numpy as np; from gpu.staging import COPIED_BY, Staging\n"
+        "import sys; sys.modules['gpu.host._copy_pool'] = None\n"
+        "import numpy as np; from gpu.host.copy_pool import COPIED_BY, Staging\n"
         "source = np.arange(1 << 20, dtype=np.uint32).view(np.uint8)\n"
         "target = np.zeros(len(source), np.uint8)\n"
         "Staging().share(target, source)\n"

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import straight, streams
+from gpu import streaming
 from gpu.engine import NotCovered
-from gpu.streams import encode_packed, encode_stream
+from gpu.small import direct_to_device
+from gpu.streaming import encode_packed, encode_stream
 from tests.emulated_device import EmulatedStream
 from tests.sequence_strategies import SEQUENCES, kmer_vocabularies
 from tests.test_gpu_bulk import DeviceArray, pinned
@@ -79,13 +80,13 @@ def test_ids_are_not_copied_and_are_waited_for_once(monkeypatch):
 
 
 def test_what_is_not_plain_goes_the_usual_way(engine, monkeypatch):
-    answers, run = [], straight.encode_straight
+    answers, run = [], direct_to_device.encode_straight
 
     def note(*arguments):
         answers.append(run(*arguments))
         return answers[-1]
 
-    monkeypatch.setattr(streams, "encode_straight", note)
+    monkeypatch.setattr(streaming, "encode_straight", note)
     plain, broken = rows_of(["ACGTACGTAC" * 30, "CAGT"]), rows_of(["ACGTNACGT" * 20, "ACé", "A"])
     for batch in (plain, broken, plain):
         check(engine, load("nt_v2"), batch.data, batch.offsets)

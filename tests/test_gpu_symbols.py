@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu import launches, symbols
+from gpu.batch import transfer
 from gpu.engine import GpuEngine, NotCovered
-from gpu.streams import encode_packed, encode_stream
+from gpu.kmers import letter_tables
+from gpu.streaming import encode_packed, encode_stream
 from tests.data_files import expected, ids_digest, records
 from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
@@ -44,7 +45,7 @@ engine_of = functools.cache(new_engine)
 @pytest.fixture(autouse=True)
 def _short_pieces(monkeypatch):
     """Texts here are short, so that the workspaces have room for pieces of any length."""
-    monkeypatch.setattr(symbols, "MIN_PIECE", 1)
+    monkeypatch.setattr(letter_tables, "MIN_PIECE", 1)
 
 
 def check(
@@ -203,7 +204,7 @@ def test_what_the_kernels_cannot_do_they_say():
         (swapped, "something else"),
     ):
         with pytest.raises(NotCovered, match=why):
-            symbols.symbol_tables(vocabulary)
+            letter_tables.symbol_tables(vocabulary)
 
 
 @pytest.mark.parametrize("name", ["hyenadna", "nt_v2", "mtdna6"])
@@ -286,7 +287,7 @@ def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):
     engine, vocabulary = GpuEngine(EmulatedDevice(1 << 32), 1 << 28), load("nt_v2")
     plain, broken = ["ACGTACGTAC" * 30, "CAGT"], ["ACGTNACGTACGTAC" * 20, "aCGTACG"]
     others = ["ACGéTACGTACGTN", "<mask>ACGTACGN<pad>"]
-    monkeypatch.setattr(launches, "RECORD_AFTER", 1 << 30)
+    monkeypatch.setattr(transfer, "RECORD_AFTER", 1 << 30)
     seen = note_launches(monkeypatch)
     for rows, is_tried in (
         *((plain, True), (broken, True), (broken, False), (others, False), (broken, True)),

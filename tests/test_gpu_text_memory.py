@@ -8,13 +8,13 @@ import weakref
 import numpy as np
 import pytest
 
-from gpu.rows import as_batch
+from gpu.embedding.inputs import as_batch
 from tests.torch_or_skip import torch_or_skip
 from vocabularies.batch import Batch
 from vocabularies.text_joining import join_in_python
 
 torch_or_skip()
-from gpu.text_memory import TextMemory  # noqa: E402
+from gpu.embedding.pinned_text import TextMemory  # noqa: E402
 
 
 class Event:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpu.automata import (
+from gpu.text.pretokenizer_automaton import (
     ANYWHERE,
     ENTRY_COMMIT,
     ENTRY_OPEN_PENDING,

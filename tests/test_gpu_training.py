@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import training, training_memory
-from gpu.device import CudaDevice, Device, OutOfMemory
-from gpu.job import CUDA
-from gpu.training import DeviceMerger, merger_on
+from gpu.kernels.job import CUDA
+from gpu.runtime.device import CudaDevice, Device, OutOfMemory
+from gpu.training import device_corpus
+from gpu.training import merger as training
+from gpu.training.merger import DeviceMerger, merger_on
 from tests.compiled import EMULATION_FLAGS, compiled
 from tests.each_device import DEVICES, new_device
 from tests.emulated_device import (
@@ -226,7 +227,7 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch):
     assert (device.used_bytes, device.pinned) == (0, {})
     with pytest.raises(VocabularyError, match="65536; on a GPU 65535 are possible"):
         train(corpus, TrainingOptions(65_536), make_merger=make)
-    monkeypatch.setattr(training_memory, "MAX_SLOTS", 400)
+    monkeypatch.setattr(device_corpus, "MAX_SLOTS", 400)
     train(corpus, TrainingOptions(10), make_merger=make)
     with pytest.raises(VocabularyError, match="402 letters and barriers; with motifs or counts"):
         train(corpus, TrainingOptions(10), make_merger=make, motifs=BANK)

@@ -9,8 +9,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.implementations import CharBPETokenizer
 
-from gpu.discovery import discover
-from gpu.upstream import upstream_encoder
+from gpu.embedding.tokenizer_discovery import discover
+from gpu.embedding.upstream_tokenizer import upstream_encoder
 from vocabularies.batch import Batch
 
 LETTERS = {letter: i for i, letter in enumerate("?ACGT[]M")}

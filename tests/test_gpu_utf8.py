@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.job import constant
+from gpu.kernels.job import constant
 from tests.gpu_emulation import compile_for_device, launch, make_job
 from tests.texts import TEXTS
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gpu.engine import GpuEngine
-from gpu.layout import BYTES_A_ROW, LAYOUTS, MAX_TEMPLATE, Capacity, device_bytes, field_places
-from gpu.workspaces import Workspaces
+from gpu.memory.workspace_layout import (
+    BYTES_A_ROW,
+    LAYOUTS,
+    MAX_TEMPLATE,
+    Capacity,
+    device_bytes,
+    field_places,
+)
+from gpu.memory.workspace_pool import Workspaces
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_dna_bases import bases
 from vocabularies.batch import Batch
@@ -29,7 +36,7 @@ def workspaces(monkeypatch):
         def close(self):
             self.is_closed = True
 
-    monkeypatch.setattr("gpu.workspaces.Workspace", Named)
+    monkeypatch.setattr("gpu.memory.workspace_pool.Workspace", Named)
     return Workspaces(EmulatedDevice(), 1 << 40)
 
 

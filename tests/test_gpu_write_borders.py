@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.job import constant
+from gpu.kernels.job import constant
 from tests.emulated_device import emulated_kernels
 from tests.gpu_emulation import make_job
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gpu import staging
+from gpu.host import copy_pool
 from service import awake_threads
 from service.awake_threads import LONGEST_S, SHARE, AwakeThreads
 from service.lanes import make_lanes
@@ -22,7 +22,7 @@ from tests.waiting import GIVEN_UP_S, wait_until
 
 @pytest.fixture(scope="module")
 def look():
-    return extension(ROOT / "gpu/staging.cpp", "_staging").look
+    return extension(ROOT / "gpu/host/native/copy_pool.cpp", "_copy_pool").look
 
 
 @pytest.fixture(params=["awake", "asleep"])
@@ -183,7 +183,7 @@ def test_only_long_batches_on_a_gpu_keep_a_thread_awake():
     for is_gpu in (False, True):
         lanes = make_lanes(1, is_gpu)
         assert lanes[False].threads._look is None
-        assert (lanes[True].threads._look is not None) == (is_gpu and staging.look is not None)
+        assert (lanes[True].threads._look is not None) == (is_gpu and copy_pool.look is not None)
         for lane in lanes.values():
             lane.threads.shutdown()
 

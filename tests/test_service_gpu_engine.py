@@ -14,10 +14,10 @@ import pytest
 
 import service.gpu_engine
 import service.gpu_vocabularies
-from gpu.device import DeviceUnavailable, OutOfMemory
 from gpu.engine import GpuEngine
-from gpu.families import TEXT, encode_kernels
-from gpu.kernels import KERNELS
+from gpu.kernels.catalog import KERNELS
+from gpu.kernels.families import TEXT, encode_kernels
+from gpu.runtime.device import DeviceUnavailable, OutOfMemory
 from service.app import make_engine
 from service.cpu_engine import CpuEngine
 from service.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
@@ -135,7 +135,9 @@ def test_one_behind_nfc_answers_from_the_gpu_and_what_is_composed_from_the_cpu()
 def test_a_gpu_that_has_ids_for_what_nfc_may_change_differs(monkeypatch):
     written = document(CHARACTERS, [], byte_level=True, normalizer={"type": "NFC"})
     vocabulary = read_vocabulary({"tokenizer.json": encoded_document(written)})
-    monkeypatch.setattr("gpu.prepared.composed_leads", lambda: 0)  # The kernel looks at nothing.
+    monkeypatch.setattr(
+        "gpu.vocabulary.device_tables.composed_leads", lambda: 0
+    )  # The kernel looks at nothing.
     engine = engine_on("emulated")
     try:
         residency = engine.load(vocabulary)

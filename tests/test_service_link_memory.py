@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from gpu.shared_memory import SharedHostMemory
+from gpu.memory.ipc import SharedHostMemory
 from service.link import Link, Message
 from service.link_memory import LARGE_BYTES, WORTH_BYTES, LinkMemory, Loan, OtherMemory
 from tests.emulated_device import EmulatedDevice

@@ -7,7 +7,7 @@ import gc
 
 import numpy as np
 
-from gpu.device import OutOfMemory
+from gpu.runtime.device import OutOfMemory
 from service import engine_room
 from service.front_end import FrontEnd
 from service.gpu_engine import RoutedEngine

@@ -13,8 +13,8 @@ import grpc
 import numpy as np
 import pytest
 
-from gpu.device import BadHandle, CudaDevice, DeviceUnavailable
-from gpu.shared_memory import HANDLE_BYTES, SharedDeviceMemory
+from gpu.memory.ipc import HANDLE_BYTES, SharedDeviceMemory
+from gpu.runtime.device import BadHandle, CudaDevice, DeviceUnavailable
 from service.cpu_engine import CpuEngine
 from service.gpu_engine import RoutedEngine
 from service.grpc_server import GrpcServer

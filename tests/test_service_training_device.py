@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu.device import DeviceUnavailable, OutOfMemory
-from gpu.training import DeviceMerger
+from gpu.runtime.device import DeviceUnavailable, OutOfMemory
+from gpu.training.merger import DeviceMerger
 from service import training_device, training_worker
 from service.__main__ import main
 from service.training_device import choose_merger

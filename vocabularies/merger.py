@@ -1,6 +1,7 @@
 """What a training asks of its corpus: which pair of tokens is best, and to merge it.
 
-`CpuMerger` is the one in NumPy, `gpu.training.DeviceMerger` another; both make the same merges.
+`CpuMerger` is the one in NumPy, `gpu.training.merger.DeviceMerger` another; both make the same
+merges.
 Knows no vocabulary and no file.
 """
 

@@ -1,5 +1,5 @@
 // Letters that repeat up to four of them from a certain border on, such as a row of poly-A: the latest ones and how many
-// are behind the border tell the last token (gpu/dna_repeats.py), so that no place waits for those in front of it.
+// are behind the border tell the last token (gpu/dna/repeat_table.py), so that no place waits for those in front of it.
 //
 //     row      C A C A C A C G A          a border in front of it
 //     place    1 2 3 4 5 6 7 8 9          4 to 7 are told: (CACA, 4), (ACAC, 5), (CACA, 6), (ACAC, 7)

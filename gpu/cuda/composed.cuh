@@ -19,7 +19,7 @@ constexpr uint32_t COMPOSED_CHANGES = 1 << 8;  // Whatever is around it.
 constexpr uint32_t COMPOSED_JOINS = 1 << 9;    // Some character before it.
 constexpr uint32_t COMPOSED_TAKES = 1 << 10;   // Some character behind it, or it has parts.
 
-// What a character is to NFC (gpu/composed.py); nothing where it is none.
+// What a character is to NFC (gpu/text/nfc_check.py); nothing where it is none.
 DEVICE uint32_t kind_of_character(const Job& job, uint32_t character) {
     if (character > 0x10FFFF) return 0;
     return job.composed_rows[job.composed_pages[character >> 8] << 8 | (character & 0xFF)];

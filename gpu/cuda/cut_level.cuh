@@ -5,7 +5,7 @@
 //     chain      0000000000001111111222 ...      from joint to joint, as long as windows meet
 //
 // A window that would begin in a run of one byte begins a little earlier, where the run's own tokens do if none lies
-// across its front (gpu/run_steps.py). So it is mostly right at once, and meets its neighbours.
+// across its front (gpu/text/byte_run_period.py). So it is mostly right at once, and meets its neighbours.
 //
 //     text       . . x a a a a a a a a a a a a a       tokens of four, a window that would begin at the tenth a
 //     windows        |       |       |   ^             begins at the ninth

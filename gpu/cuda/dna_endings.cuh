@@ -1,4 +1,4 @@
-// Which token is the last one of a text, by the letters that it ends with (gpu/dna_forward.py).
+// Which token is the last one of a text, by the letters that it ends with (gpu/dna/suffix_tables.py).
 //
 // Mostly the latest letters leave one token or two, whatever stands before them: one is the last one, of
 // two the first one is asked for. Where they leave more, two letters more are looked at, and again; what is

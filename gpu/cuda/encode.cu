@@ -1,9 +1,9 @@
 // The kernels of byte-level BPE but for those that cut pieces (cut.cu) and merge them (merge.cu), in the
-// order in which they run (gpu/families.py); see gpu/README.md.
+// order in which they run (gpu/kernels/families.py); see gpu/README.md.
 //
 // Above each kernel, here and in the other files, stands who takes what, which fields of the Job it reads, and behind an
 // arrow which ones it writes. `tables` are those of the vocabulary. A launch has any number of blocks, which go on in steps of
-// the whole grid, unless it says otherwise; gpu/kernels.py has the numbers. Kernels of a name that ends with 16 or 8 are
+// the whole grid, unless it says otherwise; gpu/kernels/catalog.py has the numbers. Kernels of a name that ends with 16 or 8 are
 // those above them with ids of so many bits.
 #include "answer.cuh"
 #include "compact_few.cuh"

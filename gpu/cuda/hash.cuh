@@ -1,4 +1,4 @@
-// Hash functions of the vocabulary's tables; gpu/tables.py builds with the same and tries other seeds
+// Hash functions of the vocabulary's tables; gpu/text/bpe_tables.py builds with the same and tries other seeds
 // where too many keys meet. A bucket is the upper bits: those of a product depend on all of its factor.
 #pragma once
 #include "shim.cuh"

@@ -1,6 +1,6 @@
 // The one argument of every kernel: where a batch, its vocabulary and its workspace lie.
 //
-// Every field has 8 bytes, in the order of gpu/job.py. Numbers of bytes, rows and ids are read from
+// Every field has 8 bytes, in the order of gpu/kernels/job.py. Numbers of bytes, rows and ids are read from
 // here and never from launch parameters, so that a captured launch serves batches of any size.
 #pragma once
 #include "entries.cuh"
@@ -22,7 +22,7 @@ struct Job {
     uint64_t* hard;                // A text begins here.
     uint64_t* starts;              // A piece begins here.
     uint64_t* cuts;                // A piece begins here and no pretoken; 0 where nobody asks.
-    // Pretokenizer (gpu/automata.py).
+    // Pretokenizer (gpu/text/pretokenizer_automaton.py).
     const uint32_t* entries;       // uint32[128 + num_classes][33], a step of every state and row.
     const uint16_t* class_pages;   // uint16[0x110000 >> 8].
     const uint8_t* class_table;    // uint8[pages][256], rows of `entries`.
@@ -36,7 +36,7 @@ struct Job {
     uint8_t* tile_pending;         // uint8[num_tiles][32] what becomes of a place pending before it.
     uint8_t* chunk_before;         // uint8[num_tiles][64][32] state before a chunk, by its tile's.
     uint8_t* chunk_pending;        // uint8[num_tiles][64][32] as tile_pending, up to the tile's end.
-    // Vocabulary (gpu/tables.py).
+    // Vocabulary (gpu/text/bpe_tables.py).
     const ShortEntry* short_tokens;
     uint64_t short_shift;          // 32 - bits of a bucket's number.
     const LongEntry* long_tokens;
@@ -48,7 +48,7 @@ struct Job {
     const uint32_t* pair_filter;   // uint32[FILTER_WORDS] a bit for each pair's hash.
     const uint32_t* run_numbers;   // uint32[128] 1 + the number of an ASCII byte, 0: see runs.cuh.
     const uint32_t* run_rows;      // uint32[numbers][RUN_LENGTHS][RUN_WORDS] what runs become.
-    const uint8_t* run_steps;      // uint8[256] bytes from token to token of a run, 0: see gpu/run_steps.py.
+    const uint8_t* run_steps;      // uint8[256] bytes from token to token of a run, 0: see gpu/text/byte_run_period.py.
     const uint32_t* listed_ids;    // uint32[...][4] ids of characters that are no tokens.
     const uint32_t* symbol_ids;    // uint32[256 + num_merges] ids of symbols, see merge.cuh.
     const uint16_t* rank_bounds;   // uint16[merges], see cut_window.cuh.
@@ -91,7 +91,7 @@ struct Job {
     uint64_t* cleared;             // uint64[num_cleared], zeros before the other kernels run.
     uint64_t num_cleared;
     uint32_t* grid_arrivals;       // uint32[1], see wait_for_grid. Zero before the first batch.
-    // Special tokens (gpu/special.py, special.cuh).
+    // Special tokens (gpu/vocabulary/special_tokens.py, special.cuh).
     const uint32_t* special_edges; // uint32[slots][4] hash table of a trie, see special_match.cuh.
     uint64_t special_mask;
     const uint32_t* special_nodes; // uint32[nodes] id of the token that ends there, NO_ID.
@@ -104,7 +104,7 @@ struct Job {
     uint8_t* special_function;     // uint8[num_tiles][256] the same by what the tile before takes of it.
     uint32_t* row_refused;         // uint32[num_rows] first refused one in the batch, NO_BYTE.
     uint32_t* row_stretch;         // uint32[num_rows] where the stretch in front of it begins, NO_BYTE.
-    // Decoding (gpu/decode.py, decode.cuh).
+    // Decoding (gpu/vocabulary/decode_table.py, decode.cuh).
     const uint32_t* token_table;   // uint32[num_ids][4], see decode.cuh.
     const void* decode_ids;        // int32 or int64[num_decode_ids].
     uint64_t decode_wide;          // Not 0: they are int64.
@@ -142,7 +142,7 @@ struct Job {
     uint64_t num_rounds;           // Of special tokens.
     uint64_t framed;               // Begin and end tokens or truncation.
     uint64_t leaves;               // RARE_*: what a grid leaves to others, whatever it finds; 0: as little as it can.
-    // Byte-pair encoding of letters (gpu/dna_tables.py, dna_*.cuh).
+    // Byte-pair encoding of letters (gpu/dna/tables.py, dna_*.cuh).
     const uint8_t* dna_classes;    // uint8[256], see dna_text.cuh.
     const uint16_t* dna_letter_ids;  // uint16[256] ids of letters that do not merge, NO_TOKEN.
     const uint8_t* letter_map;        // uint8[256] what each letter becomes, see dna_map.cuh.
@@ -207,7 +207,7 @@ struct Job {
     // Packing (pack.cuh).
     uint64_t id_bits;              // Of a packed id.
     uint32_t* packed;
-    // Characters and k-mers (gpu/symbols.py, letters.cuh).
+    // Characters and k-mers (gpu/kmers/letter_tables.py, letters.cuh).
     const uint32_t* letter_table;  // uint32[NUM_LETTERS] what a letter is, see letters.cuh.
     const uint32_t* letter_ids;    // uint32[NUM_LETTERS] ids of letters that stand alone.
     const uint32_t* wide_letters;  // uint32[num_wide][4] what other characters than ASCII become.
@@ -277,7 +277,7 @@ struct Job {
     int64_t* window_positions;     // int64[windows][C].
     float* window_values;          // float32[windows][C].
     int64_t* window_starts;        // int64[windows].
-    // Vocabularies that compose (gpu/composed.py, composed.cuh).
+    // Vocabularies that compose (gpu/text/nfc_check.py, composed.cuh).
     const uint16_t* composed_pages;  // uint16[0x110000 >> 8].
     const uint16_t* composed_rows;   // uint16[pages][256] COMPOSED_*.
     uint64_t composed_leads;       // Bits of bytes 0xC0 .. 0xFF: some character that begins so does more than take.

@@ -15,7 +15,7 @@
 
 constexpr uint32_t NO_PAIR = 0xFFFFFFFF;
 
-// A rank and how far above it the bound of its merge lies, as gpu/tables.py writes it: 0 where the rank is
+// A rank and how far above it the bound of its merge lies, as gpu/text/bpe_tables.py writes it: 0 where the rank is
 // late, else 5 bits and a power of two that they are times, rounded down. NO_RANK stays as it is.
 constexpr uint32_t BOUND_BITS = 10, LATE = 0, HIGHEST = (1 << (32 - BOUND_BITS)) - 1;
 

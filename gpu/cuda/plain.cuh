@@ -48,7 +48,7 @@ struct FourLetters {
     OfFour letters, codes;
     uint32_t fold;
     uint32_t k, stride, shift, first_id, unknown_id;
-    uint32_t num_bytes;                    // Places in a batch have 32 bits (gpu/workspaces.py).
+    uint32_t num_bytes;                    // Places in a batch have 32 bits (gpu/memory/workspace_pool.py).
     uint32_t last_place;                   // Of sixteen letters, a multiple of 16.
     const uint8_t* text;
     Divider strides;

@@ -1,7 +1,7 @@
 // Where pretokens begin: one thread reads a chunk of 64 bytes of text through its rule's automaton, or
 // in small batches a part of one: SIZE bytes, a multiple of 16.
 //
-// Tables, states and outputs: gpu/automata.py. A thread starts a few bytes before its chunk, in the
+// Tables, states and outputs: gpu/text/pretokenizer_automaton.py. A thread starts a few bytes before its chunk, in the
 // state ANYWHERE, and reads on behind it while a later character may still say that a pretoken began
 // inside. What it cannot know after a bounded way is left to the slow way (pretokenize_tiles.cuh).
 //
@@ -27,7 +27,7 @@ constexpr DEVICE Reach near_reach() { return {128, 112}; }
 constexpr uint32_t ROW_STRIDE = 33;        // Entries from row to row: odd, so that threads in one state use all banks.
 constexpr uint32_t ANYWHERE = 31;          // The state of who knows nothing.
 
-// Bits of an entry, as gpu/automata.py has them: the state that follows, and what is known of it and of the step to it.
+// Bits of an entry, as gpu/text/pretokenizer_automaton.py has them: the state that follows, and what is known of it and of the step to it.
 constexpr uint32_t OPEN_PREV = 1;          // OUT_START_PREV may still come,
 constexpr uint32_t OPEN_PENDING = 2;       // or OUT_COMMIT, and no OUT_MARK before it.
 constexpr uint32_t STATE_SHIFT = 2, STATE_BITS = 31 << STATE_SHIFT;

@@ -42,7 +42,7 @@ DEVICE RunPart part_of_state(uint64_t state, uint32_t begin) {
 }
 
 // All up to a block's end matters by its last break, the ids up to there and the class behind it. A batch has fewer than
-// 2^30 letters (gpu/workspaces.py).
+// 2^30 letters (gpu/memory/workspace_pool.py).
 DEVICE uint64_t state_of_end(const RunPart& part) {
     return static_cast<uint64_t>(part.last_class) << CLASS_AT | static_cast<uint64_t>(part.ids) << LETTER_BITS | (part.last + 1);
 }

@@ -10,7 +10,7 @@
 // with `ordinary` 00100 if only the first of them is found in plain text, too.
 //
 // Two rounds as the libraries have them: the tokens of root 0 are looked for in the text of each
-// row, those of root 1 in what is left of it (gpu/special.py). Neither ever leaves its row. Motifs
+// row, those of root 1 in what is left of it (gpu/vocabulary/special_tokens.py). Neither ever leaves its row. Motifs
 // are such tokens, of the last round. Those of WHOLE_ROOT count where they are all of a stretch.
 #pragma once
 #include "job.cuh"

@@ -1,4 +1,4 @@
-// Bytes of text as rows of an automaton's table (gpu/automata.py).
+// Bytes of text as rows of an automaton's table (gpu/text/pretokenizer_automaton.py).
 //
 // An ASCII character is its own row, another one's first byte becomes the row of its class, and the
 // others ROW_INNER, which changes nothing:
@@ -18,7 +18,7 @@ struct Reader {  // What every thread reads from.
     uint64_t num_bytes;
     const uint64_t* hard;
     const uint32_t* entries;     // uint32[128 + classes][ROW_STRIDE], a copy in shared memory.
-    const uint16_t* pages;       // See gpu/automata.py.
+    const uint16_t* pages;       // See gpu/text/pretokenizer_automaton.py.
     const uint8_t* page_rows;
 };
 

@@ -1,6 +1,6 @@
 // The one argument of the kernels that learn a vocabulary: a corpus as tokens, its pairs, one merge.
 //
-// Every field has 8 bytes, in the order of gpu/job.py.
+// Every field has 8 bytes, in the order of gpu/kernels/job.py.
 #pragma once
 #include "scan.cuh"
 

@@ -20,7 +20,7 @@ from random import Random
 import numpy as np
 
 from gpu.engine import GpuEngine
-from gpu.tables import NotCovered
+from gpu.text.bpe_tables import NotCovered
 from service.cpu_engine import CpuEngine
 from tests.fuzz.texts import nasty_text, strings
 from tests.redzones import redzones

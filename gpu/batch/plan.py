@@ -1,0 +1,181 @@
+"""From text to ids, whatever the family: plain kernels first, others where need be."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batch.transfer import STATUS, fetch, launch, read_letters, send_job, status_of
+from gpu.kernels.catalog import FEW_BYTES
+from gpu.kernels.families import Family, encode_kernels, letter_kernels, plain_kernels, run_kernels
+from gpu.kernels.job import WORD, constant
+from gpu.memory.workspace import Workspace
+from gpu.text.bpe_tables import NotCovered
+from gpu.vocabulary.cache import Resident
+from vocabularies.batch import Batch
+
+__all__ = [
+    "RARE_BREAK",
+    "first_kernels",
+    "launch_content",
+    "make_room_for_spans",
+    "may_be_wrong",
+    "rare_kernels",
+    "refused_rows",
+]
+
+NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
+RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
+_ROW_LENGTH, _RUNS_APART = WORD["row_length"], WORD["runs_apart"]
+_NUM_BYTES, _HAS_WORDS = WORD["num_bytes"], WORD["has_words"]
+_SMALL_BYTES, _MIDDLE_BYTES = WORD["dna_small_bytes"], WORD["dna_middle_bytes"]
+_FOUR_LETTERS, _EVEN_COUNT = WORD["four_letters"], WORD["even_count"]
+_KMER_K, _KMER_STRIDE = WORD["kmer_k"], WORD["kmer_stride"]
+BY_SIX = constant("BY_SIX")
+SPAN_BYTES = 8  # Of an id's own span on the device.
+
+
+def first_kernels(
+    workspace: Workspace,
+    resident: Resident,
+    *,
+    validate: bool = False,
+    count_only: bool = False,
+    turned: bool = False,
+    id_bits: int = 32,
+) -> tuple[str, ...]:
+    """Those that are tried first: the plain ones of a family that has such, else all.
+
+    Args:
+        workspace: where the batch has been packed.
+        resident: the vocabulary.
+        validate: whether rows may not be UTF-8.
+        count_only: id_offsets without ids, where that is less work.
+        turned: whether rows are not encoded as they were sent.
+        id_bits: of an id; fewer than 32 are written to `packed`.
+    """
+    family = resident.family
+    if family.plain:
+        words = workspace.words
+        even = bool(words[_ROW_LENGTH])
+        sixes = words[_KMER_K] == words[_KMER_STRIDE] == BY_SIX
+        filled = even and sixes and words[_EVEN_COUNT] == 1
+        return plain_kernels(family, id_bits=id_bits, turned=turned, even=even, filled=filled)
+    kernels = encode_kernels(
+        family,
+        num_rounds=resident.num_rounds,
+        validate=validate,
+        count_only=count_only,
+        turned=turned,
+        id_bits=id_bits,
+        few=bool(workspace.words[_NUM_BYTES] <= FEW_BYTES),
+    )
+    return _of_chunks(kernels, workspace) if family.name == "dna" else kernels
+
+
+def _of_chunks(kernels: tuple[str, ...], workspace: Workspace) -> tuple[str, ...]:
+    """Of the kernels that repair windows that of the batch's chunks: others would do nothing."""
+    words = workspace.words
+    if words[_NUM_BYTES] <= words[_SMALL_BYTES]:
+        return _without(kernels, "repair_middle", "repair_large")
+    if words[_NUM_BYTES] <= words[_MIDDLE_BYTES]:
+        return _without(kernels, "repair_small", "repair_large")
+    return _without(kernels, "repair_small", "repair_middle")
+
+
+@lru_cache
+def _without(kernels: tuple[str, ...], *names: str) -> tuple[str, ...]:
+    return tuple(name for name in kernels if name not in names)
+
+
+def rare_kernels(
+    workspace: Workspace,
+    resident: Resident,
+    rare: int,
+    *,
+    validate: bool = False,
+    with_spans: bool = False,
+    id_bits: int = 32,
+) -> tuple[str, ...]:
+    """Those for what the plain ones met, the bits of STATUS_RARE, in the batch on the device.
+
+    The batch is made ready for them.
+
+    Raises:
+        NotCovered: a character may take a k-mer apart, as DNABERT-1's tokenizer does.
+        OutOfMemory: spans were asked for, and there is no room for them.
+    """
+    if rare & RARE_MARK and workspace.words[_HAS_WORDS]:
+        raise NotCovered("DNABERT-1 takes k-mers apart at what is no letter, digit or blank")
+    if with_spans:
+        _reserve_spans(workspace)
+    rewritten = bool(rare & (RARE_WIDE | RARE_MARK))
+    read_letters(workspace, rewritten)
+    if (
+        workspace.words[_RUNS_APART]
+        and workspace.words[_FOUR_LETTERS]
+        and not (rewritten or with_spans)
+    ):
+        return run_kernels(resident.family, id_bits=id_bits)
+    if not rewritten:
+        return letter_kernels(resident.family, id_bits=id_bits)
+    rounds = resident.num_rounds
+    return encode_kernels(resident.family, num_rounds=rounds, validate=validate, id_bits=id_bits)
+
+
+def _reserve_spans(workspace: Workspace) -> None:
+    """Room for the spans of a batch's ids, which kernels write where there is such."""
+    job = workspace.job[0]
+    workspace.reserve("own_spans", SPAN_BYTES * max(1, int(job["num_bytes"])))
+    job["own_spans"] = workspace.fields["own_spans"]
+
+
+def make_room_for_spans(workspace: Workspace, family: Family) -> None:
+    """Room for the spans that the first kernels of some families write; behind the batch.
+
+    Raises:
+        OutOfMemory: there is none.
+    """
+    if family.turns_rows and not family.plain:
+        _reserve_spans(workspace)
+        send_job(workspace)
+
+
+def refused_rows(workspace: Workspace, rows: int) -> NDArray[np.uint32]:
+    """uint32[rows], once all kernels are done: where a row is at fault first, or NO_BYTE."""
+    if status_of(workspace)[STATUS["ROWS"]] & np.uint64(ROWS_ARE_RIGHT):
+        return np.full(rows, NO_BYTE, np.uint32)
+    both = [fetch(workspace, name, np.uint32, rows) for name in ("row_errors", "row_refused")]
+    return np.minimum(*both)
+
+
+def launch_content(
+    workspace: Workspace,
+    resident: Resident,
+    processors: int,
+    *,
+    validate: bool = False,
+    count_only: bool = False,
+    turned: bool = False,
+    with_spans: bool = False,
+) -> None:
+    """Queue what makes ids of a batch; waits only where plain kernels are tried."""
+    first = first_kernels(
+        workspace, resident, validate=validate, count_only=count_only, turned=turned
+    )
+    if with_spans:
+        make_room_for_spans(workspace, resident.family)
+    launch(workspace, first, processors)
+    if not resident.family.plain:
+        return
+    rare = int(status_of(workspace)[STATUS["RARE"]])
+    if rare or with_spans:
+        others = rare_kernels(workspace, resident, rare, validate=validate, with_spans=with_spans)
+        launch(workspace, others, processors)
+
+
+def may_be_wrong(resident: Resident, batch: Batch) -> bool:
+    """Whether rows may not be UTF-8, and must be."""
+    return not (batch.has_texts or resident.fields.get("letters_are_bytes"))

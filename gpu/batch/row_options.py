@@ -1,0 +1,226 @@
+"""A batch's options as arrays for the kernels, and the kernels' findings as errors for people.
+
+NumPy and the reference (for the words of an error) only; knows no device.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.kernels.families import Family
+from gpu.kernels.job import constant
+from gpu.text.bpe_tables import NotCovered
+from vocabularies.batch import (
+    DEFAULT_OPTIONS,
+    Batch,
+    EncodeOptions,
+    RowError,
+    RowRefused,
+)
+from vocabularies.reference import encode
+from vocabularies.reference_stretches import cut_text
+from vocabularies.vocabulary import Bpe, Kmers, Vocabulary
+
+__all__ = ["NOTHING_ADDED", "WITHOUT_TEMPLATE", "RowOptions", "row_errors", "row_options"]
+
+NO_LIMIT = constant("NO_LIMIT")
+NO_BYTE = constant("NO_BYTE")
+DEFAULT_FLAGS = constant("ROW_MATCH_SPECIAL") | constant("ROW_ADD_SPECIAL")
+_MODES = {
+    "match": constant("ROW_MATCH_SPECIAL"),
+    "refuse": constant("ROW_REFUSE_SPECIAL"),
+    "plain": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowOptions:
+    """What the rows of a batch ask for.
+
+    Attributes:
+        flags: uint8[B], ROW_* bits of cuda/row_places.cuh; empty where `is_default`.
+        max_length: uint32[B], NO_LIMIT where a row has none; None where no row has one.
+        spans: bool[B], rows that ask for spans; None where none does.
+        framed: whether any row gets begin and end tokens or may be cut.
+        refuses: whether any row refuses special tokens.
+        turned: whether any row asks for the other strand.
+        is_default: whether the kernels may do without flags: all rows match special tokens and add
+            begin and end tokens, none is cut.
+    """
+
+    flags: NDArray[np.uint8]
+    max_length: NDArray[np.uint32] | None
+    spans: NDArray[np.bool_] | None
+    framed: bool
+    refuses: bool
+    is_default: bool
+    turned: bool = False
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a row of valid UTF-8 may be refused."""
+        return self.refuses or self.max_length is not None
+
+    @property
+    def is_content(self) -> bool:
+        """Whether rows give the ids of their text and nothing else: none is framed or may wrap."""
+        plain = self.is_default or not (self.flags & constant("ROW_CIRCLE")).any()
+        asks = self.framed or self.turned or self.refuses or self.max_length is not None
+        return bool(plain and not asks and self.spans is None)
+
+    def of_rows(self, begin: int, end: int) -> RowOptions:
+        """Those of neighbouring rows; what none of them needs is done all the same."""
+        if self.is_default and self.spans is None:
+            return self
+        return replace(
+            self,
+            flags=self.flags[begin:end],
+            max_length=None if self.max_length is None else self.max_length[begin:end],
+            spans=None if self.spans is None else self.spans[begin:end],
+        )
+
+    def of_part(self, row: int) -> RowOptions:
+        """Those of a part of a row: neither begin and end tokens nor truncation."""
+        options = self.of_rows(row, row + 1)
+        if not self.framed:
+            return options
+        own = np.full(1, DEFAULT_FLAGS, np.uint8) if self.is_default else options.flags
+        plain = own & np.uint8(0xFF ^ constant("ROW_ADD_SPECIAL"))
+        return replace(options, flags=plain, max_length=None, framed=False, is_default=False)
+
+    def adds(self, row: int) -> bool:
+        """Whether a row gets begin and end tokens."""
+        adds = self.is_default or bool(self.flags[row] & constant("ROW_ADD_SPECIAL"))
+        return self.framed and adds
+
+    def added_rows(self) -> NDArray[np.bool_] | Literal[True]:
+        """bool[B]: rows that get begin and end tokens."""
+        return self.is_default or self.flags & constant("ROW_ADD_SPECIAL") != 0
+
+    def whole_rows(self) -> NDArray[np.bool_] | None:
+        """bool[B]: rows that cannot be answered in parts; None where all can.
+
+        What truncation leaves and where spans lie depends on the whole row, and the other strand
+        begins with its end.
+        """
+        if self.spans is not None:
+            return np.ones(len(self.spans), np.bool_)
+        limited = None if self.max_length is None else self.max_length != NO_LIMIT
+        if not self.turned:
+            return limited
+        turned: NDArray[np.bool_] = self.flags & constant("ROW_OTHER_STRAND") != 0
+        return turned if limited is None else turned | limited
+
+
+WITHOUT_TEMPLATE = EncodeOptions(add_special_tokens=False)
+NOTHING_ADDED = RowOptions(np.zeros(0, np.uint8), None, None, False, False, True)
+"""Special tokens are matched, nothing is added or cut."""
+
+
+def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOptions:
+    """The options of a batch for the kernels of a family.
+
+    Raises:
+        NotCovered: a row asks for the other strand or for a circle, which other kernels compute.
+    """
+    options, rows = batch.options, len(batch)
+    has_template = bool(vocabulary.prefix or vocabulary.suffix)
+    if options is DEFAULT_OPTIONS or options == DEFAULT_OPTIONS:
+        return _default(has_template)
+    if not has_template and options == WITHOUT_TEMPLATE:
+        return NOTHING_ADDED
+    if isinstance(options, EncodeOptions):
+        distinct, which = [options], np.zeros(rows, np.intp)
+    else:
+        numbers: dict[EncodeOptions, int] = {}
+        which = np.fromiter((numbers.setdefault(o, len(numbers)) for o in options), np.intp, rows)
+        distinct = [*numbers]
+    if not family.turns_rows:
+        if any(o.reverse_complement or o.circular is not None for o in distinct):
+            raise NotCovered("the kernels of text know no strands and no circles")
+    if any(o.reverse_complement for o in distinct) and not vocabulary.has_strands:
+        raise NotCovered("a vocabulary of text has no other strand, which the CPU engine says")
+    limits = [
+        NO_LIMIT if o.max_length is None else min(int(o.max_length), NO_LIMIT - 1) for o in distinct
+    ]
+    limited = min(limits, default=NO_LIMIT) < NO_LIMIT
+    with_spans = [o.spans for o in distinct]
+    wraps = isinstance(vocabulary.model, Kmers) and vocabulary.model.circular
+    flags = [_flags(o, wraps) for o in distinct]
+    return RowOptions(
+        flags=np.array(flags, np.uint8)[which],
+        max_length=np.array(limits, np.uint32)[which] if limited else None,
+        spans=np.array(with_spans)[which] if any(with_spans) else None,
+        framed=limited or (has_template and any(o.add_special_tokens for o in distinct)),
+        refuses=any(o.special == "refuse" for o in distinct),
+        is_default=not limited and set(flags) == {DEFAULT_FLAGS} and not wraps,
+        turned=any(o.reverse_complement for o in distinct),
+    )
+
+
+@functools.cache
+def _default(has_template: bool) -> RowOptions:
+    """The most frequent options, made once: nothing of them is in arrays."""
+    return RowOptions(np.zeros(0, np.uint8), None, None, has_template, False, True)
+
+
+def _flags(options: EncodeOptions, wraps: bool) -> int:
+    """The ROW_* bits of a row; `wraps` where the vocabulary says that it does."""
+    flags = _MODES[options.special]
+    if options.reverse_complement:
+        flags |= constant("ROW_OTHER_STRAND")
+    if wraps if options.circular is None else options.circular:
+        flags |= constant("ROW_CIRCLE")
+    if options.add_special_tokens:
+        flags |= constant("ROW_ADD_SPECIAL")
+    if options.truncation_side == "left":
+        flags |= constant("ROW_CUT_LEFT")
+    return flags
+
+
+def row_errors(
+    vocabulary: Vocabulary,
+    batch: Batch,
+    options: RowOptions,
+    places: NDArray[np.uint32],
+) -> dict[int, RowError]:
+    """The refused rows in the reference's words; the kernels only say which rows they are.
+
+    places, uint32[B], are the first byte that is at fault, or NO_BYTE.
+    """
+    errors: dict[int, RowError] = {}
+    for row in np.flatnonzero(places != NO_BYTE).tolist():
+        errors[row] = _row_error(vocabulary, batch, row)
+    if options.max_length is not None:
+        added = len(vocabulary.prefix) + len(vocabulary.suffix)
+        adds = options.flags & constant("ROW_ADD_SPECIAL") != 0
+        for row in np.flatnonzero(adds & (options.max_length < added)).tolist():
+            message = (
+                f"{options.max_length[row]} ids are too few for begin and end tokens ({added})"
+            )
+            errors.setdefault(row, RowError("max_length_too_small", message))
+    return errors
+
+
+def _row_error(vocabulary: Vocabulary, batch: Batch, row: int) -> RowError:
+    options = batch.options if isinstance(batch.options, EncodeOptions) else batch.options[row]
+    try:
+        text = batch.row_bytes(row).decode()
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start}"
+        return RowError("not_utf8", f"the text is not UTF-8: {error.reason}", where)
+    options = replace(options, add_special_tokens=False, max_length=None)
+    try:
+        if isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level:
+            for _ in cut_text(vocabulary, text, options.special):
+                pass
+        else:
+            encode(vocabulary, text, options)
+    except RowRefused as refused:
+        return refused.error
+    raise AssertionError("a kernel refused a row that nothing is wrong with")

@@ -1,0 +1,300 @@
+"""A batch through a workspace: packed, its kernels launched, its answer fetched.
+
+The only module that knows how a batch lies in a workspace; `engine` says what runs when.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batch.row_options import RowOptions
+from gpu.host.copy_pool import Copy, Staging
+from gpu.host.row_begins import put_begins
+from gpu.kernels.catalog import num_blocks
+from gpu.kernels.job import WORD, constant
+from gpu.kmers.equal_length_rows import set_even_rows
+from gpu.memory.workspace import Workspace
+from gpu.runtime.device import Stream
+from gpu.runtime.stage_timer import stage_of
+from gpu.text.bpe_tables import NotCovered
+from gpu.vocabulary.cache import Resident
+from vocabularies.augmentation import Augmentation
+from vocabularies.batch import Batch
+from vocabularies.framing import offsets_of
+from vocabularies.shared_rows import SharedText
+
+__all__ = [
+    "ROW_BYTES",
+    "STATUS",
+    "TAKE_IN_BYTES",
+    "DeviceFault",
+    "checked",
+    "fetch",
+    "launch",
+    "launch_each",
+    "pack",
+    "pack_augmented",
+    "pack_rows",
+    "read_letters",
+    "send_job",
+    "set_fields",
+    "status_of",
+    "turn",
+]
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+Item = TypeVar("Item", bound=np.generic)
+STATUS = {
+    name: constant(f"STATUS_{name}")
+    for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED", "ROWS")
+}
+_NOT_COVERED, _FAULT = STATUS["NOT_COVERED"], STATUS["FAULT"]
+_NUM_BYTES, _NUM_ROWS, _ID_BITS = WORD["num_bytes"], WORD["num_rows"], WORD["id_bits"]
+_FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
+_HOST_TEXT, _SENT_TEXT, _NUM_CLEARED = WORD["host_text"], WORD["sent_text"], WORD["num_cleared"]
+_TEXT, _SENT_BEGINS = WORD["text"], WORD["sent_begins"]
+_ZEROS = ("own_spans", "random_seed", "first_row", "substitution_rate")  # Where rows stay.
+_NOT_TURNED = tuple(WORD[name] for name in _ZEROS)
+RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
+TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
+ROW_BYTES = 64  # A row makes as much work as so many bytes.
+
+
+class DeviceFault(RuntimeError):
+    """A kernel met what cannot be; no id of the batch may be used."""
+
+
+def launch(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
+    """Run kernels; from the third time on as one recording, which is launched as a whole.
+
+    Kernels read sizes from the job, so that a recording serves all batches of up to its blocks.
+    """
+    if workspace.clock is not None:
+        launch_each(workspace, kernels, processors)
+        workspace.clock.leave()
+        return
+    recordings, key = workspace.recordings, (kernels, _size(workspace))
+    times = recordings.setdefault(key, 0)
+    if isinstance(times, int) and times < RECORD_AFTER:
+        recordings[key] = times + 1
+        launch_each(workspace, kernels, processors)
+        return
+    if isinstance(times, int):
+        workspace.stream.begin_capture()
+        launch_each(workspace, kernels, processors)
+        recordings[key] = workspace.stream.end_capture()
+    workspace.stream.replay(recordings[key])
+
+
+def _size(workspace: Workspace) -> int:
+    """Text that kernels are launched for: what the workspace holds, halved up to four times."""
+    capacity, words = workspace.capacity, workspace.words
+    most = max(capacity.num_bytes, ROW_BYTES * capacity.num_rows)
+    taken = max(words[_NUM_BYTES], ROW_BYTES * words[_NUM_ROWS])
+    return next((most >> n for n in (4, 3, 2, 1) if taken <= most >> n), most)
+
+
+def launch_each(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:
+    """Run kernels one by one."""
+    size = _size(workspace)
+    for name in kernels:
+        if workspace.clock is not None:
+            workspace.clock.enter(stage_of(name))
+        workspace.stream.launch(name, num_blocks(name, size, processors), workspace.device_job)
+
+
+def pack(
+    workspace: Workspace,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    processors: int,
+    staging: Staging,
+) -> None:
+    """A small batch and its options to the device; pinned bytes are copied from where they lie."""
+    data, source, copy = batch.data, None, None
+    if len(data) <= TAKE_IN_BYTES:
+        workspace.text[: len(data)] = data
+        source = workspace.text[: len(data)] if options.turned else workspace.text
+    elif workspace.device.is_pinned(data):
+        # It is on its way while the rest is prepared.
+        workspace.stream.copy_in(workspace.fields["text"], data.ctypes.data, len(data))
+    else:
+        copy = staging.start(workspace.text, data)
+    _pack_options(workspace, resident, options, len(batch))
+    _send(workspace, resident, source, len(data), batch.offsets, processors)
+    if copy is not None:
+        _send_staged(workspace, data, copy)
+
+
+def _send_staged(workspace: Workspace, data: Bytes, copy: Copy) -> None:
+    """Text that is being staged to the device, a piece while the next one is staged."""
+    place, at = workspace.fields["text"], workspace.text_place
+    for begin in range(0, len(data), TAKE_IN_BYTES):
+        copy.wait(end := min(begin + TAKE_IN_BYTES, len(data)))
+        workspace.stream.copy_in(place + begin, at + begin, end - begin)
+
+
+def pack_augmented(
+    workspace: Workspace,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    augmentation: Augmentation,
+    processors: int,
+) -> None:
+    """As `pack`, for rows that turn_rows augments."""
+    _pack_options(workspace, resident, options, len(batch))
+    data, sent, job = batch.data, batch.offsets, workspace.job[0]
+    workspace.text[: len(data)] = data
+    turn(workspace, True)
+    place = workspace.fields["sent_begins"]
+    job["sent_begins"], job["random_seed"] = place, augmentation.seed
+    job["first_row"], job["substitution_rate"] = augmentation.first_row, augmentation.rate
+    workspace.row_begins[: len(sent)] = sent
+    workspace.stream.copy_in(place, workspace.row_begins.ctypes.data, 8 * len(sent))
+    workspace.stream.synchronize()
+    offsets = offsets_of(augmentation.sizes(np.diff(sent)))
+    _send(workspace, resident, workspace.text[: len(data)], int(offsets[-1]), offsets, processors)
+
+
+def pack_rows(
+    workspace: Workspace,
+    resident: Resident,
+    data: Bytes | SharedText,
+    offsets: Int64s,
+    processors: int,
+    *,
+    options: RowOptions | None = None,
+    id_bits: int = 32,
+    inward: Stream | None = None,
+) -> None:
+    """Rows to the device, copied from where they lie: pinned, that overlaps with other work.
+
+    Without options special tokens are matched. `id_bits` are those of an id in the answer, see
+    cuda/pack.cuh. `inward` copies the text, and the workspace's own stream waits for it.
+    """
+    workspace.words[_ID_BITS] = id_bits
+    _pack_options(workspace, resident, options, len(offsets) - 1)
+    _send(workspace, resident, data, len(data), offsets, processors, inward)
+
+
+def _pack_options(
+    workspace: Workspace, resident: Resident, options: RowOptions | None, rows: int
+) -> None:
+    words, fields = workspace.words, workspace.fields
+    words[_FLAGS] = words[_LIMITS] = 0
+    if resident.family.turns_rows:
+        turn(workspace, options is not None and options.turned)
+    if options is None:
+        return
+    if not options.is_default:
+        workspace.row_flags[:rows] = options.flags
+        words[_FLAGS] = fields["row_flags"]
+    if options.max_length is not None:
+        workspace.row_max_length[:rows] = options.max_length
+        words[_LIMITS] = fields["row_max_length"]
+
+
+def turn(workspace: Workspace, turned: bool) -> None:
+    """Whether the rows are encoded as they are sent, or as turn_rows makes them."""
+    words, fields = workspace.words, workspace.fields
+    words[_TEXT] = fields["turned" if turned else "text"]
+    words[_SENT_TEXT], words[_SENT_BEGINS] = fields["text"] if turned else 0, fields["row_begins"]
+    for word in _NOT_TURNED:
+        words[word] = 0
+
+
+def read_letters(workspace: Workspace, rewritten: bool) -> None:
+    """The letters of a batch that is on the device already are its bytes, or those of `letters`.
+
+    Clears what kernels count in, so that others can follow those that ran before.
+    """
+    job, fields = workspace.job[0], workspace.fields
+    job["letters"] = fields["letters"] if rewritten else 0
+    job["letter_rows"] = fields["letter_rows" if rewritten else "row_begins"]
+    send_job(workspace)
+    workspace.stream.clear(fields["status"], 8 * int(job["num_cleared"]))
+
+
+def send_job(workspace: Workspace) -> None:
+    """The job to the device, where it has changed behind the batch."""
+    workspace.stream.copy_in(workspace.device_job, workspace.host_job, workspace.job.nbytes)
+
+
+def _send(
+    workspace: Workspace,
+    resident: Resident,
+    source: Bytes | SharedText | None,
+    num_bytes: int,
+    offsets: Int64s,
+    processors: int,
+    inward: Stream | None = None,
+) -> None:
+    """Rows and, where a source is given, text to the device, and what kernels count in cleared."""
+    words, stream, rows = workspace.words, workspace.stream, len(offsets) - 1
+    fields, place, turned = workspace.fields, 0, words[_SENT_TEXT]
+    if source is workspace.text and num_bytes <= TAKE_IN_BYTES and not turned:
+        place = workspace.text_place
+    elif source is not None:  # First of all: nothing of the rest is to keep the bus waiting.
+        address = source.address if isinstance(source, SharedText) else source.ctypes.data
+        (inward or stream).copy_in(fields["text"], address, len(source) if turned else num_bytes)
+    if workspace.resident is not resident:
+        set_fields(workspace, resident)
+    words[_HOST_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = place, num_bytes, rows
+    words[_REFUSED] = fields["row_refused"]
+    set_even_rows(workspace.job[0], resident.family, workspace.row_flags, offsets)
+    put_begins(workspace.row_begins, offsets)
+    if turned:
+        stream.clear(fields["row_not_ascii"], 4 * rows)
+    items = max(num_bytes // 16 if place else 0, rows, words[_NUM_CLEARED])
+    stream.launch("take_in", num_blocks("take_in", 16 * items, processors), workspace.host_job)
+    if inward is not None:
+        stream.follow(inward)
+
+
+def set_fields(workspace: Workspace, resident: Resident) -> None:
+    """Where a vocabulary lies, into the job."""
+    job = workspace.job[0]
+    workspace.job.view(np.uint64)[resident.words] = resident.values
+    job["num_rounds"] = resident.num_rounds
+    job["cuts"] = workspace.fields["cuts"] if resident.has_whole_only else 0
+    workspace.resident = resident
+
+
+def fetch(workspace: Workspace, field: str, dtype: type[Item], count: int) -> NDArray[Item]:
+    """A field of the device in an array of the caller's."""
+    array = np.empty(count, dtype)
+    workspace.stream.copy_out(array.ctypes.data, workspace.fields[field], array.nbytes)
+    workspace.stream.synchronize()
+    return array
+
+
+def status_of(workspace: Workspace) -> NDArray[np.uint64]:
+    """What the kernels report, once all before is done.
+
+    Raises:
+        DeviceFault: a kernel found itself wrong.
+    """
+    stream = workspace.stream
+    stream.copy_out(workspace.status.ctypes.data, workspace.fields["status"], 64)
+    stream.synchronize()
+    return checked(workspace)
+
+
+def checked(workspace: Workspace) -> NDArray[np.uint64]:
+    """The status that is in pinned memory already.
+
+    Raises:
+        DeviceFault: a kernel found itself wrong.
+        NotCovered: a kernel met a character that it does not know.
+    """
+    if workspace.reported[_NOT_COVERED]:
+        raise NotCovered("a character that has no id, or is longer in upper case, or NFC may join")
+    if workspace.reported[_FAULT]:
+        raise DeviceFault("a long piece is no token, or letters had no path: report the text")
+    return workspace.status

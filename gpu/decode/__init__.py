@@ -1,0 +1,1 @@
+"""Ids back to bytes."""

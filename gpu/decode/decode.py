@@ -1,0 +1,103 @@
+"""Ids back to bytes: the stages of cuda/decode.cuh in workspaces.
+
+Many ids go in chunks (`decode_chunks`); few, and what chunks cannot say, all at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batch.row_options import NO_BYTE
+from gpu.batch.transfer import ROW_BYTES, fetch, set_fields
+from gpu.decode.chunks import ID_BYTES, Found, Ids, decode_in_chunks, set_decode_job
+from gpu.kernels.catalog import num_blocks
+from gpu.memory.workspace import Workspace
+from gpu.vocabulary.cache import Resident
+from vocabularies.batch import RowError
+
+if TYPE_CHECKING:
+    from gpu.engine import GpuEngine
+
+__all__ = ["Ids", "decode_rows"]
+
+Int64s = NDArray[np.int64]
+Decoded = tuple[NDArray[np.uint8], Int64s, dict[int, RowError]]
+SMALL_BYTES = 1 << 17  # Of ids, which are decoded all at once.
+
+
+def decode_rows(
+    engine: GpuEngine,
+    resident: Resident,
+    num_ids: int,
+    ids: Ids,
+    offsets: Int64s,
+    skip_special_tokens: bool,
+) -> Decoded:
+    """The bytes uint8[N] and int64[B + 1] of ids in rows offsets int64[B + 1], and the errors.
+
+    The vocabulary has `num_ids` ids.
+    """
+    dtype: type[Any] = np.int32 if ids.dtype == np.int32 else np.int64
+    ids, found = np.ascontiguousarray(ids, dtype), None
+    if ids.nbytes > SMALL_BYTES and offsets[0] == 0 and offsets[-1] == len(ids):
+        found = decode_in_chunks(engine, resident, ids, offsets, skip_special_tokens)
+    if found is None:
+        found = _decode_at_once(engine, resident, ids, offsets, skip_special_tokens)
+    data, ends, places = found
+    return data, ends, _errors(num_ids, ids, offsets, places)
+
+
+def _decode_at_once(
+    engine: GpuEngine, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
+) -> Found:
+    """Where tokens are long, a first run only says how large a workspace must be."""
+    rows, capacity = len(offsets) - 1, 2 * len(ids)
+    while True:
+        with engine.workspaces.lend(capacity, rows, resident.family.layout) as workspace:
+            _launch(workspace, resident, ids, offsets, skip_special_tokens, engine.processors)
+            ends = fetch(workspace, "decoded_offsets", np.int64, rows + 1)
+            total = int(ends[-1])
+            if total <= ID_BYTES * workspace.capacity.num_bytes:
+                data = fetch(workspace, "decoded", np.uint8, total)
+                places = fetch(workspace, "row_errors", np.uint32, rows)
+                return data, ends, places.astype(np.int64)
+        capacity = -(-total // ID_BYTES)
+
+
+def _launch(
+    workspace: Workspace,
+    resident: Resident,
+    ids: Ids,
+    offsets: Int64s,
+    skip_special_tokens: bool,
+    processors: int,
+) -> None:
+    job, stream, rows = workspace.job[0], workspace.stream, len(offsets) - 1
+    set_fields(workspace, resident)
+    set_decode_job(workspace, workspace.fields["decode_ids"], ids.itemsize, len(ids))
+    job["num_bytes"], job["num_rows"] = 0, rows
+    job["skip_special"], job["row_refused"] = skip_special_tokens, 0
+    stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
+    stream.clear(workspace.fields["status"], 8 * int(job["num_cleared"]))
+    begins = np.ascontiguousarray(offsets, np.int64)
+    stream.copy_in(workspace.fields["decode_ids"], ids.ctypes.data, ids.nbytes)
+    stream.copy_in(workspace.fields["decode_offsets"], begins.ctypes.data, begins.nbytes)
+    size = max(ID_BYTES * len(ids), ROW_BYTES * rows)
+    for name in ("clear_faults", *resident.family.decode):
+        stream.launch(name, num_blocks(name, size, processors), workspace.device_job)
+    stream.synchronize()  # The caller's arrays were copied from.
+
+
+def _errors(
+    num_ids: int, ids: Ids, offsets: Int64s, places: NDArray[np.int64]
+) -> dict[int, RowError]:
+    """Rows with an id that means nothing; `places` holds the first one's place in the batch."""
+    errors = {}
+    for row in np.flatnonzero(places != NO_BYTE).tolist():
+        place = int(places[row])
+        message = f"id {ids[place]} means nothing in a vocabulary of {num_ids} ids"
+        errors[row] = RowError("id_out_of_range", message, f"ids[{place - int(offsets[row])}]")
+    return errors

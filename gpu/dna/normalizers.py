@@ -1,0 +1,97 @@
+"""The normalizers of a BPE over letters, as far as its kernels know them.
+
+Knows no tokens. Some letters may become others, one for one (Lowercase, U as T); then runs of a
+letter may become one, and white space be taken from the ends.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.text.bpe_tables import NotCovered
+from vocabularies.unicode_classes import lowercase_mapping
+from vocabularies.vocabulary import Normalizer, Vocabulary
+
+__all__ = ["Steps", "steps_of"]
+
+MAX_RUN = 16
+ASCII = 128
+_RUN = re.compile(r"([!-~])\{(\d+),\}")
+_SYNTAX = set(".^$*+?()[]{}|\\")
+_SIGN = re.compile("[!-~]")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What is done to a text's letters before they are merged.
+
+    Attributes:
+        letters: bytes[256], what each byte becomes.
+        strips: 1 for the left end and 2 for the right one.
+        run_letter, run_length: a run of the letter, at least so long, becomes `run_content`; 0: no
+            such rule.
+    """
+
+    letters: bytes = bytes(range(256))
+    strips: int = 0
+    run_letter: int = 0
+    run_length: int = 0
+    run_content: int = 0
+
+    @property
+    def maps(self) -> bool:
+        """Whether any letter becomes another one."""
+        return self.letters != bytes(range(256))
+
+    def uncovered(self) -> NDArray[np.uint32]:
+        """Characters beyond ASCII that do not become one such character, in order."""
+        found = [
+            code_point
+            for code_point, lower in (lowercase_mapping().items() if self.maps else ())
+            if code_point >= ASCII and (len(lower) > 1 or lower.isascii())
+        ]
+        return np.array(sorted(found), np.uint32)
+
+
+def steps_of(vocabulary: Vocabulary) -> Steps:
+    """The normalizers of a vocabulary.
+
+    Raises:
+        NotCovered: the kernels do not know one of them, or its place among the others.
+    """
+    letters, strips, run = bytearray(range(256)), 0, (0, 0, 0)
+    for step in vocabulary.normalizers:
+        made = _mapped(step)
+        if made is not None and not run[0]:
+            letters = letters.translate(made)
+        elif step.kind == "strip" and not strips:
+            strips = step.left | step.right << 1
+        elif not run[0] and (found := _run(step)):
+            run = found
+        else:
+            raise NotCovered(f"the normalizer {step.kind} {step.pattern!r} rewrites the text")
+    if run[1] > MAX_RUN:
+        raise NotCovered(f"runs of {run[1]} letters and more become one")
+    return Steps(bytes(letters), strips, *run)
+
+
+def _mapped(step: Normalizer) -> bytes | None:
+    """bytes[256], what each byte becomes where a step makes of each letter one letter."""
+    if step.kind == "lowercase":
+        return bytes(range(ASCII)).lower() + bytes(range(ASCII, 256))
+    signs = _SIGN.fullmatch(step.pattern) and _SIGN.fullmatch(step.content)
+    if step.kind == "replace" and signs:
+        return bytes.maketrans(step.pattern.encode(), step.content.encode())
+    return None
+
+
+def _run(step: Normalizer) -> tuple[int, int, int] | None:
+    """The letter, its least length and what a run of it becomes."""
+    found = _RUN.fullmatch(step.pattern) if step.kind == "replace_regex" else None
+    if not found or found[1] in _SYNTAX or not _SIGN.fullmatch(step.content):
+        return None
+    return ord(found[1]), int(found[2]), ord(step.content)

@@ -1,0 +1,172 @@
+"""Vocabularies whose batches of bases are one launch: tables of cuda/bases_*.cuh. NumPy only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.dna.alphabet import Letters
+from gpu.dna.compatible_pairs import Pairs
+from gpu.dna.repeat_table import repeats_of
+from gpu.dna.suffix_tables import Endings
+from gpu.kernels.job import constant
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["Bases", "bases_of"]
+
+UInt32s = NDArray[np.uint32]
+UInt64s = NDArray[np.uint64]
+
+GAP, DROPPED, OTHER, MIXED = (
+    constant(f"BASES_{name}") for name in ("GAP", "DROPPED", "OTHER", "MIXED")
+)
+RUN_BEGINS = constant("RUN_BEGINS") - constant("GAP_LENGTH")
+LETTER_MIXED, LETTER_GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
+LETTER_DROPPED, MAX_LETTERS = constant("LETTER_DROPPED"), constant("MAX_LETTERS")
+FIRST_FACTOR, GOLDEN = 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15
+SPARE_BITS = 2  # Of a slot's number, beyond those that the tokens need.
+BEFORE_LETTERS, EARLY = constant("BEFORE_LETTERS"), constant("EARLY")
+MOST_MIXED = 32  # Letters of a token with mixed ones.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bases:
+    """What the kernels read.
+
+    Attributes:
+        classes: uint8[256], the code of a base or one of BASES_*.
+        ids: uint32[slots, 2], a hash table of tokens of many letters: tag, id + 1; zeros are empty.
+        factor: of its hash function.
+        mixed: uint64[..., 2], tokens with mixed letters, see cuda/bases_mixed.cuh.
+        tail: bases at most behind the last such letter of a token.
+        repeats: uint32[REPEAT_ROWS, REPEAT_PLACES], see dna_repeats.repeats_of.
+    """
+
+    classes: NDArray[np.uint8]
+    ids: UInt32s
+    factor: int
+    mixed: UInt64s
+    tail: int
+    repeats: UInt32s
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """By Job field."""
+        return {
+            "bases_classes": self.classes,
+            "bases_ids": self.ids,
+            "bases_mixed": self.mixed.reshape(-1),
+            "bases_repeats": self.repeats,
+        }
+
+    def numbers(self) -> dict[str, int]:
+        """By Job field."""
+        return {
+            "bases_shift": 65 - len(self.ids).bit_length(),
+            "bases_factor": self.factor,
+            "num_bases_mixed": len(self.mixed),
+            "bases_tail": self.tail,
+        }
+
+
+def bases_of(
+    vocabulary: Vocabulary,
+    letters: Letters,
+    codes: dict[bytes, list[int]],
+    ids: dict[bytes, int],
+    k: int,
+    endings: Endings,
+    pairs: Pairs,
+) -> Bases | None:
+    """The tables; `ids` are those of tokens with their letters, of which more than `k` are many.
+
+    Tokens with mixed letters are among `ids` and not among `codes`. None where bases alone may be a
+    special token or a motif.
+    """
+    signs = [
+        _sign(token.content.encode(), letters)
+        for token in vocabulary.special_tokens
+        if token.matched
+    ]
+    if vocabulary.motifs or None in signs:
+        return None
+    classes = np.full(256, OTHER, np.uint8)
+    classes[letters.classes < LETTER_MIXED] = letters.classes[letters.classes < LETTER_MIXED]
+    classes[letters.classes == LETTER_GAP] = GAP
+    classes[letters.classes == LETTER_DROPPED] = DROPPED
+    stripped = letters.stripped[letters.stripped < 0x80].tolist()
+    if letters.steps.run_length:
+        classes[letters.steps.run_letter] = MIXED
+    mixed = {token: ids[token] for token in ids if token not in codes}
+    letter, tail = _mixed_letter(letters, list(mixed), k, endings)
+    if letter is not None:
+        classes[letter] = MIXED
+    classes[[*signs, *stripped, RUN_BEGINS, *range(0x7F, 256)]] = OTHER  # DEL: see NEVER_KNOWN.
+    long = {token: each for token, each in codes.items() if len(each) > k}
+    slots, factor = _table(list(long.values()), [ids[token] for token in long])
+    spelled = [] if letter is None else [_spelled(t, i, letters) for t, i in mixed.items()]
+    mixed_tokens = np.array(spelled, np.uint64).reshape(-1, 2)
+    return Bases(classes, slots, factor, mixed_tokens, tail, repeats_of(codes, ids, pairs))
+
+
+def _mixed_letter(
+    letters: Letters, tokens: list[bytes], k: int, endings: Endings
+) -> tuple[int | None, int]:
+    """The only letter that merges and is no base, and the bases at most behind it in a token.
+
+    None where there are several or it is none that runs are of; or where tables of bases do not
+    tell what follows soon behind it.
+    """
+    found = np.flatnonzero(letters.classes == LETTER_MIXED).tolist()
+    if len(found) != 1 or (letters.steps.run_length and letters.steps.run_letter != found[0]):
+        return None, 0
+    tail = max(len(token) - 1 - token.rindex(found[0]) for token in tokens)
+    looked = endings.k + BEFORE_LETTERS * endings.levels
+    are_told = endings.k + tail <= k + 1 and looked + tail <= EARLY
+    return (found[0] if are_told and max(map(len, tokens)) <= MOST_MIXED else None), tail
+
+
+def _spelled(token: bytes, token_id: int, letters: Letters) -> tuple[int, int]:
+    """A row of `mixed`."""
+    codes = mask = 0
+    for place, letter in enumerate(reversed(token)):
+        is_mixed = letter not in letters.bases
+        code = MIXED & 3 if is_mixed else letters.bases.index(letter)
+        codes |= code << 62 - 2 * place
+        mask |= is_mixed << 31 - place
+    return codes, token_id | len(token) << 16 | mask << 32
+
+
+def _sign(content: bytes, letters: Letters) -> int | None:
+    """A byte by which a special token is known to be near; None where all are bases."""
+    return next((byte for byte in content if byte not in letters.bases), None)
+
+
+def _table(tokens: list[list[int]], ids: list[int]) -> tuple[UInt32s, int]:
+    """Where tokens lie by their hashes, whose lower halves all differ, and the factor of these."""
+    bits = len(tokens).bit_length() + SPARE_BITS
+    numbers = [sum(code << 2 * i for i, code in enumerate(each)) for each in tokens]
+    for step in count():
+        factor = FIRST_FACTOR + 2 * step
+        hashes = [_hash(n, len(t), factor) for n, t in zip(numbers, tokens, strict=True)]
+        if len({each & 0xFFFFFFFF for each in hashes}) == len(hashes):
+            break
+    slots = np.zeros((1 << bits, 2), np.uint32)
+    for each, token_id in zip(hashes, ids, strict=True):
+        slot = each >> (64 - bits)
+        while slots[slot, 1]:
+            slot = (slot + 1) % len(slots)
+        slots[slot] = each & 0xFFFFFFFF, token_id + 1
+    return slots, factor
+
+
+def _hash(number: int, length: int, factor: int) -> int:
+    """Of letters, the first one's bits the lowest; see hash_of_token in cuda/bases_ids.cuh."""
+    most = (1 << 64) - 1
+    high, low = number, 0
+    if length > 32:  # The latest 32 letters, and those before.
+        high, low = number >> 2 * (length - 32), number & ((1 << 2 * (length - 32)) - 1)
+    made = ((high ^ (low + length) * factor) & most) * GOLDEN & most
+    return (made ^ made >> 32) * factor & most

@@ -1,0 +1,70 @@
+"""BPE over letters: the tokens that only a whole stretch between two borders is.
+
+NumPy-free; knows no device. With `ignore_merges` a pretoken that is a token is that token, whatever
+its merges give: a special token's text where special tokens are left as text, or a token that no
+merge reaches. cuda/special_accept.cuh finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from gpu.dna.normalizers import Steps
+from gpu.kernels.job import constant
+from gpu.text.bpe_tables import NotCovered
+from vocabularies.motif_rule import MOTIFS
+from vocabularies.reference_bpe import bpe_rules
+from vocabularies.vocabulary import Bpe, Vocabulary
+
+__all__ = ["whole_tokens"]
+
+MAX_BYTES = constant("MAX_SPECIAL")
+
+
+def whole_tokens(
+    vocabulary: Vocabulary, reached: Container[bytes], steps: Steps
+) -> dict[bytes, int]:
+    """Ids of tokens, motifs left out: between motifs there is none.
+
+    Args:
+        vocabulary: its model is BPE over letters.
+        reached: the tokens that merges give for their own letters.
+        steps: what is done to letters before.
+
+    Raises:
+        NotCovered: a step between special tokens and merges stands in their way, or in motifs'.
+    """
+    model = vocabulary.model
+    assert isinstance(model, Bpe)
+    motifs = {motif.encode() for motif in vocabulary.motifs}
+    token_ids = bpe_rules(vocabulary).token_ids if model.ignore_merges else {}
+    whole = {
+        token: token_id
+        for token, token_id in token_ids.items()
+        if token and token not in reached and token not in motifs
+    }
+    for reason in _obstacles(vocabulary, whole, motifs, steps):
+        raise NotCovered(reason)
+    return whole
+
+
+def _obstacles(
+    vocabulary: Vocabulary, whole: dict[bytes, int], motifs: set[bytes], steps: Steps
+) -> Iterator[str]:
+    if whole and vocabulary.pretokenizer not in ("none", MOTIFS):
+        yield "a pretoken that is a token which merges do not reach"
+    if any(len(token) > MAX_BYTES for token in whole):
+        yield f"a token of more than {MAX_BYTES} bytes that merges do not reach"
+    if steps.strips and (whole or motifs):
+        yield "white space is stripped, and tokens are found between borders"
+    if steps.maps and not all(token.isascii() for token in (*whole, *motifs)):
+        yield "letters become others, and tokens are cut whole that have such beyond ASCII"
+    if steps.run_letter:
+        run, made = bytes([steps.run_letter]), bytes([steps.run_content])
+        if any(run in motif or made in motif for motif in motifs):
+            yield f"a run of {run.decode()} becomes one letter, and motifs have such letters"
+        if any(run * steps.run_length in token or made in token for token in whole):
+            yield f"a run of {run.decode()} becomes one letter, and whole tokens have such letters"
+    special = {t.content.encode(): t.id for t in vocabulary.special_tokens if t.matched}
+    if any(special.get(token, token_id) != token_id for token, token_id in whole.items()):
+        yield "a special token spells what a token does that merges do not reach"

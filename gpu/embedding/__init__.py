@@ -1,0 +1,1 @@
+"""DNATok's embedding layer on torch: sequences in, embeddings out."""

@@ -1,0 +1,1 @@
+"""C++ extensions for the host side, and their Python faces."""

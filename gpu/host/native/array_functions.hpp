@@ -1,0 +1,63 @@
+// Functions of `gpu.host._copy_pool` that need no threads: where an array lies, looking at what another thread sets, and
+// where rows begin.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "thread_pool.hpp"
+#include "python_helpers.hpp"
+
+namespace {
+
+// An array's own `ctypes` takes a microsecond to say so.
+PyObject* address_of(PyObject*, PyObject* array) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO) < 0) return nullptr;
+    PyObject* address = PyLong_FromVoidPtr(view.buf);
+    PyBuffer_Release(&view);
+    return address;
+}
+
+// The interpreter's lock is not held meanwhile, so that another thread can set the byte.
+PyObject* look(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+    if (!has_arguments(given, 2)) return nullptr;
+    double seconds = PyFloat_AsDouble(arguments[1]);
+    Py_buffer flag;
+    if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &flag, PyBUF_SIMPLE) < 0) return nullptr;
+    auto* byte = static_cast<const char*>(flag.buf);
+    auto longest = std::chrono::duration_cast<staging::Clock::duration>(std::chrono::duration<double>(seconds));
+    bool is_set = false;
+    Py_BEGIN_ALLOW_THREADS
+    is_set = staging::spin_until([&] { return flag.len && __atomic_load_n(byte, __ATOMIC_ACQUIRE); }, longest);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&flag);
+    return PyBool_FromLong(is_set);
+}
+
+// None; the number of the first row that ends before it begins. NumPy needs three microseconds to see such.
+PyObject* put_begins(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+    Py_buffer to, from;
+    if (!has_arguments(given, 2) || PyObject_GetBuffer(arguments[0], &to, PyBUF_WRITABLE) < 0) return nullptr;
+    if (PyObject_GetBuffer(arguments[1], &from, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&to);
+        return nullptr;
+    }
+    PyObject* found = nullptr;
+    auto* begins = static_cast<const uint64_t*>(from.buf);
+    if (from.len > to.len) {
+        PyErr_SetString(PyExc_ValueError, "the target is too short");
+    } else if (copy_ascending(static_cast<uint64_t*>(to.buf), begins, static_cast<size_t>(from.len) / 8)) {
+        found = Py_NewRef(Py_None);
+    } else {
+        auto* signed_begins = static_cast<const int64_t*>(from.buf);
+        found = PyLong_FromSsize_t(std::is_sorted_until(signed_begins, signed_begins + from.len / 8) - signed_begins - 1);
+    }
+    PyBuffer_Release(&to);
+    PyBuffer_Release(&from);
+    return found;
+}
+
+}  // namespace

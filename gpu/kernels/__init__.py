@@ -1,0 +1,1 @@
+"""What the host knows of device code: kernels, families, the Job."""

@@ -1,0 +1,284 @@
+"""The kernels: their sources joined by module, and their launch shapes.
+
+Knows no CuPy: `device` compiles a module when the first of its kernels is launched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu.kernels.job import CUDA, constant
+
+__all__ = [
+    "FEW_BYTES",
+    "KERNELS",
+    "SOURCES",
+    "Kernel",
+    "joined_source",
+    "modules_of",
+    "num_blocks",
+    "source_of",
+]
+
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+SOURCES = {
+    "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
+    "composed": ("composed.cu",),
+    "cut": ("cut.cu",),
+    "merge": ("merge.cu",),
+    "small_block": ("small_block.cu",),
+    "small_cluster": ("small_cluster.cu",),
+    "small_grid": ("small_grid.cu",),
+    "symbols": ("symbols.cu",),
+    "dna": ("dna_bpe.cu",),
+    "repair_small": ("repair_small.cu",),
+    "repair_middle": ("repair_middle.cu",),
+    "repair_large": ("repair_large.cu",),
+    "dna_grid": ("dna_grid.cu",),
+    "bases": ("bases.cu",),
+    "training": ("train.cu",),
+}
+"""The files of each module; `text` has the kernels that all families share. They are compiled side
+by side: the first answer waits for the longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How a kernel is launched; all of them walk over their work in steps of the whole grid.
+
+    Attributes:
+        threads: of a block.
+        bytes_a_block: text that one block takes in one step.
+        blocks_a_processor: blocks at most for each multiprocessor.
+        shared_bytes: of shared memory that the launch asks for, beside what the kernel declares.
+        module: of `SOURCES`, that it is compiled with.
+        takes_job: the Job comes with the launch, from host memory; others read it on the device.
+        cluster: blocks that run side by side; all of a launch.
+        is_grid: the blocks of a launch wait for each other, so that all must run at a time.
+        bytes_a_small_block: the same as `bytes_a_block` in small batches; 0: there, too.
+    """
+
+    threads: int
+    bytes_a_block: int
+    blocks_a_processor: int
+    shared_bytes: int = 0
+    module: str = "text"
+    takes_job: bool = False
+    cluster: int = 1
+    is_grid: bool = False
+    bytes_a_small_block: int = 0
+
+
+_BLOCK, _TILE = constant("BLOCK"), constant("TILE")
+FEW_BYTES = constant("FEW_TILES") * _TILE
+"""Text of a small batch at most: `has_few_tiles` of job.cuh."""
+_CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
+_MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
+_MERGED = _MERGE + 26 * constant("NUM_BINS")  # MergeStageShared of merge_stage.cuh.
+_STRIDE = constant("STRIDE_0")  # From window to window of a long piece.
+_CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
+_CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
+
+_LETTERS = _BLOCK // 32 * constant("LETTER_TILE")
+_SCAN_THREADS = constant("SCAN_THREADS")
+_KMERS = _BLOCK // 32 * constant("KMER_TILE")
+_AROUND = constant("AROUND") + constant("BEHIND_TILE")  # Letters that two tiles have.
+
+
+def _symbol_kernels() -> dict[str, Kernel]:
+    """Those of characters and k-mers; the ones that write ids do so in three widths."""
+    shapes = {
+        "turn_rows": (_BLOCK, 16 * _BLOCK, 8),
+        "place_neighbours": (_BLOCK, _TILE, 8),
+        "place_rows": (_BLOCK, _TILE, 8),
+        "begin_letters": (_BLOCK, _CHUNKS, 8),
+        "expand_letters": (_BLOCK, _TILE, 8),
+        "place_letters": (_BLOCK, _TILE, 8),
+        "mark_letter_rows": (_BLOCK, _TILE, 8),
+        "find_breaks": (_BLOCK, _LETTERS, 8),
+        "enter_tiles": (_SCAN_THREADS, 1 << 62, 1),
+        "find_places": (_BLOCK, _LETTERS, 8),
+        "sum_letter_tiles": (_SCAN_THREADS, 1 << 62, 1),
+        "letter_offsets": (_BLOCK, _TILE, 8),
+        "write_places": (_BLOCK, _LETTERS, 8),
+        "frame_own_spans": (_BLOCK, _TILE, 8),
+        "decode_kmers": (_BLOCK, _TILE, 8),
+        "decode_kmers_again": (_BLOCK, _TILE, 8),
+        "cut_windows": (_BLOCK, 4 * _BLOCK, 8),
+    }
+    fetches = {}  # Over the bus, which few threads keep busy.
+    for bits, id_bytes in (("", 4), ("16", 2), ("8", 1)):
+        # Blocks that come and go: fewer that go on to other text took 5 to 10 % longer.
+        each = constant("LETTER_ROUNDS") * _BLOCK * 16 // id_bytes
+        shapes[f"write_letters{bits}"] = (_BLOCK, each, 1 << 20)
+        letters = constant("STAGED_BYTES") // id_bytes
+        for name, own, blocks in (
+            ("kmers", min(letters, constant("MOST_LETTERS")), 1 << 20),
+            ("strided", constant("TILE_LETTERS"), 1 << 20),
+            ("even_kmers", letters, 1 << 20),
+            ("even_strided", constant("TILE_LETTERS"), 32),
+        ):
+            shapes[f"write_{name}{bits}"] = (_BLOCK, _BLOCK // 32 * (own - _AROUND), blocks)
+        fetches[f"fetch_letters{bits}"] = (_BLOCK, each, 2)
+        shapes[f"write_runs{bits}"] = (_BLOCK, _KMERS, 1 << 20)
+    for bits in ("", "16"):  # A byte has no room for the ids of six letters.
+        shapes[f"write_filled{bits}"] = (_BLOCK, _BLOCK // 32 * constant("FILLED_LETTERS"), 1 << 20)
+    kernels = {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}
+    return kernels | {
+        name: Kernel(*shape, module="symbols", takes_job=True) for name, shape in fetches.items()
+    }
+
+
+def _dna_kernels() -> dict[str, Kernel]:
+    """Those of byte-pair encoding of letters; a window is SMALL_CHUNK letters or more."""
+    walkers, chunk = constant("WALKERS"), constant("SMALL_CHUNK")
+    shapes = {
+        "map_letters": (_BLOCK, _CHUNKS, 8),
+        "pack_letters": (_BLOCK, _CHUNKS, 8),
+        "pack_special": (_BLOCK, _CHUNKS, 8),
+        "strip_ends": (_BLOCK, _CHUNKS, 8),
+        "walk_windows": (walkers, chunk * walkers, 8),
+        "meet_windows": (_BLOCK, chunk * _BLOCK, 8),
+        "write_letter_ids": (_BLOCK, _TILE, 8),
+    }
+    forward, bases = constant("FORWARD_THREADS"), constant("BASES_THREADS")
+    kernels = {name: Kernel(*shape, module="dna") for name, shape in shapes.items()}
+    kernels |= {
+        f"repair_{size}": Kernel(_BLOCK, chunk * _BLOCK, 3, module=f"repair_{size}")
+        for size in ("small", "middle", "large")
+    }
+    at_once = Kernel(
+        *(bases, bases, 1, constant("BASES_SHARED"), "bases"), takes_job=True, is_grid=True
+    )
+    kernels |= {"encode_bases": at_once, "encode_bases_copied": at_once}
+    return kernels | {
+        f"forward_windows{name}": Kernel(forward, chunk, 1, shared, "dna")
+        for name, shared in (
+            ("", constant("FORWARD_SHARED")),
+            ("_copied", constant("COPIED_SHARED")),
+        )
+    }
+
+
+def _training_kernels() -> dict[str, Kernel]:
+    """Those that learn a vocabulary; for bytes they have tokens, or ids of a table of pairs."""
+    tile = constant("TRAIN_TILE")
+    shapes = {
+        "count_pairs": (_BLOCK, tile, 8),
+        "find_repeats": (_BLOCK, tile, 8),
+        "enter_repeats": (constant("RUN_THREADS"), 1 << 62, 1),
+        "merge_tokens": (_BLOCK, tile, 5),
+        "merge_placed": (_BLOCK, tile, 3),
+        "update_pairs": (_BLOCK, _BLOCK, 8),
+        "best_of_rows": (_BLOCK, 1, 8),
+        "best_pair": (_BLOCK, 1 << 62, 1),
+    }
+    return {name: Kernel(*shape, module="training") for name, shape in shapes.items()}
+
+
+KERNELS = {
+    "take_in": Kernel(_BLOCK, 16 * _BLOCK, 8, takes_job=True),
+    "mark_rows": Kernel(_BLOCK, _CHUNKS, 8),
+    "clear_faults": Kernel(_BLOCK, _CHUNKS, 8),
+    "validate": Kernel(_BLOCK, 16 * _BLOCK, 8),
+    "check_composed": Kernel(_BLOCK, 16 * _BLOCK, 8, module="composed"),
+    "find_special": Kernel(_BLOCK, _TILE, 6),
+    "enter_special": Kernel(_BLOCK, 8 * _TILE, 8),
+    "accept_special": Kernel(_BLOCK, _TILE, 6),
+    "find_special_again": Kernel(_BLOCK, _TILE, 6),
+    "enter_special_again": Kernel(_BLOCK, 8 * _TILE, 8),
+    "accept_special_again": Kernel(_BLOCK, _TILE, 6),
+    "accept_whole": Kernel(_BLOCK, _CHUNKS, 8),
+    "clear_special": Kernel(_BLOCK, _CHUNKS, 8),
+    "pretokenize": Kernel(_BLOCK, _CHUNKS, 16, bytes_a_small_block=_TILE),
+    "map_tiles": Kernel(constant("MAP_BLOCK"), _TILE, 2),
+    "enter_runs": Kernel(constant("ENTER_BLOCK"), constant("ENTER_BLOCK") * _TILE, 1),
+    "redo_tiles": Kernel(_BLOCK, _CHUNKS, 6),
+    "cut_certain": Kernel(1024, 16 * 1024, 1, _CERTAIN, module="cut"),
+    "find_long": Kernel(_BLOCK, _CHUNKS, 8, module="cut"),
+    # A warp a window; of a small batch spread over all multiprocessors.
+    "windows": Kernel(*(1024, 32 * _STRIDE, 1, _MERGE), module="cut", bytes_a_small_block=_STRIDE),
+    "check_windows": Kernel(_BLOCK, _STRIDE * _BLOCK, 8, module="cut"),
+    "bridges": Kernel(constant("BRIDGE_THREADS"), _STRIDE, constant("BRIDGE_BLOCKS"), module="cut"),
+    "join_bridges": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
+    "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
+    "last_pieces": Kernel(constant("WHOLE_THREADS"), 2048, 1, module="cut"),
+    "look_up": Kernel(_BLOCK, _TILE, 1 << 20, module="merge"),
+    "look_up_few": Kernel(_BLOCK, _TILE, 1 << 20, module="merge"),
+    "merge": Kernel(1024, 2 * 1024, 1, _MERGED, module="merge"),
+    "merge_few": Kernel(1024, 2 * 1024, 1, _MERGED, module="merge"),
+    "row_offsets": Kernel(_BLOCK, _TILE, 16),
+    "count_tiles": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
+    "sum_tiles": Kernel(constant("SCAN_BLOCK"), 1 << 62, 1),
+    "compact": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
+    "compact16": Kernel(_BLOCK, 8 * _TILE, 32, bytes_a_small_block=_TILE),
+    "compact_few": Kernel(_BLOCK, _TILE, 4),
+    "compact_few16": Kernel(_BLOCK, _TILE, 4),
+    "answer": Kernel(_BLOCK, _TILE, 8),
+    "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1),
+    "report": Kernel(_BLOCK, 16 * _BLOCK, 1),
+    "pack": Kernel(_BLOCK, _TILE, 16),
+    "frame_rows": Kernel(_BLOCK, _TILE, 8),
+    "frame_ids": Kernel(_BLOCK, _TILE, 8),
+    "span_begins": Kernel(_BLOCK, _TILE, 8),
+    "frame_spans": Kernel(_BLOCK, _TILE, 8),
+    "decode_spell": Kernel(_BLOCK, _TILE, 8),
+    "decode_spell_again": Kernel(_BLOCK, _TILE, 8),
+    "encode_block": Kernel(_BLOCK, _TILE, 1, _SMALL_SHARED, "small_block", takes_job=True),
+    "encode_cluster": Kernel(
+        _BLOCK, _TILE, 1, _SMALL_SHARED, "small_cluster", takes_job=True, cluster=_CLUSTER
+    ),
+    "encode_grid": Kernel(
+        *(_BLOCK, _TILE // 2, constant("GRID_BLOCKS"), _SMALL_SHARED, "small_grid"),
+        takes_job=True,
+        is_grid=True,
+    ),
+    "encode_letters_grid": Kernel(
+        *(_BLOCK, _TILE, constant("GRID_BLOCKS"), constant("LETTERS_SHARED"), "dna_grid"),
+        takes_job=True,
+        is_grid=True,
+    ),
+    **_symbol_kernels(),
+    **_dna_kernels(),
+    **_training_kernels(),
+}
+
+
+def num_blocks(name: str, num_bytes: int, processors: int) -> int:
+    """Blocks of a launch for up to `num_bytes` of text on a device of so many multiprocessors."""
+    kernel = KERNELS[name]
+    if kernel.cluster > 1:
+        return kernel.cluster
+    each = kernel.bytes_a_block
+    if num_bytes <= FEW_BYTES:
+        each = kernel.bytes_a_small_block or each
+    return max(1, min(-(-num_bytes // each), kernel.blocks_a_processor * processors))
+
+
+def modules_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The modules of these kernels, and that of those that all families share."""
+    own = {"text", *(KERNELS[name].module for name in names)}
+    return tuple(module for module in SOURCES if module in own)
+
+
+def joined_source(module: str) -> str:
+    """A module as one source without includes, so that a cache of compiled code sees it all."""
+    return source_of(*SOURCES[module])
+
+
+def source_of(*names: str) -> str:
+    """Files of gpu/cuda as one source without includes."""
+    done: set[str] = set()
+    return "\n".join(_with_includes(CUDA / name, done) for name in names)
+
+
+def _with_includes(path: Path, done: set[str]) -> str:
+    done.add(path.name)
+
+    def include(line: re.Match[str]) -> str:
+        return "" if line[1] in done else _with_includes(CUDA / line[1], done)
+
+    return _INCLUDE.sub(include, path.read_text()).replace("#pragma once\n", "")

@@ -1,0 +1,300 @@
+"""Families of vocabularies: which kernels make ids of a text, and in which order they run.
+
+Knows no shapes and no tables; `prepared` says which family a vocabulary is of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+from gpu.kernels.catalog import KERNELS
+
+__all__ = [
+    "CHARACTERS",
+    "COMPOSED",
+    "DNA",
+    "FAMILIES",
+    "KMERS",
+    "STRIDED_KMERS",
+    "TEXT",
+    "Family",
+    "answer_kernels",
+    "dna_family",
+    "encode_kernels",
+    "frame_kernels",
+    "letter_kernels",
+    "plain_kernels",
+    "run_kernels",
+]
+
+SPECIAL = (
+    ("find_special", "enter_special", "accept_special"),
+    ("find_special_again", "enter_special_again", "accept_special_again"),
+)
+"""By round: special tokens in the text, and in what these leave of it."""
+
+PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
+CUT = (
+    "cut_certain",
+    *("find_long", "windows", "check_windows", "bridges", "join_bridges"),
+    *("write_borders", "last_pieces"),
+)
+MERGE = ("look_up", "merge")
+COUNT = ("count_tiles", "sum_tiles", "row_offsets")
+FEW = {
+    "look_up": "look_up_few",
+    "merge": "merge_few",
+    "compact": "compact_few",
+    "compact16": "compact_few16",
+}
+"""Kernels that a batch of few tiles has others for, which count and add up."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """The kernels of one kind of vocabulary, between those that all of them share.
+
+    Attributes:
+        name: of the family.
+        layout: of its workspaces (`layout.LAYOUTS`).
+        between: those between the two rounds of special tokens.
+        content: from text, hard bits and accepted special tokens to id_offsets.
+        write: from there to ids.
+        write16: the same to ids of 16 bits in `packed`; () where they are packed behind `write`.
+        spans: from framed rows to spans.
+        decode: from ids to bytes.
+        fused: kernels that do all of it in one launch, unless STATUS_RARE: of one block, of a
+            cluster, and of a grid; () where there are none.
+        bases: a kernel that is tried before `fused`, for batches that ask for nothing but ids;
+            where it sets STATUS_RARE the others follow. "" where there is none.
+        plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
+            others follow. () where there are none such.
+        even: instead of `plain`, for rows of one length (`even_rows`).
+        filled: the same for rows that k-mers of six letters fill side by side.
+        runs: instead of `content` and `write`, where k-mers begin anew in every run, the bytes are
+            letters and nobody asks for spans. () where there are none such.
+        rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
+        fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
+            "" where there is none.
+        turns_rows: rows may ask for the other strand or a circle.
+        answered: those that a small batch that is not framed has `answer` for: from the ids of
+            each tile's parts to the answer. () where that is not so.
+        few: batches of few tiles have kernels of their own (`few_kernels`).
+    """
+
+    name: str
+    layout: str
+    content: tuple[str, ...]
+    write: tuple[str, ...]
+    spans: tuple[str, ...]
+    decode: tuple[str, ...] = ("decode_spell", "decode_spell_again")
+    fused: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
+    even: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    rewrite: tuple[str, ...] = ()
+    fetch: str = ""
+    write16: tuple[str, ...] = ()
+    turns_rows: bool = False
+    between: tuple[str, ...] = ()
+    bases: str = ""
+    answered: tuple[str, ...] = ()
+    few: bool = False
+
+    @property
+    def kernels(self) -> set[str]:
+        """Those of its own, whatever a batch asks for."""
+        names = {"turn_rows"} if self.turns_rows else set()
+        values = (getattr(self, field.name) for field in fields(self))
+        names.update(*(value if isinstance(value, tuple) else [value] for value in values))
+        return names & KERNELS.keys()
+
+
+TEXT = Family(
+    "text",
+    "text",
+    content=(*PRETOKENIZE, "clear_special", *CUT, *MERGE, *COUNT),
+    write=("compact",),
+    write16=("compact16",),
+    spans=("span_begins", "frame_spans"),
+    fused=("encode_block", "encode_cluster", "encode_grid"),
+    answered=("sum_tiles", "row_offsets", "compact", "compact_few"),
+    few=True,
+)
+"""Byte-level BPE behind a pretokenizer."""
+COMPOSED = replace(TEXT, name="composed", between=("check_composed",))
+"""The same behind NFC, of batches that it leaves as they are."""
+
+REWRITE = ("begin_letters", "clear_special", "expand_letters", "place_letters")
+PLACES = (
+    *("mark_letter_rows", "find_breaks", "enter_tiles", "find_places", "sum_letter_tiles"),
+    "letter_offsets",
+)
+CHARACTERS = Family(
+    "characters",
+    "symbols",
+    content=(*REWRITE, *PLACES),
+    write=("write_places",),
+    spans=("frame_own_spans",),
+    plain=("write_letters",),
+    rewrite=REWRITE,
+    fetch="fetch_letters",
+    turns_rows=True,
+)
+"""An id for each letter."""
+KMERS = replace(
+    CHARACTERS,
+    name="kmers",
+    plain=("place_neighbours", "place_rows", "write_kmers"),
+    fetch="",
+    even=("write_even_kmers",),
+    runs=("write_runs",),
+    decode=("decode_kmers", "decode_kmers_again"),
+)
+"""An id for each letter and those behind it."""
+STRIDED_KMERS = replace(
+    KMERS,
+    name="strided_kmers",
+    plain=("place_rows", "write_strided"),
+    even=("write_even_strided",),
+    filled=("write_filled",),
+)
+"""An id for every so many letters."""
+
+DNA = Family(
+    "dna",
+    "dna",
+    content=(
+        *("pack_letters", "pack_special", "strip_ends", "walk_windows", "meet_windows"),
+        *("repair_small", "repair_middle", "repair_large", "write_letter_ids"),
+    ),
+    write=(),
+    spans=("frame_own_spans",),
+    turns_rows=True,
+    fused=("encode_letters_grid",) * 3,
+)
+"""BPE over letters, which nothing cuts but motifs."""
+FAMILIES = {
+    family.name: family for family in (TEXT, COMPOSED, CHARACTERS, KMERS, STRIDED_KMERS, DNA)
+}
+
+
+def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], bases: str = "") -> Family:
+    """DNA with what a vocabulary needs; the workspaces are the same.
+
+    Args:
+        has_whole: a stretch may be a token that merges do not reach.
+        maps: letters become others.
+        walk: the kernels that find paths through windows.
+        bases: the kernel of batches of bases, "" where there is none.
+    """
+    at = DNA.content.index("walk_windows")
+    content = (*DNA.content[:at], *walk, *DNA.content[at + 1 :])
+    return replace(
+        DNA,
+        fused=() if has_whole or maps else DNA.fused,
+        bases="" if has_whole or maps else bases,
+        between=("map_letters",) if maps else (),
+        content=(("accept_whole", *content) if has_whole else content),
+    )
+
+
+@lru_cache
+def encode_kernels(
+    family: Family = TEXT,
+    *,
+    num_rounds: int = 0,
+    validate: bool = False,
+    count_only: bool = False,
+    turned: bool = False,
+    id_bits: int = 32,
+    few: bool = False,
+) -> tuple[str, ...]:
+    """From text and row_begins on the device to ids and id_offsets.
+
+    Args:
+        family: of the vocabulary.
+        num_rounds: rounds of special tokens, see special.py.
+        validate: whether rows may not be UTF-8.
+        count_only: id_offsets without ids.
+        turned: whether rows are not encoded as they were sent.
+        id_bits: of an id; those of fewer than 32 are in `packed`.
+        few: whether the batch has few tiles, see job.cuh.
+    """
+    first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
+    special = (*first, *family.between, *again)
+    kernels = (
+        *(("turn_rows",) if turned else ()),
+        "mark_rows",
+        *(("validate",) if validate else ()),
+        *special,
+        *(name for name in family.content if num_rounds or name != "clear_special"),
+        *(() if count_only else write_kernels(family, id_bits)),
+    )
+    return _of_few_tiles(kernels, count_only=count_only) if few and family.few else kernels
+
+
+def _of_few_tiles(kernels: tuple[str, ...], *, count_only: bool) -> tuple[str, ...]:
+    """The same for a batch of few tiles: looking up and merging count, compacting adds up."""
+    done = COUNT[:1] if count_only else COUNT
+    return tuple(FEW.get(name, name) for name in kernels if name not in done)
+
+
+def write_kernels(family: Family, id_bits: int) -> tuple[str, ...]:
+    """From id_offsets to ids; to `packed` where they have fewer bits than 32."""
+    if id_bits == 16 and family.write16:
+        return family.write16
+    return family.write if id_bits == 32 else (*family.write, "pack")
+
+
+def run_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
+    """As letter_kernels, for k-mers that begin anew in every run; ids of fewer bits as above."""
+    *first, write = family.runs
+    return (*first, *_writing(write, id_bits))
+
+
+def _writing(kernel: str, id_bits: int) -> tuple[str, ...]:
+    """Ids of so many bits: by a kernel that writes such, or of 32 and then packed."""
+    if id_bits in (8, 16):
+        return (f"{kernel}{id_bits}",)
+    return (kernel,) if id_bits == 32 else (kernel, "pack")
+
+
+def plain_kernels(
+    family: Family,
+    *,
+    id_bits: int = 32,
+    turned: bool = False,
+    even: bool = False,
+    filled: bool = False,
+) -> tuple[str, ...]:
+    """What a family tries first; ids of fewer bits than 32 go to `packed`."""
+    *first, write = family.filled if filled else family.even if even else family.plain
+    return (*(("turn_rows",) if turned else ()), *first, *_writing(write, id_bits))
+
+
+def letter_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
+    """As encode_kernels, for a batch whose bytes are letters: it needs not be rewritten."""
+    content = (name for name in family.content if name not in family.rewrite)
+    return ("clear_faults", *content, *write_kernels(family, id_bits))
+
+
+def frame_kernels(
+    family: Family = TEXT, *, spans: bool, count_only: bool = False
+) -> tuple[str, ...]:
+    """Begin and end tokens and truncation, behind encode_kernels."""
+    if count_only:
+        return ("frame_rows",)
+    return ("frame_rows", "frame_ids", *(family.spans if spans else ()))
+
+
+@lru_cache
+def answer_kernels(family: Family, encode: tuple[str, ...], *, framed: bool) -> tuple[str, ...]:
+    """Those of a small batch: to ids (`encode`), and from there to the answer in pinned memory."""
+    if framed:
+        return (*encode, *frame_kernels(family, spans=False), "put_out")
+    if not family.answered:
+        return (*encode, "put_out")
+    return (*(name for name in encode if name not in family.answered), "answer")

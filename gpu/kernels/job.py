@@ -1,0 +1,70 @@
+"""The one argument of every kernel as NumPy knows it; the only definitions are in cuda/.
+
+That of the kernels that learn a vocabulary is cuda/train_job.cuh, that of all others cuda/job.cuh.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["CUDA", "JOB", "TRAIN_JOB", "WORD", "constant"]
+
+CUDA = Path(__file__).parents[1] / "cuda"
+_FIELD = re.compile(r"^ {4}(?:const )?\w+[ *]+(\w+)(?:\[(\w+)\])?;", re.MULTILINE)
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.LShift: operator.lshift,
+}
+
+
+@functools.cache
+def constant(name: str) -> int:
+    """The value of a `constexpr` number in cuda/*.cuh.
+
+    Raises:
+        LookupError: there is none of this name.
+    """
+    for path in sorted(CUDA.glob("*.cuh")):
+        found = re.search(rf"constexpr \w+ {name} = ([^;]+);", path.read_text())
+        if found:
+            return _value(ast.parse(re.sub(r"\b(\w+?)u(ll)?\b", r"\1", found[1]), mode="eval").body)
+    raise LookupError(f"no constant is called {name} in cuda/*.cuh")
+
+
+def _value(term: ast.expr) -> int:
+    """The value of numbers and other constants with + - * / and <<."""
+    match term:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            return constant(name)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATIONS[type(op)](_value(left), _value(right))
+    raise ValueError(f"a constant is {ast.dump(term)}")
+
+
+def _record(file: str, struct: str) -> np.dtype[np.void]:
+    """A struct of 8-byte fields; a pointer is the address."""
+    text = (CUDA / file).read_text()
+    body = text[text.index(f"struct {struct} {{") :]
+    body = body[: body.index("\n};")]
+    fields = []
+    for name, count in _FIELD.findall(body):
+        fields.append((name, np.uint64, (constant(count),)) if count else (name, np.uint64))
+    return np.dtype(fields)
+
+
+JOB = _record("job.cuh", "Job")
+TRAIN_JOB = _record("train_job.cuh", "TrainJob")
+WORD = {name: place // 8 for name, (_, place, *_) in (JOB.fields or {}).items()}
+"""Which of the 8-byte words of JOB each field begins with."""

@@ -1,0 +1,1 @@
+"""Tables of k-mer and character tokenizers; NumPy only."""

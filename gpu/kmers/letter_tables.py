@@ -1,0 +1,279 @@
+"""Characters and k-mers as the tables that cuda/letters.cuh reads: a letter's class, code and id.
+
+NumPy only; knows no batch.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.kernels.families import CHARACTERS, KMERS, STRIDED_KMERS, Family
+from gpu.kernels.job import constant
+from gpu.kmers.two_bit_letters import four_characters, four_letters
+from gpu.text.bpe_tables import NotCovered
+from vocabularies.normalizers import normalize
+from vocabularies.strand import COMPLEMENT
+from vocabularies.tables import (
+    BASE,
+    DROPPED,
+    OTHER,
+    SPACE,
+    CharacterTable,
+    character_table,
+    kmer_table,
+    special_marks,
+)
+from vocabularies.unicode_classes import class_mask
+from vocabularies.vocabulary import Bpe, Kmers, Normalizer, Vocabulary
+
+__all__ = ["symbol_tables"]
+
+UInt32s = NDArray[np.uint32]
+Arrays = dict[str, NDArray[np.generic]]
+Numbers = dict[str, int]
+
+ASCII, NUM_BYTES = 128, 256
+OTHER_LETTER, WIDE_SPACE = constant("OTHER_LETTER"), constant("WIDE_SPACE")
+SPECIAL_LETTER, NUM_LETTERS = constant("SPECIAL_LETTER"), constant("NUM_LETTERS")
+NOT_A_CODE, CLASS_SHIFT = constant("NOT_A_CODE"), constant("CLASS_SHIFT")
+SPECIAL = constant("SPECIAL")
+BREAK, WIDE, MARK = (
+    constant(f"RARE_{name}") << constant("RARE_SHIFT") for name in ("BREAK", "WIDE", "MARK")
+)
+MAX_WIDE = constant("MAX_WIDE")
+MAX_IDS = NOT_A_CODE
+NOTHING: Numbers = dict.fromkeys(
+    (
+        *("kmer_count", "kmer_shared", "kmer_first_id", "kmer_unknown_id", "kmer_shift"),
+        *(
+            "keeps_remainder",
+            "runs_apart",
+            "has_words",
+            "can_wrap",
+            "wraps",
+            "piece_ids",
+            "four_letters",
+        ),
+        *("four_codes", "four_fold", "four_case_flags", "four_case_alike", "letters_are_bytes"),
+    ),
+    0,
+)
+"""What characters do without; a workspace that served k-mers before must not keep theirs."""
+MIN_PIECE = 64
+PAGE, SURROGATES = 128, range(0xD800, 0xE000)
+_HAS_ASCII = re.compile("[\0-\x7f]").search
+MAX_TEMPLATE = 6  # Workspaces have room for so many a row and a piece.
+
+
+def symbol_tables(vocabulary: Vocabulary) -> tuple[Family, Arrays, Numbers] | None:
+    """The family of a vocabulary of characters or k-mers with its tables; None for any other.
+
+    Raises:
+        NotCovered: the kernels cannot compute it.
+    """
+    if len(vocabulary) > MAX_IDS:
+        raise NotCovered(f"{len(vocabulary)} ids; a letter's entry has room for {MAX_IDS}")
+    if isinstance(vocabulary.model, Kmers):
+        return _kmers(vocabulary, vocabulary.model)
+    table = character_table(vocabulary)
+    return None if table is None else _characters(vocabulary, table)
+
+
+def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Numbers]:
+    if vocabulary.normalizers or vocabulary.pretokenizer != "none":
+        raise NotCovered("k-mers of a text that is rewritten or cut first")
+    if model.frame == "run" and model.whitespace == "words":
+        raise NotCovered("words of a vocabulary whose k-mers begin anew in every run of letters")
+    _check_template(vocabulary, model.max_piece_tokens)
+    _check_kmers(vocabulary, model)
+    table, is_run = kmer_table(vocabulary), model.frame == "run"
+    has_words, apart = model.whitespace == "words", model.whitespace != "letter"
+    is_other = table.codes >= table.num_kmers
+    codes = np.where(is_other, NOT_A_CODE, table.codes).astype(np.uint32)
+    outside = OTHER if is_run else BASE
+    classes = table.classes if is_run else np.full(NUM_BYTES, BASE, np.uint8)
+    if apart:
+        classes = np.where(table.is_space, SPACE, classes)
+    space = SPACE if apart else outside
+    entries = _entries(codes, classes, (NOT_A_CODE, outside), (NOT_A_CODE, space))
+    # What takes words apart is the CPU engine's: contents.rare_kernels.
+    marks = table.is_rare if has_words else special_marks(vocabulary)
+    _add_flags(entries, marks, is_wide=True)
+    letter_ids = np.full(NUM_LETTERS, model.unknown_id, np.uint32)
+    letter_ids[:NUM_BYTES] = table.letter_ids
+    change = str.upper if model.case == "upper" else str
+    numbers = NOTHING | {
+        "kmer_k": model.k,
+        "kmer_stride": model.stride,
+        "kmer_base": len(model.letters),
+        "kmer_count": table.num_kmers,
+        "kmer_shared": model.k - model.stride,
+        "kmer_of_shared": len(model.letters) ** (model.k - model.stride),
+        "kmer_of_stride": len(model.letters) ** model.stride,
+        "kmer_first_id": model.first_id,
+        "kmer_unknown_id": model.unknown_id,
+        "kmer_shift": model.k - 1 if model.junction == "prepend" else 0,
+        "keeps_remainder": int(model.remainder == "letters"),
+        "runs_apart": int(is_run),
+        "has_words": int(has_words),
+        "can_wrap": int(model.stride == 1 and not is_run),
+        "wraps": int(model.circular),
+        "piece_ids": model.max_piece_tokens or 0,
+        **four_letters(model, entries),
+    }
+    wide = _wide_letters(change, lambda character: character.isspace())
+    family = KMERS if model.stride == 1 else STRIDED_KMERS
+    return family, _arrays(entries, letter_ids, wide), numbers | {"num_wide": len(wide)}
+
+
+def _characters(vocabulary: Vocabulary, table: CharacterTable) -> tuple[Family, Arrays, Numbers]:
+    _check_template(vocabulary, None)
+    model, unknown = vocabulary.model, int(table.ids[-1])
+    is_bpe = isinstance(model, Bpe)
+    marks = special_marks(vocabulary)
+    if table.by_byte and (table.ascii_only or marks.any()):
+        raise NotCovered("bytes in upper case, or with special tokens among them")
+    if not table.by_byte and _has_wide_ids(vocabulary, table, unknown):
+        raise NotCovered("a letter that is not ASCII has an id of its own")
+    ids = table.ids[:NUM_BYTES]
+    classes = np.where(ids == DROPPED, SPACE, BASE)
+    dropped = is_bpe and vocabulary.pretokenizer != "none"
+    other = (0, SPACE) if unknown == DROPPED else (unknown, BASE)
+    values = np.where(ids == DROPPED, 0, ids).astype(np.uint32)
+    entries = _entries(values, classes, other, (0, SPACE) if dropped else other)
+    _add_flags(entries, marks, is_wide=not table.by_byte)
+    if is_bpe:
+        change = functools.partial(_normalized, vocabulary.normalizers)
+        wide = _wide_letters(change, _is_rust_space)
+    else:
+        wide = _wide_letters(str.upper if table.ascii_only else str, str.isspace)
+    numbers = NOTHING | {
+        "kmer_k": 1,
+        "kmer_stride": 1,
+        "kmer_base": MAX_IDS,
+        "num_wide": len(wide),
+        "letters_are_bytes": int(table.by_byte),
+        **four_characters(entries),
+    }
+    return CHARACTERS, _arrays(entries, np.zeros(NUM_LETTERS, np.uint32), wide), numbers
+
+
+def _has_wide_ids(vocabulary: Vocabulary, table: CharacterTable, unknown: int) -> bool:
+    """Whether any character that is not ASCII has an id of its own."""
+    if not isinstance(vocabulary.model, Bpe):
+        return bool((table.ids[ASCII:] != unknown).any())
+    special = {token.id for token in vocabulary.special_tokens}
+    tokens = (token for i, token in enumerate(vocabulary.tokens) if i not in special and token)
+    return any(not token.isascii() and len(token.decode(errors="replace")) == 1 for token in tokens)
+
+
+def _check_template(vocabulary: Vocabulary, piece_ids: int | None) -> None:
+    added = len(vocabulary.prefix) + len(vocabulary.suffix)
+    if added > MAX_TEMPLATE:
+        raise NotCovered(f"more than {MAX_TEMPLATE} begin and end tokens")
+    if added and piece_ids is not None and piece_ids < MIN_PIECE:
+        raise NotCovered(f"begin and end tokens around every {piece_ids} ids, below {MIN_PIECE}")
+
+
+def _check_kmers(vocabulary: Vocabulary, model: Kmers) -> None:
+    """The kernels spell k-mers, and share their letters, by their numbers."""
+    first, count = model.first_id, len(model.letters) ** model.k
+    tokens = vocabulary.tokens[first : first + count]
+    special = any(first <= token_id < first + count for token_id in vocabulary.special_ids)
+    if special or any(token is None or len(token) != model.k for token in tokens):
+        raise NotCovered("an id of the k-mers means something else")
+    spelled = np.frombuffer(b"".join(token or b"" for token in tokens), np.uint8)
+    letters = np.frombuffer(model.letters.encode(), np.uint8)
+    numbers = np.arange(count)
+    for place in range(model.k):
+        power = len(letters) ** (model.k - 1 - place)
+        if (spelled[place :: model.k] != letters[numbers // power % len(letters)]).any():
+            raise NotCovered("an id of the k-mers means something else")
+
+
+def _entries(
+    values: UInt32s, classes: NDArray[np.integer], other: tuple[int, int], space: tuple[int, int]
+) -> UInt32s:
+    """uint32[NUM_LETTERS] from those of bytes, and (value, class) of what is not ASCII."""
+    entries = np.zeros(NUM_LETTERS, np.uint32)
+    entries[:NUM_BYTES] = values | classes.astype(np.uint32) << np.uint32(CLASS_SHIFT)
+    entries[OTHER_LETTER] = other[0] | other[1] << CLASS_SHIFT
+    entries[WIDE_SPACE] = space[0] | space[1] << CLASS_SHIFT
+    entries[SPECIAL_LETTER] = NOT_A_CODE | SPECIAL << CLASS_SHIFT
+    return entries
+
+
+def _add_flags(entries: UInt32s, marks: NDArray[np.bool_], *, is_wide: bool) -> None:
+    """Mark the bytes that the plain kernels leave to others."""
+    of_bytes = entries[:NUM_BYTES]
+    of_bytes[of_bytes >> np.uint32(CLASS_SHIFT) != BASE] |= np.uint32(BREAK)
+    of_bytes[marks] |= np.uint32(MARK)
+    if is_wide:
+        of_bytes[ASCII:] |= np.uint32(WIDE)
+
+
+def _arrays(entries: UInt32s, letter_ids: UInt32s, wide: UInt32s) -> Arrays:
+    return {
+        "letter_table": entries,
+        "letter_ids": letter_ids,
+        "wide_letters": wide,
+        "complement": np.ascontiguousarray(COMPLEMENT),
+    }
+
+
+def _is_rust_space(character: str) -> bool:
+    return bool(class_mask("s", "rust")[ord(character)])
+
+
+def _normalized(steps: tuple[Normalizer, ...], character: str) -> str:
+    """A character in the normalizers' case; Python's says which ones have to be asked."""
+    if not steps or character.lower() == character:
+        return character
+    return normalize(character, steps)[0]
+
+
+def _wide_letters(change: Callable[[str], str], is_space: Callable[[str], bool]) -> UInt32s:
+    """uint32[W, 4]: the characters beyond ASCII that are not one OTHER_LETTER, in order.
+
+    A character's number, how many letters it becomes, two of these in one word, the third.
+
+    Example: in upper case, U+00DF becomes two letters, S and S.
+    """
+    rows = []
+    for number in _candidates():
+        character = chr(number)
+        letters = [
+            ord(letter) if letter.isascii() else WIDE_SPACE if is_space(letter) else OTHER_LETTER
+            for letter in change(character)
+        ]
+        if letters != [OTHER_LETTER]:
+            first, second, third = (letters + [0] * MAX_WIDE)[:MAX_WIDE]
+            rows.append((number, len(letters), first | second << 16, third))
+    return np.array(rows, np.uint32).reshape(-1, 4)
+
+
+@functools.cache
+def _candidates() -> tuple[int, ...]:
+    """The characters beyond ASCII that are white space, or in some case not one such character."""
+
+    def is_usual(text: str) -> bool:
+        cases = text.upper(), text.lower()
+        return all(len(case) == len(text) and not _HAS_ASCII(case) for case in cases)
+
+    found = []
+    for page in range(ASCII, 0x110000, PAGE):
+        if page not in SURROGATES and is_usual("".join(map(chr, range(page, page + PAGE)))):
+            found += [number for number in range(page, page + PAGE) if _is_space(chr(number))]
+        elif page not in SURROGATES:
+            numbers = range(page, page + PAGE)
+            found += [n for n in numbers if _is_space(chr(n)) or not is_usual(chr(n))]
+    return tuple(found)
+
+
+def _is_space(character: str) -> bool:
+    return character.isspace() or _is_rust_space(character)

@@ -1,0 +1,61 @@
+"""How kernels know four letters at once: by their bits 1 and 2 (FourLetters of cuda/plain.cuh).
+
+Example: these bits of A, C, T and G are 0, 1, 2 and 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.kernels.job import constant
+from vocabularies.vocabulary import Kmers
+
+__all__ = ["four_characters", "four_letters"]
+
+UInt32s = NDArray[np.uint32]
+Numbers = dict[str, int]
+
+NUM_BYTES = 256
+RARE = sum(constant(f"RARE_{name}") << constant("RARE_SHIFT") for name in ("BREAK", "WIDE", "MARK"))
+OTHER = constant("OTHER")
+ANY_CASE, OWN_CASE = 0xDFDFDFDF, 0xFFFFFFFF
+NO_LETTERS = 0x06
+"""Four letters of which none stands in the slot that its bits 1 and 2 name."""
+
+
+def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
+    """Of k-mers, with the letters' codes; `four_letters` is 0 where they are no such letters."""
+    letters, is_upper = model.letters.encode(), model.case == "upper"
+    slots = {letter >> 1 & 3: letter for letter in letters}
+    any_case = letters + letters.lower() if is_upper else letters
+    flagged = entries[list(any_case)] & np.uint32(RARE)
+    other_case = entries[list(letters.swapcase())]
+    classes = other_case >> np.uint32(constant("CLASS_SHIFT"))
+    if (
+        len(letters) != 4
+        or len(slots) != 4
+        or flagged.any()
+        or (is_upper and not (letters.isalpha() and letters.isupper()))
+    ):
+        return {"four_letters": 0}
+    return {
+        "four_letters": sum(letter << 16 * slot for slot, letter in slots.items()),
+        "four_codes": sum(letters.index(letter) << 16 * slot for slot, letter in slots.items()),
+        "four_fold": ANY_CASE if is_upper else OWN_CASE,
+        "four_case_flags": int(np.bitwise_or.reduce(other_case) & np.uint32(RARE)),
+        "four_case_alike": int((classes == OTHER).all()),
+    }
+
+
+def four_characters(entries: UInt32s) -> Numbers:
+    """Of characters, with the ids of A, C, G and T; none of the four where these are not plain."""
+    upper, lower = list(b"ACGT"), list(b"acgt")
+    if (entries[upper] >= NUM_BYTES).any():
+        return {"four_letters": NO_LETTERS, "four_fold": OWN_CASE}
+    ids = [(letter, int(entries[letter])) for letter in upper]
+    return {
+        "four_letters": sum(letter << 16 * (letter >> 1 & 3) for letter, _ in ids),
+        "four_codes": sum(number << 16 * (letter >> 1 & 3) for letter, number in ids),
+        "four_fold": ANY_CASE if (entries[upper] == entries[lower]).all() else OWN_CASE,
+    }

@@ -1,0 +1,1 @@
+"""Large batches: chunks over several streams, copies and kernels overlapped."""

@@ -1,0 +1,111 @@
+"""A large batch: its answer, or its counts, from chunks of which several are in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batch.plan import may_be_wrong
+from gpu.batch.row_options import RowOptions
+from gpu.host.copy_pool import Copy
+from gpu.large.answer import BatchAnswer, Counts, RowsRefused
+from gpu.large.chunk_in_flight import BITS_A_WORD, Work
+from gpu.large.chunk_sizes import BY_BUS
+from gpu.large.chunking import Chunk, chunks_of
+from gpu.large.pipeline import Answer
+from gpu.vocabulary.cache import Resident
+from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.shared_rows import SharedText
+from vocabularies.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from gpu.engine import GpuEngine
+
+__all__ = ["count_large", "encode_large"]
+
+Bytes = NDArray[np.uint8]
+A = TypeVar("A", bound=Answer)
+
+
+def encode_large(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    *,
+    validate: bool,
+    copy: Copy | None = None,
+) -> Encoded:
+    """The ids of each row, as narrow as the batch asks for where nothing is added or refused.
+
+    Rows are looked at for UTF-8 if `validate` says so. A `copy` writes the bytes meanwhile.
+    """
+    work = replace(_work(engine, resident, batch, options, copy), validate=validate)
+
+    def new_answer(dtype: type[np.integer] = np.int32) -> BatchAnswer:
+        return BatchAnswer(vocabulary, batch, options, engine.leases, dtype)
+
+    bits = 8 * np.dtype(batch.id_dtype).itemsize
+    if bits < BITS_A_WORD and not options.framed and options.spans is None:
+        narrow = replace(work, id_bits=bits)
+        with suppress(RowsRefused):
+            new_narrow = partial(new_answer, batch.id_dtype)
+            return _in_chunks(engine, vocabulary, batch, narrow, new_narrow).finish()
+    return _in_chunks(engine, vocabulary, batch, work, new_answer).finish()
+
+
+def count_large(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    resident: Resident,
+    batch: Batch,
+    options: RowOptions,
+    *,
+    copy: Copy | None = None,
+) -> tuple[NDArray[np.int64], dict[int, RowError]]:
+    """int64[B]: how many ids each row has; and the refused rows."""
+
+    def new_answer() -> Counts:
+        return Counts(vocabulary, batch, options)
+
+    work = replace(_work(engine, resident, batch, options, copy), count_only=True)
+    return _in_chunks(engine, vocabulary, batch, work, new_answer).finish()
+
+
+def _work(
+    engine: GpuEngine, resident: Resident, batch: Batch, options: RowOptions, copy: Copy | None
+) -> Work:
+    data, is_pinned = batch.data, engine.device.is_pinned(batch.data)
+    if copy is not None and not is_pinned:  # It is read before chunks are launched.
+        copy.wait(len(data))
+    return Work(resident, data, is_pinned, options, may_be_wrong(resident, batch), joining=copy)
+
+
+def _in_chunks(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    batch: Batch,
+    work: Work,
+    new_answer: Callable[[], A],
+) -> A:
+    """The answer on which all chunks have landed."""
+    whole = None if work.options is None else work.options.whole_rows()
+    pipeline = engine.pipeline
+
+    def chunks(size: int) -> Iterator[Chunk]:
+        return chunks_of(batch.data, batch.offsets, vocabulary, size, whole, find=find)
+
+    def find(data: Bytes | SharedText, begin: int, end: int, from_end: bool) -> int | None:
+        if work.joining is not None:
+            work.joining.wait(len(batch.data))
+        return engine.staging.find_border(data, begin, end, from_end)
+
+    chunk_bytes = min(pipeline.chunk_bytes, BY_BUS.of(len(batch.data)).chunk_bytes)
+    return pipeline.answer(work, chunks, new_answer, chunk_bytes)

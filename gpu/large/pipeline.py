@@ -1,0 +1,237 @@
+"""The pipeline: while one chunk is copied in, another is encoded and a third is copied out.
+
+A workspace goes to a later chunk of the call when its chunk has landed: copies out that are still
+under way come first in its stream, so that any number of chunks in flight gives the same ids. Knows
+no answer: whoever calls says what is done with a chunk's ids.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
+from typing import Protocol, TypeVar
+
+from gpu.host.copy_pool import Staging
+from gpu.large.chunk_in_flight import Flight, Lanes, Work
+from gpu.large.chunking import CHUNK_BYTES, Chunk
+from gpu.memory.workspace import Workspace
+from gpu.memory.workspace_layout import SMALL_BYTES
+from gpu.memory.workspace_pool import Workspaces
+from gpu.runtime.device import OutOfMemory
+from gpu.runtime.stage_timer import Clock, StageTimes
+
+__all__ = ["Answer", "Pipeline"]
+
+IN_FLIGHT = 4
+AT_ONCE = nullcontext()
+"""The turn of a call that goes through the device side by side with others."""
+
+
+class Answer(Protocol):
+    """What chunks land on, in order.
+
+    Attributes:
+        has_landed: whether any has.
+    """
+
+    has_landed: bool
+
+    def land(self, flight: Flight) -> None:
+        """Queue the copies out of a chunk whose kernels are done."""
+
+
+A = TypeVar("A", bound=Answer)
+
+
+class Pipeline:
+    """Sends batches through one device in chunks; any number of calls at once.
+
+    Attributes:
+        chunk_bytes, in_flight: bytes of a chunk, and chunks of a call in flight, at most.
+        turn: of calls for which the kernels are slowest, one of which goes after the other.
+        lanes: those that no call uses.
+    """
+
+    def __init__(
+        self, workspaces: Workspaces, staging: Staging, processors: int, stage_times: StageTimes
+    ) -> None:
+        self.workspaces, self.staging, self.processors = workspaces, staging, processors
+        self.stage_times = stage_times
+        self.chunk_bytes, self.in_flight = CHUNK_BYTES, IN_FLIGHT
+        self.turn = Lock()
+        self.lanes: list[Lanes] = []
+
+    def answer(
+        self,
+        work: Work,
+        chunks: Callable[[int], Iterable[Chunk]],
+        new_answer: Callable[[], A],
+        chunk_bytes: int | None = None,
+        in_flight: int | None = None,
+        turn: AbstractContextManager[object] = AT_ONCE,
+    ) -> A:
+        """A new answer on which all chunks have landed; smaller ones where memory is short.
+
+        `chunks` gives them from their size. `turn` is entered until the last one is on its way.
+
+        Raises:
+            OutOfMemory: there is no room for the smallest chunks, or for a row that is not cut.
+            DeviceFault: a kernel found itself wrong.
+        """
+        chunk_bytes, in_flight = chunk_bytes or self.chunk_bytes, in_flight or self.in_flight
+        *larger, smallest = self.workspaces.chunk_sizes(chunk_bytes, work.resident.family.layout)
+        for size in larger:
+            answer = new_answer()
+            try:
+                self.run(work, chunks(size), answer.land, size, in_flight, turn)
+                return answer
+            except OutOfMemory:
+                if answer.has_landed:
+                    raise
+        answer = new_answer()
+        self.run(work, chunks(smallest), answer.land, smallest, in_flight, turn)
+        return answer
+
+    def run(
+        self,
+        work: Work,
+        chunks: Iterable[Chunk],
+        land: Callable[[Flight], None],
+        chunk_bytes: int,
+        in_flight: int,
+        turn: AbstractContextManager[object] = AT_ONCE,
+    ) -> None:
+        """Compute the ids of all chunks; `land` queues the copies out of each, in order.
+
+        All copies are done when this returns.
+
+        Raises:
+            OutOfMemory: there is no workspace for a chunk, even with no other in flight.
+            DeviceFault: a kernel found itself wrong.
+        """
+        call = _Call(self, work, land, in_flight, chunk_bytes)
+        try:
+            with turn:
+                for chunk in chunks:
+                    call.add(chunk)
+                call.launch_all()
+            while call.flying:
+                call.land_one()
+        finally:
+            call.close()
+
+    def take_lanes(self) -> Lanes:
+        """Streams for the copies of a call; it puts them back into `lanes`."""
+        try:
+            return self.lanes.pop()
+        except IndexError:
+            device = self.workspaces.device
+            return Lanes(device.stream(), device.stream())
+
+
+class _Call:
+    """The chunks of one call that are on their way.
+
+    Attributes:
+        flying: those that have not landed, the oldest first.
+        landed: workspaces that the next chunk may use: what is still copied out of them comes first
+            in their streams.
+        clocks: of chunks that were timed and have landed.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        work: Work,
+        land: Callable[[Flight], None],
+        in_flight: int,
+        chunk_bytes: int,
+    ) -> None:
+        self.pipeline, self.work, self.land, self.in_flight = pipeline, work, land, in_flight
+        self.room = min(chunk_bytes, len(work.data))
+        if self.room == SMALL_BYTES:  # Workspaces of small batches stay theirs: they hold ids, too.
+            self.room += 1
+        self.flying: deque[Flight] = deque()
+        self.landed: list[Workspace] = []
+        self.clocks: list[Clock] = []
+        self.lanes = pipeline.take_lanes()
+
+    def add(self, chunk: Chunk) -> None:
+        """Take a chunk on its way; lands older ones where there is no workspace for it."""
+        workspace = self._workspace(chunk)
+        while workspace is None:
+            self.land_one() if self.flying else self._give_back()
+            workspace = self._workspace(chunk)
+        workspace.clock = self.pipeline.stage_times.clock(workspace.stream)
+        try:
+            staging = self.pipeline.staging
+            self.flying.append(self.work.flight(chunk, workspace, self.lanes, staging))
+        except BaseException:
+            self.landed.append(workspace)
+            raise
+        # The newest is launched when the next one comes: it is being staged meanwhile.
+        num_staged = 0 if self.work.is_pinned else 1
+        self.launch_all(num_staged)
+
+    def _workspace(self, chunk: Chunk) -> Workspace | None:
+        """One for a chunk; None where the call must land or give back one of its own first."""
+        num_bytes, num_rows = chunk.end - chunk.begin, chunk.num_rows
+        for i, workspace in enumerate(self.landed):
+            if workspace.capacity.holds(num_bytes, num_rows):
+                return self.landed.pop(i)
+        num_held = len(self.flying) + len(self.landed)
+        workspaces, layout = self.pipeline.workspaces, self.work.resident.family.layout
+        if num_held >= self.in_flight:
+            # The last chunks are small: their copies in need not wait for the kernels before them.
+            if self.landed or num_held >= 2 * self.in_flight or 2 * num_bytes > self.room:
+                return None
+        else:
+            num_bytes = max(num_bytes, self.room)  # All of one size, whichever chunk is next.
+        if not num_held:
+            return workspaces.take(num_bytes, num_rows, layout)
+        try:
+            return workspaces.try_take(num_bytes, num_rows, layout)
+        except OutOfMemory:
+            return None
+
+    def launch_all(self, but_newest: int = 0) -> None:
+        """Launch those that are not yet on their way to the device."""
+        for flight in list(self.flying)[: len(self.flying) - but_newest]:
+            flight.launch(self.pipeline.processors)
+
+    def land_one(self) -> None:
+        """Land the oldest."""
+        flight, processors = self.flying[0], self.pipeline.processors
+        flight.launch(processors)
+        flight.wait(processors)
+        clock = flight.workspace.clock
+        if clock is not None:
+            clock.enter("copy_to_host")
+        self.land(flight)
+        self.landed.append(self.flying.popleft().workspace)
+        if clock is not None:
+            clock.leave()
+            self.clocks.append(clock)
+
+    def _give_back(self) -> None:
+        """Give back workspaces whose copies are done, the oldest first: it is done first."""
+        while self.landed:
+            workspace = self.landed.pop(0)
+            workspace.stream.synchronize()
+            workspace.clock = None
+            self.pipeline.workspaces.give(workspace)
+
+    def close(self) -> None:
+        """Wait for all there is and give everything back; also after a failure."""
+        for flight in self.flying:
+            flight.abandon()
+            self.landed.append(flight.workspace)
+        if self.flying:  # Something failed, maybe before its workspace was told of a copy.
+            self.lanes.inward.synchronize()
+            self.lanes.outward.synchronize()
+        self._give_back()
+        self.pipeline.lanes.append(self.lanes)
+        for clock in self.clocks:
+            self.pipeline.stage_times.add(clock)

@@ -1,0 +1,1 @@
+"""Workspaces, pinned memory and memory shared with other processes."""

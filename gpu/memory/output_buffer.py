@@ -1,0 +1,87 @@
+"""Memory of the caller's for ids: the device's, or the host's, which the device may reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.host.addresses import address_of
+from gpu.runtime.device import Device
+
+__all__ = ["Out"]
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(slots=True, eq=False)
+class Out:
+    """Memory for ids.
+
+    Attributes:
+        address, num_bytes: where it lies.
+        item_bytes: of an id.
+        host: uint8[num_bytes], the same memory; None: it is the device's.
+        is_ordinary: the device does not reach it.
+    """
+
+    address: int
+    num_bytes: int
+    item_bytes: int
+    host: Bytes | None = None
+    is_ordinary: bool = False
+
+    @classmethod
+    def of(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
+        """That of an array of the device, whose stream is waited for, or of the host, by DLPack.
+
+        Raises:
+            ValueError: it is not one flat piece of writable memory of one of the types.
+        """
+        is_numpy = type(array) is np.ndarray  # Asking it for what it has not takes longer.
+        shown = None if is_numpy else getattr(array, "__cuda_array_interface__", None)
+        if shown is None:
+            return cls._of_host(array, device, types)
+        address, is_readonly = shown["data"]
+        shape, kind = shown["shape"], shown["typestr"]
+        item = np.dtype(kind).itemsize
+        is_flat = len(shape) == 1 and shown.get("strides") in (None, (item,))
+        if kind not in types or is_readonly or not is_flat:
+            raise _refused(types)
+        if shown.get("stream") is not None:
+            device.wait_for(shown["stream"])
+        return cls(int(address), shape[0] * item, item)
+
+    @classmethod
+    def _of_host(cls, array: Any, device: Device, types: tuple[str, ...]) -> Out:
+        is_foreign = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
+        host: NDArray[Any] = np.from_dlpack(array) if is_foreign else np.asarray(array)
+        flags = host.flags
+        is_flat = host.ndim == 1 and flags.c_contiguous
+        if host.dtype.str not in types or not is_flat or not flags.writeable:
+            raise _refused(types)
+        data = host.view(np.uint8)
+        is_ordinary = not device.is_pinned(data)
+        return cls(address_of(data), len(data), host.itemsize, data, is_ordinary)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is memory of the device."""
+        return self.host is None
+
+    def part(self, begin: int, num_bytes: int) -> Bytes:
+        """uint8[num_bytes] from a byte of the host's memory on."""
+        assert self.host is not None
+        return self.host[begin : begin + num_bytes]
+
+    def check_room(self, num_bytes: int) -> None:
+        """Raises ValueError where so many bytes of ids do not fit."""
+        if num_bytes > self.num_bytes:
+            raise ValueError(f"more ids than there is room for: {self.num_bytes} bytes")
+
+
+def _refused(types: tuple[str, ...]) -> ValueError:
+    named = " or ".join(np.dtype(each).name for each in types)
+    return ValueError(f"out must be one writable flat piece of {named}")

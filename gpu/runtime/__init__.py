@@ -1,0 +1,1 @@
+"""The device: protocol, CUDA device, streams, module loader, stage timer."""

@@ -1,0 +1,144 @@
+"""How long a batch is in each stage: one in so many is timed, by events between its kernels.
+
+A batch that is timed launches its kernels one by one instead of as a recording; all others pay a
+comparison. Stages have the names of the service's metrics:
+
+    stage            into pinned memory, by the host
+    copy_to_device   and what kernels count in cleared
+    pretokenize      hard bits, special tokens, start bits, cuts; letters of DNA
+    merge            the ids of pieces
+    compact          ids one after another; frames
+    copy_to_host     the report, and the ids
+    fused            a small batch, all of it one launch
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from gpu.kernels.families import CUT, PLACES, PRETOKENIZE, REWRITE, SPECIAL
+from gpu.runtime.device import Stream
+
+__all__ = ["STAGES", "Clock", "StageTimes", "stage_of"]
+
+STAGES = ("stage", "copy_to_device", "pretokenize", "merge", "compact", "copy_to_host", "fused")
+TIMED_EVERY = 128
+KEPT = 4096
+MERGE = frozenset(
+    (
+        *("look_up", "look_up_few", "merge", "merge_few"),
+        *("forward_windows", "forward_windows_copied"),
+        *("walk_windows", "meet_windows", "repair_small", "repair_middle", "repair_large"),
+        "place_neighbours",
+        "place_rows",
+    )
+)
+PRETOKENIZED = frozenset(
+    (
+        *("turn_rows", "mark_rows", "clear_faults", "validate", "accept_whole"),
+        *(name for names in SPECIAL for name in names),
+        *(*PRETOKENIZE, *CUT, *REWRITE, *PLACES),
+        *("pack_letters", "pack_special", "strip_ends"),
+    )
+)
+COPY_TO_HOST = frozenset(("answer", "put_out", "report"))
+FUSED = frozenset(
+    (
+        *("encode_block", "encode_cluster", "encode_grid", "encode_letters_grid"),
+        *("fetch_letters", "fetch_letters16", "fetch_letters8"),
+        *("encode_bases", "encode_bases_copied"),
+    )
+)
+
+
+def stage_of(kernel: str) -> str:
+    """The stage that a kernel belongs to."""
+    if kernel == "take_in":
+        return "copy_to_device"
+    if kernel in FUSED:
+        return "fused"
+    if kernel in COPY_TO_HOST:
+        return "copy_to_host"
+    if kernel in MERGE:
+        return "merge"
+    return "pretokenize" if kernel in PRETOKENIZED else "compact"
+
+
+class Clock:
+    """Marks on the stream of one batch; read once all of it is done."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._stage = ""
+        self._begin: Any = None
+        self._spans: list[tuple[str, Any, Any]] = []
+        self._on_host: list[tuple[str, float]] = []
+
+    def enter(self, stage: str) -> None:
+        """What is queued from now on is of a stage."""
+        if stage != self._stage:
+            mark = self._stream.mark()
+            self._end(mark)
+            self._stage, self._begin = stage, mark
+
+    def leave(self) -> None:
+        """What is queued from now on is of no stage: the host may wait meanwhile."""
+        if self._stage:
+            self._end(self._stream.mark())
+            self._stage = ""
+
+    def _end(self, mark: Any) -> None:
+        if self._stage:
+            self._spans.append((self._stage, self._begin, mark))
+
+    def add(self, stage: str, seconds: float) -> None:
+        """Time that the host took."""
+        self._on_host.append((stage, seconds))
+
+    def read(self) -> dict[str, float]:
+        """Seconds in each stage; everything on the stream must be done."""
+        seconds: dict[str, float] = {}
+        for stage, begin, end in self._spans:
+            seconds[stage] = seconds.get(stage, 0.0) + self._stream.seconds(begin, end)
+        for stage, taken in self._on_host:
+            seconds[stage] = seconds.get(stage, 0.0) + taken
+        return seconds
+
+
+class StageTimes:
+    """Which batches are timed, and what was measured; several threads may call at once.
+
+    Args:
+        every: so many batches have one that is timed, the last of them.
+    """
+
+    def __init__(self, every: int = TIMED_EVERY) -> None:
+        self.every = every
+        self._number = 0  # Two threads may count one batch; then the next is timed later.
+        self._measured: deque[tuple[str, float]] = deque(maxlen=KEPT)
+
+    def clock(self, stream: Stream) -> Clock | None:
+        """For the next batch; None where it is not timed."""
+        self._number += 1
+        return None if self._number % self.every else Clock(stream)
+
+    @property
+    def is_next(self) -> bool:
+        """Whether the next batch is timed; one that does not ask for a clock is to be counted."""
+        return (self._number + 1) % self.every == 0
+
+    def count(self) -> None:
+        """Count a batch that was not timed."""
+        self._number += 1
+
+    def add(self, clock: Clock) -> None:
+        """Keep what a clock says of a batch that is done."""
+        self._measured.extend(clock.read().items())
+
+    def take(self) -> list[tuple[str, float]]:
+        """Stage and seconds of what was measured since the last call, KEPT at most."""
+        taken = []
+        while self._measured:
+            taken.append(self._measured.popleft())
+        return taken

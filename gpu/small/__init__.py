@@ -1,0 +1,1 @@
+"""Small batches: one launch where that is possible."""

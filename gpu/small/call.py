@@ -1,0 +1,297 @@
+"""A small batch in a workspace of its own, with room for its answer in pinned memory."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batch.plan import first_kernels, rare_kernels
+from gpu.batch.row_options import RowOptions, row_errors
+from gpu.batch.transfer import STATUS, checked, fetch, launch, pack
+from gpu.host.addresses import address_of
+from gpu.host.copy_pool import Copy
+from gpu.kernels.families import answer_kernels
+from gpu.kernels.job import WORD, constant
+from gpu.large.answer import drop_rows
+from gpu.memory.workspace import Workspace
+from gpu.runtime.stage_timer import stage_of
+from gpu.small.one_launch import (
+    FEW,
+    GOES_ON_FROM,
+    LEAVES_RARE,
+    RARE_RUNS,
+    blocks_of,
+    few_text,
+    grid_text,
+    put_batch,
+)
+from gpu.vocabulary.cache import Resident
+from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from gpu.engine import GpuEngine
+
+__all__ = ["SmallCall"]
+
+Int64s = NDArray[np.int64]
+_HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
+_VALIDATES, _LEAVES = WORD["validates"], WORD["leaves"]
+_CUT, _NOT_UTF8, _RARE = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["RARE"]
+TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
+UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
+LOOKS, LOOK_BYTES = 4, 64  # Where a text is looked at for letters that repeat.
+MOST_FRONT = constant("MOST_FRONT")
+COPIED_BYTES = 1 << 17  # Text whose ids are copied sooner than pinned memory is leased for them.
+
+
+class SmallCall:
+    """One call whose batch is small, in a workspace that it gives back; a context manager."""
+
+    def __init__(
+        self,
+        engine: GpuEngine,
+        vocabulary: Vocabulary,
+        workspace: Workspace,
+        resident: Resident,
+        batch: Batch,
+        options: RowOptions,
+        validate: bool,
+    ) -> None:
+        self.engine, self.vocabulary, self.workspace = engine, vocabulary, workspace
+        self.processors = engine.processors
+        self.resident, self.batch, self.options = resident, batch, options
+        self.family = resident.family
+        self.validate = validate
+        self.framed = options.framed
+        self.text: tuple[int, Copy | None] = 0, None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        copy = self.text[1]
+        if copy is not None:  # Whatever has failed meanwhile.
+            copy.wait(len(self.batch.data))
+        try:
+            if kind is not None:  # The text may still be on its way.
+                self.workspace.stream.synchronize()
+        finally:
+            self.engine.workspaces.give(self.workspace)
+
+    def pack(self) -> None:
+        """The batch to the device."""
+        begin, clock = perf_counter(), self.workspace.clock
+        if clock is not None:
+            clock.enter("copy_to_device")
+        staging = self.engine.staging
+        pack(self.workspace, self.resident, self.batch, self.options, self.processors, staging)
+        if clock is not None:
+            clock.add("stage", perf_counter() - begin)
+
+    def launch(self, kernels: tuple[str, ...]) -> None:
+        """Queue kernels."""
+        launch(self.workspace, kernels, self.processors)
+
+    def encode(self, fused: str) -> Encoded:
+        """All stages in one launch of a kernel, or in a recording; the answer in pinned memory."""
+        workspace, rows = self.workspace, len(self.batch)
+        self.take_text(fused)
+        workspace.answer_in(self.framed)
+        ids, is_leased = self.room_for_ids()
+        self.run(fused, 8 * ids.itemsize)
+        offsets = workspace.offsets[: rows + 1].copy()
+        own = ids[: offsets[-1]]
+        encoded = Encoded(own if is_leased else own.copy(), offsets, engine="gpu")
+        reported = workspace.reported
+        if reported[_CUT]:
+            self.add_cuts(encoded)
+        if reported[_NOT_UTF8] or self.options.may_refuse:
+            encoded.errors = self.errors()
+            if encoded.errors and not self.framed:
+                drop_rows(encoded)
+        return encoded
+
+    def encode_to(self, address: int, id_bits: int, fused: str) -> Int64s:
+        """The ids to memory that kernels reach, with room for one a byte; returns int64[B + 1]."""
+        workspace = self.workspace
+        self.take_text(fused)
+        workspace.answer_in(False)
+        own, workspace.words[_HOST_IDS] = workspace.words[_HOST_IDS], address
+        try:
+            self.run(fused, id_bits)
+        finally:
+            workspace.words[_HOST_IDS] = own
+        return workspace.offsets[: len(self.batch) + 1].copy()
+
+    def take_text(self, fused: str) -> None:
+        """Begin to bring the text to where a kernel that does all finds it."""
+        if fused in FEW:
+            self.text = few_text(self.workspace, self.batch), None
+        elif fused:
+            in_place = bool(self.family.bases)
+            self.text = grid_text(
+                self.workspace, self.batch, self.engine.staging, in_place=in_place
+            )
+
+    def run(self, fused: str, id_bits: int = 32) -> None:
+        """All stages. The answer is where the job says."""
+        workspace = self.workspace
+        workspace.words[_ID_BITS] = id_bits
+        workspace.clock = self.engine.stage_times.clock(workspace.stream)
+        try:
+            if not fused or not self.encode_bases():
+                self.run_all(fused)
+            if workspace.clock is not None:
+                self.engine.stage_times.add(workspace.clock)
+        finally:
+            workspace.clock = None
+        checked(workspace)
+
+    def encode_bases(self) -> bool:
+        """Whether it was a batch of bases that asks for no more than ids, which is one launch."""
+        kernel, resident, options = self.resident.family.bases, self.resident, self.options
+        if not kernel or options.may_refuse:
+            return False
+        if not options.is_default and (self.framed or np.any(options.flags & TURNED)):
+            return False
+        if resident.bases_untried:
+            resident.bases_untried -= 1
+            return False
+        if repeats(self.batch.data, self.batch.offsets):
+            return False
+        self.workspace.status[:] = 0
+        if self.launch_fused(kernel):
+            resident.bases_untried = UNTRIED
+            return False
+        return True
+
+    def run_all(self, fused: str) -> None:
+        """All stages of whatever batch."""
+        if fused in FEW:
+            is_done = not self.launch_fused(fused)
+        else:
+            is_done = bool(fused) and self.run_grid(fused)
+        if not is_done:
+            self.pack()
+            self.launch_small()
+
+    def run_grid(self, kernel: str) -> bool:
+        """All stages by a grid and others behind it; False: what lies there may not be used."""
+        resident = self.resident
+        left = resident.grid_leaves
+        rare = self.launch_fused(kernel, left)
+        # Runs first: what is cut in them was not looked for, or is wrong.
+        resident.grid_leaves = rare & RARE_RUNS or rare
+        if left:
+            return left == RARE_RUNS or not rare & RARE_RUNS
+        if rare:
+            self.launch_left(rare)
+            self.workspace.stream.synchronize()
+        return True
+
+    def launch_fused(self, kernel: str, left: int = 0) -> int:
+        """All stages in one launch, the answer in pinned memory; why it was not enough, or 0.
+
+        Of a grid that is a key of GOES_ON_FROM. What is `left`, such a key, a grid leaves whatever
+        it finds, and it is queued behind; then what is said are the bits of all that it left.
+        """
+        workspace, batch = self.workspace, self.batch
+        words, clock = workspace.words, workspace.clock
+        place, copy = self.text
+        put_batch(workspace, self.resident, batch, self.options, place)
+        words[_VALIDATES], words[_LEAVES] = self.validate, left
+        blocks = blocks_of(kernel, batch, self.processors)
+        if clock is not None:
+            clock.enter(stage_of(kernel))
+        if copy is not None:
+            copy.wait(len(batch.data))
+        workspace.stream.launch(kernel, blocks, workspace.host_job)
+        if clock is not None:
+            clock.leave()
+        if left:
+            self.launch_left(left)
+        workspace.stream.synchronize()
+        return workspace.reported[_RARE] if kernel in LEAVES_RARE else 0
+
+    def launch_left(self, left: int) -> None:
+        """Queue what a grid leaves to others; it sends them the job."""
+        kernels = self.all_kernels(self.first_kernels())
+        self.launch(kernels[kernels.index(GOES_ON_FROM[left]) :])
+
+    def first_kernels(self) -> tuple[str, ...]:
+        """Those up to the ids."""
+        turned = self.options.turned
+        return first_kernels(self.workspace, self.resident, validate=self.validate, turned=turned)
+
+    def all_kernels(self, encode: tuple[str, ...]) -> tuple[str, ...]:
+        """Those up to the answer, from those up to the ids."""
+        return answer_kernels(self.family, encode, framed=self.framed)
+
+    def launch_small(self) -> None:
+        """All stages, as often as need be, the answer in pinned memory at the end."""
+        workspace = self.workspace
+        workspace.status[STATUS["NOT_UTF8"]] = 0
+        self.launch(self.all_kernels(self.first_kernels()))
+        workspace.stream.synchronize()
+        rare = int(workspace.status[STATUS["RARE"]]) if self.family.plain else 0
+        if rare:
+            others = rare_kernels(workspace, self.resident, rare, validate=self.validate)
+            self.launch(self.all_kernels(others))
+            workspace.stream.synchronize()
+
+    def room_for_ids(self) -> tuple[NDArray[np.integer[Any]], bool]:
+        """Pinned memory for the ids: the workspace's, or, where a copy would take long, leased."""
+        workspace, block = self.workspace, None
+        id_dtype, ids = self.batch.id_dtype, workspace.ids
+        if id_dtype is not np.int32:
+            ids = ids.view(id_dtype)
+        if workspace.capacity.num_bytes <= COPIED_BYTES:
+            return ids, False
+        if len(self.batch.data) > COPIED_BYTES:
+            most_ids = self.resident.most_ids(len(self.batch.data), len(self.batch))
+            block = self.engine.leases.take(ids.itemsize * most_ids)
+        if block is not None:
+            ids = block.view(id_dtype)
+        workspace.words[_HOST_IDS] = address_of(ids)
+        return ids, block is not None
+
+    def add_cuts(self, encoded: Encoded) -> None:
+        """What truncation left of each row."""
+        rows = len(self.batch)
+        encoded.num_tokens = fetch(self.workspace, "num_tokens", np.int64, rows)
+        encoded.kept = fetch(self.workspace, "kept", np.int64, 2 * rows).reshape(-1, 2)
+
+    def errors(self) -> dict[int, RowError]:
+        """The refused rows."""
+        places = self.workspace.errors[: len(self.batch)]
+        return row_errors(self.vocabulary, self.batch, self.options, places)
+
+
+def repeats(data: NDArray[np.uint8], offsets: Int64s) -> bool:
+    """Whether a text repeats one to three letters wherever it is looked at, and not in whole rows.
+
+    Many texts that repeat four letters are encoded in parts, all that repeat five or six, and those
+    whose rows repeat from their begins on (cuda/bases_repeats.cuh).
+    """
+    if len(data) < LOOKS * LOOK_BYTES:
+        return False
+    step = len(data) // LOOKS
+    looks = range(0, LOOKS * step, step)
+    if not all(_repeats(data[begin : begin + LOOK_BYTES].tobytes()) for begin in looks):
+        return False
+    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(data):
+        return True  # For the usual way, which says what is wrong, or cuts.
+    rows = (int(np.searchsorted(offsets, begin, side="right")) for begin in looks)
+    ends = ((int(offsets[row - 1]), int(offsets[row])) for row in rows)
+    return not all(
+        end - begin <= MOST_FRONT and _repeats(data[begin:end].tobytes()) for begin, end in ends
+    )
+
+
+def _repeats(text: bytes) -> bool:
+    """Whether all of a text repeats one to three letters."""
+    return text[2:] == text[:-2] or text[3:] == text[:-3]

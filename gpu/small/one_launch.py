@@ -1,0 +1,120 @@
+"""A small batch in one launch: from pinned host memory to pinned host memory.
+
+What its kernels do: cuda/one_launch.cuh, small.cuh and dna_grid.cuh.
+
+Its stages take some microseconds, so that what counts is everything around them: here nothing is
+made anew and no field of the Job is written but those that differ from batch to batch.
+"""
+
+from __future__ import annotations
+
+from gpu.batch.row_options import RowOptions
+from gpu.batch.transfer import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields, turn
+from gpu.host.addresses import address_of
+from gpu.host.copy_pool import Copy, Staging
+from gpu.host.row_begins import put_begins
+from gpu.kernels.catalog import num_blocks
+from gpu.kernels.families import Family
+from gpu.kernels.job import WORD, constant
+from gpu.memory.workspace import Workspace
+from gpu.memory.workspace_layout import SMALL_BYTES
+from gpu.vocabulary.cache import Resident
+from vocabularies.batch import Batch
+
+__all__ = [
+    "CLUSTER_BYTES",
+    "FEW",
+    "FEW_BLOCKS",
+    "GOES_ON_FROM",
+    "GRID_BYTES",
+    "LEAVES_RARE",
+    "ONE_BLOCK_BYTES",
+    "RARE_RUNS",
+    "blocks_of",
+    "few_text",
+    "fused_kernel",
+    "grid_text",
+    "put_batch",
+    "size_of",
+]
+
+ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
+"""Text that a kernel of one block, of a cluster, or of a grid encodes at most."""
+RARE_RUNS, RARE_PIECES = constant("RARE_RUNS"), constant("RARE_PIECES")
+GOES_ON_FROM = {RARE_RUNS: "pretokenize", RARE_PIECES: "windows"}
+"""The kernel from which on single launches do what a grid has left."""
+_NUM_BYTES, _NUM_ROWS = WORD["num_bytes"], WORD["num_rows"]
+_FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
+_NOT_UTF8, _TEXT = STATUS["NOT_UTF8"], WORD["host_text"]
+FEW = frozenset(("encode_block", "encode_cluster"))  # Of few threads; they stage the text.
+FEW_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in FEW}  # Whatever the batch.
+LEAVES_RARE = frozenset((*FEW, "encode_bases", "encode_bases_copied", "encode_grid"))
+"""Kernels after which others may have to run."""
+ALIGNMENT = 16  # Of text that a kernel reads from where it lies.
+
+
+def size_of(batch: Batch) -> int:
+    """Bytes of a batch's text, or of what its rows make up for."""
+    return max(len(batch.data), ROW_BYTES * len(batch))
+
+
+def fused_kernel(family: Family, size: int) -> str:
+    """A family's for a batch of a size that is GRID_BYTES at most."""
+    one_block, cluster, grid = family.fused
+    if size <= ONE_BLOCK_BYTES:
+        return one_block
+    return cluster if size <= CLUSTER_BYTES else grid
+
+
+def blocks_of(kernel: str, batch: Batch, processors: int) -> int:
+    """Blocks of the launch that encodes a small batch."""
+    return FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
+
+
+def put_batch(
+    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, text: int
+) -> None:
+    """A batch and its options into pinned memory; its text is at an address there, or 0."""
+    if workspace.resident is not resident:
+        set_fields(workspace, resident)
+    words, fields, rows = workspace.words, workspace.fields, len(batch)
+    if resident.family.turns_rows:
+        turn(workspace, False)
+    put_begins(workspace.row_begins, batch.offsets)
+    words[_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = text, len(batch.data), rows
+    words[_REFUSED] = fields["row_refused"]
+    words[_FLAGS] = words[_LIMITS] = 0
+    if not options.is_default:
+        workspace.row_flags[:rows] = options.flags
+        words[_FLAGS] = fields["row_flags"]
+    if options.max_length is not None:
+        workspace.row_max_length[:rows] = options.max_length
+        words[_LIMITS] = fields["row_max_length"]
+    workspace.reported[_NOT_UTF8] = 0
+
+
+def few_text(workspace: Workspace, batch: Batch) -> int:
+    """Where a block or a cluster finds the text: its address in pinned memory."""
+    data = batch.data
+    workspace.text[: len(data)] = data
+    return workspace.text_place
+
+
+def grid_text(
+    workspace: Workspace, batch: Batch, staging: Staging, *, in_place: bool = False
+) -> tuple[int, Copy | None]:
+    """Where a grid finds the text, and what is still at work on it, or None.
+
+    Its address in pinned memory; 0: it is on its way to the device. `in_place`: the grid goes on
+    while it reads, so that pinned text of any size stays where it is.
+    """
+    data = batch.data
+    place, is_pinned = address_of(data), workspace.device.is_pinned(data)
+    if is_pinned and place % ALIGNMENT == 0 and (in_place or len(data) <= TAKE_IN_BYTES):
+        return place, None
+    if len(data) <= CLUSTER_BYTES:
+        return few_text(workspace, batch), None
+    if is_pinned and len(data) > TAKE_IN_BYTES:
+        workspace.stream.copy_in(workspace.fields["text"], place, len(data))
+        return 0, None
+    return workspace.text_place, staging.start(workspace.text, data)

@@ -1,0 +1,273 @@
+"""Streams of text larger than a batch, to ids in memory of the caller's: of the host or the device.
+
+While one chunk is copied in, another is encoded and a third is copied out; see `pipeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.batch.row_options import NOTHING_ADDED
+from gpu.host.addresses import address_of
+from gpu.host.row_begins import put_begins
+from gpu.large.chunk_in_flight import Flight, Work
+from gpu.large.chunk_sizes import BY_BUS, TO_DEVICE, Pace
+from gpu.large.chunking import Chunk, chunks_of
+from gpu.large.pageable_output import ToOrdinary
+from gpu.memory.output_buffer import Out
+from gpu.runtime.device import OutOfMemory
+from gpu.small.call import SmallCall
+from gpu.small.direct_to_device import encode_straight
+from gpu.small.zero_copy_letters import fetch_letters
+from gpu.vocabulary.cache import Resident
+from vocabularies.batch import Batch
+from vocabularies.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from gpu.engine import GpuEngine
+
+__all__ = [
+    "PackedIds",
+    "StreamAnswer",
+    "encode_packed",
+    "encode_stream",
+]
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+ONE_THREAD_BYTES = 1 << 17  # Of ids that one thread copies before others are awake.
+
+
+class StreamAnswer:
+    """The answer to a stream in the making.
+
+    Attributes:
+        alignment: bytes of which a multiple stands before each chunk's answer.
+        way: to an `out` in ordinary memory.
+        offsets: int64[B + 1], where each row's ids begin.
+        parts: first byte and number of ids of each chunk's answer.
+    """
+
+    def __init__(
+        self, out: Out, num_rows: int, alignment: int, way: ToOrdinary | None = None
+    ) -> None:
+        self.way = way
+        self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
+        self.alignment = alignment
+        self.parts: list[tuple[int, int]] = []
+        self.num_ids = self.num_bytes = 0
+        self.has_landed = False
+
+    def land(self, flight: Flight) -> None:
+        """Queue the copy out of a chunk."""
+        row = flight.first_refused()
+        if row is not None:  # It is too short for a circle, or has a word that is no k-mer.
+            raise ValueError(f"row {row} is refused; `encode` says why")
+        self.has_landed, chunk, num_bytes = True, flight.chunk, flight.num_bytes
+        self.out.check_room(self.num_bytes + num_bytes)
+        if self.way is None:
+            flight.copy_ids(self.out.address + self.num_bytes, num_bytes)
+        else:
+            self.way.bring(flight, self.out.part(self.num_bytes, num_bytes))
+        if chunk.begins_row:
+            rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
+            np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])
+        self.parts.append((self.num_bytes, flight.num_ids))
+        self.num_ids += flight.num_ids
+        self.num_bytes += num_bytes + -num_bytes % self.alignment
+        self.offsets[chunk.first_row + chunk.num_rows] = self.num_ids
+
+
+def _stream(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    resident: Resident,
+    batch: Batch,
+    out: Out,
+    id_bits: int,
+    pace: Pace,
+    alignment: int = 1,
+) -> StreamAnswer:
+    data, offsets = batch.data, batch.offsets
+    work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
+    way = ToOrdinary(engine.leases, engine.staging) if out.is_ordinary else None
+
+    def answer() -> StreamAnswer:
+        return StreamAnswer(out, len(offsets) - 1, alignment, way)
+
+    def chunks(size: int) -> Iterator[Chunk]:
+        find = engine.staging.find_border
+        return chunks_of(data, offsets, vocabulary, size, ends=pace.ends, find=find)
+
+    try:
+        return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)
+    finally:
+        if way is not None:
+            way.finish()
+
+
+def encode_stream(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    data: Bytes,
+    offsets: Int64s,
+    out: Any,
+    *,
+    chunk_bytes: int | None = None,
+    in_flight: int = BY_BUS.in_flight,
+) -> Int64s:
+    """Ids of UTF-8 rows into `out`, which is long enough; returns int64[B + 1] of the host.
+
+    Special tokens are matched and nothing is added. `out` is a flat array of int32, uint16 or
+    uint8: a NumPy array, or one of the device that has `__cuda_array_interface__`, such as CuPy's
+    and torch's. The ids are there when this returns. Work on a device array that was queued before
+    must be done, unless the array names its stream. Copies overlap with kernels; data that is
+    pinned (`Device.allocate_pinned`, or by anybody else) is copied from where it lies, other data
+    by way of pinned memory.
+
+    Raises:
+        ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids;
+            offsets begin before 0 or end behind the data; a row is refused.
+        OutOfMemory: there is no room for a row that cannot be cut.
+    """
+    target = Out.of(out, engine.device, ("<i4", "<u2", "|u1"))
+    bits = 8 * target.item_bytes
+    if bits < 32 and len(vocabulary) > 1 << bits:
+        raise ValueError(f"{len(vocabulary)} ids do not fit in {bits} bits")
+    left = None
+    if chunk_bytes is None and in_flight > 0:
+        answer = engine.few.encode_to(vocabulary.digest, data, offsets, target)
+        if isinstance(answer, np.ndarray):
+            return answer
+        left = answer
+    batch = Batch(data=data, offsets=offsets)
+    pace = TO_DEVICE if target.on_device else BY_BUS.of(len(batch.data))
+    if chunk_bytes or in_flight != pace.in_flight:
+        pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
+    with engine.residents.using(vocabulary) as resident:
+        begins = None
+        if target.on_device and resident.family.plain:
+            begins = _encode_plain(engine, resident, batch, target)
+        if begins is None and len(batch.data) <= pace.chunk_bytes:
+            begins = _encode_small(engine, vocabulary, resident, batch, target, left)
+        if begins is None:
+            stream = _stream(engine, vocabulary, resident, batch, target, bits, pace)
+            begins = stream.offsets
+        return begins
+
+
+def _encode_plain(engine: GpuEngine, resident: Resident, batch: Batch, out: Out) -> Int64s | None:
+    """Characters of any number, some k-mers; None: it is neither, or it is not plain."""
+    data, bits = batch.data, 8 * out.item_bytes
+    if not len(data) or len(data) * out.item_bytes > out.num_bytes:
+        return None
+    with suppress(OutOfMemory):
+        if not resident.family.fetch:
+            return encode_straight(engine, resident, batch, out.address, bits)
+        put_begins(offsets := np.empty_like(batch.offsets), batch.offsets)
+        if fetch_letters(engine, resident, data, out.address, bits):
+            return offsets
+    return None  # Smaller chunks may fit.
+
+
+def _encode_small(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    resident: Resident,
+    batch: Batch,
+    out: Out,
+    left: str | None,
+) -> Int64s | None:
+    """A batch whose stages are one launch; None: it is none.
+
+    `left` is "" where that was tried and left it to single launches.
+
+    Host memory that the device does not reach, or that has no room for an id a byte, is filled by
+    the host.
+    """
+    size, bits = (len(batch.data), len(batch)), 8 * out.item_bytes
+    has_room = len(batch.data) * out.item_bytes <= out.num_bytes
+    reached = has_room and not out.is_ordinary
+    if not engine.workspaces.is_small(*size) or (out.on_device and not has_room):
+        return None
+    try:
+        kernel = engine.fused_kernel(resident, batch, NOTHING_ADDED) if left is None else left
+        if not kernel and left is None:
+            return None
+        workspace = engine.workspaces.take(*size, resident.family.layout)
+    except OutOfMemory:
+        return None  # Smaller chunks may fit.
+    with SmallCall(
+        engine, vocabulary, workspace, resident, batch, NOTHING_ADDED, validate=False
+    ) as call:
+        if reached:
+            return call.encode_to(out.address, bits, kernel)
+        begins = call.encode_to(address_of(workspace.ids), bits, kernel)
+        ids = workspace.ids.view(np.uint8)[: out.item_bytes * int(begins[-1])]
+        out.check_room(len(ids))
+        if len(ids) > ONE_THREAD_BYTES:
+            engine.staging.share(out.part(0, len(ids)), ids)
+        else:
+            out.part(0, len(ids))[:] = ids
+        return begins
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedIds:
+    """Ids in as few bits as they need; see cuda/pack.cuh.
+
+    Attributes:
+        words: uint32[...], part after part.
+        id_bits: of an id.
+        parts: int64[P, 2], the first word of each part and how many ids it holds.
+        offsets: int64[B + 1], where each row's ids begin among all of them.
+    """
+
+    words: NDArray[np.uint32]
+    id_bits: int
+    parts: Int64s
+    offsets: Int64s
+
+    def unpack(self) -> NDArray[np.int32]:
+        """int32[T]: all ids."""
+        unpacked = [np.zeros(0, np.int32)]
+        for word, count in self.parts.tolist():
+            size = -(-count * self.id_bits // 32)
+            bits = np.unpackbits(self.words[word : word + size].view(np.uint8), bitorder="little")
+            rows = bits[: count * self.id_bits].reshape(count, self.id_bits)
+            weights = 1 << np.arange(self.id_bits, dtype=np.int32)
+            unpacked.append(rows.astype(np.int32) @ weights)
+        return np.concatenate(unpacked).astype(np.int32)
+
+
+def encode_packed(
+    engine: GpuEngine,
+    vocabulary: Vocabulary,
+    data: Bytes,
+    offsets: Int64s,
+    out: NDArray[np.uint32],
+    *,
+    chunk_bytes: int | None = None,
+    in_flight: int = BY_BUS.in_flight,
+) -> PackedIds:
+    """As `encode_stream`, in as few bits an id as the vocabulary needs: 17 for cl100k_base.
+
+    Raises:
+        ValueError: `out` is too short; offsets begin before 0 or end behind the data; a row is
+            refused.
+    """
+    batch = Batch(data=data, offsets=offsets)
+    id_bits = max(1, (len(vocabulary) - 1).bit_length())
+    target = Out.of(out, engine.device, ("<u4",))
+    pace = BY_BUS.of(len(batch.data))
+    pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
+    with engine.residents.using(vocabulary) as resident:
+        answer = _stream(engine, vocabulary, resident, batch, target, id_bits, pace, 4)
+    parts = np.array([(place // 4, count) for place, count in answer.parts], np.int64)
+    return PackedIds(out, id_bits, parts.reshape(-1, 2), answer.offsets)

@@ -1,0 +1,1 @@
+"""Tables of byte-level BPE and its pretokenizer automaton; NumPy only."""

@@ -1,0 +1,111 @@
+"""Between which characters a token of a vocabulary can lie: the filters of cuda/certain.cuh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.text.hash_functions import hash_pairs, mixed
+
+__all__ = ["BorderFilters", "border_filters"]
+
+BORDER_BITS = 19
+Bytes = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BorderFilters:
+    """Where a token may lie across; a bit too many is harmless.
+
+    Attributes:
+        borders: uint32[2**19 / 32], a bit for the hash of two characters, or of one and the byte
+            of an incomplete one that is next to it.
+        byte_borders: uint32[65536 / 32], a bit for two bytes, left << 8 | right, of two incomplete
+            characters or of ASCII.
+    """
+
+    borders: NDArray[np.uint32]
+    byte_borders: NDArray[np.uint32]
+
+
+def border_filters(data: Bytes, begins: NDArray[np.integer], seed: int) -> BorderFilters:
+    """The filters of tokens: their bytes joined uint8[N], and uint32[V + 1] where each begins.
+
+    Every place inside a token where a character begins is a border that the token lies across. The
+    character on its left may be cut off by the token's beginning, the one on its right by its end.
+    """
+    places = np.arange(len(data))
+    owner = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    begin, end = begins[:-1][owner].astype(np.int64), begins[1:][owner].astype(np.int64)
+    inside = (places > begin) & (data & 0xC0 != 0x80)
+    pairs = np.roll(data, 1).astype(np.int64) << 8 | data
+    ascii_pairs = pairs[inside & (pairs & 0x8080 == 0)]
+    inside &= pairs & 0x8080 != 0
+    place, begin, end = places[inside], begin[inside], end[inside]
+    left, left_whole = _characters_before(data, place, begin)
+    right, right_whole = _characters_at(data, place, end)
+    last, first = data[place - 1].astype(np.uint32) << np.uint32(24), data[place].astype(np.uint32)
+    keys = [
+        hash_pairs(before[chosen], behind[chosen], seed)
+        for before, behind, chosen in (
+            (left, right, left_whole & right_whole),
+            (left, first, left_whole & ~right_whole),
+            (last, right, ~left_whole & right_whole),
+        )
+    ]
+    bits = np.zeros(1 << BORDER_BITS, np.uint8)
+    bits[mixed(np.concatenate(keys)) >> np.uint32(32 - BORDER_BITS)] = 1
+    byte_bits = np.zeros(1 << 16, np.uint8)
+    byte_bits[pairs[place[~left_whole & ~right_whole]]] = 1
+    byte_bits[ascii_pairs] = 1
+    return BorderFilters(_packed(bits), _packed(byte_bits))
+
+
+def _packed(bits: Bytes) -> NDArray[np.uint32]:
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
+def _characters_before(
+    data: Bytes, place: NDArray[np.int64], begin: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], Mask]:
+    """The characters that end in front of `place`, last byte on top, and whether they are whole."""
+    bytes_back = [data[np.maximum(place - back, 0)].astype(np.uint32) for back in (1, 2, 3, 4)]
+    here = [place - back >= begin for back in (1, 2, 3, 4)]
+    values = np.zeros(len(place), np.uint32)
+    whole = np.zeros(len(place), np.bool_)
+    packed = np.zeros(len(place), np.uint32)
+    for number, (byte, is_here) in enumerate(zip(bytes_back, here, strict=True)):
+        packed = packed | byte << np.uint32(24 - 8 * number)
+        complete = is_here & _leads(byte, number + 1) & ~whole
+        if number:
+            complete &= np.logical_and.reduce([b & 0xC0 == 0x80 for b in bytes_back[:number]])
+        values[complete] = packed[complete]
+        whole |= complete
+    return values, whole
+
+
+def _characters_at(
+    data: Bytes, place: NDArray[np.int64], end: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], Mask]:
+    """The characters that begin at `place`, first byte lowest, and whether they are whole."""
+    values = np.zeros(len(place), np.uint32)
+    whole = np.zeros(len(place), np.bool_)
+    packed = np.zeros(len(place), np.uint32)
+    goes_on = np.ones(len(place), np.bool_)
+    for number in range(4):
+        byte = data[np.minimum(place + number, len(data) - 1)].astype(np.uint32)
+        goes_on &= (place + number < end) & ((number == 0) | (byte & 0xC0 == 0x80))
+        packed = packed | byte << np.uint32(8 * number)
+        complete = goes_on & _leads(data[place].astype(np.uint32), number + 1)
+        values[complete] = packed[complete]
+        whole |= complete
+    return values, whole
+
+
+def _leads(byte: NDArray[np.uint32], length: int) -> Mask:
+    """Whether a byte is the first of a character of `length` bytes."""
+    lowest, highest = ((0, 0x7F), (0xC0, 0xDF), (0xE0, 0xEF), (0xF0, 0xFF))[length - 1]
+    return (byte >= lowest) & (byte <= highest)

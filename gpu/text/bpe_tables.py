@@ -1,0 +1,300 @@
+"""A byte-level BPE vocabulary as the hash tables that device code looks up.
+
+NumPy only: made once when a vocabulary is loaded and then copied to the device. The hash functions
+are those of cuda/hash.cuh, and what a table holds is what encoding a token's bytes gives: with
+`ignore_merges` every token, without it only those that the merges reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.text.boundary_filter import border_filters
+from gpu.text.byte_run_period import run_steps
+from gpu.text.byte_runs import run_tables
+from gpu.text.cjk_characters import listed_characters
+from gpu.text.hash_functions import hash_bytes, hash_pairs, hash_words, mixed
+from gpu.text.hash_table import NotCovered, fill, num_buckets
+from gpu.text.reachable_tokens import NO_MERGE, RankOf, reachable_symbols
+from vocabularies.reference_bpe import bpe_rules
+from vocabularies.vocabulary import Bpe, Vocabulary
+
+__all__ = ["BpeTables", "NotCovered", "bpe_tables", "shift_of"]
+
+UInt32s = NDArray[np.uint32]
+UInt64s = NDArray[np.uint64]
+
+MAX_SHORT, MAX_LONG = 12, 28
+NO_RANK = NO_ID = 0xFFFFFFFF
+NO_BOUND = (1 << 10) - 1
+MAX_IDS, MAX_SYMBOLS, MAX_RANKS = 1 << 26, 1 << 21, 1 << 22
+ONLY_WHOLE = 1 << 26
+TOKEN_LOAD, PAIR_LOAD = 1 / 6, 1 / 8
+SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
+FILTER_BITS, NUM_ASCII = 19, 128
+ASK_AGAIN, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
+NUM_BYTES, MAX_LATE_TOKEN = 256, 320  # Of more bytes: pieces may be level 2's (README.md).
+EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BpeTables:
+    """What the kernels read; see cuda/job.cuh and cuda/tokens.cuh.
+
+    Attributes:
+        short_tokens: uint32[entries, 4], tokens of 1..12 bytes: three words of bytes and
+            length << 28 | id, or what says that ids are listed; a zero meta word is empty.
+        long_tokens: uint32[entries, 8], tokens of 13..28 bytes: seven words and length << 27 | id.
+        token_places: uint32[entries], ids of tokens of more than 28 bytes; NO_ID is empty.
+        pairs: uint64[2 * buckets], left << 43 | right << 22 | rank of two symbols; all ones is
+            empty. A symbol is a byte's value, or 256 + the rank of the merge that gives it.
+        byte_pairs: uint32[65536], the rank of two bytes, second << 8 | first; NO_RANK.
+        ascii_pairs: uint16[128 * 128], the same for ASCII, second << 7 | first; ASK_AGAIN where it
+            is too large, NO_ASCII_PAIR where there is none.
+        pair_filter: uint32[2**14], for each pair the bit of its hash's lower 5 bits in the word of
+            the upper 14.
+        run_numbers, run_rows: see gpu.text.byte_runs.
+        run_steps: see gpu.text.byte_run_period.
+        listed_ids: uint32[characters, 4], see gpu.text.cjk_characters.
+        symbol_ids: uint32[256 + M], the id of each symbol.
+        borders, byte_borders: see gpu.text.boundary_filter.
+        token_bytes, token_begins: uint8[N] and uint32[V + 1], the bytes of every id.
+        max_token: bytes of the longest token.
+        has_whole_only: whether an id in a table has the bit ONLY_WHOLE: it counts for a whole
+            pretoken and not for a part of one.
+        rank_bounds: uint16[M], how far above each rank the first pair lies that what its merge
+            gives is part of, rounded down, see `_rank_bounds`; 0 where a pair of lower rank has it.
+        ignore_merges: whether a pretoken that is a token is that token.
+        seed: key of the hash functions.
+    """
+
+    short_tokens: UInt32s
+    long_tokens: UInt32s
+    token_places: UInt32s
+    pairs: UInt64s
+    byte_pairs: UInt32s
+    ascii_pairs: NDArray[np.uint16]
+    pair_filter: UInt32s
+    run_numbers: UInt32s
+    run_rows: UInt32s
+    run_steps: NDArray[np.uint8]
+    listed_ids: UInt32s
+    symbol_ids: UInt32s
+    rank_bounds: NDArray[np.uint16]
+    borders: UInt32s
+    byte_borders: UInt32s
+    token_bytes: NDArray[np.uint8]
+    token_begins: UInt32s
+    max_token: int
+    has_whole_only: bool
+    ignore_merges: bool
+    seed: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (getattr(self, name) for name in self.__slots__)
+        return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray))
+
+
+def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
+    """The tables of a vocabulary.
+
+    Raises:
+        NotCovered: the model is no BPE over all 256 bytes, or too large, or too slow, for kernels.
+    """
+    model = vocabulary.model
+    if not isinstance(model, Bpe) or not model.byte_level:
+        raise NotCovered("the model is no byte-level BPE")
+    if len(vocabulary) > MAX_IDS or len(model.merges) >= MAX_SYMBOLS - NUM_BYTES:
+        raise NotCovered(f"more than {MAX_IDS} ids or {MAX_SYMBOLS - NUM_BYTES} merges")
+    rules = bpe_rules(vocabulary)
+    byte_ids = [rules.token_ids.get(bytes([byte])) for byte in range(NUM_BYTES)]
+    if None in byte_ids:
+        raise NotCovered(f"the byte {byte_ids.index(None):#04x} has no token")
+    results = np.array([*rules.merges.values()], np.uint32).reshape(-1, 2)
+    symbol_ids = np.full(NUM_BYTES + len(model.merges), NO_ID, np.uint32)
+    symbol_ids[:NUM_BYTES] = [token_id or 0 for token_id in byte_ids]
+    symbol_ids[NUM_BYTES + results[:, 0]] = results[:, 1]
+    pairs = np.array([*rules.merges], np.uint32).reshape(-1, 2)
+    left, right, ranks = _symbol_pairs(pairs, results[:, 0], symbol_ids)
+    wide = np.uint64
+    entries: UInt64s = left.astype(wide) << wide(43)
+    entries |= right.astype(wide) << wide(22) | ranks.astype(wide)
+    rank_of = _rank_of(entries)
+    tokens, ids = _tokens_to_find(vocabulary, rules.token_ids, rank_of, symbol_ids)
+    pieces, found, listed_ids = listed_characters(tokens, rank_of, symbol_ids)
+    num_tokens = len(tokens)
+    tokens, ids = [*tokens, *pieces], np.concatenate([ids, found])
+    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    max_token = int(lengths[:num_tokens].max(initial=1))
+    rank_bounds = _rank_bounds(left, right, ranks, len(model.merges))
+    if max_token > MAX_LATE_TOKEN and not rank_bounds.all():
+        raise NotCovered(f"merges are out of order, and a token has {max_token} bytes")
+    all_tokens = [token or b"" for token in vocabulary.tokens]
+    begins = np.zeros(len(all_tokens) + 1, np.uint32)
+    np.cumsum([len(token) for token in all_tokens], out=begins[1:])
+    short, rest = lengths <= MAX_SHORT, lengths > MAX_LONG
+    long = ~short & ~rest
+    byte_pairs = np.full((NUM_BYTES, NUM_BYTES), NO_RANK, np.uint32)
+    of_bytes = (left < NUM_BYTES) & (right < NUM_BYTES)
+    byte_pairs[right[of_bytes], left[of_bytes]] = ranks[of_bytes]
+    ascii_pairs = byte_pairs[:NUM_ASCII, :NUM_ASCII]
+    ascii_pairs = np.where(
+        ascii_pairs == NO_RANK, NO_ASCII_PAIR, np.minimum(ascii_pairs, ASK_AGAIN)
+    )
+    token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
+    filters = border_filters(token_bytes, begins, seed)
+    runs = run_tables(rules, pairs, results[:, 0], symbol_ids, token_bytes, begins)
+    return BpeTables(
+        short_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(short), 3, 28, seed),
+        long_tokens=_token_table(tokens, ids, lengths, np.flatnonzero(long), 7, 27, seed),
+        token_places=_longest_table(tokens, ids, np.flatnonzero(rest), seed),
+        pairs=_pair_table(left, right, entries, seed),
+        byte_pairs=byte_pairs.reshape(-1),
+        ascii_pairs=ascii_pairs.astype(np.uint16).reshape(-1),
+        pair_filter=_pair_filter(left, right, seed),
+        run_numbers=runs.run_numbers,
+        run_rows=runs.run_rows,
+        run_steps=run_steps(rules),
+        listed_ids=listed_ids,
+        symbol_ids=symbol_ids,
+        rank_bounds=rank_bounds,
+        borders=filters.borders,
+        byte_borders=filters.byte_borders,
+        token_bytes=token_bytes,
+        token_begins=begins,
+        max_token=max_token,
+        has_whole_only=bool((ids[:num_tokens] & ONLY_WHOLE).any()),
+        ignore_merges=model.ignore_merges,
+        seed=seed,
+    )
+
+
+def _symbol_pairs(
+    pairs: UInt32s, ranks: UInt32s, symbol_ids: UInt32s
+) -> tuple[UInt32s, UInt32s, UInt32s]:
+    """Pairs of ids as pairs of symbols, with their ranks; what two merges give is two symbols.
+
+    Raises:
+        NotCovered: ids have so many symbols that their pairs are too many.
+    """
+    order = np.argsort(symbol_ids, kind="stable")
+    in_order = symbol_ids[order]
+    first = [np.searchsorted(in_order, pairs[:, side], "left") for side in (0, 1)]
+    past = [np.searchsorted(in_order, pairs[:, side], "right") for side in (0, 1)]
+    counts = [past[side] - first[side] for side in (0, 1)]
+    each = counts[0] * counts[1]
+    if each.sum() > MAX_RANKS:
+        raise NotCovered("too many merges give the same tokens")
+    number = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+    columns = np.repeat(counts[1], each)
+    left = order[np.repeat(first[0], each) + number // np.maximum(1, columns)]
+    right = order[np.repeat(first[1], each) + number % np.maximum(1, columns)]
+    return left.astype(np.uint32), right.astype(np.uint32), np.repeat(ranks, each)
+
+
+def _rank_bounds(
+    left: UInt32s, right: UInt32s, ranks: UInt32s, num_merges: int
+) -> NDArray[np.uint16]:
+    """The distance of each rank r to the lowest rank of a pair with the symbol 256 + r.
+
+    As 32 * p + m for m << p, rounded down; 0 where it is not above r, NO_BOUND where no pair has
+    the symbol.
+    """
+    first = np.full(NUM_BYTES + num_merges, NO_RANK, np.uint32)
+    for part in (left, right):
+        np.minimum.at(first, part, ranks)
+    own, found = np.arange(num_merges), first[NUM_BYTES:].astype(np.int64)
+    distance = np.maximum(found - own, 0)
+    shift = np.maximum(np.frexp(distance.astype(np.float64))[1] - 5, 0)
+    codes = 32 * shift + (distance >> shift)
+    return np.where(found == NO_RANK, NO_BOUND, codes).astype(np.uint16)
+
+
+def _rank_of(entries: UInt64s) -> RankOf:
+    """The ranks of pairs of symbols, from the entries of the table of pairs."""
+    order = np.sort(np.append(entries, EMPTY_PAIR))
+    keys = (order >> np.uint64(22)).astype(np.int64)
+
+    def rank_of(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+        wanted = left << 21 | right
+        place = np.searchsorted(keys, wanted)
+        ranks = (order[place] & np.uint64(MAX_RANKS - 1)).astype(np.int64)
+        ranks[keys[place] != wanted] = NO_MERGE
+        return ranks
+
+    return rank_of
+
+
+def _tokens_to_find(
+    vocabulary: Vocabulary, token_ids: Mapping[bytes, int], rank_of: RankOf, symbol_ids: UInt32s
+) -> tuple[list[bytes], UInt32s]:
+    """The tokens that a look-up may answer with, and the ids it answers."""
+    model = vocabulary.model
+    assert isinstance(model, Bpe)
+    tokens = [token for token in token_ids if token]
+    symbols = reachable_symbols(tokens, rank_of)
+    ids = symbol_ids[symbols]
+    found = symbols >= 0
+    if model.ignore_merges:
+        own = np.fromiter((token_ids[token] for token in tokens), np.uint32, len(tokens))
+        return tokens, np.where(found & (ids == own), own, own | np.uint32(ONLY_WHOLE))
+    return [tokens[i] for i in np.flatnonzero(found).tolist()], ids[found]
+
+
+def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:
+    """32 - the bits of a bucket's number, for a table with so many entries in a bucket."""
+    return 32 - int(np.log2(len(table) // per_bucket))
+
+
+def _token_table(
+    tokens: list[bytes],
+    ids: UInt32s,
+    lengths: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    num_words: int,
+    length_shift: int,
+    seed: int,
+) -> UInt32s:
+    """uint32[slots, num_words + 1]: the words of each chosen token and length << shift | id."""
+    padded = b"".join(tokens[i].ljust(4 * num_words, b"\0") for i in chosen.tolist())
+    words = np.frombuffer(padded, "<u4").reshape(-1, num_words)
+    sizes = lengths[chosen].astype(np.uint32)
+    per_bucket = SHORT_A_BUCKET if num_words == 3 else 1
+    buckets = num_buckets(len(chosen), per_bucket, TOKEN_LOAD)
+    table = np.zeros((buckets * per_bucket, num_words + 1), np.uint32)
+    slots = fill(hash_words(words, sizes, seed), buckets, per_bucket)
+    table[slots, :num_words] = words
+    table[slots, num_words] = sizes << np.uint32(length_shift) | ids[chosen]
+    return table
+
+
+def _longest_table(
+    tokens: list[bytes], ids: UInt32s, chosen: NDArray[np.int64], seed: int
+) -> UInt32s:
+    """uint32[slots]: ids of the tokens that are too long for the other tables."""
+    hashes = np.array([hash_bytes(tokens[i], seed) for i in chosen.tolist()], np.uint32)
+    buckets = num_buckets(len(chosen), 1, TOKEN_LOAD)
+    table = np.full(buckets, NO_ID, np.uint32)
+    table[fill(hashes, buckets, 1)] = ids[chosen]
+    return table
+
+
+def _pair_filter(left: UInt32s, right: UInt32s, seed: int) -> UInt32s:
+    bits = np.zeros(1 << FILTER_BITS, np.uint8)
+    hashes = mixed(hash_pairs(left, right, seed))
+    bits[hashes >> np.uint32(37 - FILTER_BITS) << np.uint32(5) | hashes & np.uint32(31)] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
+def _pair_table(left: UInt32s, right: UInt32s, entries: UInt64s, seed: int) -> UInt64s:
+    hashes = hash_pairs(left, right, seed)
+    buckets = num_buckets(len(entries), PAIRS_A_BUCKET, PAIR_LOAD)
+    table = np.full(PAIRS_A_BUCKET * buckets, EMPTY_PAIR, np.uint64)
+    table[fill(hashes, buckets, PAIRS_A_BUCKET)] = entries
+    return table

@@ -1,0 +1,51 @@
+"""Hash tables by linear probing over buckets, filled for cuda/tokens.cuh and cuda/pairs.cuh.
+
+NumPy only; knows neither tokens nor pairs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.text.hash_functions import mixed
+
+__all__ = ["NotCovered", "fill", "num_buckets"]
+
+UInt32s = NDArray[np.uint32]
+MAX_PROBES = 64  # A table with longer ways would make look-ups slow for everybody.
+
+
+class NotCovered(ValueError):
+    """The kernels cannot compute this vocabulary; the message says why, for people."""
+
+
+def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:
+    return (mixed(hashes) >> np.uint32(32 - int(np.log2(num_buckets)))).astype(np.int64)
+
+
+def fill(hashes: UInt32s, num_buckets: int, per_bucket: int) -> NDArray[np.int64]:
+    """int64[n]: the slot of each key, by linear probing over buckets, each filled in order."""
+    slots = np.empty(len(hashes), np.int64)
+    used = np.zeros(num_buckets, np.int8)
+    waiting = np.arange(len(hashes))
+    buckets = _bucket_of(hashes, num_buckets)
+    for _ in range(MAX_PROBES):
+        if not len(waiting):
+            return slots
+        order = np.argsort(buckets[waiting], kind="stable")
+        waiting = waiting[order]
+        mine = buckets[waiting]
+        first = np.searchsorted(mine, mine)
+        number = used[mine] + np.arange(len(mine)) - first
+        fits = number < per_bucket
+        slots[waiting[fits]] = mine[fits] * per_bucket + number[fits]
+        np.add.at(used, mine[fits], 1)
+        waiting = waiting[~fits]
+        buckets[waiting] = (buckets[waiting] + 1) % num_buckets
+    raise NotCovered("too many tokens or pairs share a place of a hash table")
+
+
+def num_buckets(num_keys: int, per_bucket: int, load: float) -> int:
+    """A power of two with at most `load` of the slots used, and never all."""
+    return 1 << max(1, int(np.ceil(np.log2(max(1, num_keys) / load / per_bucket))))

@@ -1,0 +1,106 @@
+"""Which texts NFC leaves as they are: what kernels look up, and the same said by the host.
+
+Most texts are in NFC already, and to those a vocabulary that composes gives the ids that it would
+give without. The kernels see for each character, and the one before it, whether that is so
+(cuda/composed.cuh); a batch in which they cannot see it is the CPU's.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.kernels.job import constant
+from vocabularies.batch import Batch
+from vocabularies.class_patterns import to_code_points
+from vocabularies.normalizers import nfc
+from vocabularies.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
+from vocabularies.vocabulary import Bpe, Vocabulary
+
+__all__ = ["composed_leads", "composed_tables", "is_in_nfc", "only_composes", "widen_spans"]
+
+Int64s = NDArray[np.int64]
+MAX_CHARACTER = 4  # Bytes.
+CLASS, CHANGES, JOINS, TAKES = (
+    constant(f"COMPOSED_{name}") for name in ("CLASS", "CHANGES", "JOINS", "TAKES")
+)
+
+
+def only_composes(vocabulary: Vocabulary) -> bool:
+    """Whether a byte-level BPE has NFC and no other normalizer, and its tokens stay as they are.
+
+    Tokens that are looked for behind the normalizers are then found where they stand in the text.
+    """
+    model, steps = vocabulary.model, vocabulary.normalizers
+    if not steps or not isinstance(model, Bpe) or not model.byte_level or vocabulary.motifs:
+        return False
+    later = (token.content for token in vocabulary.special_tokens if token.normalized)
+    return all(step.kind == "nfc" for step in steps) and all(map(_stays, later))
+
+
+def _stays(text: str) -> bool:
+    return nfc(text)[0] == text
+
+
+def is_in_nfc(text: str) -> bool:
+    """Whether the kernels see that NFC leaves a text as it is; where not, it may do so anyway."""
+    kinds = _kinds()[to_code_points(text)].astype(np.uint32)
+    before = np.concatenate([np.zeros(1, np.uint32), kinds[:-1]])[: len(kinds)]
+    last, own = before & CLASS, kinds & CLASS
+    moves = (own != 0) & (last > own)
+    joins = ((kinds & JOINS) != 0) & ((last != 0) | ((before & TAKES) != 0))
+    return not (((kinds & CHANGES) != 0) | moves | joins).any()
+
+
+def composed_tables() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """What each code point is to NFC, the bits COMPOSED_* of cuda/composed.cuh, by pages.
+
+    Returns:
+        uint16[0x110000 >> 8], the page of each 256 code points, and uint16[pages, 256].
+    """
+    numbers: dict[bytes, int] = {}
+    rows = [row.tobytes() for row in _kinds().reshape(-1, 256)]
+    pages = [numbers.setdefault(row, len(numbers)) for row in rows]
+    return np.array(pages, np.uint16), np.frombuffer(b"".join(numbers), np.uint16).reshape(-1, 256)
+
+
+def widen_spans(spans: Int64s, offsets: Int64s, batch: Batch) -> None:
+    """Spans int64[T, 2] to whole characters, in place; offsets int64[B + 1] of the ids.
+
+    Behind a normalizer, a part of a character came from all of it.
+    """
+    continues = np.append(batch.data & 0xC0 == 0x80, np.zeros(4, np.bool_))
+    first = np.repeat(batch.offsets[:-1], np.diff(offsets))
+    is_part = spans[:, 0] < spans[:, 1]
+    for _ in range(MAX_CHARACTER - 1):
+        spans[:, 0] -= is_part & continues[first + spans[:, 0]]
+        spans[:, 1] += is_part & continues[first + spans[:, 1]]
+
+
+def composed_leads() -> int:
+    """Bit i: a character whose UTF-8 begins with the byte 0xC0 + i is looked at.
+
+    Of ASCII none is, nor any of Chinese: their kinds are TAKES at most.
+    """
+    looked_at = np.flatnonzero(_kinds() & np.uint16(0xFFFF ^ TAKES)).tolist()
+    return sum(1 << lead - 0xC0 for lead in {chr(c).encode()[0] for c in looked_at})
+
+
+@functools.cache
+def _kinds() -> NDArray[np.uint16]:
+    """uint16[NUM_CODE_POINTS], with the tables of `tokenizers` as `normalizers.nfc` has them."""
+    kinds = np.zeros(NUM_CODE_POINTS, np.uint16)
+    for character in normalizer_code_points("combining"):
+        kinds[ord(character)] |= unicodedata.combining(character)
+    for character in normalizer_code_points("decomposing"):
+        kinds[ord(character)] |= TAKES
+        if unicodedata.normalize("NFC", character) != character:
+            kinds[ord(character)] |= CHANGES
+            continue
+        parts = unicodedata.normalize("NFD", character)
+        kinds[ord(unicodedata.normalize("NFC", parts[:-1]))] |= TAKES
+        kinds[ord(parts[-1])] |= JOINS
+    return kinds

@@ -1,0 +1,1 @@
+"""Learning a vocabulary on the device."""

@@ -1,0 +1,1 @@
+"""Tables of a vocabulary put on the device, and the cache of them."""

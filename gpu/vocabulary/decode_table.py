@@ -1,0 +1,46 @@
+"""A vocabulary's tokens as the table that cuda/decode.cuh spells ids from.
+
+NumPy only; knows no batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.kernels.job import constant
+from gpu.text.bpe_tables import NotCovered
+from vocabularies.tables import token_table
+from vocabularies.vocabulary import Upstream, Vocabulary
+
+__all__ = ["decode_table"]
+
+MAX_INLINE = constant("MAX_INLINE")
+NO_BYTES, IS_SPECIAL = constant("NO_BYTES"), constant("IS_SPECIAL")
+
+
+def decode_table(vocabulary: Vocabulary) -> NDArray[np.uint32]:
+    """uint32[V, 4]: flags and length of each id, and its bytes, or where they begin.
+
+    Places are those of the tokens joined, as BpeTables.token_bytes and TokenTable.data are.
+
+    Raises:
+        NotCovered: ids stand for more than their bytes, one after another.
+
+    Example: id 5 is "abc", which gives the words 3, 0x636261, 0, 0.
+    """
+    if isinstance(vocabulary.model, Upstream):
+        raise NotCovered(f"ids of kind {vocabulary.kind} are not spelled one after another")
+    tokens = token_table(vocabulary)
+    table = np.zeros((len(vocabulary), 4), np.uint32)
+    table[:, 0] = np.maximum(tokens.lengths, 0)
+    table[tokens.lengths < 0, 0] = NO_BYTES
+    table[tokens.is_special, 0] |= IS_SPECIAL
+    short = np.flatnonzero(tokens.lengths <= MAX_INLINE)
+    spelled = b"".join(
+        (vocabulary.tokens[i] or b"").ljust(MAX_INLINE, b"\0") for i in short.tolist()
+    )
+    table[short, 1:] = np.frombuffer(spelled, "<u4").reshape(-1, MAX_INLINE // 4)
+    long = tokens.lengths > MAX_INLINE
+    table[long, 1] = tokens.offsets[:-1][long]
+    return table

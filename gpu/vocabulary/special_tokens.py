@@ -1,0 +1,229 @@
+"""Special tokens and motifs of a vocabulary as the trie that cuda/special_match.cuh walks.
+
+NumPy only; knows no batch. Tokens that take white space with them, that are words of their own, or
+that are looked for after a normalizer are left to the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.kernels.job import constant
+from gpu.text.bpe_tables import NotCovered
+from gpu.text.nfc_check import only_composes
+from vocabularies.vocabulary import SpecialToken, Vocabulary
+
+__all__ = ["SpecialTables", "special_tables"]
+
+UInt32s = NDArray[np.uint32]
+
+MAX_BYTES = constant("MAX_SPECIAL")
+MAX_NODES = 1 << 20
+MAX_LABEL = 8
+NODE_SHIFT, COUNT_SHIFT = constant("EDGE_NODE_SHIFT"), constant("EDGE_COUNT_SHIFT")
+LAST_SHIFT = constant("EDGE_LAST_SHIFT")
+NO_ID = 0xFFFFFFFF
+LOAD = 0.25
+MAX_ROUNDS = 2
+WHOLE_ROOT = constant("WHOLE_ROOT")
+Edge = tuple[int, bytes, int]
+"""Node, bytes, node behind them; those between have the numbers between."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpecialTables:
+    """What the kernels read; see cuda/job.cuh.
+
+    Attributes:
+        special_edges: uint32[slots, 4], a hash table of edges; see cuda/special_match.cuh.
+        special_nodes: uint32[nodes], id of the token that ends there; all ones where none does.
+        special_first: uint32[2, 2, 8], one bit for each byte that tokens of a round begin with, and
+            one for each that may follow it there.
+        num_rounds: 0 where nothing is looked for; 2 where some are looked for in the text and
+            others in what these leave of it.
+    """
+
+    special_edges: UInt32s
+    special_nodes: UInt32s
+    special_first: UInt32s
+    num_rounds: int
+
+    @property
+    def special_mask(self) -> int:
+        """Slots of the hash table of edges - 1."""
+        return len(self.special_edges) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """Bytes that are looked for; `ordinary` where special tokens are to be left as text, too."""
+
+    content: bytes
+    id: int
+    ordinary: bool
+
+
+@dataclass(slots=True)
+class _Node:
+    """Of the trie byte by byte: what follows it, and what ends there."""
+
+    children: dict[int, _Node] = field(default_factory=dict)
+    token: _Sought | None = None
+
+
+def special_tables(
+    vocabulary: Vocabulary,
+    seed: int,
+    whole: Mapping[bytes, int] | None = None,
+    *,
+    is_rewritten: bool = False,
+) -> SpecialTables:
+    """The tables of what is looked for in a text.
+
+    Args:
+        vocabulary: the vocabulary; its motifs are looked for in what special tokens leave.
+        seed: key of the hash function.
+        whole: bytes and ids of tokens that count where they are all that lies between two borders.
+        is_rewritten: whether letters become others between the two rounds.
+
+    Raises:
+        NotCovered: one of them asks for more than its bytes in the text, or there are too many.
+
+    Example: "<ab>" (id 7) and "<ac>" (id 8) give the edges "<a" from node 0 to 4, "b>" from 4 to 6,
+    "c>" from 4 to 8, and the tokens 7 and 8 at the nodes 6 and 8; node 1 is the root of round two,
+    node 2 that of `whole`.
+    """
+    rounds = _rounds(vocabulary, is_rewritten)
+    roots = [*rounds, *[[]] * (MAX_ROUNDS - len(rounds))]
+    roots.append([_Sought(content, token_id, True) for content, token_id in (whole or {}).items()])
+    edges, ends = _trie(roots)
+    nodes = np.full(max((last for _, _, last in edges), default=WHOLE_ROOT) + 1, NO_ID, np.uint32)
+    for node, token in ends.items():
+        nodes[node] = token.id
+    first = np.zeros((2, 2, 8), np.uint32)
+    for own, tokens in zip(first, rounds, strict=False):
+        own[0] = _bits({token.content[0] for token in tokens})
+        own[1] = _bits({byte for token in tokens for byte in token.content[1:2] or range(256)})
+    return SpecialTables(_edge_table(edges, ends, seed), nodes, first, len(rounds))
+
+
+def _bits(members: set[int]) -> UInt32s:
+    """uint32[8]: one bit for each byte of a set."""
+    is_in = np.isin(np.arange(256), list(members))
+    return np.packbits(is_in, bitorder="little").view(np.uint32)
+
+
+def _rounds(vocabulary: Vocabulary, is_rewritten: bool) -> list[list[_Sought]]:
+    """What is looked for in the text, and then in what is left of it."""
+    tokens = [token for token in vocabulary.special_tokens if token.matched]
+    for token in tokens:
+        _check(token, vocabulary.tokens[token.id])
+    is_changed = vocabulary.normalizers and not only_composes(vocabulary)
+    if is_changed and any(token.normalized for token in tokens):
+        raise NotCovered(f"the normalizer {vocabulary.normalizers[0].kind} rewrites the text")
+    rounds = [
+        [_Sought(t.content.encode(), t.id, not t.special) for t in tokens if t.normalized == later]
+        for later in (False, True)
+    ]
+    rounds = [sought for sought in rounds if sought]
+    motifs = _motifs(vocabulary)
+    if motifs and is_rewritten:
+        return [*(rounds or [[]]), motifs]
+    if motifs and len(rounds) == 1 and _lie_apart(rounds[0], motifs):
+        return [rounds[0] + motifs]
+    if motifs and len(rounds) == MAX_ROUNDS:
+        raise NotCovered("motifs behind special tokens of two rounds")
+    return [*rounds, motifs] if motifs else rounds
+
+
+def _lie_apart(tokens: Sequence[_Sought], motifs: Sequence[_Sought]) -> bool:
+    """Whether no motif can share a byte of a text with a special token: one round finds both.
+
+    A token that begins and ends with a byte of no motif, as <mask> does, could only hold one.
+    """
+    letters = {byte for motif in motifs for byte in motif.content}
+    return not any(
+        token.content[0] in letters
+        or token.content[-1] in letters
+        or any(motif.content in token.content for motif in motifs)
+        for token in tokens
+    )
+
+
+def _motifs(vocabulary: Vocabulary) -> list[_Sought]:
+    if not vocabulary.motifs:
+        return []
+    special = {token.id for token in vocabulary.special_tokens}
+    ids = {token: i for i, token in enumerate(vocabulary.tokens) if i not in special}
+    encoded = [motif.encode() for motif in vocabulary.motifs]
+    return [_Sought(motif, ids[motif], True) for motif in encoded]
+
+
+def _check(token: SpecialToken, meant: bytes | None) -> None:
+    content = repr(token.content)
+    if meant != token.content.encode():
+        raise NotCovered(f"the special token {content} stands for other bytes than its own")
+    if token.lstrip or token.rstrip:
+        raise NotCovered(f"the special token {content} takes white space with it")
+    if token.single_word:
+        raise NotCovered(f"the special token {content} is found only as a word")
+    if len(token.content.encode()) > MAX_BYTES:
+        raise NotCovered(f"the special token {content} has more than {MAX_BYTES} bytes")
+
+
+def _trie(roots: Sequence[Sequence[_Sought]]) -> tuple[list[Edge], dict[int, _Sought]]:
+    """The edges, and {node: what ends there}; the first nodes are the roots."""
+    root_nodes: list[_Node] = []
+    for tokens in roots:
+        root_nodes.append(_Node())
+        for token in tokens:
+            node = root_nodes[-1]
+            for byte in token.content:
+                node = node.children.setdefault(byte, _Node())
+            node.token = token
+    edges: list[Edge] = []
+    ends: dict[int, _Sought] = {}
+    number = len(roots) - 1
+    waiting = [(root, node) for root, node in enumerate(root_nodes)]
+    while waiting:
+        begin, node = waiting.pop()
+        for byte, child in node.children.items():
+            label = bytearray()
+            while True:  # To a fork, or as far as an edge goes.
+                label.append(byte)
+                number += 1
+                if child.token:
+                    ends[number] = child.token
+                if len(child.children) != 1 or len(label) == MAX_LABEL:
+                    break
+                ((byte, child),) = child.children.items()
+            edges.append((begin, bytes(label), number))
+            waiting.append((number, child))
+    if number >= MAX_NODES:
+        raise NotCovered(f"special tokens and motifs need more than {MAX_NODES} nodes")
+    return edges, ends
+
+
+def _edge_table(edges: list[Edge], ends: dict[int, _Sought], seed: int) -> UInt32s:
+    """uint32[slots, 4]: the edges by their hash, with linear probing; never full."""
+    size = 1 << max(1, int(np.ceil(np.log2(max(1, len(edges)) / LOAD))))
+    table = np.zeros((size, 4), np.uint32)
+    for node, label, last in edges:
+        value = ((node << 8 | label[0]) ^ seed) * 0x9E3779B1 & 0xFFFFFFFF
+        value = (value ^ value >> 15) * 0x85EBCA77 & 0xFFFFFFFF
+        place = value ^ value >> 13
+        while table[place % size, 3]:
+            place += 1
+        count, ending, ordinary = len(label), 0, 0
+        for i in range(count):
+            if token := ends.get(last - count + i + 1):
+                ending |= 1 << i
+                ordinary |= token.ordinary << i
+        table[place % size, :2] = np.frombuffer(label.ljust(MAX_LABEL, b"\0"), "<u4")
+        table[place % size, 2] = node << NODE_SHIFT | count << COUNT_SHIFT | ending
+        table[place % size, 3] = last << LAST_SHIFT | ordinary
+    return table
