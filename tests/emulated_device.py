@@ -48,7 +48,7 @@ def emulated_kernels(module: str) -> ctypes.CDLL:
             "}",
         )
     )
-    included = (EMULATION, *sorted(CUDA.glob("*.cu*")))
+    included = (EMULATION, *sorted(CUDA.rglob("*.cu*")))
     loaded = ctypes.CDLL(str(compiled(f"module-{module}", source, EMULATION_FLAGS, included)))
     loaded.job_size.restype = ctypes.c_uint64
     loaded.launch.argtypes = (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)

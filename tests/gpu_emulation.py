@@ -58,7 +58,7 @@ def make_job(**fields: NDArray[np.generic] | int) -> NDArray[np.void]:
 @functools.cache
 def _source_of(kernel: str) -> Path:
     """The .cu that defines a kernel; tests/cuda has some that only tests launch."""
-    for path in sorted([*CUDA.glob("*.cu"), *HEADER.parent.glob("*.cu")]):
+    for path in sorted([*CUDA.rglob("*.cu"), *HEADER.parent.glob("*.cu")]):
         if kernel in KERNEL.findall(path.read_text()):
             return path
     raise LookupError(f"no .cu defines {kernel}")
@@ -68,8 +68,8 @@ def _source_of(kernel: str) -> Path:
 def _library(source: Path) -> ctypes.CDLL:
     text = f'#include "{source}"\n{LAUNCHER}'
     flags = [*EMULATION_FLAGS, *WARNINGS, f'-DWARPTOK_EMULATION="{HEADER}"', f"-I{CUDA}"]
-    included = (HEADER, source, *sorted(CUDA.glob("*.cu*")))
-    return ctypes.CDLL(str(compiled(source.stem, text, flags, included)))
+    included = (HEADER, source, *sorted(CUDA.rglob("*.cu*")))
+    return ctypes.CDLL(str(compiled(f"{source.parent.name}_{source.stem}", text, flags, included)))
 
 
 @functools.cache
@@ -84,7 +84,7 @@ def compile_for_device(source: str) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("no nvcc")
-    command = [nvcc, "-std=c++17", "-arch=sm_90", "-cubin", "-Werror", "all-warnings"]
+    command = [nvcc, "-std=c++17", "-arch=sm_90", "-cubin", "-Werror", "all-warnings", f"-I{CUDA}"]
     command += [*_unoptimized(nvcc), "-o", os.devnull, str(CUDA / source)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from tests.gpu_emulation import make_job
 TILE, FEW_TILES = constant("TILE"), constant("FEW_TILES")
 MISS, BIN_SHIFT = 1 << 31, 27
 LONGEST = (4, 8, 12, 16, 24, 32, 64, 128)
-"""Most ids of a piece in each bin of merge_stage.cuh."""
+"""Most ids of a piece in each bin of text/merge/merge_bins.cuh."""
 NUM_IDS = 50_257
 
 

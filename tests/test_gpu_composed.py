@@ -207,7 +207,7 @@ def test_a_mark_that_begins_a_row_joins_nothing(engine):
 
 
 def test_the_kernel_compiles_for_a_device():
-    compile_for_device("composed.cu")
+    compile_for_device("text/pretokenize/nfc_check.cu")
 
 
 # The engine.

@@ -150,4 +150,4 @@ def test_what_is_not_covered() -> None:
 
 
 def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("decode.cu")
+    compile_for_device("decode/decode.cu")

@@ -309,4 +309,4 @@ def test_which_kernel_is_tried():
 
 
 def test_the_kernels_compile():
-    compile_for_device("bases.cu")
+    compile_for_device("dna/parts/kernels.cu")

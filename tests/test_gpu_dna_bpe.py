@@ -352,6 +352,6 @@ def test_letters_without_a_path_are_a_fault_and_no_endless_search(monkeypatch):
         engine.encode(vocabulary, Batch(["ACGGCA" * 60]))
 
 
-@pytest.mark.parametrize("source", ["dna_bpe.cu", "dna_grid.cu"])
+@pytest.mark.parametrize("source", ["dna/kernels.cu", "dna/one_launch.cu"])
 def test_the_kernels_compile(source):
     compile_for_device(source)

@@ -25,7 +25,7 @@ from gpu.embedding.pinned_text import TextMemory  # noqa: E402
 from gpu.embedding.tokenizer_discovery import discover  # noqa: E402
 
 LAUNCH = """
-#include "embed_letters.cuh"
+#include "embedding/fused_embedding.cuh"
 extern "C" void embed_letters(const Embed* embed, uint64_t blocks) {
     for (uint64_t first = 0; first < blocks * EMBED_LETTERS; first += EMBED_LETTERS) {
         int32_t rows[EMBED_LETTERS];
@@ -226,4 +226,4 @@ def test_python_and_the_kernel_mean_the_same_blocks():
 
 
 def test_the_kernel_compiles_for_a_device():
-    compile_for_device("embed_letters.cu")
+    compile_for_device("embedding/fused_embedding.cu")

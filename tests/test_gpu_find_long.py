@@ -13,7 +13,10 @@ from tests.emulated_device import emulated_kernels
 from tests.gpu_emulation import make_job
 
 BLOCK, MAX_PIECE = constant("BLOCK"), constant("MAX_PIECE")
-GAP, MAX_GAPS = 64 * constant("GAP_STEP"), constant("MAX_GAPS")  # Bytes; see cut_find.cuh.
+GAP, MAX_GAPS = (
+    64 * constant("GAP_STEP"),
+    constant("MAX_GAPS"),
+)  # Bytes; see text/split/find_long.cuh.
 NEAR = 64 * constant("NEAR_WORDS") + 64 * 64
 
 

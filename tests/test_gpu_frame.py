@@ -198,4 +198,4 @@ def test_random_rows(rows: list[Row], num_prefix: int, num_suffix: int) -> None:
 
 
 def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("frame.cu")
+    compile_for_device("batch/frame.cu")

@@ -18,7 +18,7 @@ from tests.gpu_emulation import compile_for_device
 from tests.torch_or_skip import torch_or_skip
 
 LAUNCH = """
-#include "gather_rows.cuh"
+#include "embedding/gather_rows.cuh"
 extern "C" uint64_t launch(Gather gather, uint64_t blocks) {
     for (uint64_t block = 0; block < blocks; block++)
         for (uint32_t thread = 0; thread < GATHER_BLOCK; thread++)
@@ -29,7 +29,7 @@ extern "C" uint64_t launch(Gather gather, uint64_t blocks) {
 
 
 class Gather(ctypes.Structure):
-    """Gather of gather_rows.cuh."""
+    """Gather of embedding/gather_rows.cuh."""
 
     _fields_ = (
         *(("ids", ctypes.c_void_p), ("table", ctypes.c_void_p), ("output", ctypes.c_void_p)),
@@ -74,11 +74,11 @@ def test_python_and_the_kernel_mean_the_same_blocks() -> None:
     from gpu.embedding.row_gather import BLOCK_WORDS, THREADS
 
     assert block_words() == BLOCK_WORDS
-    assert f"GATHER_BLOCK = {THREADS};" in Path(CUDA / "gather_rows.cuh").read_text()
+    assert f"GATHER_BLOCK = {THREADS};" in Path(CUDA / "embedding/gather_rows.cuh").read_text()
 
 
 def test_the_kernel_compiles_for_a_device() -> None:
-    compile_for_device("gather_rows.cu")
+    compile_for_device("embedding/gather_rows.cu")
 
 
 def test_other_embedders_are_left_alone() -> None:

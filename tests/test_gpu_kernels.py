@@ -30,13 +30,13 @@ def test_every_kernel_of_a_module_is_listed_once():
 @pytest.mark.parametrize(
     "source",
     [
-        "cut.cu",
-        "encode.cu",
-        "merge.cu",
-        "small_block.cu",
-        "small_cluster.cu",
-        "small_grid.cu",
-        "utf8.cu",
+        "text/split/kernels.cu",
+        "text/kernels.cu",
+        "text/merge/kernels.cu",
+        "text/one_launch/block.cu",
+        "text/one_launch/cluster.cu",
+        "text/one_launch/grid.cu",
+        "batch/utf8.cu",
     ],
 )
 def test_the_kernels_compile(source):

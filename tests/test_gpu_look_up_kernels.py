@@ -27,7 +27,7 @@ from gpu.embedding.sequence_ids import RowIds  # noqa: E402
 from gpu.embedding.torch_lookup import LookUp  # noqa: E402
 
 LAUNCH = """
-#include "look_up_rows.cuh"
+#include "embedding/look_up_rows.cuh"
 extern "C" void look_up_flat(const LookUp* job, uint64_t blocks) {
     for (uint64_t block = 0; block < blocks; block++)
         for (uint32_t thread = 0; thread < LOOK_UP_BLOCK; thread++)
@@ -130,7 +130,7 @@ def test_python_and_the_kernels_mean_the_same_blocks():
 
 
 def test_the_kernels_compile_for_a_device():
-    compile_for_device("look_up_rows.cu")
+    compile_for_device("embedding/look_up_rows.cu")
 
 
 def test_a_batch_that_waits_is_told_whatever_batches_follow():

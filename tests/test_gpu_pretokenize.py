@@ -32,7 +32,7 @@ TILE = constant("TILE")
 def library() -> ctypes.CDLL:
     """tests/cuda/pretokenize.cpp, built."""
     flags = (*EMULATION_FLAGS, "-Wall", "-Werror", f"-I{CUDA}", f"-I{HERE}/cuda")
-    included = (*sorted((HERE / "cuda").glob("*.*")), *sorted(CUDA.glob("*.cu*")))
+    included = (*sorted((HERE / "cuda").glob("*.*")), *sorted(CUDA.rglob("*.cu*")))
     path = HERE / "cuda" / "pretokenize.cpp"
     return ctypes.CDLL(str(compiled(path.stem, path.read_text(), flags, included)))
 
@@ -257,4 +257,4 @@ def test_kernels_with_emulated_blocks(name: str) -> None:
 
 
 def test_kernels_compile() -> None:
-    compile_for_device("pretokenize.cu")
+    compile_for_device("text/pretokenize/kernels.cu")

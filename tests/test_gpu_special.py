@@ -304,4 +304,4 @@ def test_tokens_that_nobody_looks_for() -> None:
 
 
 def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("special.cu")
+    compile_for_device("special/kernels.cu")

@@ -279,7 +279,7 @@ def test_the_data_files_have_the_hashes_of_the_reference(engine, name, file):
 
 
 def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("symbols.cu")
+    compile_for_device("kmers/kernels.cu")
 
 
 def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):

@@ -125,7 +125,12 @@ def merge_by_turns():
     source = f'#define WARPTOK_EMULATION "{EMULATION}"\n'
     source += (EMULATION.parent / "training_turns.cpp").read_text()
     flags = (*EMULATION_FLAGS, f"-I{CUDA}")
-    included = (EMULATION, *sorted(CUDA.glob("train*")), CUDA / "scan.cuh", CUDA / "shim.cuh")
+    included = (
+        EMULATION,
+        *sorted((CUDA / "training").glob("*")),
+        CUDA / "common/lookback_scan.cuh",
+        CUDA / "common/platform.cuh",
+    )
     return ctypes.CDLL(str(compiled("training-turns", source, flags, included))).merge_all_by_turns
 
 
@@ -240,4 +245,4 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch):
 
 
 def test_the_kernels_compile_for_a_device():
-    compile_for_device("train.cu")
+    compile_for_device("training/kernels.cu")

@@ -118,4 +118,4 @@ def test_random_rows(rows: list[bytes]) -> None:
 
 
 def test_the_kernel_compiles_for_a_device() -> None:
-    compile_for_device("utf8.cu")
+    compile_for_device("batch/utf8.cu")

@@ -149,7 +149,7 @@ class LastTokens:
         return found
 
     def remaining(self, texts: Int64s, letters: int, may_be: Bools) -> UInt32s:
-        """uint32[texts, 2]: what texts of so many letters leave; see dna_remaining.cuh."""
+        """uint32[texts, 2]: what texts of so many letters leave; see suffix_state.cuh."""
         count, made = may_be.sum(1), np.zeros((len(texts), 2), np.uint32)
         longest = letters - may_be[:, ::-1].argmax(1)
         shortest = 1 + may_be.argmax(1)  # Of letters that no text has, any.

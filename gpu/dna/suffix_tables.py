@@ -33,7 +33,7 @@ MOST_OPENED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Endings:
-    """Last tokens by the letters that a text ends with; see dna_remaining.cuh.
+    """Last tokens by the letters that a text ends with; see dna/windows/suffix_state.cuh.
 
     Attributes:
         k: letters that `last` is indexed by.

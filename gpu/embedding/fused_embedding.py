@@ -27,7 +27,7 @@ __all__ = ["Embedded", "EmbeddedRows", "LetterEmbedder", "letter_embedder"]
 
 Bytes = NDArray[np.uint8]
 _cuda: Any = torch.cuda  # Partly without types.
-THREADS = 512  # EMBED_BLOCK of embed_letters.cuh,
+THREADS = 512  # EMBED_BLOCK of embedding/fused_embedding.cuh,
 BLOCK_LETTERS = 64  # and EMBED_LETTERS.
 
 
@@ -183,7 +183,7 @@ def letter_embedder(
         return None
     if type(embed_tokens) is not torch.nn.Embedding or embed_tokens.weight.device != device:
         return None
-    kernels = row_kernels(device.index, "embed_letters.cu", "embed_letters")
+    kernels = row_kernels(device.index, "embedding/fused_embedding.cu", "embed_letters")
     if isinstance(kernels, str):
         return None
     return LetterEmbedder(kernels, rule, embed_tokens, row_ids.dtype, row_ids.texts)

@@ -25,7 +25,7 @@ __all__ = ["KernelLookUp", "Mark", "kernel_look_up", "next_mark"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-THREADS = 256  # LOOK_UP_BLOCK of look_up_rows.cuh,
+THREADS = 256  # LOOK_UP_BLOCK of embedding/look_up_rows.cuh,
 FLAT_BYTES = 16 * THREADS  # and what a block of look_up_flat reads.
 NUM_MARKS = 1 << 14
 _numbers = count(1)
@@ -142,7 +142,7 @@ def kernel_look_up(
 ) -> KernelLookUp | None:
     """The look-up by kernels; None where there are none, and torch must do it."""
     names = "look_up_flat", "look_up_rows"
-    kernels = row_kernels(device.index, "look_up_rows.cu", *names)
+    kernels = row_kernels(device.index, "embedding/look_up_rows.cu", *names)
     if isinstance(kernels, str):
         return None
     return KernelLookUp(kernels, rule, pad_id, device, dtype, texts)

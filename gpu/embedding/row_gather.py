@@ -18,7 +18,7 @@ from gpu.embedding.torch_kernels import RowKernels, row_kernels
 __all__ = ["WORD_BYTES", "RowGather", "gathered", "takes_rows_only"]
 
 WORD_BYTES = 16  # A row must be a multiple of this, and begin at one.
-THREADS = 128  # GATHER_BLOCK of gather_rows.cuh.
+THREADS = 128  # GATHER_BLOCK of embedding/gather_rows.cuh.
 BLOCK_WORDS = 2 * THREADS  # GATHER_WORDS of each.
 
 
@@ -54,7 +54,7 @@ def gathered(embed_tokens: Any, device: torch.device) -> tuple[Callable[[Tensor]
     """
     if type(embed_tokens) is not torch.nn.Embedding or device.type != "cuda":
         return embed_tokens, "the embedder itself"
-    kernels = row_kernels(device.index, "gather_rows.cu", "gather_rows")
+    kernels = row_kernels(device.index, "embedding/gather_rows.cu", "gather_rows")
     if isinstance(kernels, str):
         return embed_tokens, f"the embedder itself; {kernels}"
     gather = RowGather(kernels)

@@ -21,7 +21,7 @@ class RowKernels:
 
     Args:
         number: of the device.
-        file: such as "gather_rows.cu".
+        file: such as "embedding/gather_rows.cu".
         names: of its kernels.
 
     Raises:

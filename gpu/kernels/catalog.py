@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from gpu.kernels.job import CUDA, constant
 
@@ -23,23 +22,30 @@ __all__ = [
     "source_of",
 ]
 
-_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+_INCLUDE = re.compile(r'^#include "([\w/]+\.cuh)"$', re.MULTILINE)
 SOURCES = {
-    "text": ("special.cu", "utf8.cu", "pretokenize.cu", "encode.cu", "frame.cu", "decode.cu"),
-    "composed": ("composed.cu",),
-    "cut": ("cut.cu",),
-    "merge": ("merge.cu",),
-    "small_block": ("small_block.cu",),
-    "small_cluster": ("small_cluster.cu",),
-    "small_grid": ("small_grid.cu",),
-    "symbols": ("symbols.cu",),
-    "dna": ("dna_bpe.cu",),
-    "repair_small": ("repair_small.cu",),
-    "repair_middle": ("repair_middle.cu",),
-    "repair_large": ("repair_large.cu",),
-    "dna_grid": ("dna_grid.cu",),
-    "bases": ("bases.cu",),
-    "training": ("train.cu",),
+    "text": (
+        "special/kernels.cu",
+        "batch/utf8.cu",
+        "text/pretokenize/kernels.cu",
+        "text/kernels.cu",
+        "batch/frame.cu",
+        "decode/decode.cu",
+    ),
+    "composed": ("text/pretokenize/nfc_check.cu",),
+    "cut": ("text/split/kernels.cu",),
+    "merge": ("text/merge/kernels.cu",),
+    "small_block": ("text/one_launch/block.cu",),
+    "small_cluster": ("text/one_launch/cluster.cu",),
+    "small_grid": ("text/one_launch/grid.cu",),
+    "symbols": ("kmers/kernels.cu",),
+    "dna": ("dna/kernels.cu",),
+    "repair_small": ("dna/repair/chunk64.cu",),
+    "repair_middle": ("dna/repair/chunk128.cu",),
+    "repair_large": ("dna/repair/chunk512.cu",),
+    "dna_grid": ("dna/one_launch.cu",),
+    "bases": ("dna/parts/kernels.cu",),
+    "training": ("training/kernels.cu",),
 }
 """The files of each module; `text` has the kernels that all families share. They are compiled side
 by side: the first answer waits for the longest."""
@@ -74,10 +80,12 @@ class Kernel:
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
 FEW_BYTES = constant("FEW_TILES") * _TILE
-"""Text of a small batch at most: `has_few_tiles` of job.cuh."""
+"""Text of a small batch at most: `has_few_tiles` of common/job.cuh."""
 _CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
-_MERGE = 2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024  # MergeShared of merge.cuh.
-_MERGED = _MERGE + 26 * constant("NUM_BINS")  # MergeStageShared of merge_stage.cuh.
+_MERGE = (
+    2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024
+)  # MergeShared of text/merge/merge_piece.cuh.
+_MERGED = _MERGE + 26 * constant("NUM_BINS")  # MergeStageShared of text/merge/merge_bins.cuh.
 _STRIDE = constant("STRIDE_0")  # From window to window of a long piece.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
@@ -272,13 +280,13 @@ def joined_source(module: str) -> str:
 def source_of(*names: str) -> str:
     """Files of gpu/cuda as one source without includes."""
     done: set[str] = set()
-    return "\n".join(_with_includes(CUDA / name, done) for name in names)
+    return "\n".join(_with_includes(name, done) for name in names)
 
 
-def _with_includes(path: Path, done: set[str]) -> str:
-    done.add(path.name)
+def _with_includes(name: str, done: set[str]) -> str:
+    done.add(name)
 
     def include(line: re.Match[str]) -> str:
-        return "" if line[1] in done else _with_includes(CUDA / line[1], done)
+        return "" if line[1] in done else _with_includes(line[1], done)
 
-    return _INCLUDE.sub(include, path.read_text()).replace("#pragma once\n", "")
+    return _INCLUDE.sub(include, (CUDA / name).read_text()).replace("#pragma once\n", "")

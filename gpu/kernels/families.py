@@ -221,7 +221,7 @@ def encode_kernels(
         count_only: id_offsets without ids.
         turned: whether rows are not encoded as they were sent.
         id_bits: of an id; those of fewer than 32 are in `packed`.
-        few: whether the batch has few tiles, see job.cuh.
+        few: whether the batch has few tiles, see common/job.cuh.
     """
     first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
     special = (*first, *family.between, *again)

@@ -29,16 +29,16 @@ _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 @functools.cache
 def constant(name: str) -> int:
-    """The value of a `constexpr` number in cuda/*.cuh.
+    """The value of a `constexpr` number in a header of cuda/.
 
     Raises:
         LookupError: there is none of this name.
     """
-    for path in sorted(CUDA.glob("*.cuh")):
+    for path in sorted(CUDA.rglob("*.cuh")):
         found = re.search(rf"constexpr \w+ {name} = ([^;]+);", path.read_text())
         if found:
             return _value(ast.parse(re.sub(r"\b(\w+?)u(ll)?\b", r"\1", found[1]), mode="eval").body)
-    raise LookupError(f"no constant is called {name} in cuda/*.cuh")
+    raise LookupError(f"no constant is called {name} in cuda/")
 
 
 def _value(term: ast.expr) -> int:
@@ -64,7 +64,7 @@ def _record(file: str, struct: str) -> np.dtype[np.void]:
     return np.dtype(fields)
 
 
-JOB = _record("job.cuh", "Job")
-TRAIN_JOB = _record("train_job.cuh", "TrainJob")
+JOB = _record("common/job.cuh", "Job")
+TRAIN_JOB = _record("training/job.cuh", "TrainJob")
 WORD = {name: place // 8 for name, (_, place, *_) in (JOB.fields or {}).items()}
 """Which of the 8-byte words of JOB each field begins with."""

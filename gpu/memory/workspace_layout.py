@@ -46,7 +46,7 @@ REPAIR_ROUNDS, FINISH_ROUNDS = constant("REPAIR_ROUNDS"), constant("FINISH_ROUND
 CHUNK_TEXT = (1 << 23, 3 << 24)
 """Text of DNA up to which chunks are small, and up to which middle: as long as that is faster."""
 BIN_LENGTHS = (4, 5, 9, 13, 17, 25, 33, 65)
-"""The shortest piece in each of the bins that look_up.cuh fills."""
+"""The shortest piece in each of the bins that text/lookup/lookup.cuh fills."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 // The pretokenizer's kernels, their blocks and warps emulated.
 #define WARPTOK_EMULATION "emulation.hpp"
-#include "pretokenize.cu"
+#include "text/pretokenize/kernels.cu"
 
 // The first pass as of a large batch.
 KERNEL pretokenize_large(const Job* job) {

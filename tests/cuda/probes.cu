@@ -1,8 +1,8 @@
 // Kernels that only tests launch: device functions that no kernel of their own calls.
-#include "cut_rounds.cuh"
-#include "row_places.cuh"
-#include "scan.cuh"
-#include "special_match.cuh"
+#include "text/split/merge_by_block.cuh"
+#include "batch/rows.cuh"
+#include "common/lookback_scan.cuh"
+#include "special/trie.cuh"
 
 // The sum of all tiles before each one, by a warp, from states as other blocks may have left them.
 KERNEL probe_look_back(const Job* job) {

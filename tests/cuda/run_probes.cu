@@ -1,5 +1,5 @@
 // As probes.cu, of the runs of letters.
-#include "run_parts.cuh"
+#include "kmers/runs/block_sums.cuh"
 
 // The last break before each block of runs and the ids up to there, two words of `ids` a block.
 KERNEL probe_runs_before(const Job* job) {

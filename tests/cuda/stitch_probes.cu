@@ -1,5 +1,5 @@
-// Kernels that only tests launch: device functions of dna_stitch.cuh, whose names others have, too.
-#include "dna_stitch.cuh"
+// Kernels that only tests launch: device functions of dna/windows/stitch.cuh, whose names others have, too.
+#include "dna/windows/stitch.cuh"
 
 // Start bits of every word of the text in `hard`, a thread a word.
 KERNEL probe_starts(const Job* job) {

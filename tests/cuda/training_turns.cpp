@@ -1,6 +1,6 @@
 // Merges with blocks that run by turns, each with shared memory of its own: they wait for each other's
 // tiles as on a device.
-#include "train_merge.cuh"
+#include "training/merge.cuh"
 
 template <bool PLACED>
 static void merge_by_turns(TrainJob job) {

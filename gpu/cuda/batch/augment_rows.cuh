@@ -1,0 +1,126 @@
+// Rows as they are encoded where that is not as they were sent: the other strand, a random part, random
+// letters. vocabularies/augmentation.py and vocabularies/strand.py say what each means.
+//
+// A random number is a function of the seed, the row's number and the place in the row as it was sent
+// (Philox 4x32, ten rounds: Salmon et al., 2011), so that it is the same in any batch and by any number
+// of threads. Letters are substituted first, then the row is cut, then it is reversed.
+#pragma once
+#include "kmers/letters.cuh"
+
+constexpr uint32_t RANDOM_CROP = 0, RANDOM_LETTER = 1;  // What a number is for.
+
+// Four random words of a key for a counter of four words.
+DEVICE uint4 philox(uint64_t key, uint4 counter) {
+    uint32_t low = key, high = key >> 32;
+    for (uint32_t round = 0; round < 10; round++) {
+        uint64_t first = static_cast<uint64_t>(0xD2511F53u) * counter.x;
+        uint64_t second = static_cast<uint64_t>(0xCD9E8D57u) * counter.z;
+        counter = {static_cast<uint32_t>(second >> 32) ^ counter.y ^ low, static_cast<uint32_t>(second),
+                   static_cast<uint32_t>(first >> 32) ^ counter.w ^ high, static_cast<uint32_t>(first)};
+        low += 0x9E3779B9u, high += 0xBB67AE85u;
+    }
+    return counter;
+}
+
+DEVICE uint4 random_words(const Job& job, uint64_t row, uint32_t number, uint32_t purpose) {
+    uint64_t of_row = job.first_row + row;
+    return philox(job.random_seed, {number, purpose, static_cast<uint32_t>(of_row), static_cast<uint32_t>(of_row >> 32)});
+}
+
+// The upper 64 bits of a product.
+DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
+    uint64_t low = (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF), left = (a >> 32) * (b & 0xFFFFFFFF);
+    uint64_t right = (a & 0xFFFFFFFF) * (b >> 32), middle = (low >> 32) + (left & 0xFFFFFFFF) + (right & 0xFFFFFFFF);
+    return (a >> 32) * (b >> 32) + (left >> 32) + (right >> 32) + (middle >> 32);
+}
+
+// Where a row is encoded: its letters in the batch as it was sent.
+struct TurnedRow {
+    uint64_t number, sent_begin, first, length;  // `first` counts from sent_begin.
+    bool is_other_strand;
+};
+
+DEVICE TurnedRow turned_row(const Job& job, uint64_t row) {
+    uint64_t begin = job.sent_begins[row], sent = job.sent_begins[row + 1] - begin;
+    uint64_t length = job.row_begins[row + 1] - job.row_begins[row], first = 0;
+    if (length < sent) {
+        uint4 words = random_words(job, row, 0, RANDOM_CROP);
+        first = multiply_high(static_cast<uint64_t>(words.y) << 32 | words.x, sent - length + 1);
+    }
+    bool turned = job.row_flags && job.row_flags[row] & ROW_OTHER_STRAND;
+    return {row, begin, first, length, turned};
+}
+
+// One of A, C, G and T becomes another one, in the case it has; every other letter stays.
+DEVICE uint32_t substituted(uint32_t letter, uint32_t word) {
+    constexpr uint32_t LETTERS = 0x54474341;  // A C G T.
+    for (uint32_t i = 0; i < 4; i++)
+        if ((letter & 0xDF) == (LETTERS >> 8 * i & 0xFF)) {
+            uint32_t other = (i + 1 + ((word & 0xFF) * 3 >> 8)) % 4;
+            return (LETTERS >> 8 * other & 0xFF) | (letter & 0x20);
+        }
+    return letter;
+}
+
+// Letter i of a row as it is encoded.
+DEVICE uint32_t turned_letter(const Job& job, const uint8_t* complement, const TurnedRow& row, uint64_t i) {
+    uint64_t place = row.first + (row.is_other_strand ? row.length - 1 - i : i);
+    uint32_t letter = job.sent_text[row.sent_begin + place];
+    if (job.substitution_rate) {
+        uint4 four = random_words(job, row.number, static_cast<uint32_t>(place / 4), RANDOM_LETTER);
+        uint32_t low = place & 1 ? four.y : four.x, high = place & 1 ? four.w : four.z;
+        uint32_t word = place & 2 ? high : low;
+        if (word >> 8 < job.substitution_rate) letter = substituted(letter, word);
+    }
+    if (!row.is_other_strand) return letter;
+    if (letter >= 0x80) job.row_not_ascii[row.number] = 1;
+    return complement[letter];
+}
+
+// Sixteen letters of a row from letter i on, where nothing is substituted: reversed, they are read from
+// behind.
+DEVICE uint4 turned_sixteen(const Job& job, const uint8_t* complement, const TurnedRow& row, uint64_t i) {
+    uint64_t place = row.sent_begin + row.first + (row.is_other_strand ? row.length - 16 - i : i);
+    const uint32_t* from = reinterpret_cast<const uint32_t*>(job.sent_text) + place / 4;
+    uint32_t words[4], low = from[0], shift = place % 4 * 8, all = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++) {
+        uint32_t high = from[j + 1];
+        words[j] = shift_right(low, high, shift);
+        low = high;
+        all |= words[j];
+    }
+    if (!row.is_other_strand) return {words[0], words[1], words[2], words[3]};
+    if (all & 0x80808080) job.row_not_ascii[row.number] = 1;
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++) {
+        uint32_t turned = 0;
+#pragma unroll
+        for (uint32_t b = 0; b < 4; b++) turned = turned << 8 | complement[words[j] >> 8 * b & 0xFF];
+        words[j] = turned;
+    }
+    return {words[3], words[2], words[1], words[0]};
+}
+
+// A thread writes sixteen bytes.
+DEVICE void turn_rows_stage(const Job& job, uint8_t* complement, uint32_t block, uint32_t num_blocks) {
+    for (uint32_t i = threadIdx.x; i < 256; i += BLOCK) complement[i] = job.complement[i];
+    __syncthreads();
+    uint8_t* text = const_cast<uint8_t*>(job.text);
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK * 16;
+    uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 16;
+    for (uint64_t begin = first; begin < job.num_bytes; begin += stride) {
+        uint64_t number = row_of(job, begin);
+        TurnedRow row = turned_row(job, number);
+        uint64_t letter = begin - job.row_begins[number];
+        if (letter + 16 <= row.length && !job.substitution_rate) {
+            *reinterpret_cast<uint4*>(text + begin) = turned_sixteen(job, complement, row, letter);
+            continue;
+        }
+        for (uint64_t place = begin; place < begin + 16 && place < job.num_bytes; place++) {
+            uint64_t own = row_from(job.row_begins, job.num_rows, number, place);
+            if (own != number) row = turned_row(job, number = own);
+            text[place] = turned_letter(job, complement, row, place - job.row_begins[number]);
+        }
+    }
+}

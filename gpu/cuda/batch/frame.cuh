@@ -1,0 +1,177 @@
+// Begin and end tokens and truncation: from a batch's ids to the rows as they are answered.
+//
+//     frame_rows    what is kept of each row, and where it begins in the answer
+//     frame_ids     the answer, four ids a thread
+//     span_begins   the bytes before each id, where anybody asked for spans
+//     frame_spans   begin and end byte in its row of each id of the answer
+//
+// Example, prefix 1, suffix 2: the row 7 8 9 becomes 1 7 8 9 2, with a max_length of 4 it becomes
+// 1 7 8 2, or 1 8 9 2 where the left side is cut.
+#pragma once
+#include "decode/spell_ids.cuh"
+
+constexpr uint32_t NO_LIMIT = 0xFFFFFFFF;
+constexpr uint64_t NO_SOURCE = ~0ull;      // A begin or end token, which has no bytes in the text.
+
+DEVICE uint64_t num_raw_ids(const Job& job) { return job.id_offsets[job.num_rows]; }
+
+DEVICE uint32_t flags_of(const Job& job, uint64_t row) {
+    return job.row_flags ? job.row_flags[row] : ROW_MATCH_SPECIAL | ROW_ADD_SPECIAL;
+}
+
+DEVICE bool is_refused(const Job& job, uint64_t row) {
+    if (are_rows_right(job)) return false;
+    if (job.row_errors && job.row_errors[row] != NO_BYTE) return true;
+    return job.row_refused && job.row_refused[row] != NO_BYTE;
+}
+
+// Ids of a row with `size` of its own: begin and end tokens stand around every piece_ids of these, and
+// around what is left, which may be nothing. With 510 a piece 509 have one piece, 510 have two.
+DEVICE uint64_t framed_size(const Job& job, uint64_t size, uint64_t added) {
+    return size + (job.piece_ids ? size / job.piece_ids + 1 : 1) * added;
+}
+
+// The most ids of its own that a row may keep where these and the begin and end tokens behind the first
+// piece are to be no more than `room`.
+DEVICE uint64_t kept_ids(const Job& job, uint64_t room, uint64_t added) {
+    if (!job.piece_ids) return room;
+    uint64_t whole = job.piece_ids + added, rest = room % whole;
+    return room / whole * job.piece_ids + (rest < job.piece_ids ? rest : job.piece_ids - 1);
+}
+
+// Writes what is kept of a row; returns the ids of its answer: none where it is refused, or where
+// its max_length has no room for begin and end tokens.
+DEVICE uint64_t frame_row(const Job& job, uint64_t row) {
+    uint64_t size = job.id_offsets[row + 1] - job.id_offsets[row], kept = size;
+    uint32_t flags = flags_of(job, row);
+    uint64_t added = flags & ROW_ADD_SPECIAL ? job.num_prefix + job.num_suffix : 0;
+    uint64_t limit = job.row_max_length ? job.row_max_length[row] : NO_LIMIT;
+    bool faulty = is_refused(job, row), refused = faulty || limit < added;
+    if (limit != NO_LIMIT && limit < framed_size(job, size, added)) kept = kept_ids(job, limit - added, added);
+    if (kept > size) kept = size;
+    if (refused) kept = 0;
+    if (!faulty && kept < size) job.status[STATUS_CUT] = 1;
+    uint64_t first = flags & ROW_CUT_LEFT && !refused ? size - kept : 0;
+    job.num_tokens[row] = refused ? 0 : framed_size(job, size, added);
+    job.kept[2 * row] = first;
+    job.kept[2 * row + 1] = first + kept;
+    return refused ? 0 : framed_size(job, kept, added);
+}
+
+DEVICE void frame_rows_stage(const Job& job, ScanShared& shared) {
+    scan(job.frame_states, job.num_rows, shared,
+         [&](uint64_t row) { return frame_row(job, row); },
+         [&](uint64_t row, uint64_t before) {
+             job.framed_offsets[row] = before;
+             if (row == job.num_rows) job.status[STATUS_NUM_FRAMED] = before;
+         });
+}
+
+// A row of the answer.
+struct FramedRow {
+    uint64_t number, begin, end;           // Of the answer's ids.
+    uint64_t source, kept;                 // The first of its own ids that are kept, and how many.
+    uint64_t num_prefix, num_suffix;
+};
+
+DEVICE FramedRow framed_row(const Job& job, uint64_t row) {
+    uint64_t begin = job.framed_offsets[row], end = job.framed_offsets[row + 1];
+    uint64_t first = job.kept[2 * row], kept = job.kept[2 * row + 1] - first;
+    bool adds = flags_of(job, row) & ROW_ADD_SPECIAL;
+    uint64_t num_prefix = adds ? job.num_prefix : 0, num_suffix = adds ? job.num_suffix : 0;
+    return {row, begin, end, job.id_offsets[row] + first, kept, num_prefix, num_suffix};
+}
+
+DEVICE FramedRow framed_row_of(const Job& job, uint64_t place) {
+    return framed_row(job, last_not_behind(job.framed_offsets, job.num_rows, place));
+}
+
+// The row of the place behind a row's end; there may be many empty ones between.
+DEVICE FramedRow next_framed_row(const Job& job, const FramedRow& row) {
+    FramedRow next = framed_row(job, row.number + 1);
+    return next.begin < next.end ? next : framed_row_of(job, row.end);
+}
+
+// Calls put(place, i, row) for the places of the answer, four neighbours a thread, i = 0 .. 3, and
+// end(place, count) behind each four.
+template <class Put, class End>
+DEVICE void walk_framed(const Job& job, uint32_t block, uint32_t num_blocks, Put put, End end) {
+    uint64_t total = job.framed_offsets[job.num_rows];
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK * 4;
+    for (uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 4; first < total;
+         first += stride) {
+        FramedRow row = framed_row_of(job, first);
+        uint32_t count = total - first < 4 ? static_cast<uint32_t>(total - first) : 4;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            if (i >= count) continue;
+            if (first + i == row.end) row = next_framed_row(job, row);
+            put(first + i, i, row);
+        }
+        end(first, count);
+    }
+}
+
+// A piece of a row: what begin and end tokens stand around.
+struct FramedPiece {
+    uint64_t number;                       // Of the place in it.
+    uint64_t source, kept;                 // As those of the row.
+};
+
+DEVICE FramedPiece piece_of(const Job& job, const FramedRow& row, uint64_t place) {
+    if (!job.piece_ids) return {place - row.begin, row.source, row.kept};
+    uint64_t whole = job.piece_ids + row.num_prefix + row.num_suffix, piece = (place - row.begin) / whole;
+    uint64_t first = piece * job.piece_ids, rest = row.kept - first;
+    return {(place - row.begin) % whole, row.source + first, rest < job.piece_ids ? rest : job.piece_ids};
+}
+
+// Which of the batch's ids stands at a place of the answer, NO_SOURCE for begin and end tokens.
+DEVICE uint64_t source_of(const Job& job, const FramedRow& row, uint64_t place) {
+    FramedPiece piece = piece_of(job, row, place);
+    uint64_t own = piece.number - row.num_prefix;  // Wraps at a begin token.
+    return own < piece.kept ? piece.source + own : NO_SOURCE;
+}
+
+DEVICE uint32_t framed_id(const Job& job, const FramedRow& row, uint64_t place) {
+    FramedPiece piece = piece_of(job, row, place);
+    uint64_t own = piece.number - row.num_prefix;
+    if (own < piece.kept) return job.ids[piece.source + own];
+    if (piece.number < row.num_prefix) return job.prefix[piece.number];
+    return job.suffix[own - piece.kept];
+}
+
+DEVICE void frame_ids_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t ids[4];
+    walk_framed(
+        job, block, num_blocks,
+        [&](uint64_t place, uint32_t i, const FramedRow& row) {
+            ids[i] = framed_id(job, row, place);
+        },
+        [&](uint64_t place, uint32_t count) {
+            int32_t* to = job.framed_ids + place;
+            if (count == 4) *reinterpret_cast<uint4*>(to) = {ids[0], ids[1], ids[2], ids[3]};
+            else for (uint32_t i = 0; i < count; i++) to[i] = ids[i];
+        });
+}
+
+DEVICE void span_begins_stage(const Job& job, ScanShared& shared) {
+    scan(job.span_states, num_raw_ids(job), shared,
+         [&](uint64_t place) { return token_meta(job, job.ids[place]) & LENGTH_BITS; },
+         [&](uint64_t place, uint64_t before) { job.span_begins[place] = before; });
+}
+
+DEVICE void frame_spans_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    walk_framed(
+        job, block, num_blocks,
+        [&](uint64_t place, uint32_t, const FramedRow& row) {
+            uint64_t source = source_of(job, row, place);
+            ulonglong2 span = {0, 0};
+            if (source != NO_SOURCE) {
+                const uint32_t* begins = job.span_begins;
+                uint32_t row_begin = begins[job.id_offsets[row.number]];
+                span = {begins[source] - row_begin, begins[source + 1] - row_begin};
+            }
+            reinterpret_cast<ulonglong2*>(job.spans)[place] = span;
+        },
+        [](uint64_t, uint32_t) {});
+}

@@ -1,0 +1,98 @@
+// Rows: what each asks for, which one a place lies in, which one is at fault.
+#pragma once
+#include "common/job.cuh"
+
+// Bits of row_flags. A row with neither of the first two asks for plain text: only tokens that do
+// not count as special are looked for. Without row_flags (a null pointer) all rows match special
+// tokens and add them.
+constexpr uint32_t ROW_MATCH_SPECIAL = 1;
+constexpr uint32_t ROW_REFUSE_SPECIAL = 2;
+constexpr uint32_t ROW_ADD_SPECIAL = 4;    // Begin and end tokens are put around the ids.
+constexpr uint32_t ROW_CUT_LEFT = 8;       // max_length cuts at the left side.
+
+// The last of `count` values, ascending from `first` <= place on, that is not behind a place.
+//
+// Example: of 0 4 4 9 the last that is not behind 4 is number 2: row 1 is empty.
+DEVICE uint64_t last_not_behind(const int64_t* values, uint64_t count, uint64_t place) {
+    uint64_t low = 0, high = count - 1;
+    while (low < high) {
+        uint64_t middle = (low + high + 1) / 2;
+        if (static_cast<uint64_t>(values[middle]) <= place) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+// The number of the first of `count` ascending values that is not before a place; `count` where all
+// are before it.
+DEVICE uint64_t first_not_before(const int64_t* values, uint64_t count, uint64_t place) {
+    uint64_t low = 0, high = count;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (static_cast<uint64_t>(values[middle]) < place) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// The same, found by a whole warp in steps of 32 sections.
+DEVICE uint64_t first_not_before_by_warp(const int64_t* values, uint64_t count, uint64_t place) {
+    uint64_t low = 0, high = count, lane = threadIdx.x & 31;
+    while (low < high) {
+        uint64_t size = (high - low + 31) / 32, last = low + (lane + 1) * size - 1;
+        bool before = last < high && static_cast<uint64_t>(values[last]) < place;
+        low += count_bits(__ballot_sync(ALL_LANES, before)) * size;
+        if (low + size - 1 < high) high = low + size - 1;
+    }
+    return high;
+}
+
+// The number of the first row that does not begin before a place of the text; a warp calls it. Rows of about one length are
+// found by two reads: among 1,024 where their mean length says that it is, else as above.
+DEVICE uint64_t first_row_not_before(const Job& job, uint64_t place) {
+    constexpr uint32_t EACH = 32, NEAR = 32 * EACH;
+    uint64_t num_rows = job.num_rows, lane = threadIdx.x & 31;
+    if (num_rows > NEAR) {
+        float share = static_cast<float>(place) / static_cast<float>(job.num_bytes);
+        uint64_t guess = static_cast<uint64_t>(share * static_cast<float>(num_rows)), base = guess < NEAR / 2 ? 0 : guess - NEAR / 2;
+        if (base > num_rows - NEAR) base = num_rows - NEAR;
+        bool before = static_cast<uint64_t>(job.row_begins[base + EACH * lane + EACH - 1]) < place;
+        uint32_t count = count_bits(__ballot_sync(ALL_LANES, before));
+        base += EACH * count;
+        if (0 < count && count < 32)
+            return base + count_bits(__ballot_sync(ALL_LANES, static_cast<uint64_t>(job.row_begins[base + lane]) < place));
+    }
+    return first_not_before_by_warp(job.row_begins, num_rows, place);
+}
+
+// The row of a place of the text before num_bytes.
+DEVICE uint64_t row_of(const Job& job, uint64_t place) {
+    return last_not_behind(job.row_begins, job.num_rows, place);
+}
+
+// The row of a place that is in row `row` or behind it, of rows that begin at `begins`: mostly this one or one of the next;
+// behind many empty ones it is looked for.
+DEVICE uint64_t row_from(const int64_t* begins, uint64_t num_rows, uint64_t row, uint64_t place) {
+    constexpr uint32_t NEXT = 4;
+    for (uint32_t i = 0; i < NEXT; i++, row++)
+        if (place < static_cast<uint64_t>(begins[row + 1])) return row;
+    return row + last_not_behind(begins + row, num_rows - row, place);
+}
+
+// Notes a fault of a row; the first one counts. Most are behind it, and cost a read only.
+DEVICE void note_fault(uint32_t* faults, uint64_t row, uint32_t place) {
+    if (faults[row] > place) atomicMin(faults + row, place);
+}
+
+// Whether no row is at fault and nothing is noted of any.
+DEVICE bool are_rows_right(const Job& job) { return (job.status[STATUS_ROWS] & ROWS_ARE_RIGHT) != 0; }
+
+// No row is at fault. Before the kernels that find faults.
+DEVICE void clear_faults_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    for (uint64_t row = block * static_cast<uint64_t>(BLOCK) + threadIdx.x; row < job.num_rows;
+         row += stride) {
+        job.row_errors[row] = NO_BYTE;
+        if (job.row_refused) job.row_refused[row] = NO_BYTE;
+    }
+}

@@ -1,0 +1,55 @@
+// The last stage of a batch: what the host must know of it into pinned host memory; of a small one
+// all of the answer, so that the host waits once. A kernel writes it, since copies of larger answers
+// are queued one behind the other.
+#pragma once
+#include "batch/rows.cuh"
+
+// Copies what is wrong with rows, if anything may be, and the status.
+DEVICE void report_faults(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    uint64_t num_rows = are_rows_right(job) ? 0 : job.num_rows;
+    for (uint64_t row = first; row < num_rows; row += stride) {
+        uint32_t error = min_of(job.row_errors[row], job.row_refused[row]);
+        job.host_errors[row] = error;
+        if (error != NO_BYTE) job.host_status[STATUS_NOT_UTF8] = 1;  // The host has cleared it.
+    }
+    uint64_t rare = 0;
+    if (job.bad_tiles) rare = (job.bad_tiles[0] ? RARE_RUNS : 0) | (job.window_counts[COUNT_WINDOWS] ? RARE_PIECES : 0);
+    if (first < 8 && first != STATUS_NOT_UTF8)
+        job.host_status[first] = job.status[first] | (first == STATUS_RARE ? rare : 0);
+}
+
+// The same, and where each row's ids begin.
+DEVICE void report_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    for (uint64_t i = first; i <= job.num_rows; i += stride)
+        job.host_offsets[i] = job.answer_offsets[i];
+    report_faults(job, block, num_blocks);
+}
+
+// Threads take ids by turns; warps write whole lines, wherever in one the first id goes.
+template <class Id>
+DEVICE void put_lines(Id* to, const int32_t* ids, uint64_t count, uint64_t first, uint64_t stride) {
+    constexpr uint64_t LINE = 128;
+    uint64_t before = reinterpret_cast<uint64_t>(to) % LINE / sizeof(Id);  // Places of the first line.
+    for (uint64_t i = first; i < before + count; i += stride)
+        if (i >= before) to[i - before] = static_cast<Id>(ids[i - before]);
+}
+
+// Puts ids out behind so many others, of 32, 16 or 8 bits.
+DEVICE void put_ids(const Job& job, uint64_t behind, const int32_t* ids, uint64_t count, uint64_t first,
+                    uint64_t stride) {
+    if (job.id_bits == 16) put_lines(reinterpret_cast<uint16_t*>(job.host_ids) + behind, ids, count, first, stride);
+    else if (job.id_bits == 8) put_lines(reinterpret_cast<uint8_t*>(job.host_ids) + behind, ids, count, first, stride);
+    else put_lines(job.host_ids + behind, ids, count, first, stride);
+}
+
+// All ids of an answer, and what the host must know of it.
+DEVICE void put_out_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    put_ids(job, 0, job.answer_ids, job.answer_offsets[job.num_rows], first, stride);
+    report_stage(job, block, num_blocks);
+}

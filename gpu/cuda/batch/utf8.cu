@@ -1,0 +1,9 @@
+// Whether rows are UTF-8; runs behind mark_rows, with the hard bits where rows begin. Launch:
+// BLOCK threads, any number of blocks.
+#include "batch/utf8.cuh"
+
+// A thread sixteen bytes: text, hard, row_begins -> row_errors.
+KERNEL __launch_bounds__(BLOCK) validate(const Job* job) {
+    wait_for_kernel_before();
+    validate_stage(*job, blockIdx.x, gridDim.x);
+}

@@ -1,0 +1,77 @@
+// Finds the first byte of each row that is not UTF-8, as Python's bytes.decode names it.
+//
+// A byte is *bad* when it begins a character that is not whole or not allowed, or when it is inside
+// of a character (10xxxxxx) and no byte before it reaches so far. The first bad byte of a row is
+// where a decoder stops: all before it is whole characters.
+//
+//     E4 B8 AD | E4 B8 | 41 80      a character, one that its row's end cuts off, A, a stray byte
+//                ^            ^
+#pragma once
+#include "batch/rows.cuh"
+
+// Bit i: the place `begin + i` is where a row begins or the batch ends; 32 of them. The hard bits
+// that special tokens set do no harm: no character that is whole crosses one.
+DEVICE uint32_t row_borders(const Job& job, uint64_t begin) {
+    uint64_t word = begin / 64, shift = begin % 64, words = (job.num_bytes + 63) / 64;
+    uint64_t bits = word < words ? job.hard[word] >> shift : 0;
+    if (shift > 32 && word + 1 < words) bits |= job.hard[word + 1] << (64 - shift);
+    if (begin + 32 > job.num_bytes)
+        bits |= begin < job.num_bytes ? ~0ull << (job.num_bytes - begin) : ~0ull;
+    return static_cast<uint32_t>(bits);
+}
+
+// Whether a character of two to four bytes, that no border cuts, is one that UTF-8 allows.
+DEVICE bool is_allowed(uint32_t bytes, uint32_t length) {
+    uint32_t first = bytes & 0xFF, second = bytes >> 8 & 0xFF;
+    if (first < 0xC2 || first > 0xF4) return false;
+    if (first == 0xE0 && second < 0xA0) return false;   // Shorter ones spell the same.
+    if (first == 0xED && second > 0x9F) return false;   // Surrogates.
+    if (first == 0xF0 && second < 0x90) return false;
+    if (first == 0xF4 && second > 0x8F) return false;   // Behind U+10FFFF.
+    uint32_t rest = 0xFFFFFF00u >> (32 - 8 * length);
+    return (bytes & 0xC0C0C000u & rest) == (0x80808000u & rest);
+}
+
+// Whether a byte is bad. `before` is the three bytes before it, the nearest one on top; bit i of
+// `borders` is the place i - 2 bytes from it.
+DEVICE bool is_bad(uint32_t before, uint32_t bytes, uint32_t borders) {
+    uint32_t first = bytes & 0xFF;
+    if (first < 0x80) return false;
+    if (first < 0xC0) {
+        if (!(borders & 4) && before >> 24 >= 0xC0) return false;
+        if (!(borders & 6) && (before >> 16 & 0xFF) >= 0xE0) return false;
+        return (borders & 7) || (before >> 8 & 0xFF) < 0xF0;
+    }
+    uint32_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    bool is_cut = borders >> 3 & ((1u << (length - 1)) - 1);
+    return is_cut || !is_allowed(bytes, length);
+}
+
+// The first bad byte of each row among sixteen, which may lie in several rows; bit i of `high` is set where byte i
+// is not ASCII.
+DEVICE void check_sixteen(const Job& job, uint64_t begin, uint32_t high) {
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(job.text + begin);
+    uint32_t borders = begin < 2 ? row_borders(job, 0) << 2 : row_borders(job, begin - 2), noted = 32;
+    for (; high; high &= high - 1) {
+        uint32_t i = lowest_bit(high), word = words[i / 4], shift = i % 4 * 8;
+        if (begin + i >= job.num_bytes) return;
+        if (noted < i && !(borders >> (noted + 3) & ((1u << (i - noted)) - 1))) continue;  // It is the same row.
+        uint32_t before = shift_right(begin + i >= 4 ? *(words + i / 4 - 1) : 0, word, shift);
+        if (!is_bad(before, shift_right(word, words[i / 4 + 1], shift), borders >> i)) continue;
+        uint64_t place = begin + i;
+        note_fault(job.row_errors, row_of(job, place), static_cast<uint32_t>(place));
+        noted = i;
+    }
+}
+
+// Sets row_errors of the rows that are not UTF-8; a thread looks at 16 bytes.
+DEVICE void validate_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK * 16;
+    uint64_t first = (static_cast<uint64_t>(block) * BLOCK + threadIdx.x) * 16;
+    for (uint64_t begin = first; begin < job.num_bytes; begin += stride) {
+        uint4 vector = *reinterpret_cast<const uint4*>(job.text + begin);
+        const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+        uint32_t high = upper_bits(words);
+        if (high) check_sixteen(job, begin, high);
+    }
+}

@@ -1,0 +1,52 @@
+// What the arrays of a Job are made of, where that is neither numbers nor bits.
+#pragma once
+#include "common/platform.cuh"
+
+struct ShortEntry {  // A token of 1..12 bytes: the bytes, zeros behind them, length << 28 | id; see text/lookup/token_tables.cuh.
+    uint32_t bytes[3], meta;
+};
+
+struct LongEntry {  // A token of 13..28 bytes: the bytes, zeros behind them, length << 27 | id.
+    uint32_t bytes[7], meta;
+};
+
+struct LongPiece {  // A pretoken that is cut before it is looked up.
+    uint32_t begin, end, first_window, failed;
+};
+
+struct WholePiece {  // One that windows and bridges did not cut; `first`: bytes of those listed before it.
+    uint32_t begin, end, first;
+};
+
+// The words of window_counts. Three of them hold two counts each, the second one above COUNT_SHIFT, so that one atomic
+// operation changes and reads both.
+constexpr uint32_t COUNT_WINDOWS = 0;      // Windows of level 0; above: pieces that they are of.
+constexpr uint32_t COUNT_SEAMS = 1;        // Windows that do not meet the next one; above: bridges that lead past some.
+constexpr uint32_t COUNT_WHOLE = 2;        // Bytes of pieces of level 2; above: these pieces.
+constexpr uint32_t COUNT_PARTS = 3;        // Parts of bridges (text/split/bridge_parts.cuh), also those that had no room.
+constexpr uint32_t COUNT_TICKETS = 4;      // Of level 2, two words, see common/grid_steps.cuh.
+constexpr uint32_t COUNT_LOST = 6;         // Bridges that lead nowhere.
+constexpr uint32_t COUNT_SHIFT = 40;
+constexpr uint64_t ONE_ABOVE = 1ull << COUNT_SHIFT;
+
+struct BaseWord {  // Sixteen letters, see dna/packed_text.cuh.
+    uint32_t codes, flags;
+};
+
+struct SeamBits {  // Of 32 windows of level 0, see text/split/seams.cuh.
+    uint32_t fails, runs, firsts, live;
+};
+
+// The words of a Job's status.
+constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
+constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met what cannot be; no id may be used.
+constexpr uint32_t STATUS_CUT = 2;         // Not 0: max_length cut a row.
+constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
+constexpr uint32_t STATUS_RARE = 4;        // Not 0: kernels that seldom run had to, or have to.
+constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
+constexpr uint32_t STATUS_NOT_COVERED = 6; // Not 0: a character that the kernels do not know.
+constexpr uint32_t STATUS_ROWS = 7;        // What plain kernels know of all rows:
+constexpr uint32_t ROWS_ADD_UP = 1;        // ids of rows have to be added up (kmers/row_offsets.cuh),
+constexpr uint32_t ROWS_ARE_RIGHT = 2;     // none is at fault, and nobody has written row_errors and row_refused.
+constexpr uint32_t RARE_RUNS = 1;          // Of STATUS_RARE, text: chunks are unresolved,
+constexpr uint32_t RARE_PIECES = 2;        // or pieces are long and no tokens.

@@ -1,0 +1,88 @@
+// What batches share whose stages are all in one launch, whatever their vocabulary.
+//
+// Where a stage needs what other threads wrote before it, all threads wait for each other: those of
+// one block; those of a cluster, which are up to sixteen blocks that the device runs side by side; or
+// those of a grid that fills the device. A launch costs three microseconds, such a barrier 0.02, 0.2
+// and about 1.
+#pragma once
+#include "text/pretokenize/nfc_check.cuh"
+#include "batch/frame.cuh"
+#include "batch/store_answer.cuh"
+#include "special/accept.cuh"
+#include "batch/load_batch.cuh"
+#include "batch/utf8.cuh"
+
+constexpr uint32_t CLUSTER = 16;           // Blocks.
+constexpr uint32_t GRID_BLOCKS = 2;        // A multiprocessor.
+
+struct OneBlock {
+    static DEVICE_METHOD void wait(const Job&) { __syncthreads(); }
+};
+
+struct OneCluster {
+    static DEVICE_METHOD void wait(const Job&) { wait_for_cluster(); }
+};
+
+struct OneGrid {
+    static DEVICE_METHOD void wait(const Job& job) { wait_for_grid(job.grid_arrivals); }
+};
+
+// Out of line, as most batches need none of them: with special tokens and frames in its midst a kernel of 16,000
+// instructions took 6 % more of a call with 200 bytes, and its loads were made one by one, each in front of where it
+// is used.
+template <class Threads>
+DEVICE_RARE void accept_special(const Job& job, OrbitShared& shared, uint32_t block, uint32_t num_blocks) {
+    enter_special_stage<0>(job, block, num_blocks);
+    Threads::wait(job);
+    accept_special_stage<0>(job, shared, block, num_blocks);
+    Threads::wait(job);
+}
+
+DEVICE_RARE void check_composed(const Job& job, uint32_t block, uint32_t num_blocks) {
+    check_composed_stage(job, block, num_blocks);
+}
+
+template <class Threads>
+DEVICE_RARE void frame_all(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
+    frame_rows_stage(job, shared);
+    Threads::wait(job);
+    frame_ids_stage(job, block, num_blocks);
+    Threads::wait(job);
+}
+
+// The stages in front of a family's own and behind them. `Shared` has `special`, `orbits` and `frame`.
+template <class Threads, class Shared> struct OneLaunch {
+    const Job& job;
+    Shared& shared;
+    uint32_t block, num_blocks;
+
+    DEVICE_METHOD void wait() const { Threads::wait(job); }
+
+    // The batch to the device, rows marked; `meanwhile` is done while its first bytes are on their way.
+    template <class Work> DEVICE_METHOD void take_in(Work meanwhile) const {
+        uint64_t i = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
+        HostItem item = host_item(job, i);
+        meanwhile();
+        clear_counts(job, block, num_blocks);
+        clear_faults_stage(job, block, num_blocks);
+        wait();
+        while (i * 16 < job.num_bytes || i <= job.num_rows) {
+            HostItem next = host_item(job, i + stride);
+            put_item(job, i, item);
+            if (i < job.num_rows) mark_row(job, item.begin);
+            item = next;
+            i += stride;
+        }
+        wait();
+        if (job.validates) validate_stage(job, block, num_blocks);
+        if (job.composed_leads) check_composed(job, block, num_blocks);
+    }
+
+    DEVICE_METHOD void special() const {
+        find_special_stage<0>(job, shared.special, block, num_blocks);
+        wait();
+        if (job.special_counts[COUNT_FOUND]) accept_special<Threads>(job, shared.orbits, block, num_blocks);
+    }
+
+    DEVICE_METHOD void frame() const { frame_all<Threads>(job, shared.frame, block, num_blocks); }
+};

@@ -1,0 +1,19 @@
+// The kernels of decoding, in the order in which they run, behind clear_faults; the second one
+// returns at once where every id has bytes. Launch: BLOCK threads, any number of blocks.
+#include "decode/spell_pass.cuh"
+
+// A block the next 1,024 ids: decode_ids, decode_offsets, tables -> decoded, decoded_offsets, decode_states,
+// decode_faults, row_errors.
+KERNEL __launch_bounds__(BLOCK) decode_spell(const Job* job) {
+    wait_for_kernel_before();
+    SHARED SpellShared shared;
+    spell_stage<false>(*job, shared);
+}
+
+// The same, where decode_faults says so, without the rows that have row_errors: decode_ids, decode_offsets,
+// decode_faults, row_errors, tables -> decoded, decoded_offsets, decode_states.
+KERNEL __launch_bounds__(BLOCK) decode_spell_again(const Job* job) {
+    wait_for_kernel_before();
+    SHARED SpellShared shared;
+    spell_stage<true>(*job, shared);
+}

@@ -1,0 +1,182 @@
+// The last token at every place of a view, of all places of a round at a time.
+//
+// What the latest letters leave (dna/windows/suffix_tables.cuh) is one token, or two, or a list. Whether the first of two is the
+// last token, the last token of the place where it begins tells; if that is one of two as well, both mostly tell the
+// same, so that no place has to wait. Those that do wait for earlier places alone, so that none waits for ever.
+//
+// Places are asked for while others are noted, on purpose: a place's classes are one word, and whoever still reads the
+// two that were there before answers as right as who reads the one that is left, or asks again. A tool that looks for
+// races names these reads of `ask` and the writes of `note_last`, and nothing else.
+//
+//     place   left by letters        asks                the pairs ca-t, a-t and g-t
+//     4       ca or a                place 2
+//     5       t or gt                place 4             t may follow ca and a: it is t, whatever place 4 is
+#pragma once
+#include "dna/parts/listed.cuh"
+
+constexpr uint32_t MOST_ASKED = 4096;      // Times that a thread asks in a round.
+constexpr uint32_t MOST_REPEATED = 512;    // Listed places of a view behind listed ones, in repeats that do not begin at a border.
+
+// A place where the last token is one of two: its number in the round | letters of the first one << 12 | its right
+// class << 16. The letters of the second one are in `lengths` until it is known.
+constexpr uint32_t QUEUED_LENGTH = 12, QUEUED_RIGHT = 16, NOT_QUEUED = 0xFFFFFFFF;
+static_assert(ROUND <= 1 << QUEUED_LENGTH, "places of a round have so many bits");
+
+// Asks for a place where the last token is one of two; false where it waits.
+DEVICE bool ask_either(const Job& job, PartShared& shared, uint32_t first, uint32_t queued) {
+    uint32_t place = first + 1 + queued % ROUND, length = queued >> QUEUED_LENGTH & 15;
+    uint32_t answer = ask(job, shared, first, place - length, queued >> QUEUED_RIGHT);
+    if (answer == WAITS) return false;
+    if (answer == NEVER) {
+        length_at(shared, place) = NEVER_KNOWN;
+    } else {
+        uint32_t classes = classes_at(shared, first, place), left = answer ? classes & 0xFFFF : classes >> 16;
+        note_last(shared, first, place, left, answer ? length : length_at(shared, place));
+    }
+    return true;
+}
+
+// Letters behind the last certain border, at a place behind a letter that is no gap.
+DEVICE uint32_t letters_behind(const PartShared& shared, uint32_t place) {
+    uint32_t bits = certain_before(shared, place);
+    return bits ? 32 - highest_bit(bits) : BEHIND_FAR;
+}
+
+// A place near a mixed letter is listed; of another no letters are looked at that may be near one.
+DEVICE void note_near_mixed(const Endings& endings, const PartShared& shared, uint32_t place, uint32_t& behind,
+                            Remaining& remaining) {
+    uint32_t bases = bases_behind(shared, place);
+    if (bases >= behind) return;
+    bool is_near = bases < endings.k + endings.tail;
+    if (is_near) remaining = {NEAR_MIXED << 2 * BEFORE_LETTERS, Remaining::OPEN};
+    behind = is_near ? 0 : bases - endings.tail;
+}
+
+// What the letters of a thread's places leave: BASES_THREADS apart, `place` the first one.
+DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uint32_t place, Remaining* remaining) {
+    uint32_t codes[LETTERS_A_THREAD], behind[LETTERS_A_THREAD];
+#pragma unroll
+    for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
+        codes[i] = codes_before(shared, place + i * BASES_THREADS);
+        behind[i] = letters_behind(shared, place + i * BASES_THREADS);
+        remaining[i] = behind[i] < endings.k ? endings.by_few_letters(codes[i], behind[i]) : endings.by_letters(codes[i]);
+    }
+    if (shared.has_mixed) {
+#pragma unroll
+        for (uint32_t i = 0; i < LETTERS_A_THREAD; i++)
+            note_near_mixed(endings, shared, place + i * BASES_THREADS, behind[i], remaining[i]);
+    }
+#pragma unroll
+    for (uint32_t more = 1; more <= COPIED_BEFORE / BEFORE_LETTERS; more++) {
+        if (more > endings.levels) break;
+        uint32_t letters = endings.k + BEFORE_LETTERS * more;
+#pragma unroll
+        for (uint32_t i = 0; i < LETTERS_A_THREAD; i++)
+            if (remaining[i].is_open() && behind[i] >= letters)
+                remaining[i] = endings.by_letters_before(remaining[i], codes[i], 32 - 2 * letters);
+    }
+}
+
+// Notes what letters leave at a place; returns what is to be queued where that is one of two, else NOT_QUEUED.
+DEVICE uint32_t note_left(PartShared& shared, const View& view, uint32_t first, uint32_t place, Remaining left, uint32_t k,
+                          bool& is_listed) {
+    is_listed = false;
+    if (place > view.size) return NOT_QUEUED;
+    uint32_t known = shared.lengths[place];
+    bool is_letter = known < GAP_LENGTH, is_border = is_certain(shared, place);
+    if (is_letter && known) return NOT_QUEUED;  // As letters repeat.
+    bool is_early = view.begin && place < EARLY && letters_behind(shared, place) >= k;
+    bool is_open = left.is_open() && !is_early, is_either = left.is_either() && !is_early;
+    uint32_t classes = left.x & 0xFFFF, length = is_either ? left.y >> 20 & 15 : left.is_open() ? 0 : left.first_length();
+    classes |= (is_either ? left.y : left.x) << 16;
+    if (is_letter) shared.lengths[place] = static_cast<uint8_t>(is_early ? NEVER_KNOWN : length);
+    if (is_early) classes = NO_CLASSES;
+    if (!is_letter || is_border) classes = 0;
+    is_listed = is_letter && is_open;
+    if (is_listed) classes = IS_LISTED | (is_border ? IS_AT_BORDER : 0) | left.x >> 2 * BEFORE_LETTERS;
+    classes_at(shared, first, place) = classes;
+    if (!is_letter || !is_either) return NOT_QUEUED;
+    return (place - first - 1) | left.first_length() << QUEUED_LENGTH | left.x >> 16 << QUEUED_RIGHT;
+}
+
+// Queues places of a warp's lanes. All lanes call it.
+DEVICE void queue_places(PartShared& shared, const uint32_t* queued) {
+    uint32_t votes[LETTERS_A_THREAD], count = 0, lane = threadIdx.x & 31, begin = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) count += count_bits(votes[i] = __ballot_sync(ALL_LANES, queued[i] != NOT_QUEUED));
+    if (lane == 0) begin = atomicAdd(&shared.num_queued, count);
+    begin = __shfl_sync(ALL_LANES, begin, 0);
+#pragma unroll
+    for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
+        if (queued[i] != NOT_QUEUED) shared.queue[begin + count_bits(votes[i] & ((1u << lane) - 1))] = queued[i];
+        begin += count_bits(votes[i]);
+    }
+}
+
+// The place in front of a round's letters: of the round before, or of the view.
+DEVICE void note_first(PartShared& shared, uint32_t first) {
+    if (is_certain(shared, first)) {
+        classes_at(shared, first, first) = 0;
+    } else if (first == 0) {
+        classes_at(shared, first, first) = NO_CLASSES;
+        length_at(shared, first) = NEVER_KNOWN;
+    }
+}
+
+// Keeps of a round what the next one asks for, and empties the queues.
+DEVICE void begin_round(PartShared& shared) {
+    if (threadIdx.x <= PAD) shared.classes[threadIdx.x] = shared.classes[ROUND + threadIdx.x];
+    if (threadIdx.x == 0) shared.num_queued = 0;
+}
+
+// Leaves a view where too many neighbours are listed in repeats that do not begin at a border: each waits for the other.
+// A warp calls it.
+DEVICE void leave_many_repeated(PartShared& shared) {
+    uint32_t count = 0, lane = threadIdx.x & 31;
+    for (uint32_t i = lane; i < ROUND / 32; i += 32) {
+        uint32_t listed = shared.listed[i] & shared.repeated()[i];
+        count += count_bits(listed & listed << 1);
+    }
+    count = __reduce_add_sync(ALL_LANES, count);
+    if (lane == 0) shared.num_repeated += count;
+    if (lane == 0 && shared.num_repeated > MOST_REPEATED) shared.is_left = IS_OTHER;
+}
+
+// Asks until all queued and listed places are known. The lanes of a warp stay together.
+DEVICE void ask_queues(const Job& job, PartShared& shared, uint32_t first) {
+    uint32_t queued = shared.num_queued;
+    ListedPlaces listed(shared, (BASES_THREADS - 1 - threadIdx.x) / 32);  // The last ones have fewer queued places.
+    if (listed.dense > MOST_DENSE && !shared.has_mixed) shared.is_left = IS_OTHER;
+    if (shared.has_repeats && !shared.has_mixed && threadIdx.x < 32) leave_many_repeated(shared);
+    uint32_t waiting = (1u << (queued + BASES_THREADS - 1 - threadIdx.x) / BASES_THREADS) - 1;
+    for (uint32_t asked = 0; listed.any() || __any_sync(ALL_LANES, waiting != 0); asked++) {
+        if (asked > MOST_ASKED) shared.is_left = IS_OTHER;
+        if (__any_sync(ALL_LANES, *const_cast<volatile uint32_t*>(&shared.is_left) != 0)) return;
+        for (uint32_t bits = waiting; bits; bits &= bits - 1) {
+            uint32_t queued_here = shared.queue[threadIdx.x + BASES_THREADS * lowest_bit(bits)];
+            if (ask_either(job, shared, first, queued_here)) waiting &= ~(bits & (0 - bits));
+        }
+        __syncwarp();
+        listed.ask(job, shared, first);
+        give_way();
+    }
+}
+
+// The last tokens of the round that begins with letter `first`. The whole block calls it.
+DEVICE void find_last(const Job& job, const Endings& endings, PartShared& shared, const View& view, uint32_t first) {
+    uint32_t place = first + 1 + threadIdx.x;
+    Remaining left[LETTERS_A_THREAD];
+    look_places_up(endings, shared, place, left);
+    uint32_t queued[LETTERS_A_THREAD];
+#pragma unroll
+    for (uint32_t i = 0; i < LETTERS_A_THREAD; i++) {
+        bool is_listed;
+        queued[i] = note_left(shared, view, first, place + i * BASES_THREADS, left[i], endings.k, is_listed);
+        uint32_t votes = __ballot_sync(ALL_LANES, is_listed);
+        if (threadIdx.x % 32 == 0) shared.listed[(i * BASES_THREADS + threadIdx.x) / 32] = votes;
+    }
+    queue_places(shared, queued);
+    if (threadIdx.x == 0) note_first(shared, first);
+    __syncthreads();
+    ask_queues(job, shared, first);
+}

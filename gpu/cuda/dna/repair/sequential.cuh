@@ -1,0 +1,140 @@
+// What is left of repair: windows that still do not meet the one before. A thread walks through one window after
+// the other, until its path meets another.
+//
+// Windows are cut into *parts*, a thread each, of 8 windows, then 64, then 512, of large chunks half as many. Each
+// size has its turn twice, the second time cut half a part further on, as no thread looks at what is in front of its
+// part. Then a single thread takes all that is left: slow, and right whatever happens.
+//
+//     window    0   1   2   3   4   5   6   7        parts of 4
+//     unmet     .   .   x   .   x   .   .   .
+//     first     - - - - - - - | - - - - - - -        2 is done; what 4 needs lies in front of its part
+//     then      - - - | - - - - - - - | - - -        4 is done
+#pragma once
+#include "dna/repair/rounds.cuh"
+
+constexpr uint32_t FINISH_ROUNDS = 6;
+
+// Windows of a part, at first.
+template <uint32_t CHUNK>
+constexpr uint32_t LEAST_FINISHED = CHUNK == LARGE_CHUNK ? 4 : 8;
+
+// Windows that a thread may write: begin .. end - 1.
+struct WindowPart {
+    uint32_t begin, end;
+};
+
+// A path through many windows, its columns in memory that the ids will have.
+template <uint32_t CHUNK>
+struct LongPath {
+    static constexpr uint32_t WORDS = Window<CHUNK>::WORDS;
+    uint32_t first, cleared;               // The window it begins in; words of the columns that are cleared.
+    Columns columns;
+    Path path;
+};
+
+// A path that begins where a window of a part does. Each part has memory of its own: a word a letter is there.
+template <uint32_t CHUNK>
+DEVICE LongPath<CHUNK> long_path(const Job& job, WindowPart part, uint32_t window) {
+    uint32_t* words = reinterpret_cast<uint32_t*>(job.ids) + static_cast<uint64_t>(part.begin) * CHUNK;
+    uint64_t half = static_cast<uint64_t>(part.end - window) * (CHUNK / 32) + LongPath<CHUNK>::WORDS;
+    LongPath<CHUNK> made = {window, 0, {words, words + half, 1}, {}};
+    uint64_t borders = window ? borders_from<CHUNK>(job, window, 0) : 1;
+    begin_path(job, made.path, borders ? lowest_bit(borders) : 0, NO_TOKEN);
+    return made;
+}
+
+// Walks through the next window, number `window`, and writes it.
+template <uint32_t CHUNK>
+DEVICE bool extend_path(const Job& job, LongPath<CHUNK>& made, uint32_t window) {
+    uint32_t offset = (window - made.first) * CHUNK, end = offset / 32 + made.WORDS;
+    for (; made.cleared < end; made.cleared++) made.columns.borders[made.cleared] = made.columns.dead[made.cleared] = 0;
+    uint64_t begin = static_cast<uint64_t>(made.first) * CHUNK, left = job.num_bytes - begin;
+    uint32_t limit = offset + Window<CHUNK>::LIMIT;
+    if (!walk_to<false>(job, made.columns, begin, made.path, left < limit ? left : limit)) return false;
+    word_of(made.columns.borders, made.columns, made.path.place) |= 1u << made.path.place % 32;
+    return true;
+}
+
+// Copies the path to the windows before one, and checks where each meets the one before.
+template <uint32_t CHUNK>
+DEVICE void write_path(const Job& job, const LongPath<CHUNK>& made, uint32_t end) {
+    for (uint32_t window = made.first; window < end; window++) {
+        uint32_t* words = made.columns.borders + (window - made.first) * CHUNK / 32;
+        write_window<CHUNK>(job, window, {words, words, 1});
+        if (window) job.meetings[window] = meeting_again<CHUNK>(job, window);
+    }
+}
+
+// Whether a path that was walked so far meets a window.
+template <uint32_t CHUNK>
+DEVICE bool meets_path(const Job& job, const LongPath<CHUNK>& made, uint32_t window) {
+    const uint32_t* words = made.columns.borders + (window - made.first) * CHUNK / 32;
+    uint64_t low = words[0] | static_cast<uint64_t>(words[1]) << 32, high = words[2] | static_cast<uint64_t>(words[3]) << 32;
+    return meeting_with<CHUNK>(job, window, low, high) != NO_MEETING;
+}
+
+// Walks from an unmet window of a part on until the path meets another, or to the part's end; returns the window that
+// it came to. It begins in the window before; where that leads nowhere, or does not meet what is in front of it,
+// further back: the first window's path leads everywhere.
+template <uint32_t CHUNK>
+DEVICE uint32_t finish_from(const Job& job, WindowPart part, uint32_t unmet) {
+    if (unmet == part.begin) return unmet + 1;
+    for (uint32_t back = 1;; back *= 2) {
+        LongPath<CHUNK> made = long_path<CHUNK>(job, part, back < unmet - part.begin ? unmet - back : part.begin);
+        uint32_t window = made.first;
+        bool leads_on = true;
+        do leads_on = extend_path<CHUNK>(job, made, window++);
+        while (leads_on && window < part.end && (window <= unmet || !meets_path<CHUNK>(job, made, window)));
+        if (leads_on) {
+            write_path<CHUNK>(job, made, window);
+            if (window < part.end) job.meetings[window] = meeting_of<CHUNK>(job, window);
+            if (made.first == part.begin || job.meetings[made.first] != NO_MEETING) return window;
+        } else if (made.first == part.begin) {
+            job.status[STATUS_FAULT] = 1;  // No path at all: the tables are wrong.
+            return part.end;
+        }
+    }
+}
+
+template <uint32_t CHUNK>
+DEVICE_RARE void finish_part(const Job& job, WindowPart part) {
+    for (uint32_t window = part.begin; window < part.end;)
+        window = job.meetings[window] == NO_MEETING ? finish_from<CHUNK>(job, part, window) : window + 1;
+}
+
+// Parts of a size, of which one lane of a warp takes one; then all meetings are checked.
+template <uint32_t CHUNK>
+DEVICE void finish_round(const Job& job, uint32_t number, Steps& steps) {
+    constexpr uint32_t WARPS = BLOCK / 32;
+    uint32_t size = LEAST_FINISHED<CHUNK> << 3 * (number / 2), shift = number % 2 * size / 2;
+    uint32_t windows = num_windows<CHUNK>(job), parts = (windows + shift) / size + 1;
+    steps.run((parts + WARPS - 1) / WARPS, [&](uint64_t block) {
+        uint64_t part = block * WARPS + threadIdx.x / 32, end = (part + 1) * size - shift;
+        if (threadIdx.x % 32 || part >= parts) return;
+        uint64_t begin = part ? end - size : 0;
+        finish_part<CHUNK>(job, {static_cast<uint32_t>(begin), static_cast<uint32_t>(end < windows ? end : windows)});
+    });
+    steps.run((windows + BLOCK - 1) / BLOCK, [&](uint64_t block) {
+        uint32_t window = block * BLOCK + threadIdx.x;
+        if (window && window < windows) note_meeting<CHUNK>(job, REPAIR_ROUNDS + number, window);
+    });
+}
+
+// Whether one more round of repair may do: the first ones leave few windows, and others fewer and fewer.
+DEVICE bool is_worth(const Job& job, uint32_t round) {
+    uint32_t unmet = job.unmet_counts[round];
+    return unmet && round < REPAIR_ROUNDS && (round < 2 || unmet <= job.unmet_counts[round - 1] / 2);
+}
+
+// All of repair, in one launch.
+template <uint32_t CHUNK>
+DEVICE void repair_windows_stage(const Job& job, RepairShared& shared) {
+    Steps steps = {job.repair_counts, shared.part};
+    if (job.unmet_counts[0]) note_differing<CHUNK>(job, steps);
+    uint32_t round = 0;
+    for (; is_worth(job, round); round++) repair_round<CHUNK>(job, round, shared, steps);
+    uint32_t left = job.unmet_counts[round];
+    for (round = REPAIR_ROUNDS; left && round < REPAIR_ROUNDS + FINISH_ROUNDS; left = job.unmet_counts[++round])
+        finish_round<CHUNK>(job, round - REPAIR_ROUNDS, steps);
+    if (left && steps.take() == 0 && threadIdx.x == 0) finish_part<CHUNK>(job, {0, num_windows<CHUNK>(job)});
+}

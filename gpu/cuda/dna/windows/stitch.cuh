@@ -1,0 +1,141 @@
+// Windows side by side: each one's path, where it meets the next one's, the pieces of both.
+//
+// Window w begins at w x CHUNK. It meets window w + 1 where both have the same token, that is the
+// same two borders and none in between, or at a certain border: left of it the first one's path
+// counts, from there on the second one's (gpu/README.md, Stitching).
+//
+//     window w       | . . | . . | . . . | . .          meetings[w + 1] = 4
+//     window w + 1           | . . . | . . . | . .
+//                            0       4       8
+//
+// Only the lowest 64 places behind the second one's begin are asked, so that a chunk's first word
+// alone has pieces of two windows.
+#pragma once
+#include "dna/windows/walk.cuh"
+#include "common/lookback_scan.cuh"
+
+constexpr uint32_t NO_MEETING = 255;
+constexpr uint32_t LARGE_CHUNK = 512;
+constexpr uint32_t MIDDLE_CHUNK = 128;
+constexpr uint32_t SMALL_CHUNK = 64;
+
+// Smaller chunks make more threads of a small batch, of which each walks a shorter way; more letters are in two windows.
+DEVICE bool has_small_chunks(const Job& job) { return job.num_bytes <= job.dna_small_bytes; }
+DEVICE bool has_large_chunks(const Job& job) { return !has_small_chunks(job) && job.num_bytes > job.dna_middle_bytes; }
+
+template <uint32_t CHUNK>
+DEVICE uint32_t num_windows(const Job& job) {
+    return static_cast<uint32_t>((job.num_bytes + CHUNK - 1) / CHUNK);
+}
+
+// The borders of a window, 64 from a place on.
+template <uint32_t CHUNK>
+DEVICE uint64_t borders_from(const Job& job, uint32_t window, uint32_t place) {
+    const uint32_t* words = job.window_bits + static_cast<uint64_t>(place / 32) * num_windows<CHUNK>(job) + window;
+    return words[0] | static_cast<uint64_t>(words[num_windows<CHUNK>(job)]) << 32;
+}
+
+template <uint32_t CHUNK>
+DEVICE void write_window(const Job& job, uint32_t window, const Columns& columns) {
+    uint32_t* to = job.window_bits + window;
+    for (uint32_t i = 0; i < Window<CHUNK>::WORDS; i++, to += num_windows<CHUNK>(job))
+        *to = columns.borders[i * columns.stride];
+}
+
+// Where two lists of borders have the first token in common that begins in the lower word;
+// NO_MEETING.
+DEVICE uint32_t first_in_common(uint64_t left, uint64_t left_behind, uint64_t right, uint64_t right_behind) {
+    uint64_t common = left & right, any = left | right;
+    uint64_t common_behind = left_behind & right_behind, any_behind = left_behind | right_behind;
+    for (; common; common &= common - 1) {
+        uint32_t place = lowest_bit(common);
+        uint64_t next = place == 63 ? 0 : any >> (place + 1) << (place + 1);
+        if (next ? common >> lowest_bit(next) & 1 : any_behind && common_behind >> lowest_bit(any_behind) & 1)
+            return place;
+    }
+    return NO_MEETING;
+}
+
+// Certain borders among a window's first 64 places, or the 64 behind them.
+template <uint32_t CHUNK>
+DEVICE uint64_t certain_in(const Job& job, uint32_t window, uint32_t word) {
+    return job.certain[static_cast<uint64_t>(window) * CHUNK / 64 + word];
+}
+
+// Where a window meets the one before it, whose borders in its first 128 places are these.
+template <uint32_t CHUNK>
+DEVICE uint32_t meeting_with(const Job& job, uint32_t window, uint64_t left, uint64_t left_behind) {
+    uint64_t certain = certain_in<CHUNK>(job, window, 0), behind = certain_in<CHUNK>(job, window, 1);
+    if (certain) return lowest_bit(certain);
+    return first_in_common(left, left_behind | behind, borders_from<CHUNK>(job, window, 0),
+                           borders_from<CHUNK>(job, window, 64) | behind);
+}
+
+// Where a window meets the one before it, which is not the first one.
+template <uint32_t CHUNK>
+DEVICE uint32_t meeting_of(const Job& job, uint32_t window) {
+    return meeting_with<CHUNK>(job, window, borders_from<CHUNK>(job, window - 1, CHUNK),
+                               borders_from<CHUNK>(job, window - 1, CHUNK + 64));
+}
+
+// Counts a window that does not meet the one before, by round.
+DEVICE void note_unmet(const Job& job, uint32_t round) {
+    atomicAdd(job.unmet_counts + round, 1u);
+    job.status[STATUS_RARE] = 1;
+}
+
+template <uint32_t CHUNK>
+DEVICE void meet_windows_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t windows = num_windows<CHUNK>(job), stride = num_blocks * BLOCK;
+    for (uint32_t window = block * BLOCK + threadIdx.x; window < windows; window += stride) {
+        uint32_t meeting = window ? meeting_of<CHUNK>(job, window) : 0;
+        job.meetings[window] = meeting;
+        if (meeting == NO_MEETING) note_unmet(job, 0);
+    }
+}
+
+// Start bits of the pieces in 64 places: of tokens, and of gaps that have ids.
+template <uint32_t CHUNK>
+DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
+    uint32_t window = word / (CHUNK / 64), place = word % (CHUNK / 64) * 64;
+    uint64_t bits = borders_from<CHUNK>(job, window, place);
+    uint32_t meeting = job.meetings[window];
+    if (place == 0 && meeting && meeting != NO_MEETING) {  // Where none was found no id counts.
+        uint64_t before = (1ull << meeting) - 1;
+        bits = (bits & ~before) | (borders_from<CHUNK>(job, window - 1, CHUNK) & before);
+    }
+    if (64 * word + 64 > job.num_bytes) bits &= ~0ull >> (64 * word + 64 - job.num_bytes);
+    return bits | job.starts[word];
+}
+
+DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
+    if (has_small_chunks(job)) return starts_in<SMALL_CHUNK>(job, word);
+    return has_large_chunks(job) ? starts_in<LARGE_CHUNK>(job, word) : starts_in<MIDDLE_CHUNK>(job, word);
+}
+
+// Whether a window has letters that merge and are no bases.
+template <uint32_t CHUNK>
+DEVICE bool has_mixed(const Job& job, uint32_t window) {
+    if (!job.num_mixed) return false;
+    uint64_t first = static_cast<uint64_t>(window) * (CHUNK / 64), words = (job.num_bytes + 63) / 64;
+    for (uint64_t word = first; word <= first + CHUNK / 64 && word < words; word++)
+        if (job.mixed_words[word]) return true;
+    return false;
+}
+
+// A thread a window; the lanes of a warp walk together. Where last tokens are found, only through the
+// windows that are left. Where there are fewer than threads each warp has as many as the others.
+template <uint32_t CHUNK>
+DEVICE void walk_windows_stage(const Job& job, const Columns& columns, uint32_t block, uint32_t num_blocks) {
+    const uint32_t* left = job.ending_k ? job.walked_windows : nullptr;
+    uint32_t windows = left ? *job.num_walked : num_windows<CHUNK>(job), warps = blockDim.x / 32 * num_blocks;
+    uint32_t lane = threadIdx.x & 31, lanes = min_of((windows + warps - 1) / warps, 32);
+    for (uint32_t first = lanes * (threadIdx.x / 32 * num_blocks + block); first < windows; first += lanes * warps) {
+        uint32_t number = first + lane;
+        bool walking = lane < lanes && number < windows;
+        uint32_t window = walking && left ? left[number] : number;
+        clear_columns<CHUNK>(columns);
+        walk_window<CHUNK, true>(job, columns, static_cast<uint64_t>(window) * CHUNK, {0, NO_TOKEN, false}, walking);
+        if (walking) write_window<CHUNK>(job, window, columns);
+    }
+}

@@ -1,0 +1,92 @@
+// The classes of the last tokens of a window, and what is listed where letters leave too many (dna/windows/suffix_tables.cuh).
+#pragma once
+#include "dna/windows/suffix_tables.cuh"
+#include "dna/windows/stitch.cuh"
+
+constexpr uint32_t FORWARD_THREADS = 1024; // Of a block, one a multiprocessor.
+
+// The last token of a place as later ones need it.
+struct LastToken {
+    uint32_t left, length;                 // The class counts in the lower half of `left`.
+};
+
+// Left classes of the last tokens at the latest places, as many as a token has letters: two bytes each, a
+// row for each place, a column for each thread.
+template <uint32_t THREADS, uint32_t LETTERS>
+struct ClassRing {
+    static constexpr uint32_t ROW = 2 * THREADS, BYTES = LETTERS * ROW;
+    static constexpr bool IS_COPIED = LETTERS <= COPIED_LETTERS;
+    static constexpr bool IS_ONE_LAUNCH = THREADS == BLOCK;  // Of dna/one_launch.cuh; others have FORWARD_THREADS.
+    static constexpr uint32_t LEVELS = (IS_COPIED || IS_ONE_LAUNCH ? COPIED_BEFORE : FORWARD_BEFORE) / BEFORE_LETTERS;
+
+    // Places of a window where tokens are listed, of which one behind another counts as several: it is a run of one letter.
+    // Behind so many the window is left to the walk, which runs of several letters keep long where there are many tokens.
+    template <uint32_t CHUNK>
+    static constexpr uint32_t MOST_LISTED = IS_COPIED || IS_ONE_LAUNCH ? 64 : CHUNK == LARGE_CHUNK ? 384 : 192;
+    static constexpr uint32_t LISTED_NEIGHBOUR = IS_ONE_LAUNCH ? 4 : IS_COPIED ? 1 : 3;
+
+    static_assert((BYTES & (BYTES - 1)) == 0, "slots wrap by their lowest bits");
+    uint8_t bytes[BYTES];
+
+    // Of a *slot*: a place's byte, whole rounds more or less.
+    DEVICE_METHOD uint16_t& at(uint32_t slot) { return *reinterpret_cast<uint16_t*>(bytes + slot % BYTES); }
+};
+
+// Of a block that copies `ending_last`, and of one that does not.
+struct CopiedShared {
+    uint2 last[1 << 2 * COPIED_K];
+    ClassRing<FORWARD_THREADS, COPIED_LETTERS> ring;
+};
+using ForwardShared = ClassRing<FORWARD_THREADS, MAX_LETTERS>;
+constexpr uint32_t COPIED_SHARED = 192 * 1024;
+constexpr uint32_t FORWARD_SHARED = 128 * 1024;
+static_assert(sizeof(CopiedShared) <= COPIED_SHARED && sizeof(ForwardShared) <= FORWARD_SHARED, "launches ask for so much");
+
+// The same for windows, with the classes of the latest last tokens.
+template <class Ring>
+struct ForwardTables : Endings {
+    Ring& ring;
+
+    DEVICE_METHOD ForwardTables(const Job& job, const uint2* last, Ring& ring) : Endings(job, last), ring(ring) {}
+
+    // Whether a token of a right class and of so many letters may end at a place.
+    DEVICE_METHOD bool may_end(uint32_t slot, uint32_t length, uint32_t right) const {
+        return may_follow(ring.at(slot - length * Ring::ROW), right);
+    }
+};
+
+// Sixteen letters that end in front of a place of a text; those before the text mean nothing.
+DEVICE uint32_t codes_before(const Job& job, int64_t end) {
+    if (end >= 16) return letters_from(job, end - 16).codes;
+    return end > 0 ? job.base_words[0].codes << (32 - 2 * end) : 0;
+}
+
+// The 64 letters before a place, the last one at the top.
+DEVICE LongKey key_before(const Job& job, int64_t end) {
+    uint64_t codes[4];
+    for (uint32_t i = 0; i < 4; i++) codes[i] = codes_before(job, end - 16 * i);
+    return {codes[0] << 32 | codes[1], codes[2] << 32 | codes[3]};
+}
+
+// Whether the letters in front of a place are those of a listed token that may follow.
+DEVICE_RARE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
+    uint32_t key = (token.y & ~LAST_LISTED) >> 8;
+    return !key || begin_alike(key_before(job, end), job.ending_keys[key - 1], token.y & 0xFF);
+}
+
+// The last token at a place, `most` letters behind a border, of those that are listed where letters leave too many: the
+// one that the text ends with and that may follow, of which there is exactly one. Where letters repeat that is mostly a
+// short one, so these are asked first; the last one is not asked, as one is right.
+template <class Ring>
+DEVICE_RARE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
+                                     uint32_t most, uint32_t first) {
+    for (const uint2* item = job.ending_listed + first;; item++) {
+        uint2 token = __ldg(item);
+        uint32_t length = token.y & 0xFF;
+        if (token.y < LAST_LISTED) {
+            if (length > most || !tables.may_end(slot, length, token.x >> 16)) continue;
+            if (!is_spelled(job, end, token)) continue;
+        }
+        return {token.x & 0xFFFF, length};
+    }
+}

@@ -1,0 +1,136 @@
+// K-mers of four letters in batches that are plain, by tiles of letters.
+//
+// A warp takes a tile of letters and the rows in it (kmers/tile_rows.cuh), puts the ids that belong to it into shared memory
+// and stores them as a whole (common/bulk_store.cuh):
+//
+//     pack_text           the letters as two bits each (kmers/packed_tile.cuh), with those around the tile
+//     write_simple_rows   k-mers of neighbouring letters: vectors of 16 bytes, those at seams of two rows joined
+//     write_inside        the same of circles, of rows of few letters and where letters are unknown: vectors that lie
+//                         within a row, and
+//     write_seams         all others, a thread an id (kmers/row_ends.cuh)
+//     stage_known         k-mers that are no neighbours (kmers/strided_rows.cuh)
+#pragma once
+#include "kmers/row_ends.cuh"
+#include "kmers/row_offsets.cuh"
+#include "kmers/strided_rows.cuh"
+
+// The vectors of ids whose k-mers lie within a row.
+template <class Id, class Tile>
+DEVICE void write_inside(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    uint32_t i = 0, first = (rows.begin_id + ITEMS - 1) / ITEMS * ITEMS + (threadIdx.x & 31) * ITEMS;
+    for (uint32_t id = first; id + ITEMS <= rows.end_id; id += 32 * ITEMS) {
+        while (i + 1 < rows.count && tile.rows[i + 1].first <= id) i++;
+        RowIds row = tile.rows[i];
+        if (id < row.inner_begin || id + ITEMS > row.inner_end) continue;
+        write_vector<Id, NEIGHBOURS, true>(four, tile, rows.any_strange, row.at + id, out + id);
+    }
+}
+
+// Whether all k-mers of a tile's rows are known, and a vector holds those of two rows at most.
+template <class Id, class Tile>
+DEVICE bool has_simple_rows(const Job& job, const Tile& tile, const TileRows& rows, bool is_first) {
+    uint32_t lane = threadIdx.x & 31;
+    bool is_long = lane >= rows.count || tile.rows[lane].inner_end - tile.rows[lane].first >= 16 / sizeof(Id);
+    bool is_plain = !rows.circles && !job.keeps_remainder && !rows.any_strange;
+    return __all_sync(ALL_LANES, is_long) && is_plain && is_first && rows.count < KMER_ROWS;
+}
+
+// The vectors of such rows, of which the first one may begin before the tile and the last one end behind it: each as if it
+// lay in the row of its first id of the tile. Then those with which a row begins are joined with what is there. No two rows
+// begin with the same vector, so that bits of those behind which one begins, of 32 for a lane each, say whose these are.
+//
+//     vector           0          1          2            ids of 32 bits, rows of 6, 5 ... ids: row 1 begins with id 6
+//     ids              0 1 2 3    4 5 6 7    8 9 10 11
+//     row of the first 0          0          1            own_vector of row 1 is 2
+//     joined                          ^ ^                 the ids 6 and 7 are put there by lane 1
+template <class Id, class Tile>
+DEVICE void write_simple_rows(const FourLetters& four, const Tile& tile, const TileRows& rows, Id* out) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id), FAR = 1u << 31;
+    uint32_t lane = threadIdx.x & 31, own_first = lane < rows.count ? tile.rows[lane].first : 0, up_to_own = bit_at(lane + 1) - 1;
+    uint32_t base = rows.begin_id / ITEMS * ITEMS, last = (rows.end_id - 1 - base) / ITEMS;
+    uint32_t own_vector = (own_first - base + ITEMS - 1) / ITEMS;
+    bool begins_later = own_first > rows.begin_id;
+    uint32_t begun = rows.count - count_bits(__ballot_sync(ALL_LANES, begins_later));
+    if (!begins_later || own_vector > last) own_vector = FAR;
+    for (uint32_t first = 0; first <= last; first += 32, own_vector -= 32) {
+        uint32_t begins = __reduce_add_sync(ALL_LANES, bit_at(own_vector));
+        uint32_t i = begun + count_bits(begins & up_to_own) - 1, id = base + min_of(first + lane, last) * ITEMS;
+        write_vector<Id, NEIGHBOURS, true>(four, tile, false, tile.rows[i].at + id, out + id);
+        begun += count_bits(begins);
+    }
+    __syncwarp();
+    uint32_t before = own_first % ITEMS;
+    if (begins_later && before)
+        join_vector<Id, NEIGHBOURS>(four, tile, tile.rows[lane].at + own_first - before, before, out + own_first - before);
+}
+
+// The ids of k-mers that are neighbours.
+template <class Id, class Tile>
+DEVICE void stage_neighbours(const Job& job, const FourLetters& four, const Tile& tile, const TileRows& rows, bool is_first,
+                             Id* staged, uint32_t& seen) {
+    if (has_simple_rows<Id>(job, tile, rows, is_first)) return write_simple_rows(four, tile, rows, staged);
+    write_inside(four, tile, rows, staged);
+    seen |= write_seams(job, four, job.letter_table, tile, rows, staged);
+}
+
+// Stages the ids of rows behind those that are. Those of neighbouring k-mers have room; else what has none is stored first.
+template <class Id, bool IS_STRIDED>
+DEVICE void stage_rows(const Job& job, const FourLetters& four, KmerTile<Id, IS_STRIDED>& tile, const TileRows& rows,
+                       StagedIds& staged, uint32_t& seen) {
+    constexpr uint32_t ITEMS = 16 / sizeof(Id);
+    if constexpr (IS_STRIDED) {
+        stage_in_parts<Id>(job, tile, rows.begin_id, rows.end_id, staged, [&](uint32_t begin, uint32_t end, Id* to) {
+            if (!rows.any_strange) stage_known(job, four, tile, rows, begin, end, to);
+            else stage_one_by_one(job, four, tile, rows, begin, end, to, seen);
+        });
+    } else if (rows.begin_id < rows.end_id) {
+        bool is_first = staged.first == staged.end;
+        if (is_first) staged.first = rows.begin_id;
+        staged.end = rows.end_id;
+        stage_neighbours(job, four, tile, rows, is_first, tile.ids - staged.first / ITEMS * ITEMS, seen);
+    }
+}
+
+// The ids that belong to a tile's letters.
+template <class Id, bool IS_STRIDED>
+DEVICE void write_tile(const Job& job, const FourLetters& four, KmerTile<Id, IS_STRIDED>& tile, uint32_t number, uint32_t& seen) {
+    const uint32_t *table = job.letter_table, begin = number * tile.OWN_LETTERS, mark = job.row_marks[number];
+    AskedRows asked;
+    auto ask = [&] { asked = ask_rows(job, mark); };
+    bool any_strange = pack_text(four, table, begin, tile, seen, ask);
+    asked = rows_of_letter(job, asked, begin);
+    wait_for_stores();
+    StagedIds staged = {0, 0};
+    while (true) {
+        TileRows rows = take_rows(job, four, tile, asked, begin);
+        rows.any_strange = any_strange;
+        stage_rows(job, four, tile, rows, staged, seen);
+        __syncwarp();
+        if (rows.count < KMER_ROWS) break;
+        // Rows without ids, however many, are passed over at once.
+        bool has_ids = rows.begin_id < rows.end_id;
+        uint64_t row = has_ids ? rows.first_row + KMER_ROWS
+                               : first_not_before_by_warp(job.id_offsets, job.num_rows, rows.begin_id + 1ull) - 1;
+        asked = ask_rows(job, static_cast<uint32_t>(row));
+    }
+    staged.store(tile.ids, ids_out<Id>(job));
+}
+
+// A warp takes a tile at a time.
+template <class Id, bool IS_STRIDED>
+DEVICE void write_kmers_stage(const Job& job, KmerTile<Id, IS_STRIDED>* tiles, uint32_t block, uint32_t num_blocks) {
+    if (!job.four_letters) {
+        uint32_t* table = reinterpret_cast<uint32_t*>(tiles);
+        load_letters(job, table);
+        return write_any_kmers<Id>(job, table, block, num_blocks);
+    }
+    FourLetters four = four_letters<IS_STRIDED>(job);
+    KmerTile<Id, IS_STRIDED>& tile = tiles[threadIdx.x / 32];
+    if (job.keeps_remainder) load_singles(job, tile.singles);
+    uint32_t num_tiles = (four.num_bytes + tile.OWN_LETTERS - 1ull) / tile.OWN_LETTERS, seen = 0;
+    for (uint32_t number = block * (BLOCK / 32) + threadIdx.x / 32; number < num_tiles; number += num_blocks * (BLOCK / 32))
+        write_tile(job, four, tile, number, seen);
+    note_rare(job, seen);
+    wait_for_stores();
+}

@@ -1,0 +1,239 @@
+// The kernels of characters and k-mers, in the order in which they run; see gpu/DNA.md. Launch:
+// BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
+#include "kmers/full_rows.cuh"
+#include "kmers/windows.cuh"
+#include "kmers/any_rows.cuh"
+#include "kmers/characters.cuh"
+#include "decode/spell_pass.cuh"
+#include "batch/augment_rows.cuh"
+#include "kmers/runs/write.cuh"
+#include "kmers/general/write.cuh"
+
+// A thread sixteen letters: sent_text, sent_begins, row_begins, row_flags, complement -> text, row_not_ascii.
+KERNEL __launch_bounds__(BLOCK) turn_rows(const Job* job) {
+    SHARED uint8_t complement[256];
+    turn_rows_stage(*job, complement, blockIdx.x, gridDim.x);
+}
+
+// A thread four rows at a time: row_begins, row_flags -> id_offsets, row_marks, row_errors, row_refused, status.
+KERNEL __launch_bounds__(BLOCK) place_neighbours(const Job* job) {
+    place_neighbours_stage(*job, blockIdx.x, gridDim.x);
+}
+
+// A block the next 2,048 rows (common/lookback_scan.cuh), unless place_neighbours has done: row_begins, row_flags, status ->
+// id_offsets, row_marks, place_states, row_errors, row_refused, status.
+KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
+    SHARED ScanShared shared;
+    place_rows_stage(*job, shared, blockIdx.x);
+}
+
+// A thread 16 bytes of ids, LETTER_ROUNDS times: text, row_begins, tables -> ids, packed, id_offsets, row_errors,
+// row_refused, status.
+KERNEL __launch_bounds__(BLOCK) write_letters(const Job* job) {
+    write_letters_stage<uint32_t>(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_letters16(const Job* job) {
+    write_letters_stage<uint16_t>(*job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) write_letters8(const Job* job) {
+    write_letters_stage<uint8_t>(*job, blockIdx.x, gridDim.x);
+}
+
+// The same over the bus; the Job comes with the launch: host_text, tables -> host_ids, host_status.
+KERNEL __launch_bounds__(BLOCK) fetch_letters(GRID_CONSTANT const Job job) {
+    fetch_letters_stage<uint32_t>(job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) fetch_letters16(GRID_CONSTANT const Job job) {
+    fetch_letters_stage<uint16_t>(job, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK) fetch_letters8(GRID_CONSTANT const Job job) {
+    fetch_letters_stage<uint8_t>(job, blockIdx.x, gridDim.x);
+}
+
+// A warp a tile of letters: text, row_begins, row_flags, id_offsets, row_marks, tables -> ids, packed, status.
+KERNEL __launch_bounds__(BLOCK, 4) write_kmers(const Job* job) {
+    SHARED KmerTile<uint32_t, false> tiles[BLOCK / 32];
+    write_kmers_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_kmers16(const Job* job) {
+    SHARED KmerTile<uint16_t, false> tiles[BLOCK / 32];
+    write_kmers_stage<uint16_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) {
+    SHARED KmerTile<uint8_t, false> tiles[BLOCK / 32];
+    write_kmers_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids, packed, status.
+KERNEL __launch_bounds__(BLOCK, 4) write_strided(const Job* job) {
+    SHARED KmerTile<uint32_t, true> tiles[BLOCK / 32];
+    write_kmers_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_strided16(const Job* job) {
+    SHARED KmerTile<uint16_t, true> tiles[BLOCK / 32];
+    write_kmers_stage<uint16_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_strided8(const Job* job) {
+    SHARED KmerTile<uint8_t, true> tiles[BLOCK / 32];
+    write_kmers_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+// A warp a tile of letters of rows of one length: text, row_begins, tables -> ids, packed, id_offsets, row_errors,
+// row_refused, status.
+KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers(const Job* job) {
+    SHARED EvenTile<uint32_t, false> tiles[BLOCK / 32];
+    write_even_rows_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers16(const Job* job) {
+    SHARED EvenTile<uint16_t, false> tiles[BLOCK / 32];
+    write_even_rows_stage<uint16_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers8(const Job* job) {
+    SHARED EvenTile<uint8_t, false> tiles[BLOCK / 32];
+    write_even_rows_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+// The same of k-mers that are no neighbours: text, row_begins, tables -> ids, packed, id_offsets, row_errors,
+// row_refused, status.
+KERNEL __launch_bounds__(BLOCK, 4) write_even_strided(const Job* job) {
+    SHARED EvenTile<uint32_t, true> tiles[BLOCK / 32];
+    write_even_rows_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_even_strided16(const Job* job) {
+    SHARED EvenTile<uint16_t, true> tiles[BLOCK / 32];
+    write_even_rows_stage<uint16_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_even_strided8(const Job* job) {
+    SHARED EvenTile<uint8_t, true> tiles[BLOCK / 32];
+    write_even_rows_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+// The same of rows that k-mers of six letters fill: text, row_begins, tables -> ids, packed, id_offsets, row_errors,
+// row_refused, status.
+KERNEL __launch_bounds__(BLOCK, 4) write_filled(const Job* job) {
+    SHARED FilledTile tiles[BLOCK / 32];
+    write_filled_rows_stage<uint32_t>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+KERNEL __launch_bounds__(BLOCK, 4) write_filled16(const Job* job) {
+    SHARED FilledTile tiles[BLOCK / 32];
+    write_filled_rows_stage<uint16_t>(*job, tiles, blockIdx.x, gridDim.x);
+}
+
+// A block the next eight tiles, a warp each: text, row_begins, row_flags, tables -> ids, packed, id_offsets,
+// letter_states, row_errors, row_refused, status.
+KERNEL __launch_bounds__(BLOCK) write_runs(const Job* job) {
+    SHARED RunIdsTile<uint32_t> tiles[PART_TILES];
+    SHARED RunParts parts;
+    write_runs_stage<uint32_t>(*job, tiles, parts);
+}
+
+KERNEL __launch_bounds__(BLOCK, 5) write_runs16(const Job* job) {
+    SHARED RunIdsTile<uint16_t> tiles[PART_TILES];
+    SHARED RunParts parts;
+    write_runs_stage<uint16_t>(*job, tiles, parts);
+}
+
+KERNEL __launch_bounds__(BLOCK, 5) write_runs8(const Job* job) {
+    SHARED RunIdsTile<uint8_t> tiles[PART_TILES];
+    SHARED RunParts parts;
+    write_runs_stage<uint8_t>(*job, tiles, parts);
+}
+
+// A thread 64 bytes: text -> starts.
+KERNEL __launch_bounds__(BLOCK) begin_letters(const Job* job) {
+    begin_letters_stage(*job, blockIdx.x, gridDim.x);
+}
+
+// A block the next 2,048 bytes (common/lookback_scan.cuh): text, starts, special, tables -> letters, letter_places, letter_rows,
+// letter_states, status.
+KERNEL __launch_bounds__(BLOCK) expand_letters(const Job* job) {
+    SHARED ScanShared shared;
+    expand_letters_stage(*job, shared);
+}
+
+// A thread a row: row_begins, letter_places, letter_rows -> letter_rows.
+KERNEL __launch_bounds__(BLOCK) place_letters(const Job* job) {
+    place_letters_stage(*job, blockIdx.x, gridDim.x);
+}
+
+// A thread a row: letter_rows -> breaks, row_has_words.
+KERNEL __launch_bounds__(BLOCK) mark_letter_rows(const Job* job) {
+    mark_letter_rows_stage(*job, blockIdx.x, gridDim.x);
+}
+
+// A warp a tile, a lane 64 letters: text, letters, letter_rows, breaks, tables -> breaks, letter_tiles, row_has_words,
+// row_refused, status.
+KERNEL __launch_bounds__(BLOCK) find_breaks(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    find_breaks_stage(*job, table, blockIdx.x, gridDim.x);
+}
+
+// One block of SCAN_THREADS, a thread eight tiles at a time: letter_tiles -> letter_tiles.
+KERNEL __launch_bounds__(SCAN_THREADS) enter_tiles(const Job* job) {
+    SHARED uint32_t scratch[SCAN_THREADS / 32];
+    enter_tiles_stage(*job, scratch);
+}
+
+// A warp a tile, a lane 64 letters: text, letters, letter_rows, breaks, letter_tiles, row_has_words, tables -> starts,
+// letter_tile_ids, row_refused.
+KERNEL __launch_bounds__(BLOCK) find_places(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    find_places_stage(*job, table, blockIdx.x, gridDim.x);
+}
+
+// One block of SCAN_THREADS, a thread eight tiles at a time: letter_tile_ids -> letter_tile_ids, status.
+KERNEL __launch_bounds__(SCAN_THREADS) sum_letter_tiles(const Job* job) {
+    SHARED uint32_t scratch[SCAN_THREADS / 32];
+    sum_letter_tiles_stage(*job, scratch);
+}
+
+// A warp a row: letter_rows, letter_tile_ids, starts, row_begins -> id_offsets, row_refused.
+KERNEL __launch_bounds__(BLOCK) letter_offsets(const Job* job) {
+    letter_offsets_stage(*job, blockIdx.x, gridDim.x);
+}
+
+// A warp a tile, a lane an id: text, letters, letter_places, letter_rows, starts, breaks, letter_tile_ids, row_begins,
+// tables -> ids, own_spans.
+KERNEL __launch_bounds__(BLOCK) write_places(const Job* job) {
+    SHARED uint32_t table[NUM_LETTERS];
+    SHARED StartTile tiles[BLOCK / 32];
+    write_places_stage(*job, table, tiles, blockIdx.x, gridDim.x);
+}
+
+// A thread four ids of the answer: own_spans, id_offsets, kept, framed_offsets, row_flags -> spans.
+KERNEL __launch_bounds__(BLOCK) frame_own_spans(const Job* job) {
+    frame_own_spans_stage(*job, blockIdx.x, gridDim.x);
+}
+
+// As decode_spell, of k-mers that share letters: decode_ids, decode_offsets, tables -> decoded, decoded_offsets,
+// decode_states, decode_faults, row_errors.
+KERNEL __launch_bounds__(BLOCK) decode_kmers(const Job* job) {
+    SHARED SpellShared shared;
+    spell_stage<false, true>(*job, shared);
+}
+
+// As decode_spell_again: decode_ids, decode_offsets, decode_faults, row_errors, tables -> decoded, decoded_offsets,
+// decode_states.
+KERNEL __launch_bounds__(BLOCK) decode_kmers_again(const Job* job) {
+    SHARED SpellShared shared;
+    spell_stage<true, true>(*job, shared);
+}
+
+// A thread four cells: ids, id_offsets, row_begins, own_spans, channel, window_rows, window_prefix -> window_ids,
+// window_mask, window_positions, window_values, window_starts.
+KERNEL __launch_bounds__(BLOCK) cut_windows(const Job* job) {
+    cut_windows_stage(*job, blockIdx.x, gridDim.x);
+}

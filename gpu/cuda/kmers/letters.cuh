@@ -1,0 +1,97 @@
+// Letters: what one is, and the letters of a batch.
+//
+// A letter is a byte of the text. Where the text was rewritten (kmers/general/expand_text.cuh) it is one of `letters`: an
+// ASCII character, or one of the three numbers below. An entry of letter_table says all of it:
+//
+//     class << 29 | flags | NOT_A_CODE | value
+//
+// The value is the letter's code, 0 .. base - 1; of characters, which are k-mers of one letter here,
+// their id. Example, k = 2 over ACGT from id 10 on: CA is the number 1 * 4 + 0 and the id 14.
+#pragma once
+#include "common/lookback_scan.cuh"
+#include "batch/rows.cuh"
+
+constexpr uint32_t OTHER_LETTER = 256;     // A character that is not ASCII.
+constexpr uint32_t WIDE_SPACE = 257;       // White space that is not ASCII.
+constexpr uint32_t SPECIAL_LETTER = 258;   // A special token.
+constexpr uint32_t NUM_LETTERS = 260;
+
+constexpr uint32_t NOT_A_CODE = 1u << 25;  // No k-mer that holds it has a number.
+constexpr uint32_t VALUE_BITS = NOT_A_CODE - 1;
+constexpr uint32_t RARE_SHIFT = 26;        // Three flags, for STATUS_RARE: the plain kernels cannot ...
+constexpr uint32_t RARE_BREAK = 1;         // ... what ends a run,
+constexpr uint32_t RARE_WIDE = 2;          // ... characters that are not ASCII,
+constexpr uint32_t RARE_MARK = 4;          // ... a byte that special tokens have.
+constexpr uint32_t RARE_FLAGS = RARE_BREAK | RARE_WIDE | RARE_MARK;
+constexpr uint32_t RARE_UNEVEN = 8;        // Of STATUS_RARE alone: rows are not of one length (kmers/equal_rows.cuh).
+constexpr uint32_t CLASS_SHIFT = 29;
+constexpr uint32_t BASE = 0;               // What k-mers are made of.
+constexpr uint32_t SINGLE = 1;             // An id of its own.
+constexpr uint32_t SPACE = 2;              // No id.
+constexpr uint32_t OTHER = 3;              // One id for a run.
+constexpr uint32_t SPECIAL = 4;            // A special token.
+
+constexpr uint32_t ROW_OTHER_STRAND = 16;  // Of row_flags: the row is turned (batch/augment_rows.cuh).
+constexpr uint32_t ROW_CIRCLE = 32;        // The row wraps.
+
+// The table in shared memory; every thread of the block calls it.
+DEVICE void load_letters(const Job& job, uint32_t* table) {
+    for (uint32_t i = threadIdx.x; i < NUM_LETTERS; i += BLOCK) table[i] = job.letter_table[i];
+    __syncthreads();
+}
+
+DEVICE uint32_t letter_at(const Job& job, uint64_t place) {
+    return job.letters ? job.letters[place] : job.text[place];
+}
+
+DEVICE uint64_t num_letters(const Job& job) { return job.letter_rows[job.num_rows]; }
+
+// The row of a letter of the batch.
+DEVICE uint64_t row_of_letter(const Job& job, uint64_t letter) {
+    return last_not_behind(job.letter_rows, job.num_rows, letter);
+}
+
+DEVICE bool is_circle(const Job& job, uint64_t row) {
+    return job.row_flags ? job.row_flags[row] & ROW_CIRCLE : job.wraps != 0;
+}
+
+// Whether a row was turned that is not ASCII.
+DEVICE bool is_no_sequence(const Job& job, uint64_t row) {
+    return job.sent_text && job.row_not_ascii[row];
+}
+
+// The id of a k-mer, of which entry_of(i) is the table's entry of letter i.
+template <class Entry>
+DEVICE uint32_t kmer_id(const Job& job, Entry entry_of) {
+    uint32_t number = 0, seen = 0;
+    for (uint32_t i = 0; i < job.kmer_k; i++) {
+        uint32_t entry = entry_of(i);
+        seen |= entry;
+        number = number * static_cast<uint32_t>(job.kmer_base) + (entry & VALUE_BITS);
+    }
+    return seen & NOT_A_CODE ? job.kmer_unknown_id : job.kmer_first_id + number;
+}
+
+// K-mers in a run of letters.
+DEVICE uint64_t num_kmers(const Job& job, uint64_t length) {
+    return length < job.kmer_k ? 0 : (length - job.kmer_k) / job.kmer_stride + 1;
+}
+
+// Letters that the k-mers of a run cover.
+DEVICE uint64_t covered_letters(const Job& job, uint64_t length) {
+    uint64_t kmers = num_kmers(job, length);
+    return kmers ? (kmers - 1) * job.kmer_stride + job.kmer_k : 0;
+}
+
+// The letter of its row that k-mer `number` of a circle begins with.
+DEVICE uint64_t circle_begin(const Job& job, uint64_t number, uint64_t length) {
+    return number >= job.kmer_shift ? number - job.kmer_shift : (number + length - job.kmer_shift % length) % length;
+}
+
+// Says that the batch needs other kernels than the plain ones. `seen` is all entries that a thread
+// has seen; the whole warp calls it.
+DEVICE void note_rare(const Job& job, uint32_t seen) {
+    uint64_t flags = seen >> RARE_SHIFT & RARE_FLAGS;
+    if (!__any_sync(ALL_LANES, flags != 0)) return;
+    if (flags & ~job.status[STATUS_RARE]) atomic_or(job.status + STATUS_RARE, flags);
+}

@@ -1,0 +1,75 @@
+// The rows of a tile of letters, of whatever lengths, and the ids of them that belong to it.
+//
+// An id belongs to a letter: k-mer n of a row to letter n * stride, what stands behind the k-mers to itself.
+#pragma once
+#include "kmers/packed_tile.cuh"
+
+// The rows of a tile that are taken together, and the ids of them that belong to it.
+struct TileRows {
+    uint32_t first_row, count, circles;    // Bit i of circles: row i wraps.
+    uint32_t begin_id, end_id;
+    uint32_t shared_from;                  // The letter that is the first one of the shared ones.
+    bool any_strange;
+};
+
+template <class Tile>
+DEVICE PlainRow tile_row(const Tile& tile, const TileRows& rows, uint32_t i) {
+    return {rows.first_row + i, tile.rows[i].first, tile.begins[i], tile.lengths[i], (rows.circles >> i & 1) != 0};
+}
+
+// Ids of a row that belong to its first `letters` letters.
+DEVICE uint32_t ids_of_first(const Job& job, const FourLetters& four, const PlainRow& row, uint32_t letters) {
+    if (letters > row.length) letters = row.length;
+    if (row.wraps) return letters;
+    uint32_t kmers = kmers_of(four, row.length), covered = kmers ? (kmers - 1) * four.stride + four.k : 0;
+    uint32_t begun = min_of(kmers, four.stride == 1 ? letters : four.strides.quotient(letters + four.stride - 1));
+    return job.keeps_remainder && letters > covered ? begun + letters - covered : begun;
+}
+
+DEVICE RowIds row_ids(const FourLetters& four, const TileRows& rows, const PlainRow& row) {
+    uint32_t shift = row.wraps ? four.shift : 0, begin = row.first + shift;
+    return {row.first, begin, begin + kmers_of(four, row.length), row.begin - begin * four.stride - rows.shared_from};
+}
+
+// Up to KMER_ROWS rows, a lane each, as they are asked for; one that there is not begins at NO_ROW.
+constexpr uint32_t NO_ROW = 0xFFFFFFFF;
+
+struct AskedRows {
+    uint32_t first_row, begin, end, first_id;
+};
+
+DEVICE AskedRows ask_rows(const Job& job, uint32_t first_row) {
+    uint32_t num_rows = job.num_rows, first = min_of(first_row, num_rows), row = min_of(first + (threadIdx.x & 31), num_rows);
+    uint32_t begin = static_cast<uint32_t>(job.row_begins[row]), end = job.row_begins[min_of(row + 1, num_rows)];
+    return {first, row < num_rows ? begin : NO_ROW, end, static_cast<uint32_t>(job.id_offsets[row])};
+}
+
+// The row of a letter; a warp calls it.
+DEVICE_RARE uint32_t searched_row(const Job& job, uint32_t letter) {
+    return static_cast<uint32_t>(first_row_not_before(job, letter + 1ull)) - 1;
+}
+
+// The rows from that of a letter on: those that were asked for, unless the mark was wrong.
+DEVICE AskedRows rows_of_letter(const Job& job, const AskedRows& asked, uint32_t letter) {
+    if (__shfl_sync(ALL_LANES, asked.begin <= letter && letter < asked.end, 0)) return asked;
+    return ask_rows(job, searched_row(job, letter));
+}
+
+// Those of the rows that have letters before the tile's end; every lane gets the same.
+template <class Tile>
+DEVICE TileRows take_rows(const Job& job, const FourLetters& four, Tile& tile, const AskedRows& asked, uint32_t begin) {
+    uint32_t lane = threadIdx.x & 31, row = asked.first_row + lane, end = begin + min_of(Tile::OWN_LETTERS, NO_ROW - begin);
+    bool here = asked.begin < end, wraps = Tile::CAN_WRAP && here && job.can_wrap && is_circle(job, row);
+    TileRows rows = {asked.first_row, count_bits(__ballot_sync(ALL_LANES, here)), 0, 0, 0, begin - AROUND, false};
+    rows.circles = Tile::CAN_WRAP ? __ballot_sync(ALL_LANES, wraps) : 0;
+    if (rows.count == 0) return rows;
+    PlainRow own = {row, asked.first_id, asked.begin, asked.end - asked.begin, wraps};
+    uint32_t before = own.begin < begin ? ids_of_first(job, four, own, begin - own.begin) : 0;
+    uint32_t up_to_end = ids_of_first(job, four, own, end - own.begin);
+    rows.begin_id = __shfl_sync(ALL_LANES, own.first + before, 0);
+    rows.end_id = __shfl_sync(ALL_LANES, own.first + up_to_end, rows.count - 1);
+    tile.rows[lane] = row_ids(four, rows, own);
+    tile.begins[lane] = own.begin, tile.lengths[lane] = own.length;
+    __syncwarp();
+    return rows;
+}

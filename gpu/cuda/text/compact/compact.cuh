@@ -1,0 +1,234 @@
+// Puts the ids of all tiles one after another, and says where each row's begin.
+//
+// Three passes: a warp counts the ids of a tile, unless others have (text/lookup/tile_counts.cuh), one block adds the
+// counts up, a warp writes a tile's ids. Warps and not blocks: nothing waits for its neighbours, and
+// sixty-four warps of a multiprocessor are in different places of their tiles.
+#pragma once
+#include "text/merge/merge_bins.cuh"
+
+constexpr uint32_t SCAN_BLOCK = 1024;
+constexpr uint32_t WARPS = BLOCK / 32;
+
+DEVICE uint32_t count_of(const Job& job, uint32_t record) {
+    if (!(record & MISS)) return 1;
+    if (is_small(record)) return small_count(record);
+    return job.merged_counts[record >> BIN_SHIFT & 7][record & MISS_NUMBER];
+}
+
+// The records that a warp takes: all of a tile, or in small batches those of one of its parts. Units
+// are the parts of all tiles.
+struct Records {
+    uint32_t tile, first, end;
+};
+
+template <uint32_t PARTS> DEVICE Records records_of(const Job& job, uint32_t unit) {
+    uint32_t pieces = job.tile_pieces[unit / PARTS], size = size_of_part<PARTS>(pieces);
+    uint32_t first = min_of(unit % PARTS * size, pieces);
+    return {unit / PARTS, first, min_of(first + size, pieces)};
+}
+
+// tile_counts: the ids of each unit's pieces; a lane reads four records at a time.
+template <uint32_t PARTS>
+DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
+    for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride) {
+        Records own = records_of<PARTS>(job, unit);
+        const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
+        uint32_t ids = 0;
+        for (uint32_t number = own.first + 4 * lane_of_thread(); number < own.end; number += 128) {
+            uint4 four = *reinterpret_cast<const uint4*>(records + number);
+            ids += count_of(job, four.x);
+            if (number + 1 < own.end) ids += count_of(job, four.y);
+            if (number + 2 < own.end) ids += count_of(job, four.z);
+            if (number + 3 < own.end) ids += count_of(job, four.w);
+        }
+        ids = __reduce_add_sync(ALL_LANES, ids);
+        if (lane_of_thread() == 0) job.tile_counts[unit] = ids;
+    }
+}
+
+DEVICE void count_all_tiles(const Job& job, uint32_t block, uint32_t num_blocks) {
+    if (has_few_tiles(job)) count_tiles_stage<SMALL_PARTS>(job, block, num_blocks);
+    else count_tiles_stage<1>(job, block, num_blocks);
+}
+
+// The ids before every WARPS units, by one block of any number of warps; returns how many there are.
+template <uint32_t PARTS, class Count>
+DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offsets) {
+    uint32_t units = num_tiles(job) * PARTS, groups = (units + WARPS - 1) / WARPS, warp = threadIdx.x >> 5;
+    uint64_t before = 0;
+    for (uint32_t first = 0; first < groups; first += blockDim.x) {
+        uint32_t group = first + threadIdx.x, sum = 0;
+        for (uint32_t unit = group * WARPS; unit < (group + 1) * WARPS && unit < units; unit += 4) {
+            // tile_counts has room for whole groups.
+            uint4 four = *reinterpret_cast<const uint4*>(job.tile_counts + unit);
+            sum += four.x + (unit + 1 < units ? four.y : 0) + (unit + 2 < units ? four.z : 0) +
+                   (unit + 3 < units ? four.w : 0);
+        }
+        uint32_t inclusive = sum_of_lanes(sum);
+        if (lane_of_thread() == 31) scratch[warp] = inclusive;
+        __syncthreads();
+        uint32_t warps = sum_of_lanes(lane_of_thread() < blockDim.x / 32 ? scratch[lane_of_thread()] : 0);
+        uint32_t others = __shfl_sync(ALL_LANES, warps, (warp + 31) % 32);
+        if (group < groups) group_offsets[group] = before + (warp ? others : 0) + inclusive - sum;
+        before += __shfl_sync(ALL_LANES, warps, 31);
+        __syncthreads();
+    }
+    return before;
+}
+
+DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
+    uint64_t num_ids = has_few_tiles(job) ? sum_groups<SMALL_PARTS>(job, scratch, job.group_offsets)
+                                          : sum_groups<1>(job, scratch, job.group_offsets);
+    if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
+}
+
+// What sum_groups found: in memory of the device, or in shared memory, where each block has its own.
+template <class Count> struct GroupSums {
+    const Count* before;
+    uint64_t num_ids;
+};
+
+DEVICE GroupSums<uint64_t> sums_of(const Job& job) { return {job.group_offsets, job.status[STATUS_NUM_IDS]}; }
+
+// The ids of one unit of those before another in its group, a lane's.
+DEVICE uint32_t ids_of_lane(const Job& job, uint32_t unit) {
+    uint32_t other = unit / WARPS * WARPS + lane_of_thread();
+    return other < unit ? job.tile_counts[other] : 0;
+}
+
+// The ids before a unit, from those of all lanes.
+template <class Count> DEVICE uint64_t ids_before(const Count* group_offsets, uint32_t unit, uint32_t of_lane) {
+    return group_offsets[unit / WARPS] + __reduce_add_sync(ALL_LANES, of_lane);
+}
+
+// The same; the whole warp asks.
+template <class Count> DEVICE uint64_t ids_before(const Job& job, const Count* group_offsets, uint32_t unit) {
+    return ids_before(group_offsets, unit, ids_of_lane(job, unit));
+}
+
+// The id of a missed piece's symbol of this number.
+DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t record, uint32_t number) {
+    if (is_small(record)) return small_id(job, record, number);
+    uint32_t bin = record >> BIN_SHIFT & 7;
+    uint64_t first = static_cast<uint64_t>(record & MISS_NUMBER) * longest_in_bin(bin);
+    return job.merged_ids[begins.merged[bin] + first + number];
+}
+
+// Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
+// five lanes copy, and each finds its piece by the running sums 2 2 5. AHEAD ids are on their way to a lane together.
+template <uint32_t AHEAD, class Id>
+DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, Id* ids,
+                        uint32_t place) {
+    uint32_t lane = lane_of_thread(), sums = sum_of_lanes(count);
+    uint32_t total = __shfl_sync(ALL_LANES, sums, 31);
+    for (uint32_t first = 0; first < total; first += 32 * AHEAD) {
+        uint32_t found[AHEAD], places[AHEAD];
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            uint32_t wanted = first + 32 * i + lane, owner = 0;
+            for (uint32_t step = 16; step; step /= 2)  // The first lane whose sum is above `wanted`, as lane_of_item.
+                if (__shfl_sync(ALL_LANES, sums, owner + step - 1) <= wanted) owner += step;
+            owner &= 31;
+            uint32_t ids_before = __shfl_sync(ALL_LANES, sums, (owner + 31) & 31);
+            uint32_t number = wanted - (owner ? ids_before : 0);
+            uint32_t its_record = __shfl_sync(ALL_LANES, record, owner);
+            places[i] = __shfl_sync(ALL_LANES, place, owner) + number;
+            if (wanted < total) found[i] = merged_id(job, begins, its_record, number);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++)
+            if (first + 32 * i + lane < total) ids[places[i]] = static_cast<Id>(found[i]);
+    }
+}
+
+// Writes the ids of one unit; a lane takes a record.
+template <uint32_t AHEAD = 1, class Id>
+DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& own, Id* ids) {
+    const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
+    uint32_t number = own.first + lane_of_thread(), written = 0;
+    uint32_t record = number < own.end ? records[number] : 0;
+    uint32_t next = number + 32 < own.end ? records[number + 32] : 0, count = count_of(job, record);
+    for (uint32_t left = own.end - own.first; left; left -= min_of(32, left), number += 32) {
+        // Records are fetched two turns ahead, their counts one: nothing waits for what it asked for.
+        uint32_t after = number + 64 < own.end ? records[number + 64] : 0, next_count = count_of(job, next);
+        bool here = number < own.end, miss = record & MISS;
+        if (!__any_sync(ALL_LANES, miss)) {
+            if (here) ids[written + lane_of_thread()] = static_cast<Id>(record);
+            written += min_of(32, left);
+        } else {
+            uint32_t sums = sum_of_lanes(here ? count : 0), place = written + sums - count;
+            uint32_t total = __shfl_sync(ALL_LANES, sums, 31);
+            if (here && !miss) ids[place] = static_cast<Id>(record);
+            copy_merged<AHEAD>(job, begins, record, miss ? count : 0, ids, place);
+            written += total;
+        }
+        record = next;
+        count = next_count;
+        next = after;
+    }
+}
+
+// The same of all units, whose ids lie one behind the other in memory of the device.
+template <uint32_t PARTS, uint32_t AHEAD = 1, class Count, class Id>
+DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* group_offsets, Id* ids, uint32_t block,
+                        uint32_t num_blocks) {
+    uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
+    for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride)
+        write_unit<AHEAD>(job, begins, records_of<PARTS>(job, unit), ids + ids_before(job, group_offsets, unit));
+}
+
+// The ids of the batch, one behind the other.
+template <class Id>
+DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
+    find_begins<false>(job, begins);
+    if (has_few_tiles(job)) write_units<SMALL_PARTS>(job, begins, job.group_offsets, ids, block, num_blocks);
+    else write_units<1>(job, begins, job.group_offsets, ids, block, num_blocks);
+}
+
+// The number of ids before each row: those before its unit, and those of the pieces in front of it in its unit. A warp takes
+// neighbouring rows, and counts on from row to row of a tile.
+//
+//     unit          |  piece piece piece piece . . .    a unit of a tile, whose first piece is number `before`
+//     ids of each   |    1     3     1     2
+//     row begins                     ^                  two pieces are before it: 4 ids behind the unit's first one
+//
+// `counted` is the byte up to which the tile's pieces are counted (`pieces`), and `ids` those of the pieces from the part's
+// first one up to there. They begin anew with a tile, and `ids` with a part.
+template <uint32_t PARTS, class Count>
+DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int64_t* offsets, uint32_t block,
+                              uint32_t num_blocks) {
+    uint32_t lane = lane_of_thread(), warps = num_blocks * WARPS, part = 0, pieces = 0, ids = 0;
+    uint64_t rows = job.num_rows + 1, of_warp = (rows + warps - 1) / warps;
+    // The last warps come first: where there are few units, the first ones write ids meanwhile.
+    uint32_t warp = warps - 1 - (block * WARPS + threadIdx.x / 32);
+    uint64_t first = warp * of_warp, counted = 0;  // Up to which byte.
+    for (uint64_t row = first; row < first + of_warp && row < rows; row++) {
+        uint64_t begin = job.row_begins[row], tile = begin / TILE, tile_begin = tile * TILE;
+        if (tile >= num_tiles(job)) {
+            if (lane == 0) offsets[row] = sums.num_ids;
+            continue;
+        }
+        if (row == first || counted < tile_begin) counted = tile_begin, part = pieces = ids = 0;
+        uint32_t all_pieces = job.tile_pieces[tile];  // Asked for before it is needed, as is of_lane.
+        uint32_t more_pieces = 0, more_ids = 0, before = pieces;
+        // Pieces between the last row's begin and this one's.
+        for (uint64_t i = counted / 64 + lane; i * 64 < begin; i += 32) {
+            uint64_t bits = job.starts[i];
+            if (i == counted / 64) bits &= ~0ull << counted % 64;
+            if (i == begin / 64) bits &= (1ull << begin % 64) - 1;
+            more_pieces += count_bits(bits);
+        }
+        counted = begin;
+        pieces += __reduce_add_sync(ALL_LANES, more_pieces);
+        // The part that the next piece is in, and the ids from its first piece, or the last row's, up to that one.
+        uint32_t size = size_of_part<PARTS>(all_pieces), own = min_of(pieces / size, PARTS - 1);
+        if (own != part) part = own, before = part * size, ids = 0;
+        uint32_t unit = static_cast<uint32_t>(tile) * PARTS + part, of_lane = ids_of_lane(job, unit);
+        for (uint32_t i = before + lane; i < pieces; i += 32)
+            more_ids += count_of(job, job.records[tile_begin + i]);
+        ids += __reduce_add_sync(ALL_LANES, more_ids);
+        uint64_t before_unit = ids_before(sums.before, unit, of_lane);
+        if (lane == 0) offsets[row] = before_unit + ids;
+    }
+}

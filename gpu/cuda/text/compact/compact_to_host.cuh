@@ -1,0 +1,38 @@
+// The last stage of a small batch that is not framed: tile after tile the ids, put in order in shared memory, go
+// to where they are wanted, and with them what the host must know. Single words are slow on their way to the host.
+//
+//     count_tiles    answer: every block adds the counts up, writes its tiles' ids, and where its rows begin
+//
+// Every block adds up for itself, which takes less than waiting for one.
+#pragma once
+#include "text/compact/compact_small.cuh"
+#include "batch/store_answer.cuh"
+
+struct AnswerShared : PartSums {
+    int32_t ids[TILE + MAX_PIECE];         // Of the pieces that begin in a tile.
+};
+
+DEVICE void answer_tiles(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids, uint32_t block,
+                         uint32_t num_blocks) {
+    static_assert(SMALL_PARTS == WARPS, "a warp a part, and what is before a tile's first one is added up");
+    const uint32_t* before = shared.group_offsets;
+    for (uint32_t tile = block; tile < num_tiles(job); tile += num_blocks) {
+        uint32_t unit = tile * SMALL_PARTS + threadIdx.x / 32;
+        uint64_t place = ids_before(job, before, unit) - before[tile];
+        write_unit(job, begins, records_of<SMALL_PARTS>(job, unit), shared.ids + place);
+        __syncthreads();
+        uint64_t end = tile + 1 < num_tiles(job) ? before[tile + 1] : num_ids;
+        put_ids(job, before[tile], shared.ids, end - before[tile], threadIdx.x, BLOCK);
+        __syncthreads();
+    }
+}
+
+// All of it behind sum_parts.
+DEVICE void answer_stage(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids, uint32_t block,
+                         uint32_t num_blocks) {
+    answer_tiles(job, shared, begins, num_ids, block, num_blocks);
+    // What follows is done while they are on their way.
+    GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
+    row_offsets_stage<SMALL_PARTS>(job, sums, job.host_offsets, block, num_blocks);
+    report_faults(job, block, num_blocks);
+}

@@ -1,0 +1,27 @@
+// The parts of a tile: of small batches a warp takes the pieces of one, since nobody else would have
+// anything to do.
+#pragma once
+#include "text/lookup/implicit_pieces.cuh"
+
+constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches.
+
+template <uint32_t PARTS> DEVICE uint32_t size_of_part(uint32_t pieces) {
+    if (PARTS == 1) return TILE;
+    return pieces <= 4 * PARTS ? 4 : (pieces + 4 * PARTS - 1) / (4 * PARTS) * 4;  // They are read by fours.
+}
+
+// How many ids the parts of a tile have, where COUNTS says that somebody asks; a missed piece counts as one
+// until it is merged. The block waits between `add` and `write`.
+template <bool COUNTS> struct PartIds {
+    uint32_t* more;                        // Of each part in shared memory: ids of small pieces beyond one.
+    uint32_t size;                         // Pieces of a part.
+
+    DEVICE_METHOD void add(uint32_t number, uint32_t record) const {
+        if (COUNTS && is_small(record)) atomicAdd(more + number / size, small_count(record) - 1);
+    }
+
+    DEVICE_METHOD void write(uint32_t* tile_counts, uint32_t pieces) const {
+        uint32_t part = threadIdx.x, first = min_of(part * size, pieces);
+        if (COUNTS && part < SMALL_PARTS) tile_counts[part] = min_of(size, pieces - first) + more[part];
+    }
+};

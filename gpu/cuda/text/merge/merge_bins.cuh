@@ -1,0 +1,247 @@
+// Merges the listed pieces, all bins in one launch.
+//
+// The lists are cut into chunks of as many pieces as a warp merges at once, those of the longest
+// pieces first. Warps take chunk after chunk by a ticket, wherever the lists end:
+//
+//     bin      7 (4 pieces a chunk)   6 (8)   5 ...
+//     chunks   0 1 2                  3 4     5 6 7 ...
+//
+// Neighbours in a list have about equal lengths, so that the pieces of a chunk end together. The longest ones, merged
+// one pair at a time, end last of all: where they are few, a warp merges each in rounds (text/merge/merge_by_warp_rounds.cuh).
+#pragma once
+#include "text/merge/merge_by_warp_rounds.cuh"
+#include "text/lookup/lookup.cuh"
+#include "text/merge/merge_piece.cuh"
+
+// Most ids of a piece in a bin.
+DEVICE uint32_t longest_in_bin(uint32_t bin) {
+    return bin < 4 ? 4 * bin + 4 : bin < 6 ? 8 * bin - 8 : 64 << (bin - 6);
+}
+
+// Binary logarithm of the lanes for a piece of a bin: enough for its longest one. A small batch (FEW
+// pieces) merges all that are longer than a lane's in one way, since it fetches the code of each way
+// from memory.
+template <bool FEW> DEVICE uint32_t lane_bits(uint32_t bin) {
+    if (bin < 4) return 0;
+    if (FEW) return 3;
+    return bin < 6 ? 1 : bin - 4;
+}
+
+constexpr uint32_t ALL_LANES_BITS = 5;
+
+// What all threads of a block know of the bins: their lists, where the ids of their pieces begin in
+// merged_ids, and their chunks.
+struct BinBegins {
+    uint64_t merged[NUM_BINS];
+    const uint64_t* misses[NUM_BINS];
+    uint32_t counts[NUM_BINS], chunks[NUM_BINS], num_chunks;
+    uint32_t lane_bits;                    // Binary logarithm of the lanes of a warp that merge.
+    uint32_t in_rounds;                    // From this bin on a piece has a warp, which merges it in rounds.
+
+    // Binary logarithm of the lanes for a piece of a bin.
+    template <bool FEW> DEVICE_METHOD uint32_t bits_of(uint32_t bin) const {
+        return bin >= in_rounds ? ALL_LANES_BITS : ::lane_bits<FEW>(bin);
+    }
+};
+
+// Few pieces are spread over the warps, since a warp takes as long as its longest piece: how many of its
+// lanes merge, as a binary logarithm. A piece of the longest bins has so many at least.
+template <bool FEW> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t count) {
+    constexpr uint32_t LEAST = 3, MOST = 5;
+    if (!FEW) return MOST;
+    uint32_t lanes = __reduce_add_sync(ALL_LANES, count << lane_bits<FEW>(bin % NUM_BINS)), bits = LEAST;
+    while (bits < MOST && lanes >> bits >= gridDim.x * blockDim.x / 32) bits++;
+    return bits;
+}
+
+// Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
+// for longest_in_bin ids; the chunks of longer bins come first.
+template <bool FEW>
+DEVICE void find_begins(const Job& job, BinBegins& begins, uint32_t in_rounds = NUM_BINS) {
+    uint32_t bin = threadIdx.x;
+    if (bin < 32) {
+        uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0, lanes = lanes_that_merge<FEW>(bin, count);
+        if (bin == 0) begins.in_rounds = in_rounds, begins.lane_bits = lanes;
+        __syncwarp();
+        uint32_t chunk_bits = lanes - begins.bits_of<FEW>(bin % NUM_BINS), room = count * longest_in_bin(bin % NUM_BINS);
+        uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
+        uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
+        for (uint32_t distance = 1; distance < NUM_BINS; distance *= 2) {
+            uint32_t shorter = __shfl_up_sync(ALL_LANES, rooms, distance);
+            uint32_t longer = __shfl_down_sync(ALL_LANES, all_chunks, distance);
+            if (bin >= distance) rooms += shorter;
+            all_chunks += longer;  // Zeros from bin NUM_BINS on.
+        }
+        if (bin < NUM_BINS) {
+            begins.merged[bin] = rooms - room;
+            begins.misses[bin] = job.misses[bin];
+            begins.counts[bin] = count;
+            begins.chunks[bin] = all_chunks - chunks;
+        }
+        if (bin == 0) begins.num_chunks = all_chunks;
+    }
+    __syncthreads();
+}
+
+struct MergeStageShared {
+    MergeShared merge;
+    BinBegins begins;
+};
+
+// What the warps of a block merge with.
+struct Mergers {
+    Columns* columns;  // Of each warp.
+    BinBegins& begins;
+    PairCache cache;
+};
+
+// Notes how many ids a missed piece has. COUNTS: in tile_counts, too, see text/lookup/tile_counts.cuh.
+template <bool COUNTS>
+DEVICE void note_count(const Job& job, uint32_t bin, uint32_t number, uint32_t count, uint64_t entry) {
+    job.merged_counts[bin][number] = count;
+    if (COUNTS) atomicAdd(job.tile_counts + unit_of_miss(entry), count - 1);
+}
+
+// Writes the ids of a merged piece, four at a time; returns how many there are.
+template <uint32_t LANES>
+DEVICE uint32_t write_merged(const uint32_t* symbol_ids, Group<LANES>& group, uint32_t length, uint32_t* to) {
+    uint4* fours = reinterpret_cast<uint4*>(to);
+    uint32_t count = 0;
+    for (uint32_t place = 0; place < length;) {
+        uint32_t ids[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            if (place >= length) break;
+            uint32_t word = group.word(place);
+            ids[i] = __ldg(symbol_ids + symbol_of(word));
+            place += length_of(word);
+            count++;
+        }
+        *fours++ = {ids[0], ids[1], ids[2], ids[3]};
+    }
+    return count;
+}
+
+// The pieces of a bin's list from number `first` on, one for each group of the warp.
+struct MissChunk {
+    uint32_t bin, first;
+};
+
+// The chunk of a number; the whole warp asks for the same one.
+template <bool FEW> DEVICE MissChunk chunk_of(const BinBegins& begins, uint32_t chunk) {
+    uint32_t lane = threadIdx.x & 31;
+    bool begun = lane < NUM_BINS && begins.chunks[lane % NUM_BINS] <= chunk;
+    uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
+    return {bin, (chunk - begins.chunks[bin]) << (begins.lane_bits - begins.bits_of<FEW>(bin))};
+}
+
+// The entry of this lane's piece in the list of misses, 0 behind its end.
+template <bool FEW> DEVICE uint64_t entry_of(const BinBegins& begins, const MissChunk& chunk) {
+    uint32_t lane = threadIdx.x & 31, number = chunk.first + (lane >> begins.bits_of<FEW>(chunk.bin));
+    if (FEW && lane >> begins.lane_bits) return 0;
+    return number < begins.counts[chunk.bin] ? begins.misses[chunk.bin][number] : 0;
+}
+
+// Merges the pieces of a chunk; `entry` is this lane's.
+template <bool FEW, bool COUNTS, uint32_t LANES, uint32_t SLOTS>
+DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
+    Group<LANES> group(mergers.columns[threadIdx.x / 32]);
+    uint32_t number = chunk.first + group.number, bin = chunk.bin;
+    const uint8_t* text = job.text + static_cast<uint32_t>(entry);
+    uint32_t length = length_of_miss(entry);
+    merge_piece<LANES, SLOTS, FEW>(merging(job, mergers.cache), group, text, length);
+    if (length && group.member == 0) {
+        uint64_t begin = mergers.begins.merged[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
+        uint32_t count = write_merged(job.symbol_ids, group, length, job.merged_ids + begin);
+        note_count<COUNTS>(job, bin, number, count, entry);
+    }
+}
+
+// The ids of a piece to `to`, merged in rounds by the whole warp; returns how many there are.
+DEVICE_RARE uint32_t merge_in_rounds(const Job& job, Columns& own, PairCache cache, uint64_t entry, uint32_t* to) {
+    constexpr uint32_t LANE_PLACES = 4;
+    static_assert(32 * LANE_PLACES >= MAX_PIECE && sizeof(WarpColumns<16>) <= sizeof(Columns), "room");
+    auto& columns = reinterpret_cast<WarpColumns<16>&>(own);
+    const uint8_t* text = job.text + static_cast<uint32_t>(entry);
+    uint32_t alive = merge_window(merging(job, cache), columns, text, length_of_miss(entry), LANE_PLACES);
+    uint32_t up_to = sum_of_lanes(count_bits(alive));
+    for (to += up_to - count_bits(alive); alive; alive &= alive - 1)
+        *to++ = __ldg(job.symbol_ids + columns.symbols[index_of(lowest_bit(alive))]);
+    return __shfl_sync(ALL_LANES, up_to, 31);
+}
+
+// The same of the piece of a chunk that is one.
+DEVICE void merge_long(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
+    uint64_t begin = mergers.begins.merged[chunk.bin] + static_cast<uint64_t>(chunk.first) * longest_in_bin(chunk.bin);
+    uint32_t count = merge_in_rounds(job, mergers.columns[threadIdx.x / 32], mergers.cache, entry, job.merged_ids + begin);
+    if (threadIdx.x % 32 == 0) note_count<true>(job, chunk.bin, chunk.first, count, entry);
+}
+
+// The same by the lanes that the pieces of its bin have. ROUNDS: the long ones may be merged in rounds.
+template <bool FEW, bool COUNTS, bool ROUNDS>
+DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
+    if (FEW) {
+        if (chunk.bin < 4) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
+        else merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
+        return;
+    }
+    if (chunk.bin == 0) merge_chunk<FEW, COUNTS, 1, 1>(job, mergers, chunk, entry);
+    else if (chunk.bin == 1) merge_chunk<FEW, COUNTS, 1, 2>(job, mergers, chunk, entry);
+    else if (chunk.bin == 2) merge_chunk<FEW, COUNTS, 1, 3>(job, mergers, chunk, entry);
+    else if (chunk.bin == 3) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin < 6) merge_chunk<FEW, COUNTS, 2, 4>(job, mergers, chunk, entry);
+    else if (ROUNDS && chunk.bin >= mergers.begins.in_rounds) merge_long(job, mergers, chunk, entry);
+    else if (chunk.bin == 6) merge_chunk<FEW, COUNTS, 4, 4>(job, mergers, chunk, entry);
+    else merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
+}
+
+// Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
+//
+// While a chunk is merged, the entries of the next one and the ticket behind it are on their way.
+template <bool FEW, bool COUNTS, bool ROUNDS>
+DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block, uint32_t num_blocks) {
+    uint32_t chunks = mergers.begins.num_chunks, first_ones = num_blocks * (blockDim.x / 32);
+    uint32_t number = threadIdx.x / 32 * num_blocks + block;
+    if (number >= chunks) return;
+    bool draws = chunks > first_ones && threadIdx.x % 32 == 0;
+    uint32_t ticket = draws ? atomicAdd(job.merge_tickets, 1u) : chunks;
+    MissChunk chunk = chunk_of<FEW>(mergers.begins, number);
+    uint64_t entry = entry_of<FEW>(mergers.begins, chunk);
+    for (;;) {
+        number = first_ones + __shfl_sync(ALL_LANES, ticket, 0);
+        bool is_last = number >= chunks;
+        MissChunk next = is_last ? chunk : chunk_of<FEW>(mergers.begins, number);
+        uint64_t next_entry = is_last ? 0 : entry_of<FEW>(mergers.begins, next);
+        if (draws) ticket = atomicAdd(job.merge_tickets, 1u);
+        merge_any_chunk<FEW, COUNTS, ROUNDS>(job, mergers, chunk, entry);
+        if (is_last) return;
+        chunk = next;
+        entry = next_entry;
+        __syncwarp();
+    }
+}
+
+// Merges all of a large batch.
+DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
+    find_begins<false>(job, shared.begins);
+    if (block >= shared.begins.num_chunks) return;
+    PairCache cache = load_cache(job, shared.merge.cache);
+    merge_chunks<false, false, false>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
+}
+
+// From which bin on pieces of a small batch are merged in rounds: those of two bins, or of the longest one, where warps
+// are enough.
+DEVICE uint32_t first_in_rounds(const Job& job) {
+    constexpr uint32_t LONGEST = NUM_BINS - 1;
+    uint32_t warps = gridDim.x * MERGE_WARPS, longest = job.miss_counts[LONGEST];
+    if (job.miss_counts[LONGEST - 1] + longest <= warps) return LONGEST - 1;
+    return longest <= 2 * warps ? LONGEST : NUM_BINS;
+}
+
+// Merges all of a small batch, and counts.
+DEVICE void merge_few_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
+    find_begins<false>(job, shared.begins, first_in_rounds(job));
+    if (block >= shared.begins.num_chunks) return;
+    PairCache cache = load_cache(job, shared.merge.cache);
+    merge_chunks<false, true, true>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
+}

@@ -1,0 +1,175 @@
+// Byte-pair encoding of pieces by a warp, LANES lanes for a piece of up to 16 * LANES bytes.
+//
+// The lowest rank is merged first, the leftmost of equal ones first, until no pair has a rank: the
+// definition itself. One step for "abab" where ab has the lowest rank:
+//
+//     before   a  b  a  b      keys ab ba ab        the lowest key is that of place 0
+//     after    ab .  a  b      keys ab+a . ab       the pairs on both sides are looked up anew
+//
+// The lanes of a piece find the lowest key together. A lane alone asks for both new pairs at once;
+// of several lanes the first asks for the pair ahead and the second for the one behind.
+#pragma once
+#include "text/merge/byte_runs.cuh"
+
+// What merging needs beside its columns, for registers.
+struct Merging {
+    const Job& job;
+    PairTable table;
+    const uint32_t* byte_pairs;
+    PairCache cache;
+};
+
+DEVICE Merging merging(const Job& job, const PairCache& cache) {
+    return {job, pair_table(job), job.byte_pairs, cache};
+}
+
+// Rank of two neighbouring symbols, NO_RANK where they do not merge.
+DEVICE uint32_t rank_of(const Merging& merging, uint32_t left, uint32_t right) {
+    Pair pair = pair_of(merging.table, left, right);
+    bool ask = may_merge(merging.cache, pair);
+    return rank_in(merging.table, pair, load_bucket(merging.table, pair, ask), ask);
+}
+
+// Pieces of so many lanes begin behind their runs; a longer one has more places than Places has bits.
+constexpr uint32_t RUN_LANES = 4, MAX_RUN_LANES = 8;
+
+// Four bytes of a piece and the ranks of the pairs that begin there.
+struct FourPairs {
+    FiveBytes bytes;
+    uint32_t ranks[4];
+};
+
+// Those of a lane's slots, all on their way together; any where a slot is behind the end.
+template <uint32_t LANES, uint32_t SLOTS>
+DEVICE void ask_all_pairs(const Merging& merging, const Group<LANES>& group, const uint8_t* text, uint32_t length,
+                          FourPairs* fours) {
+#pragma unroll
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        uint32_t place = group.first_of(slot);
+        fours[slot].bytes = five_bytes(text, place < length ? place : 0);
+    }
+#pragma unroll
+    for (uint32_t slot = 0; slot < SLOTS; slot++)
+        ranks_of_bytes(merging.byte_pairs, merging.cache, fours[slot].bytes, fours[slot].ranks);
+}
+
+// Fills a lane's part of the columns with the bytes of a piece, and the keys of their pairs but for
+// those places that are covered otherwise; returns its lowest key. FEW: it asks for all pairs at once.
+template <uint32_t LANES, uint32_t SLOTS, bool FEW>
+DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length,
+                            const Places& covered) {
+    FourPairs fours[SLOTS];
+    uint32_t lowest = NO_KEY;
+    if (FEW) ask_all_pairs<LANES, SLOTS>(merging, group, text, length, fours);
+#pragma unroll
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        uint32_t place = group.first_of(slot), keys[4] = {NO_KEY, NO_KEY, NO_KEY, NO_KEY};
+        if (place < length) {
+            uint32_t without_key = LANES > MAX_RUN_LANES ? 0 : four_of(covered, place);
+            FiveBytes bytes = FEW ? fours[slot].bytes : five_bytes(text, place);
+            uint32_t ranks[4], pairs = (1u << min_of(4, length - place - 1)) - 1 & ~without_key;
+            if (!FEW) ranks_of_bytes(merging.byte_pairs, merging.cache, bytes, ranks);
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                group.word(place + i) = byte_of(bytes.four, i) | 1u << WORD_BITS;
+                if (pairs >> i & 1) keys[i] = key_of(FEW ? fours[slot].ranks[i] : ranks[i], place + i);
+                lowest = min_of(lowest, keys[i]);
+            }
+        }
+        group.four_keys(slot) = {keys[0], keys[1], keys[2], keys[3]};
+    }
+    return lowest;
+}
+
+// Fills the columns with what merging a piece begins with; returns the lowest key of the lane.
+template <uint32_t LANES, uint32_t SLOTS, bool FEW>
+DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
+    constexpr Places NONE = {0, 0};
+    if (LANES < RUN_LANES || LANES > MAX_RUN_LANES)
+        return begin_bytes<LANES, SLOTS, FEW>(merging, group, text, length, NONE);
+    Places same = same_places<LANES, SLOTS>(group, text, length);
+    if (!__any_sync(ALL_LANES, has_run<LANES, SLOTS>(group, same)))
+        return begin_bytes<LANES, SLOTS, FEW>(merging, group, text, length, NONE);
+    Run run = run_of_lane<LANES>(merging.job, group, text, length, of_group<LANES>(same));
+    Places covered = covered_places<LANES>(run);
+    begin_bytes<LANES, SLOTS, FEW>(merging, group, text, length, covered);
+    __syncwarp();
+    start_runs<LANES>(merging.table, merging.cache, group, run, covered, length);
+    return lowest_of_lane<LANES, SLOTS>(group);
+}
+
+// Merges the pair of a key; the piece is this lane's alone.
+DEVICE void merge_pair(const Merging& merging, Group<1>& group, uint32_t key, uint32_t length) {
+    uint32_t place = key % (1 << PLACE_BITS), symbol = FIRST_MERGED + (key >> PLACE_BITS);
+    uint32_t second = place + length_of(group.word(place));
+    uint32_t third = second + length_of(group.word(second));
+    bool has_last = place > 0, has_third = third < length;
+    uint32_t last = has_last ? place - length_of(group.word(place - 1)) : 0;
+    Pair behind = pair_of(merging.table, symbol_of(group.word(last)), symbol);
+    Pair ahead = pair_of(merging.table, symbol, has_third ? symbol_of(group.word(third)) : 0);
+    bool ask_behind = has_last & may_merge(merging.cache, behind);
+    bool ask_ahead = has_third & may_merge(merging.cache, ahead);
+    uint4 two_behind = load_bucket(merging.table, behind, ask_behind);
+    uint4 two_ahead = load_bucket(merging.table, ahead, ask_ahead);
+    group.word(place) = group.word(third - 1) = symbol | (third - place) << WORD_BITS;
+    group.key(second) = NO_KEY;
+    uint32_t rank_behind = rank_in(merging.table, behind, two_behind, ask_behind);
+    group.key(place) = key_of(rank_in(merging.table, ahead, two_ahead, ask_ahead), place);
+    if (has_last) group.key(last) = key_of(rank_behind, last);
+}
+
+// Merges the pair of a key, which all lanes of the group have, or does nothing where that is NO_KEY.
+//
+// Lane 0 goes ahead from the first symbol to the second and the third, lane 1 back from the last
+// place before it. Neither reads what the other one writes.
+template <uint32_t LANES>
+DEVICE void merge_pair(const Merging& merging, Group<LANES>& group, uint32_t key, uint32_t length) {
+    uint32_t place = key % (1 << PLACE_BITS), symbol = FIRST_MERGED + (key >> PLACE_BITS);
+    if (key == NO_KEY || group.member > 1 || group.member > place) return;
+    bool is_ahead = group.member == 0;
+    uint32_t width = length_of(group.word(place - group.member));
+    uint32_t other = is_ahead ? place + width : place - width;
+    uint32_t word = group.word(other), third = other + length_of(word);
+    bool has_third = third < length, ask = !is_ahead | has_third;
+    if (is_ahead & has_third) word = group.word(third);
+    uint32_t neighbour = symbol_of(word);
+    Pair pair = pair_of(merging.table, is_ahead ? symbol : neighbour, is_ahead ? neighbour : symbol);
+    ask &= may_merge(merging.cache, pair);
+    uint4 two = load_bucket(merging.table, pair, ask);
+    if (is_ahead) {
+        group.key(other) = NO_KEY;
+        group.word(place) = group.word(third - 1) = symbol | (third - place) << WORD_BITS;
+    }
+    uint32_t changed = is_ahead ? place : other;
+    group.key(changed) = key_of(rank_in(merging.table, pair, two, ask), changed);
+}
+
+// Encodes a piece of up to 16 * LANES bytes, none where length is 0, in the group's columns: from
+// place 0 on each word is a token. All lanes of the warp call it. FEW: see begin_bytes.
+template <uint32_t LANES, uint32_t SLOTS, bool FEW>
+DEVICE void merge_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
+    uint32_t lowest = begin_piece<LANES, SLOTS, FEW>(merging, group, text, length);
+    if (LANES == 1) {
+        while (lowest != NO_KEY) {
+            merge_pair(merging, group, lowest, length);
+            lowest = lowest_of_lane<LANES, SLOTS>(group);
+        }
+        return;
+    }
+    lowest = lowest_of_group<LANES>(lowest);
+    __syncwarp();
+    while (__any_sync(ALL_LANES, lowest != NO_KEY)) {
+        merge_pair(merging, group, lowest, length);
+        __syncwarp();  // Keys and words are written before any lane reads them ...
+        lowest = lowest_of_group<LANES>(lowest_of_lane<LANES, SLOTS>(group));
+        __syncwarp();  // ... and all are read before any is written anew.
+    }
+}
+
+constexpr uint32_t MERGE_THREADS = 1024;  // Of a block that merges; one block a multiprocessor.
+constexpr uint32_t MERGE_WARPS = MERGE_THREADS / 32;
+
+struct MergeShared {
+    PairCacheShared cache;
+    Columns columns[MERGE_WARPS];
+};

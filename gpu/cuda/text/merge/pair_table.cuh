@@ -1,0 +1,128 @@
+// The rank of two neighbouring symbols: the place of their merge in the vocabulary's list.
+//
+// Symbols are numbered so that a rank is also what it gives: a byte is its value, what the merge of
+// rank r gives is 256 + r. A hash table holds all pairs, two to a bucket; a filter in shared memory
+// knows most pairs that do not merge, and a table there knows all pairs of ASCII.
+#pragma once
+#include "common/hash.cuh"
+#include "common/job.cuh"
+
+constexpr uint32_t FIRST_MERGED = 256;
+constexpr uint32_t RANKS = 1 << 22;  // More than there are ranks.
+constexpr uint32_t FILTER_BITS = 19;
+constexpr uint32_t FILTER_WORDS = 1 << (FILTER_BITS - 5);
+constexpr uint32_t NUM_ASCII = 128;
+constexpr uint32_t ASK_AGAIN = 0xFFFE, NO_ASCII_PAIR = 0xFFFF;
+
+// What look-ups need of a job, for registers.
+struct PairTable {
+    const uint4* buckets;
+    uint32_t shift, seed;
+};
+
+DEVICE PairTable pair_table(const Job& job) {
+    return {reinterpret_cast<const uint4*>(job.pairs), static_cast<uint32_t>(job.pair_shift),
+            static_cast<uint32_t>(job.seed)};
+}
+
+// A pair to look up: its hash, and the two words of an entry left << 43 | right << 22 | rank 0.
+struct Pair {
+    uint32_t hash, low, high;
+};
+
+DEVICE Pair pair_of(const PairTable& table, uint32_t left, uint32_t right) {
+    return {mixed(hash_pair(left, right, table.seed)), right << 22, left << 11 | right >> 10};
+}
+
+// The two entries of a pair's bucket; any others where nobody asks.
+DEVICE uint4 load_bucket(const PairTable& table, const Pair& pair, bool ask) {
+    return __ldg(table.buckets + (ask ? pair.hash >> table.shift : 0));
+}
+
+// The rank of a pair if it is one of two entries.
+DEVICE uint32_t rank_of_two(const Pair& pair, uint4 two, bool ask) {
+    uint32_t first = two.x ^ pair.low, second = two.z ^ pair.low, rank = NO_RANK;
+    if (ask & (two.y == pair.high) & (first < RANKS)) rank = first;
+    if (ask & (two.w == pair.high) & (second < RANKS)) rank = second;
+    return rank;
+}
+
+// The rank of a pair whose bucket is `two`; NO_RANK where they do not merge or nobody asks.
+DEVICE uint32_t rank_in(const PairTable& table, const Pair& pair, uint4 two, bool ask) {
+    uint32_t rank = rank_of_two(pair, two, ask), bucket = pair.hash >> table.shift;
+    while (ask & (rank == NO_RANK) & ((two.z & two.w) != 0xFFFFFFFF)) {  // Full: look into the next one.
+        bucket = (bucket + 1) & (0xFFFFFFFFu >> table.shift);
+        two = __ldg(table.buckets + bucket);
+        rank = rank_of_two(pair, two, true);
+    }
+    return rank;
+}
+
+// Rank of two neighbouring symbols, NO_RANK where they do not merge.
+DEVICE uint32_t rank_of(const Job& job, uint32_t left, uint32_t right) {
+    PairTable table = pair_table(job);
+    Pair pair = pair_of(table, left, right);
+    return rank_in(table, pair, load_bucket(table, pair, true), true);
+}
+
+// What is looked up before the tables of pairs are asked: ranks of two ASCII bytes and the filter.
+struct PairCache {
+    const uint16_t* ascii;     // Null pointers: the tables are asked at once.
+    const uint32_t* filter;
+};
+
+// For a few pieces: nothing is loaded first, and all looks at the tables are under way together.
+constexpr PairCache NO_CACHE = {nullptr, nullptr};
+
+// Copies in shared memory: a gather from global memory costs a warp a cycle for each lane, one from
+// shared memory only a few.
+struct PairCacheShared {
+    uint16_t ascii[NUM_ASCII * NUM_ASCII];
+    uint32_t filter[FILTER_WORDS];
+};
+
+// Fills the copies; every thread of the block calls it.
+DEVICE PairCache load_cache(const Job& job, PairCacheShared& cache) {
+    constexpr uint32_t NUM_ASCII_WORDS = NUM_ASCII * NUM_ASCII / 8;
+    const uint4* ascii = reinterpret_cast<const uint4*>(job.ascii_pairs);
+    const uint4* filter = reinterpret_cast<const uint4*>(job.pair_filter);
+    for (uint32_t i = threadIdx.x; i < NUM_ASCII_WORDS; i += blockDim.x)
+        reinterpret_cast<uint4*>(cache.ascii)[i] = ascii[i];
+    for (uint32_t i = threadIdx.x; i < FILTER_WORDS / 4; i += blockDim.x)
+        reinterpret_cast<uint4*>(cache.filter)[i] = filter[i];
+    __syncthreads();
+    return {cache.ascii, cache.filter};
+}
+
+// Whether a pair may merge; most that do not are known here.
+DEVICE bool may_merge(const PairCache& cache, const Pair& pair) {
+    if (!cache.filter) return true;
+    return cache.filter[pair.hash >> (32 - FILTER_BITS + 5)] >> (pair.hash & 31) & 1;
+}
+
+// Four bytes of a text and the fifth behind them: four pairs.
+struct FiveBytes {
+    uint32_t four, fifth;
+};
+
+// Two neighbouring bytes, the first in the lower 8 bits.
+DEVICE uint32_t two_bytes(const FiveBytes& bytes, uint32_t i) {
+    return (i < 3 ? bytes.four >> 8 * i : bytes.four >> 24 | bytes.fifth << 8) & 0xFFFF;
+}
+
+// The ranks of four pairs of bytes: of ASCII from the cache, of others from the table of all bytes,
+// those on their way together.
+DEVICE void ranks_of_bytes(const uint32_t* byte_pairs, const PairCache& cache, const FiveBytes& bytes,
+                           uint32_t ranks[4]) {
+    uint32_t ask = cache.ascii ? 0 : 0xF;
+#pragma unroll
+    for (uint32_t i = 0; i < 4 && cache.ascii; i++) {
+        uint32_t two = two_bytes(bytes, i), rank = cache.ascii[(two & 0x7F) | (two >> 1 & 0x3F80)];
+        if ((two & 0x8080) != 0 || rank == ASK_AGAIN) ask |= 1u << i;
+        ranks[i] = rank == NO_ASCII_PAIR ? NO_RANK : rank;
+    }
+    if (!ask) return;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++)
+        if (ask >> i & 1) ranks[i] = __ldg(byte_pairs + two_bytes(bytes, i));
+}

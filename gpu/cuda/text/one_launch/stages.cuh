@@ -1,0 +1,124 @@
+// All stages of a small batch of text in one launch, the same that have kernels of their own in larger
+// ones.
+//
+// The stages for long runs and long pieces are not among them: where one is needed, STATUS_RARE says
+// so, and the answer is none. One block or a cluster has then done little, and the batch is encoded by
+// single launches; a grid stops there, and single launches go on from where it stopped. Where the batch
+// before needed them (job.leaves) it stops whatever it finds, and they are queued behind it at once:
+//
+//     take in   special   pretokenize   cut   look up   merge   compact   frame   put out
+//                                    ^      ^
+//     RARE_RUNS: again from pretokenize on  RARE_PIECES: on from windows
+//     leaves RARE_RUNS: without pretokenize
+//
+// Vocabularies of two rounds of special tokens are left to single launches, too.
+#pragma once
+#include "text/compact/compact_to_host.cuh"
+#include "text/split/certain_boundaries.cuh"
+#include "text/split/find_long.cuh"
+#include "common/one_launch.cuh"
+#include "text/pretokenize/first_pass.cuh"
+
+constexpr uint32_t SMALL_SHARED = 54 * 1024;
+struct SmallShared {
+    BinBegins begins;
+    PretokenizeShared pretokenize;
+    FindShared find;
+    union {                                // One stage at a time uses these.
+        SpecialShared special;
+        OrbitShared orbits;
+        CertainWarp certain[BLOCK / 32];
+        LookUpShared look_up;
+        Columns columns[BLOCK / 32];
+        AnswerShared answer;
+        ScanShared frame;
+    };
+};
+static_assert(sizeof(SmallShared) <= SMALL_SHARED, "the launch asks for so much");
+
+// Whether there are few threads for a batch, or few pieces for the threads: FEW of text/merge/merge_bins.cuh; and
+// whether they stop where others go on.
+struct Few {
+    static constexpr bool FEW = true, STOPS = false;
+};
+
+struct Many {
+    static constexpr bool FEW = false, STOPS = true;
+};
+
+template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, SmallShared> {
+    using Base = OneLaunch<Threads, SmallShared>;
+    using Base::block, Base::job, Base::num_blocks, Base::shared, Base::wait;
+
+    DEVICE_METHOD void pretokenize() const {
+        pretokenize_once(job, shared.pretokenize, block, num_blocks);
+        wait();
+        if (!job.special_counts[COUNT_ACCEPTED]) return;
+        clear_special_stage(job, block, num_blocks);
+        wait();
+    }
+
+    DEVICE_METHOD void cut() const {
+        Filter filter = {job.borders, job.byte_borders, static_cast<uint32_t>(job.seed)};
+        cut_text(job, filter, shared.certain, block, num_blocks);
+        wait();
+        if (!Size::STOPS) return;  // Looking up finds what is long.
+        find_long_stage(job, shared.find, block, num_blocks);
+        wait();
+    }
+
+    // What a grid leaves to others.
+    DEVICE_METHOD uint64_t leaves() const { return Size::STOPS ? job.leaves : 0; }
+
+    // Whether a grid stops here, where `found` is not 0; all of its threads say the same. What it leaves it does
+    // not look for.
+    DEVICE_METHOD bool stops(uint64_t found, uint32_t why) const {
+        if (!Size::STOPS || !found || leaves()) return false;
+        if (block == 0 && threadIdx.x == 0) job.host_status[STATUS_RARE] = why;
+        return true;
+    }
+
+    DEVICE_METHOD void look_up() const {
+        look_up_stage<Size::STOPS, true, Size::FEW>(job, shared.look_up, block, num_blocks);
+        wait();
+    }
+
+    DEVICE_METHOD void merge() const {
+        find_begins<Size::FEW>(job, shared.begins);
+        if (!shared.begins.num_chunks) return;
+        merge_chunks<Size::FEW, true, false>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
+        wait();
+    }
+
+    DEVICE_METHOD void compact() const {
+        uint64_t num_ids = sum_parts(job, shared.answer, block);
+        if (!job.framed) return answer_stage(job, shared.answer, shared.begins, num_ids, block, num_blocks);
+        GroupSums<uint32_t> sums = {shared.answer.group_offsets, num_ids};
+        row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
+        write_units<SMALL_PARTS>(job, shared.begins, sums.before, job.ids, block, num_blocks);
+        wait();
+    }
+
+    DEVICE_METHOD void put_out() const {
+        if (job.framed) put_out_stage(job, block, num_blocks);
+    }
+};
+
+// From the text to the answer, both in pinned host memory.
+template <class Threads, class Size>
+DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, uint32_t num_blocks) {
+    SmallLaunch<Threads, Size> launch = {{job, shared, block, num_blocks}};
+    if (Size::STOPS) put_job(job, block);
+    launch.take_in([&] { load_entries<BLOCK>(job, shared.pretokenize); });
+    if (job.num_rounds) launch.special();
+    if (launch.leaves() == RARE_RUNS) return;
+    launch.pretokenize();
+    if (launch.stops(job.bad_tiles[0], RARE_RUNS)) return;
+    launch.cut();
+    if (launch.leaves() || launch.stops(job.window_counts[COUNT_WINDOWS], RARE_PIECES)) return;
+    launch.look_up();
+    launch.merge();
+    launch.compact();
+    if (job.framed) launch.frame();
+    launch.put_out();
+}

@@ -1,0 +1,80 @@
+// The state before each bad tile, from the maps of tiles.
+//
+// A block takes a *stretch* of tiles, as many as it has threads, a warp 32 of them. A good tile leaves
+// its own state whatever comes before it, so it has a map like the others. A warp chains its maps, a lane
+// a state, then learns the state before its first tile from the warps before it, then goes through its
+// tiles once more. Who does not know the state before a stretch begins with ANYWHERE, which only a good
+// tile ends:
+//
+//     tile         0   1    2    3   4        G  good, the state 4 behind it
+//     map          G4  m1   m2   G4  m4       B  bad
+//     before it    ?   4    m1(4)    4        ?  not known here; the block of an earlier stretch says
+//
+// A run that goes on behind the stretch is followed by the block that it begins with.
+#pragma once
+#include "text/pretokenize/tile_maps.cuh"
+
+constexpr uint32_t ENTER_BLOCK = 1024;     // Threads of a block at most.
+
+struct RunsShared {
+    uint8_t functions[ENTER_BLOCK / 32][32];  // The maps of each warp's tiles, chained.
+};
+
+// The maps of a warp's tiles, a lane a state before each.
+struct TileMaps {
+    uint32_t functions[32];
+
+    // `behind` is what the lane's own tile leaves if it is none of the `bad` ones.
+    DEVICE_METHOD void load(const Job& job, uint32_t first, uint32_t bad, uint32_t behind) {
+        uint32_t lane = threadIdx.x & 31;
+#pragma unroll
+        for (uint32_t i = 0; i < 32; i++) {
+            functions[i] = __shfl_sync(ALL_LANES, behind, i);
+            if (bad >> i & 1)
+                functions[i] = lane == ANYWHERE ? ANYWHERE : job.tile_function[(first + i) * 32ull + lane];
+        }
+    }
+
+    // The state behind all tiles; `before` is then the one before the lane's own tile.
+    DEVICE_METHOD uint32_t follow(uint32_t state, uint32_t& before) const {
+#pragma unroll
+        for (uint32_t i = 0; i < 32; i++) {
+            if ((threadIdx.x & 31) == i) before = state;
+            state = __shfl_sync(ALL_LANES, functions[i], state);
+        }
+        return state;
+    }
+};
+
+// Writes tile_entry of bad tiles from tile `first` on, the whole block: of those before which `state`
+// is, and where `has_good` of those behind good tiles. Returns whether a run goes on behind the stretch
+// whose state there is known; it is then `state`.
+DEVICE bool enter_stretch(const Job& job, RunsShared& shared, uint32_t first, bool has_good,
+                          uint32_t& state) {
+    uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, tile = first + threadIdx.x;
+    uint32_t before = ANYWHERE, behind = tile < num_tiles(job) ? job.tile_state[tile] : 0;
+    bool own_bad = behind == UNRESOLVED;
+    uint32_t bad = __ballot_sync(ALL_LANES, own_bad);
+    if (!__syncthreads_or(own_bad)) return false;
+    if (!has_good) behind = ANYWHERE;
+    TileMaps maps;
+    if (bad) maps.load(job, first + warp * 32, bad, behind);
+    uint32_t last = __shfl_sync(ALL_LANES, behind, 31);
+    shared.functions[warp][lane] = bad ? maps.follow(lane, before) : last;
+    __syncthreads();
+    for (uint32_t i = 0; i < warp; i++) state = shared.functions[i][state];
+    if (bad) maps.follow(state, before);
+    if (own_bad && before != ANYWHERE) job.tile_entry[tile] = before;
+    for (uint32_t i = warp; i < blockDim.x / 32; i++) state = shared.functions[i][state];
+    return __syncthreads_or(own_bad && state != ANYWHERE && threadIdx.x == blockDim.x - 1);
+}
+
+DEVICE void enter_runs_stage(const Job& job, RunsShared& shared, uint32_t block, uint32_t num_blocks) {
+    if (!job.bad_tiles[0]) return;
+    uint32_t stretch = blockDim.x;
+    for (uint32_t first = block * stretch; first < num_tiles(job); first += num_blocks * stretch) {
+        uint32_t next = first, state = first ? job.tile_state[first - 1] : 0;
+        if (state == UNRESOLVED) state = ANYWHERE;
+        while (enter_stretch(job, shared, next, next == first, state)) next += stretch;
+    }
+}

@@ -1,0 +1,36 @@
+// The kernels of the pretokenizer, in the order in which they run; the last three have nothing to do
+// for most batches and return at once. Launch: BLOCK threads, in map_tiles MAP_BLOCK, in enter_runs
+// ENTER_BLOCK or fewer warps; any number of blocks.
+#include "text/pretokenize/second_pass.cuh"
+#include "text/pretokenize/compose_maps.cuh"
+#include "text/pretokenize/first_pass.cuh"
+
+// A thread 64 bytes; in small batches 16, a block a tile: text, hard, tables -> starts, half_states, bad_tiles.
+KERNEL __launch_bounds__(BLOCK) pretokenize(const Job* job) {
+    wait_for_kernel_before();
+    SHARED PretokenizeShared shared;
+    pretokenize_stage(*job, shared, blockIdx.x, gridDim.x);
+}
+
+// A block a tile that is bad or follows a bad one: text, hard, half_states, bad_tiles, tables -> tile_state,
+// tile_function, tile_pending, chunk_before, chunk_pending.
+KERNEL __launch_bounds__(MAP_BLOCK, 2) map_tiles(const Job* job) {
+    wait_for_kernel_before();
+    SHARED MapShared shared;
+    map_tiles_stage(*job, shared, blockIdx.x, gridDim.x);
+}
+
+// A block as many tiles as it has threads: tile_state, tile_function, bad_tiles -> tile_entry.
+KERNEL __launch_bounds__(ENTER_BLOCK) enter_runs(const Job* job) {
+    wait_for_kernel_before();
+    SHARED RunsShared shared;
+    enter_runs_stage(*job, shared, blockIdx.x, gridDim.x);
+}
+
+// A thread 64 bytes, a warp half a tile: text, hard, half_states, bad_tiles, tile_entry, tile_function, tile_pending,
+// chunk_before, chunk_pending, tables -> starts.
+KERNEL __launch_bounds__(BLOCK) redo_tiles(const Job* job) {
+    wait_for_kernel_before();
+    SHARED PretokenizeShared shared;
+    redo_tiles_stage(*job, shared, blockIdx.x, gridDim.x);
+}

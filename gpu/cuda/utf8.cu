@@ -1,9 +1,0 @@
-// Whether rows are UTF-8; runs behind mark_rows, with the hard bits where rows begin. Launch:
-// BLOCK threads, any number of blocks.
-#include "utf8.cuh"
-
-// A thread sixteen bytes: text, hard, row_begins -> row_errors.
-KERNEL __launch_bounds__(BLOCK) validate(const Job* job) {
-    wait_for_kernel_before();
-    validate_stage(*job, blockIdx.x, gridDim.x);
-}
