@@ -1,0 +1,114 @@
+"""Every command and every program of the documents does what the documents say.
+
+A console block holds commands behind `$ ` and what they print; `...` stands for anything. A python
+block is a program; the comment behind a `print` is what it prints. Blocks that begin with
+`# On a GPU` are not run. All blocks of a document run in one folder, one after another.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.data_files import DATA, ROOT
+from tests.server_process import Server, service_environment
+
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
+LEFT_OUT = "# On a GPU"
+FILES = {
+    "mature.fa": "dna/mirgenedb_2.1_ALL-mat.fa",
+    "genome.fa.gz": "dna/human_GRCh37_chr22_20-21M.fa.gz",
+    "mitochondrion.fa": "dna/mtdna_rCRS_NC_012920.1.fa",
+}
+TIMEOUT_S = 120
+
+
+def documents() -> list[Path]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [document for document in found if list(blocks(document))]
+
+
+def blocks(document: Path) -> Iterator[tuple[str, str]]:
+    for language, content in BLOCK.findall(document.read_text(encoding="utf-8")):
+        if not content.startswith(LEFT_OUT):
+            yield language, content
+
+
+def needs(document: Path, word: str) -> bool:
+    return any(word in content for _, content in blocks(document))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a document's blocks run, with the commands that an installation has."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, arguments in (("python", ""), ("warptok", "-m service")):
+        script = commands / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        script.chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "service").symlink_to(ROOT / "service")
+    for name, source in FILES.items():
+        if (DATA / source).is_file():
+            (work / name).symlink_to(DATA / source)
+    return work
+
+
+def run(command: list[str], folder: Path) -> str:
+    environment = service_environment({}) | {
+        "PYTHONPATH": str(ROOT),
+        "PATH": f"{folder.parent / 'bin'}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def check(code: str, expected: str, got: str) -> None:
+    pattern = ".*".join(re.escape(part) for part in expected.strip().split("..."))
+    matches = re.fullmatch(pattern, got.strip(), re.DOTALL)
+    assert matches, f"{code}\nexpected:\n{expected}\ngot:\n{got}"
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_examples_of_a_document_do_what_it_says(
+    document: Path, server: Server, folder: Path
+) -> None:
+    for name in FILES:
+        if needs(document, name) and not (folder / name).exists():
+            pytest.skip(f"no {FILES[name]} in the data folder (set WARPTOK_DATA)")
+    if needs(document, "curl") and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    if needs(document, "import torch") and importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    port = re.search(r"gRPC on 127\.0\.0\.1:(\d+)", server.log.read_text())
+    assert port is not None
+    for language, content in blocks(document):
+        content = content.replace("http://127.0.0.1:8000", server.url)
+        content = content.replace("127.0.0.1:8001", f"127.0.0.1:{port[1]}")
+        if language == "console":
+            for command, expected in COMMAND.findall(content):
+                check(command, expected, run(["bash", "-c", command], folder))
+        else:
+            expected = "\n".join(PRINTED.findall(content))
+            check(content, expected, run([sys.executable, "-c", content], folder))
