@@ -6,7 +6,7 @@
 # make schemathesis  requests made from openapi.json against a service of its own; no answer may be
 #               a 5xx or another than described
 # make lint     ruff and mypy; make fix lets ruff mend what it can
-# make docs     write docs/settings.md and docs/errors.md from the code
+# make docs     write what is generated in docs/, from the code and from benchmarks/results
 # make bench    the HTTP benchmark; benchmarks/README.md has the other one
 # make clean    remove what was built, the environment included
 #
@@ -68,6 +68,7 @@ fix: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m benchmarks.support.plot
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.http $(BENCH_ARGS)

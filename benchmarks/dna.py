@@ -1,6 +1,6 @@
 """DNA: our engines beside other tokenizers, on the shapes of DNATok's paper and on whole genomes.
 
-    python -m benchmarks.dna --data FOLDER                  # minutes; writes dna.json and dna.svg
+    python -m benchmarks.dna --data FOLDER                  # minutes; writes dna.json
     python -m benchmarks.dna --data FOLDER --engine cpu --quick
     python -m benchmarks.dna --data FOLDER --prove-bases 1e9 --only-prove
 
@@ -32,7 +32,6 @@ from benchmarks.dna_ways import cores, cpu_ways, front, gpu_ways, other_ways
 from benchmarks.dna_witnesses import witness_of
 from benchmarks.gpu_ways import GpuWays
 from benchmarks.machine import machine
-from benchmarks.plot import Panel, draw
 from benchmarks.timing import per_second, summary, take_turns
 from gpu.runtime.device import CudaDevice, DeviceUnavailable
 from service.cpu_engine import CpuEngine
@@ -81,18 +80,6 @@ def time_shape(
             f"{name:16} {rows.name:20} {way_name:30} {row['gb_per_s']:9.4f} G bases/s", flush=True
         )
         yield row
-
-
-def picture(document: dict[str, Any]) -> str:
-    """A panel for each vocabulary: shapes, and in each the ways."""
-    panels: dict[str, Panel] = {}
-    for row in document["results"]:
-        title = f"{row['vocabulary']}: bases to ids"
-        panel = panels.setdefault(title, Panel(title, "G bases/s", is_log=True))
-        panel.bars[row["shape"], row["way"]] = row["gb_per_s"]
-    about = document["machine"]
-    title = f"{about.get('device', about['cpu'])}, {about['date'][:10]}; medians"
-    return draw(title, panels.values())
 
 
 def open_gpu(engine: str) -> GpuWays | None:
@@ -153,8 +140,6 @@ def main(arguments: list[str] | None = None) -> None:
     document: dict[str, Any] = {"options": told, "machine": about}
     document |= run(args, gpu, QUICK if args.quick else SHAPES)
     args.out.write_text(json.dumps(document, indent=1) + "\n")
-    if document["results"]:
-        args.out.with_suffix(".svg").write_text(picture(document))
     print(f"written to {args.out}")
 
 

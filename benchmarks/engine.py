@@ -31,7 +31,6 @@ from benchmarks.goals import goal_rows, goal_table
 from benchmarks.gpu_ways import GpuWays
 from benchmarks.machine import device_facts, machine
 from benchmarks.mixed import mixed_texts
-from benchmarks.plot import plot
 from benchmarks.proofs import Differs, Proofs
 from benchmarks.published import NAMES, read_published
 from benchmarks.rivals import ENGINES
@@ -64,7 +63,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of text/ and vocab/")
-    parser.add_argument("--out", type=Path, default=RESULTS / "engine.json", help="and a .svg")
+    parser.add_argument("--out", type=Path, default=RESULTS / "engine.json")
     parser.add_argument("--quick", action="store_true", help="smaller texts, fewer turns")
     parser.add_argument("--only", nargs="*", choices=list(BLOCKS), default=list(BLOCKS))
     parser.add_argument("--vocabularies", nargs="+", choices=NAMES, default=list(NAMES))
@@ -198,9 +197,8 @@ def main(argv: list[str] | None = None) -> None:
             raise SystemExit(f"wrong ids, so no figures: {error}") from error
     args.out.write_text(as_text(document))
     partial_of(args.out).unlink(missing_ok=True)
-    args.out.with_suffix(".svg").write_text(plot(document))
     print(goal_table(document["goals"]))
-    print(f"written: {args.out}, {args.out.with_suffix('.svg')}")
+    print(f"written: {args.out}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from tokenizers import Tokenizer, models, trainers
 
 from benchmarks import training_gpu
 from benchmarks.machine import machine
-from benchmarks.plot import Panel, draw
 from benchmarks.timing import clocked, summary, take_turns
 from benchmarks.training_corpora import MILLION, NUM_MOTIFS, bank_of, copies, read_files
 from gpu.runtime.device import CudaDevice
@@ -52,7 +51,7 @@ def main() -> None:
         bases = tuple(each for each in plan.bases if each <= largest)
         plan = replace(plan, bases=bases, rounds=arguments.rounds or plan.rounds)
         document = training_gpu.run(CudaDevice(), corpora, plan)
-        drawing, out = training_gpu.plot(document), RESULTS / "training_gpu.json"
+        out = RESULTS / "training_gpu.json"
     else:
         rounds = arguments.rounds or 5
         document = {
@@ -61,10 +60,9 @@ def main() -> None:
             "beside": [*_beside(corpora, rounds)],
             "growth": [*_growth(corpora["genomes"], arguments.largest or 64)],
         }
-        drawing, out = _plot(document), RESULTS / "training.json"
+        out = RESULTS / "training.json"
     out = arguments.out or out
     out.write_text(json.dumps(document, indent=1) + "\n")
-    out.with_suffix(".svg").write_text(drawing)
 
 
 def _asked(corpora: dict[str, Corpus], rounds: int) -> Iterator[Row]:
@@ -195,22 +193,6 @@ def _growth(genome: Corpus, largest: int) -> Iterator[Row]:
             row["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             yield row
         millions *= 4
-
-
-def _plot(document: dict[str, Any]) -> str:
-    growth = Panel("4,096 tokens: time for each base", "ns")
-    for row in document["growth"]:
-        series = f"{row['motifs']:,} motifs" if row["motifs"] else "plain BPE"
-        seconds = row["cpu"]["median_s"]
-        growth.bars[f"{row['bases'] // MILLION} M", series] = 1e9 * seconds / row["bases"]
-    beside = Panel("plain BPE, nothing splits the sequences: processor time", "s", is_log=True)
-    for row in document["beside"]:
-        for name in ("ours", "tokenizers"):
-            group = f"{row['corpus']}, {row['ids']} ids"
-            beside.bars[group, name] = row[f"{name}_cpu"]["median_s"]
-    about = document["machine"]
-    title = f"{about['cpu']}, {about['date'][:10]}, {about['commit'][:9]}; medians"
-    return draw(title, [growth, beside])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ import numpy as np
 
 from benchmarks.gpu_clock import Clock
 from benchmarks.machine import device_facts, machine
-from benchmarks.plot import Panel, draw
 from benchmarks.symbols import copy_rate
 from benchmarks.timing import Seconds, summary
 from benchmarks.training_corpora import MILLION, bank_of, copies
@@ -31,7 +30,7 @@ from vocabularies.motifs import MotifBank
 from vocabularies.training import Training, TrainingOptions, train
 from vocabularies.training_layout import Layout
 
-__all__ = ["FULL", "Plan", "learn_on", "plot", "run"]
+__all__ = ["FULL", "Plan", "learn_on", "run"]
 
 Row = dict[str, Any]
 PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "ahocorasick-rs", "warptok")
@@ -280,20 +279,3 @@ def _told(row: Row) -> Row:
     }
     print({**row, **shown}, flush=True)
     return row
-
-
-def plot(document: Row) -> str:
-    """The growth as an SVG: seconds in their parts, and time for each base."""
-    parts = Panel("plain BPE: seconds and where they go", "s", is_log=True)
-    each = Panel("time for each base", "ns", is_log=True)
-    for row in document["growth"]:
-        group = f"{row['bases'] / MILLION:g} M"
-        each.bars[group, f"{row['motifs']:,} motifs" if row["motifs"] else "plain"] = row[
-            "ns_per_base"
-        ]
-        if not row["motifs"]:
-            for name in ("wall", "host", "copied", "merged"):
-                parts.bars[group, name] = row[name]["median_s"]
-    about = document["machine"]
-    title = f"{about['device']}, {about['date'][:10]}, {about['commit'][:9]}; medians"
-    return draw(title, [parts, each])

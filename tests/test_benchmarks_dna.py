@@ -29,7 +29,7 @@ def test_witnesses_are_those_of_the_reference_on_every_kind_of_row(name):
     assert prove_witness(load(name), witness, short) > 1000
 
 
-def test_the_command_proves_times_and_draws(tmp_path, monkeypatch):
+def test_the_command_proves_and_times(tmp_path, monkeypatch):
     monkeypatch.setattr(dna, "QUICK", (Shape("4 x 100", 4, 100),))
     out = tmp_path / "dna.json"
     dna.main([*FEW, "--quick", "--out", str(out)])
@@ -39,7 +39,6 @@ def test_the_command_proves_times_and_draws(tmp_path, monkeypatch):
     assert ("hyenadna", "bytes.translate") in ways
     assert ("dnabert2", "tokenizers, all cores") in ways
     assert ("nt_v2", "cpu engine, list[str]") in ways
-    assert out.with_suffix(".svg").read_text().startswith("<svg")
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")

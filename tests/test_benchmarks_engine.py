@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from benchmarks import contests, engine, gpu_ways, rivals, witnesses
 from benchmarks.corpora import FILES, make_corpus
 from benchmarks.goals import GOALS, GRAPHTOK_US, goal_rows, goal_table
-from benchmarks.plot import Panel, _axis, plot
 from benchmarks.proofs import Differs, NotProved, Proofs
 from benchmarks.published import read_published
 from benchmarks.session import TINY
@@ -64,7 +62,7 @@ def run(folder, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def results(folder, tmp_path_factory):
+def document(folder, tmp_path_factory):
     """One run of everything, in which tiktoken on one core was made to give a wrong id."""
     name = f"text/{FILES['english'][0]}"
     text = (folder / name).read_bytes().decode()
@@ -87,11 +85,10 @@ def results(folder, tmp_path_factory):
         patch.setattr(rivals, "_tiktoken", sabotaged)
         patch.setattr(rivals.os, "sched_getaffinity", lambda _: {0, 1})
         engine.main([*arguments, "--emulate"])
-    return json.loads(out.read_text()), out.with_suffix(".svg").read_text()
+    return json.loads(out.read_text())
 
 
-def test_the_document_says_what_was_measured_on_what(results, folder):
-    document, _ = results
+def test_the_document_says_what_was_measured_on_what(document, folder):
     assert document["command"].startswith("python -m benchmarks.engine --data FOLDER --out FILE")
     assert str(folder) not in json.dumps(document)
     machine = document["machine"]
@@ -105,8 +102,7 @@ def test_the_document_says_what_was_measured_on_what(results, folder):
     assert document["corpora_sha256"] == digests
 
 
-def test_every_text_is_proved_and_witnesses_are_named(results):
-    document, _ = results
+def test_every_text_is_proved_and_witnesses_are_named(document):
     proofs = {proof["text"]: proof for proof in document["proofs"]}
     assert {proof["vocabulary"] for proof in document["proofs"]} == {"gpt2"}
     timed = {row["corpus"] for row in document["kernels"] + document["corpora"]}
@@ -121,8 +117,7 @@ def test_every_text_is_proved_and_witnesses_are_named(results):
         assert {witness.split()[0] for witness in proof["witnesses"]} <= libraries
 
 
-def test_every_figure_has_a_spread(results):
-    document, _ = results
+def test_every_figure_has_a_spread(document):
     for block in ("kernels", "host", "cliffs", "starts"):
         assert document[block], block
         for row in document[block]:
@@ -137,8 +132,7 @@ def test_every_figure_has_a_spread(results):
     assert {row["way"] for row in document["host"]} == {"int32", "uint16", "on_device", "call"}
 
 
-def test_engines_are_exact_absent_or_not_timed(results):
-    document, _ = results
+def test_engines_are_exact_absent_or_not_timed(document):
     exact = set()
     for row in document["corpora"] + document["shapes"]:
         key = f"{row['engine']} {row['cores']}"
@@ -153,8 +147,8 @@ def test_engines_are_exact_absent_or_not_timed(results):
     assert ours | {"fastokens all", "tiktoken all", "tokenizers all"} <= exact
 
 
-def test_calls_from_pinned_memory_stand_beside_copies_of_what_they_move(results):
-    rows = {row["engine"]: row for row in results[0]["corpora"] if "copies" in row}
+def test_calls_from_pinned_memory_stand_beside_copies_of_what_they_move(document):
+    rows = {row["engine"]: row for row in document["corpora"] if "copies" in row}
     assert rows.keys() == {"gpu pinned", "gpu pinned, narrow ids"}
     wide, narrow = rows["gpu pinned"], rows["gpu pinned, narrow ids"]
     assert wide["bytes_out"] == 2 * narrow["bytes_out"] > 0
@@ -170,34 +164,12 @@ def test_packed_ids_are_counted_as_words_and_compared_as_ids():
     assert contests._num_bytes(packed) == 12
 
 
-def test_a_library_that_gives_another_id_is_not_timed(results):
-    document, _ = results
+def test_a_library_that_gives_another_id_is_not_timed(document):
     rows = [row for row in document["corpora"] + document["shapes"] if row["cores"] == "1"]
     assert rows
     for row in rows:
         assert row["status"].startswith("differs: tiktoken 1, gpt2 on")
         assert "warm" not in row
-
-
-def test_the_plot_is_an_svg_of_all_panels(results):
-    document, drawn = results
-    assert drawn == plot(document)
-    root = ElementTree.fromstring(drawn)
-    texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert texts >= {"hostile", "gpt2", "gpu pinned", "tokenizers", "1 x 200 B"}
-    assert sum(text.startswith("copy alone") for text in texts) >= 1
-    for bar in root.iter("{http://www.w3.org/2000/svg}rect"):
-        assert all(float(bar.get(side, 0)) >= 0 for side in ("x", "y", "width", "height"))
-
-
-@pytest.mark.parametrize("figure", [1e-4, 0.0826, 0.5, 7.5, 8.26, 9.99, 10, 55, 126, 4210])
-@pytest.mark.parametrize("is_log", [False, True])
-def test_axes_hold_every_figure(figure, is_log):
-    bars = {("a", "x"): figure, ("b", "x"): figure / 3}
-    place, ticks = _axis(Panel("", "", bars, is_log=is_log))
-    assert 2 <= len(ticks) <= 9
-    assert 0 < place(figure / 3) < place(figure) <= 1
-    assert all(0 <= place(tick) <= 1 for tick in ticks)
 
 
 def test_a_wrong_id_of_the_engine_ends_it_before_anything_is_timed(run, monkeypatch, tmp_path):
@@ -237,7 +209,7 @@ def test_a_run_that_is_stopped_leaves_the_blocks_that_were_done(run, monkeypatch
 
 def test_a_run_that_ends_leaves_its_results_alone(run, tmp_path):
     run("--only", "kernels", "--corpora", "english")
-    assert {path.name for path in tmp_path.iterdir()} == {"engine.json", "engine.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {"engine.json"}
 
 
 @pytest.mark.parametrize(

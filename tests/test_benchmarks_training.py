@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -52,7 +51,6 @@ def test_every_case_is_proved_and_every_size_timed(corpora):
         assert row["device_bytes"] > 4 * row["bases"]
         each = row["moved_bytes"] / row["merges"] / row["bases"]
         assert 1 < each / (6 if row["motifs"] else 2) < 2
-    assert ElementTree.fromstring(training_gpu.plot(document)).tag.endswith("svg")
 
 
 def test_nothing_is_timed_where_a_merge_differs(corpora, monkeypatch):

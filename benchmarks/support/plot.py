@@ -1,0 +1,290 @@
+"""Draws the pictures of docs/images from the results.
+
+    python -m benchmarks.support.plot
+
+Each picture puts our figures beside other libraries' and, where there is one, beside a limit: the
+rate at which the same machine copies the bytes. docs/performance.md has the figures in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.support.charts import (
+    Bar,
+    Column,
+    Series,
+    put_bars,
+    put_lines,
+    put_note,
+    put_title,
+    short,
+)
+from benchmarks.support.results import (
+    Measured,
+    Row,
+    card,
+    gigas,
+    load,
+    of_rounds,
+    only,
+    seconds,
+    select,
+)
+from benchmarks.support.svg import Page
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+WIDTH = 840
+MILLION = 1_000_000
+CORPORA = {"english": "English", "code": "Code", "languages": "20 languages"}
+DNA_SHAPE = "8,192 x 512"
+DNA_VOCABULARIES = {
+    "hyenadna": ("HyenaDNA", "characters"),
+    "nt_v2": ("NT v2", "6-mers"),
+    "mtdna6": ("mtDNA", "overlapping 6-mers"),
+    "dnabert2": ("DNABERT-2", "BPE"),
+    "gena_lm_t2t_32k": ("GENA-LM", "BPE"),
+}
+LOADS = {
+    (1, 64): ("1 text a request", "64 connections"),
+    (1, 512): ("1 text a request", "512 connections"),
+    (32, 64): ("32 texts a request", "64 connections"),
+    (32, 512): ("32 texts a request", "512 connections"),
+}
+
+
+def throughput() -> str:
+    """GPT-2's ids of three corpora: the GPU's ways beside the bus and other libraries."""
+    document = load("engine_h200.json")
+    bars = [
+        Bar("warptok GPU, stream", "ours"),
+        Bar("warptok GPU, one call", "ours"),
+        Bar("warptok CPU", "ours_too"),
+        Bar("gigatoken", "others"),
+        Bar("fastokens", "others"),
+        Bar("tiktoken", "others"),
+        Bar("tokenizers", "others"),
+    ]
+    engines = ("gpu pinned, narrow ids", "cpu engine", "gigatoken", "fastokens", "tiktoken")
+    columns = []
+    for corpus, title in CORPORA.items():
+        host = only(document["host"], corpus=corpus, vocabulary="gpt2", way="on_device")
+        rows = select(document["corpora"], corpus=corpus, vocabulary="gpt2", cores="all")
+        values: list[Measured | None] = [gigas(host["bytes"], host["seconds"])]
+        for engine in (*engines, "tokenizers"):
+            row = only(rows, engine=engine)
+            values.append(gigas(row["bytes"], row["warm"]["seconds"]))
+        bus = host["copies_gb_per_s"]["host_to_device"]
+        columns.append(
+            Column(title, "GB of text a second", values, limit=bus, limit_name=_bus(bus))
+        )
+    page = Page(WIDTH)
+    put_title(
+        page,
+        "Text to GPT-2 ids",
+        "The dashed line is the bus: how fast the same machine copies bytes to the GPU.",
+    )
+    put_bars(page, bars, columns, 165)
+    put_note(
+        page,
+        "Stream: 1 GiB of pinned memory, ids left on the device. One call: 64 MiB, 16-bit ids.",
+    )
+    put_note(page, f"{_machine(document)}; libraries use all cores. Every id was compared first.")
+    return page.to_svg(
+        "Text to GPT-2 ids",
+        _described("GB of text a second", bars, columns),
+    )
+
+
+def dna() -> str:
+    """Five DNA vocabularies: our engines beside the bus and the usual tokenizers."""
+    document = load("dna_h200.json")
+    rows = select(document["results"], shape=DNA_SHAPE)
+    ways = {
+        "gpu engine, pinned to device": Bar("warptok GPU, to device", "ours"),
+        "gpu engine, bytes": Bar("warptok GPU, to memory", "ours"),
+        "cpu engine, bytes": Bar("warptok CPU", "ours_too"),
+        "bytes.translate": Bar("bytes.translate", "others"),
+        "transformers EsmTokenizer": Bar("transformers", "others"),
+        "tokenizers, all cores": Bar("tokenizers", "others"),
+    }
+    columns = []
+    for name, (title, subtitle) in DNA_VOCABULARIES.items():
+        found = select(rows, vocabulary=name)
+        values = [_rate_of(select(found, way=way)) for way in ways]
+        bus = only(found, way="copy host_to_device")["gb_per_s"]
+        columns.append(Column(title, subtitle, values, limit=bus, limit_name=_bus(bus)))
+    page = Page(WIDTH)
+    put_title(
+        page,
+        "DNA to ids: 8,192 sequences of 512 bases",
+        "Billions of bases a second. The dashed line is the bus.",
+    )
+    put_bars(page, [*ways.values()], columns, 180, value_width=48)
+    put_note(
+        page,
+        f"{_machine(document)}. Every id was compared first. –: not its tokenizer.",
+    )
+    return page.to_svg(
+        "DNA to ids", _described("billions of bases a second", [*ways.values()], columns)
+    )
+
+
+def http() -> str:
+    """Small requests beside a plain FastAPI server, and eight front ends beside one."""
+    document = load("http.json")
+    bars = [Bar("warptok", "ours"), Bar("FastAPI, tokenizers", "others")]
+    columns = []
+    for (texts, connections), (title, subtitle) in LOADS.items():
+        rounds = select(document["rounds"], texts=texts, connections=connections)
+        ours = of_rounds(each["warptok"]["requests_per_s"] for each in rounds)
+        plain = of_rounds(each["plain"]["requests_per_s"] for each in rounds)
+        ratio = of_rounds(each["ratio"] for each in rounds).value
+        words = [f"{_thousands(ours.value)} ({ratio:.0f}×)", _thousands(plain.value)]
+        columns.append(Column(title, subtitle, [ours, plain], words))
+    page = Page(WIDTH)
+    put_title(
+        page,
+        "Requests a second over HTTP",
+        "Texts of 200 characters, GPT-2, as JSON. In brackets: times the plain server.",
+    )
+    put_bars(page, bars, columns, 140, value_width=88)
+    put_note(page, f"{_machine(document)}, shared with the client.")
+    fronts = load("frontends.json")
+    ends = [Bar("8 front ends", "ours"), Bar("1 front end", "ours_too")]
+    small, arrow = (
+        [
+            of_rounds(each[kind][unit] for each in select(fronts["rows"], frontends=number))
+            for number in (8, 1)
+        ]
+        for kind, unit in (("small", "requests_per_s"), ("arrow", "gb_per_s"))
+    )
+    pair = [
+        Column(
+            "Requests a second", "one text each", [*small], [_thousands(x.value) for x in small]
+        ),
+        Column("Arrow streams", "GB of text a second, one GPU", [*arrow]),
+    ]
+    page.bottom += 12
+    put_bars(page, ends, pair, 140, value_width=60, has_one_scale=False)
+    put_note(
+        page,
+        f"{_machine(fronts)}, beside an H200, shared with the clients. Thin lines: all rounds.",
+    )
+    return page.to_svg(
+        "Requests a second over HTTP",
+        f"{_described('requests a second', bars, columns)} {_described('', ends, pair)}",
+    )
+
+
+def training() -> str:
+    """The time to learn a vocabulary: its growth with the corpus, and `tokenizers` beside it."""
+    host, device = load("training.json"), load("training_gpu.json")
+    plain = select(device["growth"], motifs=0)
+    series = [
+        _growth("CPU, 10,000 motifs", "ours_too", select(host["growth"], motifs=10_000)),
+        _growth("CPU", "ours_too", select(host["growth"], motifs=0), shift=8),
+        _growth("H200, 10,000 motifs", "ours", select(device["growth"], motifs=10_000)),
+        _growth("H200", "ours", plain),
+        Series(
+            "bytes moved at the copy rate",
+            "limit",
+            [(row["bases"], row["moved_bytes"] / device["copy_bytes_a_second"]) for row in plain],
+            "dashed",
+        ),
+    ]
+    page = Page(WIDTH)
+    put_title(
+        page,
+        "Learning 4,096 tokens: seconds by bases",
+        "The dashed line is the time in which the GPU copies the bytes that the merges move.",
+    )
+    x_ticks = {float(MILLION * number): f"{number:,} M" for number in (1, 4, 16, 64, 256, 1000)}
+    y_ticks = {0.0005: "", 0.001: "1 ms", 0.01: "10 ms", 0.1: "0.1 s", 1.0: "1 s", 10.0: "10 s"}
+    put_lines(page, series, x_ticks, y_ticks, 250, 190)
+    put_note(page, f"CPU: {_machine(host)}. GPU: {_machine(device)}.")
+    bars = [Bar("warptok, 1 core", "ours"), Bar("tokenizers", "others")]
+    columns = []
+    for row in host["beside"]:
+        values: list[Measured | None] = [
+            seconds(row[f"{name}_wall"]) for name in ("ours", "tokenizers")
+        ]
+        words = [_clock(value.value) for value in values if value]
+        title = {"matures": "Mature miRNAs", "lambda": "Phage lambda"}.get(
+            row["corpus"], "E. coli, 100 kb"
+        )
+        columns.append(Column(title, f"{row['ids']:,} tokens", values, words))
+    page.bottom += 16
+    page.text(20, page.bottom + 4, "The same merges as the trainer of tokenizers", "title")
+    page.bottom += 22
+    put_bars(page, bars, columns, 115, value_width=58)
+    return page.to_svg(
+        "The time to learn a vocabulary",
+        " ".join(
+            f"{each.label}: {each.points[0][1]:.2g} s for {each.points[0][0] / MILLION:g} million "
+            f"bases, {each.points[-1][1]:.2g} s for {each.points[-1][0] / MILLION:g} million."
+            for each in series
+        ),
+    )
+
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "throughput.svg": throughput,
+    "dna.svg": dna,
+    "http.svg": http,
+    "training.svg": training,
+}
+
+
+def main() -> None:
+    """Write all pictures."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for name, picture in PICTURES.items():
+        (IMAGES / name).write_text(picture())
+        print(f"written: docs/images/{name}")
+
+
+def _bus(rate: float) -> str:
+    return f"bus {short(rate)}"
+
+
+def _rate_of(rows: list[Row]) -> Measured | None:
+    return gigas(rows[0]["bases"], rows[0]["seconds"]) if rows else None
+
+
+def _growth(label: str, colour: str, rows: list[Row], shift: float = 0.0) -> Series:
+    points = [(row["bases"], row["wall"]["median_s"]) for row in rows]
+    return Series(label, colour, points, shift=shift)
+
+
+def _thousands(value: float) -> str:
+    return f"{value / 1000:.0f} k" if value >= 10_000 else f"{value / 1000:.1f} k"
+
+
+def _clock(value: float) -> str:
+    return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _machine(document: Row) -> str:
+    return f"{card(document)}, {document['machine']['date'][:7]}"
+
+
+def _described(unit: str, bars: list[Bar], columns: list[Column]) -> str:
+    """The figures as a sentence for each column."""
+    sentences = []
+    for column in columns:
+        parts = [
+            f"{bar.label} {short(value.value)}"
+            for bar, value in zip(bars, column.values, strict=True)
+            if value is not None
+        ]
+        if column.limit:
+            parts.append(column.limit_name)
+        head = ", ".join(filter(None, (column.title, column.subtitle, unit)))
+        sentences.append(f"{head}: {'; '.join(parts)}.")
+    return " ".join(sentences)
+
+
+if __name__ == "__main__":
+    main()

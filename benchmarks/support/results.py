@@ -1,0 +1,98 @@
+"""Reads the results that the benchmarks have written.
+
+A result file is one run of one command on one machine. Times lie in it as summaries of
+`timing.summary`: a median, quartiles, extremes.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+FOLDER = Path(__file__).parents[1] / "results"
+GIGA = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure with its spread.
+
+    Attributes:
+        low, high: quartiles where a run has many samples, else the least and the most; both equal
+            `value` where nothing was repeated.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Measured:
+        """The same in another unit."""
+        return Measured(self.value * factor, self.low * factor, self.high * factor)
+
+
+def load(name: str, folder: Path = FOLDER) -> Row:
+    """The document of a result file."""
+    document: Row = json.loads((folder / name).read_text())
+    return document
+
+
+def select(rows: Iterable[Row], **wanted: object) -> list[Row]:
+    """The rows whose fields are the wanted ones."""
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+
+
+def only(rows: Iterable[Row], **wanted: object) -> Row:
+    """The single row whose fields are the wanted ones.
+
+    Raises:
+        LookupError: there is none, or more than one.
+    """
+    found = select(rows, **wanted)
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} rows with {wanted}")
+    return found[0]
+
+
+def exactly(value: float) -> Measured:
+    """A figure without a spread."""
+    return Measured(value, value, value)
+
+
+def seconds(summary: Row) -> Measured:
+    """The time of a summary."""
+    return Measured(summary["median_s"], summary["q1_s"], summary["q3_s"])
+
+
+def rate(amount: float, summary: Row) -> Measured:
+    """An amount for each second of a summary."""
+    taken = seconds(summary)
+    return Measured(amount / taken.value, amount / taken.high, amount / taken.low)
+
+
+def gigas(amount: float, summary: Row) -> Measured:
+    """An amount for each second of a summary, in units of 10**9."""
+    return rate(amount / GIGA, summary)
+
+
+def of_rounds(values: Iterable[float]) -> Measured:
+    """The median of a few rounds, the least and the most of them."""
+    known = sorted(values)
+    return Measured(statistics.median(known), known[0], known[-1])
+
+
+def card(document: Row) -> str:
+    """The GPU of a run with its processor's cores, or the cores alone."""
+    about = document.get("machine", document)
+    device = about.get("device") or about.get("gpu") or document.get("alone", {}).get("device")
+    if not device:
+        device = document.get("device")
+    names = [device.removeprefix("NVIDIA ")] if device else []
+    if "cores" in about:
+        names.append(f"{about['cores']} {'core' if about['cores'] == 1 else 'cores'}")
+    return ", ".join(names)
