@@ -16,7 +16,7 @@ from gpu.engine import GpuEngine
 from gpu.runtime.device import Device
 from gpu.streaming import encode_packed, encode_stream
 from gpu.windows import DeviceWindows, encode_windows
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.framing import offsets_of
 from vocabularies.vocabulary import Vocabulary

@@ -34,7 +34,7 @@ from benchmarks.gpu_ways import GpuWays
 from benchmarks.machine import machine
 from benchmarks.timing import per_second, summary, take_turns
 from gpu.runtime.device import CudaDevice, DeviceUnavailable
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
 
 VOCABULARIES = ("hyenadna", "nt_v2", "mtdna6", "dnabert2", "gena_lm_t2t_32k")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.dna_texts import Sequences, proof_rows
 from benchmarks.dna_witnesses import OWN, Witness, prove_witness, witness_of
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
 from vocabularies.batch import Batch
 

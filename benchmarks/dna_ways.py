@@ -17,7 +17,7 @@ from benchmarks.dna_texts import Sequences
 from benchmarks.dna_witnesses import OWN, Witness
 from benchmarks.gpu_ways import GpuWays
 from benchmarks.timing import Run, clocked
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch import Batch
 from vocabularies.vocabulary import Bpe, Characters, Vocabulary
 

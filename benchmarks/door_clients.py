@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from service.grpc_wire import cut_field, with_field
+from service.apis.grpc.large_fields import cut_field, with_field
 from service.protos import warptok_pb2 as pb
 
 __all__ = [

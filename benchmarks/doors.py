@@ -35,8 +35,8 @@ from benchmarks.door_servers import PLAIN, VOCABULARY, Servers, start
 from benchmarks.http import cpu_seconds
 from benchmarks.machine import machine
 from benchmarks.timing import Run, clocked, per_second, summary, take_turns
-from service.arrow_wire import MEDIA_TYPE
-from service.cpu_engine import CpuEngine
+from service.apis.bulk.arrow_reader import MEDIA_TYPE
+from service.engines.cpu.engine import CpuEngine
 from service.protos import warptok_pb2 as pb
 from vocabularies import builtin, reference
 from vocabularies.batch import Batch

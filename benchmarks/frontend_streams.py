@@ -13,7 +13,7 @@ from benchmarks.corpora import FILES, real_text
 from benchmarks.door_clients import arrow_body, http_head
 from benchmarks.http import make_texts
 from benchmarks.texts import Text, cut_rows
-from service.arrow_wire import MEDIA_TYPE
+from service.apis.bulk.arrow_reader import MEDIA_TYPE
 
 __all__ = ["Stream", "make_stream"]
 

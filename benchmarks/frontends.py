@@ -43,7 +43,7 @@ from benchmarks.frontend_clients import START_S, Clients, ids_digest, small_requ
 from benchmarks.frontend_streams import Stream, make_stream
 from benchmarks.http import call, cpu_seconds, free_port, make_texts, prove_ids, server
 from benchmarks.machine import machine
-from service.auth import add_key
+from service.security.api_keys import add_key
 from vocabularies import builtin
 from vocabularies.formats import tokenizer_json
 

@@ -37,7 +37,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.load_client import Load, measure, post
 from benchmarks.machine import machine
-from service.auth import add_key
+from service.security.api_keys import add_key
 from vocabularies import builtin
 from vocabularies.formats import tokenizer_json
 

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from benchmarks.http import cpu_seconds, free_port, server
 from benchmarks.machine import machine
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
 from vocabularies.batch import Batch, EncodeOptions
 

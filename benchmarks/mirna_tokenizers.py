@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, trainers
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.corpus import Corpus
 from vocabularies.motif_metrics import MotifMetrics, measure_motifs

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from service.keep_alive import has_unread
-from service.long_turns import take_long_turns
+from service.http.connection.keep_alive import has_unread
+from service.runtime.scheduler_slice import take_long_turns
 
 __all__ = [
     "Answer",

@@ -171,7 +171,7 @@ def _encode(gpu: GpuWays, timed: Published, text: Text) -> NDArray[Any]:
 
 
 def _cpu_engine(timed: Published) -> Callable[[Text], Any]:
-    from service.cpu_engine import CpuEngine
+    from service.engines.cpu.engine import CpuEngine
 
     engine = CpuEngine()
     engine.load(timed.vocabulary)

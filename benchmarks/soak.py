@@ -34,7 +34,7 @@ from benchmarks.machine import machine
 from benchmarks.open_loop import LOST, Answer, Client, Repeated, Request, arrivals, quantiles
 from benchmarks.requests_of import KINDS, huge_text, small_text
 from benchmarks.service_process import Running, service_process
-from service.auth import SCOPES, add_key
+from service.security.api_keys import SCOPES, add_key
 
 SETTINGS = {
     "engine": "auto",

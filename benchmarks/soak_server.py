@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from service import app
-from service.__main__ import main
-from service.engines import Engine
-from service.settings import Settings
+from service.cli.parser import main
+from service.core.settings import Settings
+from service.engines.base import Engine
+from service.server import app
 from vocabularies.batch import Batch, Encoded
 from vocabularies.vocabulary import Vocabulary
 

@@ -27,7 +27,7 @@ from gpu.batch.plan import RARE_BREAK, first_kernels, rare_kernels
 from gpu.batch.transfer import STATUS, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.runtime.device import CudaDevice, Device
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.vocabulary import Bpe, Vocabulary

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.corpora import numbers
-from service.corpora import read_corpus
+from service.seqio.corpus import read_corpus
 from vocabularies.corpus import Corpus
 from vocabularies.motifs import MotifBank
 

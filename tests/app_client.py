@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from service.app import create_app, running
-from service.engines import Engine
-from service.settings import Settings
-from service.state import Service
+from service.core.settings import Settings
+from service.engines.base import Engine
+from service.operations.context import Service
+from service.server.app import create_app, running
 
 __all__ = ["serving"]
 

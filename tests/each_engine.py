@@ -8,10 +8,10 @@ import shutil
 import pytest
 
 from gpu.engine import GpuEngine
-from service.cpu_engine import CpuEngine
-from service.engines import Engine
-from service.gpu_engine import RoutedEngine, open_cuda
-from service.gpu_vocabularies import OpenedGpu
+from service.engines.base import Engine
+from service.engines.cpu.engine import CpuEngine
+from service.engines.gpu.hybrid_engine import RoutedEngine, open_cuda
+from service.engines.gpu.residency import OpenedGpu
 from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
 

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from service.engines import Counted, Decoded, EngineStatus, Holding, Residency, SelfTest
+from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, SelfTest
 from vocabularies.batch import Batch, Encoded, RowError
 from vocabularies.shared_rows import SharedRows
 from vocabularies.vocabulary import Characters, Vocabulary

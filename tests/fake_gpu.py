@@ -14,8 +14,8 @@ from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
 from gpu.runtime.device import OutOfMemory
 from gpu.runtime.stage_timer import StageTimes
 from gpu.text.bpe_tables import NotCovered
-from service.engines import Engine
-from service.gpu_vocabularies import OpenedGpu
+from service.engines.base import Engine
+from service.engines.gpu.residency import OpenedGpu
 from tests.emulated_device import EmulatedDevice
 from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.shared_rows import SharedRows

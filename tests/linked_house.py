@@ -10,12 +10,12 @@ from typing import Any
 
 import httpx
 
-from service.app import create_app, running
-from service.engine_room import EngineRoom
-from service.front_end import FrontEnd
-from service.gpu_engine import RoutedEngine
-from service.link_memory import LinkMemory
-from service.settings import Settings
+from service.core.settings import Settings
+from service.engines.gpu.hybrid_engine import RoutedEngine
+from service.multiprocess.engine_server import EngineRoom
+from service.multiprocess.front_end import FrontEnd
+from service.multiprocess.link.shared_memory import LinkMemory
+from service.server.app import create_app, running
 from tests.fake_engine import FakeEngine
 from tests.waiting import until
 

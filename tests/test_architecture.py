@@ -150,7 +150,7 @@ def test_gpu_can_be_imported_where_cupy_is_not_installed() -> None:
 
 
 def test_the_command_line_starts_without_the_web_framework() -> None:
-    program = "import sys, service.encode_command; sys.exit('fastapi' in sys.modules)"
+    program = "import sys, service.cli.encode; sys.exit('fastapi' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

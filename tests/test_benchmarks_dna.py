@@ -13,7 +13,7 @@ from benchmarks.dna_proofs import Prover
 from benchmarks.dna_texts import Shape, proof_rows, sequences
 from benchmarks.dna_witnesses import prove_witness, witness_of
 from benchmarks.gpu_ways import GpuWays
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.settings import PREFIX, Settings
+from service.core.settings import PREFIX, Settings
 from tests.data_files import ROOT
 from tests.server_process import Server, service_environment
 

@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from gpu.runtime.device import OutOfMemory
-from service import errors
-from service.cpu_engine import CpuEngine
-from service.gpu_engine import RoutedEngine
-from service.metrics import COUNTED, FAMILIES
-from service.settings import Settings
+from service.core import errors
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
+from service.engines.gpu.hybrid_engine import RoutedEngine
+from service.observability.metrics import COUNTED, FAMILIES
 from tests.data_files import ROOT
 from tests.fake_gpu import FakeGpu
 from tests.promql import firing, minutes, series_of

@@ -15,14 +15,14 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from service.app import create_app, running
-from service.arrow_wire import MEDIA_TYPE
-from service.cpu_engine import CpuEngine
-from service.grpc_server import NAME, GrpcServer
-from service.oip_grpc import NAME as OIP_NAME
-from service.oip_tensors import bytes_tensor
+from service.apis.bulk.arrow_reader import MEDIA_TYPE
+from service.apis.grpc.server import NAME, GrpcServer
+from service.apis.oip.grpc_service import NAME as OIP_NAME
+from service.apis.oip.tensors import bytes_tensor
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2, warptok_pb2
-from service.settings import Settings
+from service.server.app import create_app, running
 from tests.texts import TEXTS
 from tests.waiting import run
 from vocabularies import reference

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service import auth, piecewise
-from service.app import ROUTES
-from service.arrow_messages import END
-from service.bulk_fasta import _Records
-from service.cpu_engine import CpuEngine
+from service.apis.bulk import text_chunks
+from service.apis.bulk.arrow_writer import END
+from service.apis.bulk.fasta import _Records
+from service.engines.cpu.engine import CpuEngine
+from service.security import api_keys
+from service.server.app import ROUTES
 from tests.app_client import serving
 from tests.waiting import run, until
 from vocabularies.batch import Batch
@@ -37,7 +38,7 @@ async def upload(client, **config):
 @pytest.mark.parametrize("character", ["%0A", "%0D", "%00", "%7F"])
 def test_a_control_character_passes_no_key_by(character, tmp_path):
     path = tmp_path / "keys.json"
-    headers = {"x-api-key": auth.add_key(path, "me", ("encode",))}
+    headers = {"x-api-key": api_keys.add_key(path, "me", ("encode",))}
 
     async def scenario():
         async with serving(ENGINE, api_keys_file=path, shared_memory=True) as (client, _):
@@ -55,7 +56,7 @@ def test_a_control_character_passes_no_key_by(character, tmp_path):
 
 
 def test_a_text_that_can_be_cut_nowhere_is_encoded_whole(monkeypatch):
-    monkeypatch.setattr(piecewise, "PART_BYTES", 1024)
+    monkeypatch.setattr(text_chunks, "PART_BYTES", 1024)
     text = "[" * 10_000 + "A"
 
     async def scenario():

@@ -12,13 +12,13 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from service.arrow_stream import BodyReader
-from service.cpu_bpe import read_tokenizer
-from service.cpu_engine import CpuEngine
-from service.logs import TextLines
+from service.apis.bulk.arrow_stream import BodyReader
+from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
+from service.engines.cpu.engine import CpuEngine
+from service.engines.selftest import texts_for
+from service.observability.logging import TextLines
 from service.protos import warptok_pb2 as pb
-from service.selftest import texts_for
-from service.vocabulary_management import MAX_FILES
+from service.registry.management import MAX_FILES
 from tests.app_client import serving
 from tests.fuzz.doors import open_doors
 from tests.fuzz.hunt import resident_bytes

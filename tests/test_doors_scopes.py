@@ -16,13 +16,13 @@ from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from starlette.routing import Mount
 
-from service import auth
-from service.app import create_app, running
-from service.auth import SCOPES
-from service.cpu_engine import CpuEngine
-from service.grpc_server import GrpcServer
+from service.apis.grpc.server import GrpcServer
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2
-from service.settings import Settings
+from service.security import api_keys
+from service.security.api_keys import SCOPES
+from service.server.app import create_app, running
 from tests.waiting import run
 
 ENGINE = CpuEngine()
@@ -140,10 +140,10 @@ async def house(**settings: object) -> AsyncIterator[House]:
 def keys(tmp_path_factory):
     """A file of keys, and secrets: one with each scope alone, one with all scopes but it."""
     path = tmp_path_factory.mktemp("keys") / "keys.json"
-    secrets = {scope: auth.add_key(path, scope, (scope,)) for scope in SCOPES}
+    secrets = {scope: api_keys.add_key(path, scope, (scope,)) for scope in SCOPES}
     for scope in SCOPES:
         others = tuple(other for other in SCOPES if other != scope)
-        secrets[f"not {scope}"] = auth.add_key(path, f"not {scope}", others)
+        secrets[f"not {scope}"] = api_keys.add_key(path, f"not {scope}", others)
     return path, secrets
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from service.engines import Engine
+from service.engines.base import Engine
 from tests.each_engine import ENGINES, MARKS, make_engine
 from tests.tokenizer_documents import BYTE_LEVEL, BYTES, added, document, encoded
 from vocabularies import reference

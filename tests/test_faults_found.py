@@ -8,7 +8,7 @@ import pytest
 import tiktoken
 from tokenizers import Tokenizer
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.data_files import data_bytes
 from tests.test_service_vocabulary_routes import run
 from tests.tokenizer_documents import rank_file

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.cpu_engine import CpuEngine
-from service.engines import Engine
+from service.engines.base import Engine
+from service.engines.cpu.engine import CpuEngine
 from tests.each_engine import MARKS, make_engine
 from tests.fuzz.doors import open_doors
 from tests.fuzz.faults import Answer, Lines, fault_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.decode_table import decode_table
-from service.cpu_decode import decode_rows
+from service.engines.cpu.decode import decode_rows
 from tests.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.tables import token_table
 from vocabularies.vocabulary import Bpe, SpecialToken, Upstream, Vocabulary

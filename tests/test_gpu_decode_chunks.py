@@ -11,7 +11,7 @@ import pytest
 from gpu.decode import chunks
 from gpu.decode import decode as decoding
 from gpu.engine import GpuEngine
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice
 from vocabularies.batch import Batch

@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from gpu.embedding.letter_rule import LetterRule, letter_rule
 from gpu.embedding.tokenizer_discovery import SELF_TEST, Discovery, discover
 from gpu.embedding.upstream_tokenizer import SequenceRefused
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.data_files import DATA
 from vocabularies import reference
 from vocabularies.batch import Batch, EncodeOptions

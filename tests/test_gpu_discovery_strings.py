@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from gpu.embedding.probe_texts import known_strings
 from gpu.embedding.tokenizer_discovery import discover
 from gpu.embedding.tokenizer_json import pattern_fault
-from service.__main__ import main
+from service.cli.parser import main
 
 MOTIF = "TGAGGTAGTAGGTT"
 LETTERS = {letter: i for i, letter in enumerate("?ACGTNU")}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpu.dna import tables as dna_tables
 from gpu.engine import NotCovered
 from gpu.kernels.job import constant
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.test_gpu_dna_bases import bases, check, engine_of, outcomes
 from tests.test_gpu_dna_bpe import merge_lists, repeats, vocabulary_of
 from vocabularies.batch import Batch, EncodeOptions

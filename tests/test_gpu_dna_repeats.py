@@ -16,7 +16,7 @@ from gpu.batch.transfer import fetch, pack_rows, status_of
 from gpu.dna import tables
 from gpu.engine import GpuEngine, NotCovered
 from gpu.kernels.job import constant
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.test_gpu_dna_bpe import CHUNKS, NAMES, engine_of, merge_lists, vocabulary_of
 from tests.test_gpu_symbols import check
 from vocabularies.batch import Batch, EncodeOptions

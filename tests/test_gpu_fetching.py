@@ -15,7 +15,7 @@ from gpu.engine import GpuEngine, NotCovered
 from gpu.runtime.device import OutOfMemory
 from gpu.small import zero_copy_letters
 from gpu.streaming import encode_stream
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.sequence_strategies import SEQUENCES, character_vocabularies

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu.engine import GpuEngine
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.each_device import DEVICES, new_engine
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

@@ -11,7 +11,7 @@ import pytest
 
 from gpu.memory.caller_pinned import PageLocked
 from gpu.memory.pinned_pool import SMALLEST, Leases
-from service.large_memory import LargeMemory
+from service.runtime.memory_pool import LargeMemory
 from tests.emulated_device import EmulatedDevice
 
 

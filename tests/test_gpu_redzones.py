@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu.engine import GpuEngine
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.kernels import batch_of, compare
 from tests.redzones import redzones
 from vocabularies.batch import Batch

@@ -10,24 +10,18 @@ import httpx
 import orjson
 import pytest
 
-from service import (
-    bulk_text,
-    calls,
-    decode_answers,
-    encode_answers,
-    hot_routes,
-    json_pieces,
-    plain_answers,
-    schemas,
-    windows_answer,
-)
-from service.app import create_app, running
-from service.batches import run_works
-from service.cpu_engine import CpuEngine
-from service.hot_routes import HOT
-from service.registry import Entry
-from service.settings import Settings
-from service.work import Work
+from service.apis.bulk import text as bulk_text
+from service.batching.batch import run_works
+from service.batching.work import Work
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
+from service.http import asgi_fast_path
+from service.http.asgi_fast_path import HOT
+from service.operations import decode, ids_only_json, operation, schemas, windows
+from service.operations import encode as encode_answers
+from service.operations.rendering import json_stream
+from service.registry.registry import Entry
+from service.server.app import create_app, running
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
 from tests.waiting import run, until
@@ -188,10 +182,10 @@ def test_answers_to_large_bodies_are_the_same_and_written_by_other_threads(monke
             value = getattr(orjson, name)
             return watched(value) if callable(value) else value
 
-    for module in (json_pieces, encode_answers, decode_answers, windows_answer):
+    for module in (json_stream, encode_answers, decode, windows):
         monkeypatch.setattr(module, "orjson", Watched())
     for name in ("row_and_size_json", "rows_and_sizes_json"):
-        monkeypatch.setattr(plain_answers, name, watched(getattr(plain_answers, name)))
+        monkeypatch.setattr(ids_only_json, name, watched(getattr(ids_only_json, name)))
 
     async def scenario():
         async with serving(FakeEngine(), **LIMITS) as (client, _):
@@ -202,7 +196,7 @@ def test_answers_to_large_bodies_are_the_same_and_written_by_other_threads(monke
                 headers = {"content-type": "text/plain" if is_text else "application/json"}
                 answers = []
                 for large_bytes in (1 << 17, 0):
-                    for module in (calls, hot_routes, bulk_text):
+                    for module in (operation, asgi_fast_path, bulk_text):
                         monkeypatch.setattr(module, "LARGE_BYTES", large_bytes)
                     seen.clear()
                     answers.append(await client.post(path, content=content, headers=headers))
@@ -351,7 +345,7 @@ def test_a_large_answer_comes_in_pieces_and_whole():
 )
 def test_who_asks_for_nothing_gets_what_all_get(monkeypatch, path, body, max_ids):
     """Plain answers are written in one call where they are short, and as others where not."""
-    monkeypatch.setattr(plain_answers, "MAX_IDS", max_ids)
+    monkeypatch.setattr(ids_only_json, "MAX_IDS", max_ids)
 
     async def scenario():
         async with serving(FakeEngine()) as (client, _):
@@ -371,8 +365,8 @@ def test_a_neighbour_that_is_cut_does_not_change_a_plain_answer():
     cut = Work("encode", vocabulary, ["abc"], EncodeOptions(max_length=2))
     (alone,), _ = run_works(engine, [plain])
     (beside, _), _ = run_works(engine, [plain, cut])
-    assert plain_answers.is_plain(request, alone)
-    assert not plain_answers.is_plain(request, beside)
+    assert ids_only_json.is_plain(request, alone)
+    assert not ids_only_json.is_plain(request, beside)
     answers = [encode_answers._render_texts(None, entry, request, 0, r) for r in (alone, beside)]
     assert b"".join(answers[0]) == b"".join(answers[1])
 

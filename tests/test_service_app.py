@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from service.app import create_app, preload, running
-from service.errors import UnknownVocabulary
-from service.settings import Settings
+from service.core.errors import UnknownVocabulary
+from service.core.settings import Settings
+from service.server.app import create_app, preload, running
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
 from tests.waiting import run, until

@@ -12,13 +12,13 @@ import grpc
 import httpx
 import pytest
 
-from service import auth
-from service.access import OPEN, scope_of_method, scope_of_path
-from service.app import ROUTES, create_app, running
-from service.cpu_engine import CpuEngine
-from service.grpc_server import GrpcServer
+from service.apis.grpc.server import GrpcServer
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2, warptok_pb2
-from service.settings import Settings
+from service.security import api_keys
+from service.security.scopes import OPEN, scope_of_method, scope_of_path
+from service.server.app import ROUTES, create_app, running
 from tests.app_client import serving
 from tests.server_process import server_process
 from tests.waiting import GIVEN_UP_S, run
@@ -31,8 +31,8 @@ BODY = {"vocabulary": "gpt2", "text": "Hello"}
 def keys(tmp_path):
     """A file of keys, and the secrets by name: one for each scope, one for all."""
     path = tmp_path / "keys.json"
-    secrets = {scope: auth.add_key(path, scope, (scope,)) for scope in auth.SCOPES}
-    return path, secrets | {"all": auth.add_key(path, "all", auth.SCOPES)}
+    secrets = {scope: api_keys.add_key(path, scope, (scope,)) for scope in api_keys.SCOPES}
+    return path, secrets | {"all": api_keys.add_key(path, "all", api_keys.SCOPES)}
 
 
 def every_route():
@@ -235,7 +235,7 @@ def test_without_keys_a_loopback_address_is_open_and_another_manages_nothing(cap
     ],
 )
 def test_what_a_loopback_address_is(host, loopback):
-    assert auth.is_loopback(host) == loopback
+    assert api_keys.is_loopback(host) == loopback
 
 
 GOOD = {"name": "a", "sha256": "0" * 64, "scopes": ["encode"]}
@@ -258,16 +258,16 @@ def test_a_file_of_keys_that_is_wrong_stops_the_start(content, words, tmp_path):
     path = tmp_path / "keys.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=words):
-        auth.Guard(path, "127.0.0.1")
+        api_keys.Guard(path, "127.0.0.1")
     with pytest.raises(ValueError, match="No such file"):
-        auth.Guard(tmp_path / "none.json", "127.0.0.1")
+        api_keys.Guard(tmp_path / "none.json", "127.0.0.1")
 
 
 def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(keys, caplog):
     path, secrets = keys
-    guard = auth.Guard(path, "127.0.0.1")
-    later = auth.add_key(path, "later", ("encode",))
-    with pytest.raises(auth.Unauthorized):
+    guard = api_keys.Guard(path, "127.0.0.1")
+    later = api_keys.add_key(path, "later", ("encode",))
+    with pytest.raises(api_keys.Unauthorized):
         guard.check(later, "encode")
     guard.refresh()
     assert guard.check(later, "encode") == "later"
@@ -283,7 +283,7 @@ def test_the_command_line_makes_keys(tmp_path):
     command = [sys.executable, "-m", "service", "key", "me", "--file", str(path)]
     made = subprocess.run([*command, "--scopes", "manage"], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
-    guard = auth.Guard(path, "0.0.0.0")
+    guard = api_keys.Guard(path, "0.0.0.0")
     assert guard.check(made.stdout.strip(), "manage") == "me"
     assert made.stdout.strip() not in path.read_text()
     again = subprocess.run(command, capture_output=True, text=True)

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gpu.host import copy_pool
-from service import awake_threads
-from service.awake_threads import LONGEST_S, SHARE, AwakeThreads
-from service.lanes import make_lanes
+from service.batching.lanes import make_lanes
+from service.runtime import spinning_executor
+from service.runtime.spinning_executor import LONGEST_S, SHARE, AwakeThreads
 from tests.compiled import extension
 from tests.data_files import ROOT
 from tests.thread_times import cpu_seconds
@@ -110,7 +110,7 @@ def test_what_comes_at_once_is_done_at_once():
 def test_a_thread_looks_for_a_share_of_what_its_work_took_and_never_long(monkeypatch):
     asked: list[float] = []
     times = iter([1.0, 1.005, 2.0, 2.0, 3.0, 4.0])
-    monkeypatch.setattr(awake_threads, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(spinning_executor, "perf_counter", lambda: next(times))
     threads = AwakeThreads(ThreadPoolExecutor(1), lambda _, seconds: bool(asked.append(seconds)))
     for count in (1, 2, 3):
         who_runs(threads)

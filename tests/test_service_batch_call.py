@@ -7,10 +7,10 @@ import asyncio
 import numpy as np
 import pytest
 
-from service.batch_call import BatchCall
-from service.errors import QueueFull
-from service.link import Message
-from service.work import Result
+from service.batching.work import Result
+from service.core.errors import QueueFull
+from service.multiprocess.link.channel import Message
+from service.multiprocess.link.pending import BatchCall
 from tests.waiting import run, until
 
 COUNTS = np.array([3, 4])

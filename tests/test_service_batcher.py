@@ -9,12 +9,12 @@ from time import perf_counter
 
 import pytest
 
-from service.batcher import Batcher
-from service.costs import Costs
-from service.errors import DeadlinePassed, Draining, QueueFull
-from service.metrics import Metrics
-from service.settings import Settings
-from service.work import ClientGone, Result, Work
+from service.batching.batcher import Batcher
+from service.batching.cost_model import Costs
+from service.batching.work import ClientGone, Result, Work
+from service.core.errors import DeadlinePassed, Draining, QueueFull
+from service.core.settings import Settings
+from service.observability.metrics import Metrics
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.waiting import run, until
 from vocabularies.batch import EncodeOptions
@@ -474,7 +474,7 @@ def test_a_batch_that_lost_its_core_says_little_of_the_next_ones():
 
 
 def test_costs_are_kept_of_the_vocabularies_that_were_used_last(monkeypatch):
-    monkeypatch.setattr("service.costs.MAX_MEASURED", 2)
+    monkeypatch.setattr("service.batching.cost_model.MAX_MEASURED", 2)
 
     async def scenario():
         batcher = make(FakeEngine())

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.block_gzip import BlockGzip
-from service.cpu_engine import CpuEngine
-from service.records import BadRecords, read_batches
+from service.engines.cpu.engine import CpuEngine
+from service.seqio.bgzf import BlockGzip
+from service.seqio.reader import BadRecords, read_batches
 from tests.app_client import serving
 from tests.block_gzip_files import END, block_gzip, blocks
 from tests.waiting import run

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.arrow_wire import MEDIA_TYPE, TextReader
-from service.cpu_engine import CpuEngine
-from service.errors import ServiceError
+from service.apis.bulk.arrow_reader import MEDIA_TYPE, TextReader
+from service.core.errors import ServiceError
+from service.engines.cpu.engine import CpuEngine
 from tests.app_client import serving
 from tests.server_process import Server
 from tests.waiting import run

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.arrow_messages import WindowMessages
-from service.cpu_engine import CpuEngine
-from service.fasta_batches import Named
-from service.work import Result
+from service.apis.bulk.arrow_writer import WindowMessages
+from service.apis.bulk.fasta_batches import Named
+from service.batching.work import Result
+from service.engines.cpu.engine import CpuEngine
 from tests.app_client import serving
 from tests.waiting import run
 from vocabularies.batch import Batch, Encoded, RowError

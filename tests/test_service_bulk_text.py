@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import piecewise
-from service.bodies import PIECE_BYTES
-from service.cpu_engine import CpuEngine
-from service.piecewise import Cutter
+from service.apis.bulk import text_chunks
+from service.apis.bulk.text_chunks import Cutter
+from service.engines.cpu.engine import CpuEngine
+from service.http.request_body import PIECE_BYTES
 from tests.app_client import serving
 from tests.waiting import run
 from vocabularies.batch import DEFAULT_OPTIONS, Batch, EncodeOptions
@@ -194,7 +194,7 @@ def test_an_option_that_is_there_twice_is_refused():
 
 @pytest.mark.parametrize("place", [0, 5, 8, 17, 40])
 def test_a_refused_place_is_counted_from_the_texts_begin(place, monkeypatch):
-    monkeypatch.setattr(piecewise, "PART_BYTES", 8)
+    monkeypatch.setattr(text_chunks, "PART_BYTES", 8)
 
     async def scenario():
         async with serving(ENGINE) as (client, _):
@@ -206,7 +206,7 @@ def test_a_refused_place_is_counted_from_the_texts_begin(place, monkeypatch):
 
 
 def test_characters_come_piece_by_piece_with_the_ids_of_the_whole(monkeypatch):
-    monkeypatch.setattr(piecewise, "PART_BYTES", 12)
+    monkeypatch.setattr(text_chunks, "PART_BYTES", 12)
     text = "ACGTNé北京[MASK]AC[MASK[SEP]][PAD][CLS" * 3
 
     async def chunks():

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import calls
-from service.errors import ServiceError, TooLarge
-from service.schemas import DecodeBatchRequest, EncodeBatchRequest, EncodeRequest, WindowsRequest
+from service.core.errors import ServiceError, TooLarge
+from service.operations import operation
+from service.operations.schemas import (
+    DecodeBatchRequest,
+    EncodeBatchRequest,
+    EncodeRequest,
+    WindowsRequest,
+)
 
 MODELS = (EncodeRequest, EncodeBatchRequest, DecodeBatchRequest, WindowsRequest)
 NUMBERS = st.integers() | st.floats() | st.sampled_from([2**63, 2**64, -(2**63) - 1, 1.0, -0.0])
@@ -50,7 +55,7 @@ def bodies(draw):
 
 def read(model, body):
     try:
-        return calls.parse(model, body)
+        return operation.parse(model, body)
     except ServiceError as error:
         return error.code, str(error), error.status
 
@@ -58,9 +63,9 @@ def read(model, body):
 @settings(max_examples=300)
 @given(st.sampled_from(MODELS), bodies())
 def test_a_body_means_the_same_whoever_reads_it(model, body):
-    with mock.patch.object(calls, "SEVERAL_BYTES", 0):
+    with mock.patch.object(operation, "SEVERAL_BYTES", 0):
         quick = read(model, body)
-    with mock.patch.object(calls, "SEVERAL_BYTES", len(body) + 1):
+    with mock.patch.object(operation, "SEVERAL_BYTES", len(body) + 1):
         assert repr(read(model, body)) == repr(quick)
 
 
@@ -69,8 +74,8 @@ def test_bytes_are_counted_and_limited_however_many_there_are(texts, limit):
     sizes = [len(text.encode()) for text in texts]
     too_long = [row for row, size in enumerate(sizes) if size > limit]
     if not too_long:
-        assert calls._checked_bytes(texts, limit, "/texts/{}") == sum(sizes)
+        assert operation._checked_bytes(texts, limit, "/texts/{}") == sum(sizes)
         return
     with pytest.raises(TooLarge) as refused:
-        calls._checked_bytes(texts, limit, "/texts/{}")
+        operation._checked_bytes(texts, limit, "/texts/{}")
     assert refused.value.where == f"/texts/{too_long[0]}"

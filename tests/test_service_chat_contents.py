@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.chat_contents import joined, takes_parts
-from service.chat_worker import Templates, render
+from service.apis.dialects.content_format import joined, takes_parts
+from service.apis.dialects.template_worker import Templates, render
 from tests.app_client import serving
 from tests.test_service_dialects import ENGINE, ids_of, post, upload
 from tests.waiting import run

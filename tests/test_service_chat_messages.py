@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from service.chat_messages import functions, of_anthropic, of_responses, template_messages
-from service.errors import InvalidRequest
+from service.apis.dialects.chat_messages import (
+    functions,
+    of_anthropic,
+    of_responses,
+    template_messages,
+)
+from service.core.errors import InvalidRequest
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": [1, "é"]}}}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "3"}

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from service import chat_worker
-from service.chat_worker import COMPILED_CHARS, MAX_COMPILED, Templates, answer_to, render
+from service.apis.dialects import template_worker
+from service.apis.dialects.template_worker import (
+    COMPILED_CHARS,
+    MAX_COMPILED,
+    Templates,
+    answer_to,
+    render,
+)
 
 VALUE = {"b": 1, "a": ["é", "<'&"]}
 
@@ -66,7 +72,7 @@ def test_where_memory_is_short_no_template_stays(monkeypatch, failures):
         return "text"
 
     render(templates, "{{ 1 }}", {}, 100)
-    monkeypatch.setattr(chat_worker, "render", short_of_memory)
+    monkeypatch.setattr(template_worker, "render", short_of_memory)
     answer = answer_to(templates, {})
     assert times == [1, 0]
     assert answer == ({"text": "text"} if failures == 1 else {"error": "MemoryError: "})

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from service.__main__ import main
-from service.records import BadRecords, Record, batches, read_records
+from service.cli.parser import main
+from service.seqio.reader import BadRecords, Record, batches, read_records
 from tests.data_files import ROOT
 from tests.fake_engine import FakeEngine
 from tests.server_process import Server, server_process, service_environment
@@ -340,7 +340,7 @@ def test_verify_shows_the_first_difference(
     capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It says that the ids are the bytes, which is true of no vocabulary here.
-    monkeypatch.setattr("service.commands.CpuEngine", FakeEngine)
+    monkeypatch.setattr("service.cli.commands.CpuEngine", FakeEngine)
     printed = output(capfdbinary, "verify", "hyenadna", "--samples", "5", code=1)
     assert not printed.startswith("5 of 5 texts")
     assert "\n  engine: [" in printed and "\n  reference: [" in printed

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from service import cpu_characters, cpu_encoders
-from service.byte_pairs import BytePairs
-from service.cpu_bpe import TokenizersEncoder
-from service.cpu_characters import CharacterEncoder
-from service.cpu_engine import CpuEngine
-from service.cpu_fastokens import FastokensEncoder
-from service.cpu_kmers import BLOCK, KmerEncoder
-from service.encoders import ReferenceEncoder
-from service.selftest import TEXTS, compare, texts_for
+from service.engines.cpu import characters, selection
+from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
+from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
+from service.engines.cpu.byte_pair_lookup import BytePairs
+from service.engines.cpu.characters import CharacterEncoder
+from service.engines.cpu.engine import CpuEngine
+from service.engines.cpu.kmers import BLOCK, KmerEncoder
+from service.engines.encoder import ReferenceEncoder
+from service.engines.selftest import TEXTS, compare, texts_for
 from tests.motif_strategies import NORMALIZERS, motif_cases
 from tests.sequence_strategies import (
     OPTIONS,
@@ -68,7 +68,7 @@ class Failing(Wrong):
 
 @pytest.mark.parametrize("make", [Wrong, Failing])
 def test_a_wrong_encoder_never_answers(monkeypatch, caplog, make):
-    monkeypatch.setattr(cpu_encoders, "_candidates", lambda vocabulary: [make])
+    monkeypatch.setattr(selection, "_candidates", lambda vocabulary: [make])
     engine, vocabulary = CpuEngine(), load("nt_v2")
     with caplog.at_level(logging.WARNING):
         residency = engine.load(vocabulary)
@@ -82,7 +82,7 @@ def test_a_wrong_encoder_never_answers(monkeypatch, caplog, make):
 
 
 def test_the_next_encoder_answers_when_the_fastest_is_wrong(monkeypatch):
-    monkeypatch.setattr(cpu_encoders, "_candidates", lambda vocabulary: [Wrong, FastokensEncoder])
+    monkeypatch.setattr(selection, "_candidates", lambda vocabulary: [Wrong, FastokensEncoder])
     residency = CpuEngine().load(load("gpt2"))
     assert (residency.engine, residency.encoder) == ("cpu", FastokensEncoder.name)
     assert residency.self_test.num_different == 0
@@ -203,7 +203,7 @@ def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options
 def test_characters_that_are_looked_up_in_pairs_have_the_same_ids(
     vocabulary, texts, options, dtype
 ):
-    with mock.patch.multiple(cpu_characters, PAIRED_BYTES=1, PART_BYTES=3):
+    with mock.patch.multiple(characters, PAIRED_BYTES=1, PART_BYTES=3):
         check(vocabulary, texts, options, dtype)
 
 

@@ -14,12 +14,12 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import cpu_fastokens
-from service.cl100k_tails import BLANKS, LINE_BREAKS
-from service.cpu_bpe import TokenizersEncoder
-from service.cpu_engine import CpuEngine
-from service.cpu_fastokens import FastokensEncoder
-from service.encoders import ReferenceEncoder
+from service.engines.cpu.bpe import fastokens_encoder
+from service.engines.cpu.bpe.cl100k_trailing_whitespace import BLANKS, LINE_BREAKS
+from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
+from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
+from service.engines.cpu.engine import CpuEngine
+from service.engines.encoder import ReferenceEncoder
 from tests.data_files import data_bytes, data_json
 from tests.waiting import wait_until
 from vocabularies import builtin, reference
@@ -153,7 +153,7 @@ def test_bytes_that_are_not_utf8_are_refused_beside_tails():
     assert content.errors[1].where == "byte 0"
 
 
-LONG = "x \u180e y\n" * (cpu_fastokens.MAX_REFERENCE_BYTES // 7)
+LONG = "x \u180e y\n" * (fastokens_encoder.MAX_REFERENCE_BYTES // 7)
 
 
 def test_a_long_text_of_the_rare_kind_is_left_to_a_library_that_was_compared():
@@ -182,7 +182,7 @@ def test_a_library_that_differs_is_not_asked(monkeypatch, caplog):
 def test_deepseek_is_written_with_the_patterns_that_were_published():
     published = data_json("vocab/deepseek_v3/tokenizer.json.xz")
     vocabulary = read_vocabulary({"tokenizer.json": json.dumps(published).encode()})
-    text = cpu_fastokens._respelled(tokenizer_json(vocabulary), "deepseek_v3", "deepseek_v3")
+    text = fastokens_encoder._respelled(tokenizer_json(vocabulary), "deepseek_v3", "deepseek_v3")
     steps = [
         document["pre_tokenizer"]["pretokenizers"] for document in (published, json.loads(text))
     ]
@@ -252,7 +252,9 @@ def library_wakes() -> int:
     return wakes
 
 
-@pytest.mark.skipif(not cpu_fastokens.HAS_THREADS, reason="the library has no threads on one core")
+@pytest.mark.skipif(
+    not fastokens_encoder.HAS_THREADS, reason="the library has no threads on one core"
+)
 def test_a_small_batch_wakes_no_thread_of_the_library(monkeypatch):
     encoder = encoder_of(builtin.load("gpt2"))
     batch = Batch([" some words", " and others"] * 20)  # Such texts are not joined.
@@ -264,7 +266,7 @@ def test_a_small_batch_wakes_no_thread_of_the_library(monkeypatch):
             sleep(0.001)  # They look for more for a while before they sleep.
         return library_wakes() - before
 
-    monkeypatch.setattr(cpu_fastokens, "SHARED_CHARACTERS", 0)
+    monkeypatch.setattr(fastokens_encoder, "SHARED_CHARACTERS", 0)
     wait_until(wakes, "a wake of the library's threads")
     monkeypatch.undo()
     wait_until(lambda: not wakes(), "their sleep")  # One may yet be on its way to it.
@@ -276,7 +278,7 @@ def test_texts_one_after_the_other_and_shared_by_threads_have_the_same_ids(texts
     fast = encoder_of(BASE).fast
     for plain in (False, True):
         one, both = (
-            cpu_fastokens._one_by_one(fast, texts, plain),
+            fastokens_encoder._one_by_one(fast, texts, plain),
             fast.encode_batch_flat(texts, False, plain),
         )
         assert one.ids.tobytes() == both[0]

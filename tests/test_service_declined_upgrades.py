@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from service.hot_protocol import MAX_HOT_BYTES
+from service.http.connection.protocol import MAX_HOT_BYTES
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V
 from tests.test_service_hot_protocol import answer, listening, request, run, text_body

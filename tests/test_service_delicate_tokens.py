@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from service.cpu_encoders import fastokens_covers
-from service.cpu_engine import CpuEngine
-from service.cpu_fastokens import FastokensEncoder
-from service.delicate_tokens import MAX_DELICATE, delicate_contents
+from service.engines.cpu.bpe.ambiguous_special_tokens import MAX_DELICATE, delicate_contents
+from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
+from service.engines.cpu.engine import CpuEngine
+from service.engines.cpu.selection import fastokens_covers
 from tests.data_files import data_bytes
 from tests.tokenizer_documents import BYTES, added, document, encoded
 from vocabularies import reference

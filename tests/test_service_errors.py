@@ -11,11 +11,11 @@ import pytest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from service import body_timeout, errors, store_errors, training_errors
-from service.app import create_app, running
-from service.errors import ServiceError, invalid_body, problem
-from service.schemas import EncodeBatchRequest
-from service.settings import Settings
+from service.core import body_timeout, errors, store_errors, training_errors
+from service.core.errors import ServiceError, invalid_body, problem
+from service.core.settings import Settings
+from service.operations.schemas import EncodeBatchRequest
+from service.server.app import create_app, running
 from tests.data_files import ROOT
 from tests.fake_engine import FakeEngine
 from tests.test_architecture import ROOMS

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 
-from service.grpc_server import GrpcServer
-from service.logs import REQUEST_ID, JsonLines, TextLines, fields
+from service.apis.grpc.server import GrpcServer
+from service.observability.logging import REQUEST_ID, JsonLines, TextLines, fields
 from service.protos import inference_pb2, warptok_pb2
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V

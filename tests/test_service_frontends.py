@@ -60,7 +60,7 @@ def processes(server: Server) -> dict[str, int]:
     for pid in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It ended meanwhile.
             command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-            if b"service.child" in command:
+            if b"service.multiprocess.child" in command:
                 found[json.loads(command[-1])["name"]] = int(pid)
     return found
 

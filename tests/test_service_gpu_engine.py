@@ -12,20 +12,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import service.gpu_engine
-import service.gpu_vocabularies
+import service.engines.gpu.hybrid_engine
+import service.engines.gpu.residency
 from gpu.engine import GpuEngine
 from gpu.kernels.catalog import KERNELS
 from gpu.kernels.families import TEXT, encode_kernels
 from gpu.runtime.device import DeviceUnavailable, OutOfMemory
-from service.app import make_engine
-from service.cpu_engine import CpuEngine
-from service.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
-from service.fallbacks import Fallbacks
-from service.gpu_engine import DEFAULT_CROSSOVER_BYTES, RoutedEngine, open_cuda
-from service.gpu_vocabularies import OpenedGpu
-from service.settings import Settings
-from service.verification import verify
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
+from service.engines.cpu.verification import verify
+from service.engines.gpu.crossover import BUDGET_S, NEVER, SIZES, Differs, measure_crossover
+from service.engines.gpu.fallbacks import Fallbacks
+from service.engines.gpu.hybrid_engine import DEFAULT_CROSSOVER_BYTES, RoutedEngine, open_cuda
+from service.engines.gpu.residency import OpenedGpu
+from service.server.app import make_engine
 from tests.app_client import serving
 from tests.each_engine import MARKS
 from tests.each_engine import make_engine as engine_on
@@ -211,7 +211,7 @@ def test_counts_and_decoded_bytes_are_compared_too(name):
 
 def test_the_reference_answers_where_nothing_else_agrees(monkeypatch):
     """The CPU engine, too, has nothing better; the GPU is then asked for the smallest batch."""
-    monkeypatch.setattr("service.cpu_encoders._candidates", lambda vocabulary: iter(()))
+    monkeypatch.setattr("service.engines.cpu.selection._candidates", lambda vocabulary: iter(()))
     engine, gpu = routed(cpu=CpuEngine(), uncovered={load("gpt2").digest})
     assert engine.load(load("gpt2")).engine == "reference"
     assert engine.encode(load("gpt2"), Batch(["a"])).engine == "reference"
@@ -334,7 +334,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr("service.crossover.perf_counter", made)
+    monkeypatch.setattr("service.engines.gpu.crossover.perf_counter", made)
     return made
 
 
@@ -373,7 +373,9 @@ def test_where_the_time_is_up_the_largest_size_decides(clock):
 
 
 def test_a_gpu_that_loses_everywhere_is_told_of(monkeypatch, caplog):
-    monkeypatch.setattr("service.gpu_engine.measure_crossover", lambda small, large: NEVER)
+    monkeypatch.setattr(
+        "service.engines.gpu.hybrid_engine.measure_crossover", lambda small, large: NEVER
+    )
     engine, _ = routed(crossover_bytes=None)
     engine.load(BYTES)
     assert "WARPTOK_CROSSOVER_BYTES" in caplog.text
@@ -409,7 +411,7 @@ def test_the_crossover_is_measured_once_and_obeyed(monkeypatch):
         measured.append(small(Batch(["a"])).engine + large(Batch(["a"])).engine)
         return 64
 
-    monkeypatch.setattr("service.gpu_engine.measure_crossover", measure)
+    monkeypatch.setattr("service.engines.gpu.hybrid_engine.measure_crossover", measure)
     gpu = FakeGpu(CpuEngine())
     engine = RoutedEngine(CpuEngine(), gpu.opened)
     engine.load(BYTES)
@@ -423,7 +425,9 @@ def test_the_crossover_is_measured_once_and_obeyed(monkeypatch):
 
 
 def test_with_nothing_loaded_at_the_start_the_first_vocabulary_is_measured_on(monkeypatch):
-    monkeypatch.setattr("service.gpu_engine.measure_crossover", lambda small, large: 77)
+    monkeypatch.setattr(
+        "service.engines.gpu.hybrid_engine.measure_crossover", lambda small, large: 77
+    )
     engine, gpu = routed(crossover_bytes=None)
     assert engine.crossover_bytes == DEFAULT_CROSSOVER_BYTES
     gpu.uncovered.add(BYTES.digest)
@@ -438,7 +442,7 @@ def test_measuring_that_fails_is_survived_and_a_difference_is_one(monkeypatch, e
     def fail(small, large) -> int:
         raise error
 
-    monkeypatch.setattr("service.gpu_engine.measure_crossover", fail)
+    monkeypatch.setattr("service.engines.gpu.hybrid_engine.measure_crossover", fail)
     engine, _ = routed(crossover_bytes=None)
     residency = engine.load(BYTES)
     assert residency.engine == ("cpu" if isinstance(error, Differs) else "gpu")
@@ -787,7 +791,7 @@ def test_the_real_engine_in_hardly_any_memory_gives_the_same_ids():
 
 def test_without_cupy_the_best_engine_is_the_cpu(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr("service.app.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("service.server.app.importlib.util.find_spec", lambda name: None)
     assert isinstance(make_engine(Settings()), CpuEngine)
     assert "CuPy is not installed" in caplog.text
     assert isinstance(make_engine(Settings(engine="cpu")), CpuEngine)
@@ -806,8 +810,8 @@ def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch)
         shares.append(memory_share)
         return gpu.opened()
 
-    monkeypatch.setattr("service.gpu_engine.open_cuda", open_cuda)
-    monkeypatch.setattr("service.app.importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("service.engines.gpu.hybrid_engine.open_cuda", open_cuda)
+    monkeypatch.setattr("service.server.app.importlib.util.find_spec", lambda name: object())
     for engine in ("auto", "gpu"):
         made = make_engine(Settings(engine=engine, crossover_bytes=5, gpu_memory_share=0.25))
         made.settle()
@@ -817,7 +821,7 @@ def test_a_gpu_that_is_there_is_opened_with_its_share_of_the_memory(monkeypatch)
 
 
 def test_patience_with_a_gpu_that_hangs_ends(monkeypatch, caplog):
-    monkeypatch.setattr(service.gpu_vocabularies, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(service.engines.gpu.residency, "PATIENCE_S", 0.05)
     gate = threading.Event()
     engine = RoutedEngine(CpuEngine(), lambda: gate.wait(60) and FakeGpu(engine.cpu).opened(), 0)
     engine.settle()
@@ -878,7 +882,7 @@ def test_the_kernels_of_texts_of_any_size_are_compiled_before_the_gpu_answers(mo
             asked.extend(modules)
             raise DeviceUnavailable("told to be none")
 
-    monkeypatch.setattr(service.gpu_engine, "CudaDevice", Told)
+    monkeypatch.setattr(service.engines.gpu.hybrid_engine, "CudaDevice", Told)
     with pytest.raises(DeviceUnavailable):
         open_cuda(0.5)
     needed = (*TEXT.fused, *encode_kernels(TEXT, num_rounds=2, validate=True), *TEXT.decode)

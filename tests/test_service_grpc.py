@@ -16,12 +16,12 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
 
-from service.app import create_app, running
-from service.cpu_engine import CpuEngine
-from service.grpc_server import NAME, GrpcServer
+from service.apis.grpc.server import NAME, GrpcServer
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
 from service.protos import generate
 from service.protos import warptok_pb2 as pb
-from service.settings import Settings
+from service.server.app import create_app, running
 from tests.fake_engine import FakeEngine
 from tests.waiting import run, until
 from vocabularies.batch import Batch

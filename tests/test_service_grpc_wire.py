@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.grpc_wire import cut_field, with_field
+from service.apis.grpc.large_fields import cut_field, with_field
 from service.protos import warptok_pb2 as pb
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from service.body_receiver import WORTH_BYTES
-from service.hot_protocol import HotProtocol
-from service.stalls import StallProtocol
-from service.state import Service
+from service.http.body_takeover import WORTH_BYTES
+from service.http.connection.idle_timeouts import StallProtocol
+from service.http.connection.protocol import HotProtocol
+from service.operations.context import Service
 from tests.fake_engine import FakeEngine
 from tests.test_service_hot_protocol import answer, listening, request, run, text_body, warm
 

@@ -15,13 +15,13 @@ import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.app import create_app
-from service.auth import add_key
-from service.hot_cycle import HotCycle
-from service.hot_protocol import MAX_HOT_BYTES, HotProtocol, hot_protocol
-from service.hot_routes import HotRoutes
-from service.repeated_heads import RepeatedHead
-from service.settings import Settings
+from service.core.settings import Settings
+from service.http.asgi_fast_path import HotRoutes
+from service.http.connection.head_cache import RepeatedHead
+from service.http.connection.inline_call import HotCycle
+from service.http.connection.protocol import MAX_HOT_BYTES, HotProtocol, hot_protocol
+from service.security.api_keys import add_key
+from service.server.app import create_app
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import BAD, GOOD, LIMITS, V
 from tests.waiting import GIVEN_UP_S, run, until

@@ -10,16 +10,16 @@ import httpx
 import numpy as np
 import pytest
 
-from service.app import create_app
-from service.auth import add_key
-from service.forwarding import Forwarding
-from service.hot_protocol import MAX_HOT_BYTES
-from service.hot_routes import HotRoutes
-from service.infer_cycle import InferCycle, model_of
-from service.oip_http import Infer
-from service.rates import Rates
-from service.serving import Server
-from service.settings import Settings
+from service.apis.oip.http_infer import Infer
+from service.core.settings import Settings
+from service.http.asgi_fast_path import HotRoutes
+from service.http.connection.inline_asgi import InferCycle, model_of
+from service.http.connection.protocol import MAX_HOT_BYTES
+from service.multiprocess.request_forwarding import Forwarding
+from service.security.api_keys import add_key
+from service.security.rate_limits import Rates
+from service.server.app import create_app
+from service.server.uvicorn_server import Server
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V
 from tests.test_service_hot_protocol import answer, client_at, listening, request

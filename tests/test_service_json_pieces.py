@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service import json_pieces
-from service.json_pieces import (
+from service.operations.rendering import json_stream
+from service.operations.rendering.json_stream import (
     base64_json,
     base64_texts_json,
     flat_json,
@@ -26,8 +26,8 @@ from tests.fake_engine import byte_vocabulary
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(json_pieces, "PIECE_IDS", 5)
-    monkeypatch.setattr(json_pieces, "PIECE_BYTES", 6)
+    monkeypatch.setattr(json_stream, "PIECE_IDS", 5)
+    monkeypatch.setattr(json_stream, "PIECE_BYTES", 6)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 6, 9, 10, 11, 23])

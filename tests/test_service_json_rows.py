@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.json_rows import row_and_size_json, rows_and_sizes_json, rows_json
+from service.operations.rendering.json_rows import row_and_size_json, rows_and_sizes_json, rows_json
 from tests.compiled import extension
 from tests.data_files import ROOT
 
-SOURCE = ROOT / "service/json_rows.cpp"
+SOURCE = ROOT / "service/operations/rendering/json_rows.cpp"
 BORDERS = [0, 9, 10, 99, 100, 999, 1000, 1001, 9_999, 10_000, 999_999, 1_000_000, -1]
 IDS = st.sampled_from(BORDERS) | st.integers(0, 50_256) | st.integers(-(2**31), 2**31 - 1)
 AROUND = st.tuples(st.binary(max_size=40), st.binary(max_size=40), st.binary(max_size=40))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.hot_protocol import HotProtocol
+from service.http.connection.protocol import HotProtocol
 from tests.fake_engine import FakeEngine
 from tests.test_service_hot_protocol import answer, listening, request, text_body, warm
 from tests.waiting import GIVEN_UP_S, run, until

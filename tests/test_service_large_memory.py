@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.large_memory import SMALLEST, Growing, LargeMemory
+from service.runtime.memory_pool import SMALLEST, Growing, LargeMemory
 from tests.waiting import GIVEN_UP_S
 
 

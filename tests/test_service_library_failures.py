@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer
 
-from service.cpu_bpe import read_tokenizer
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
+from service.engines.cpu.engine import CpuEngine
 from tests.test_service_vocabulary_routes import run
 from tests.tokenizer_documents import BYTES, added, document, encoded
 from vocabularies.vocabulary import VocabularyError

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import EngineLost, QueueFull, ServiceError
-from service.link import Link, Message
+from service.core.errors import EngineLost, QueueFull, ServiceError
+from service.multiprocess.link.channel import Link, Message
 from tests.waiting import run
 
 DTYPES = (np.uint8, np.int32, np.int64, np.float64)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from service.errors import EngineLost
-from service.front_end import FrontEnd
-from service.settings import Settings
-from service.work import Work
+from service.batching.work import Work
+from service.core.errors import EngineLost
+from service.core.settings import Settings
+from service.multiprocess.front_end import FrontEnd
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.linked_house import V, client_of, house
 from tests.waiting import run, until

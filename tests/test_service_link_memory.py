@@ -14,8 +14,14 @@ import numpy as np
 import pytest
 
 from gpu.memory.ipc import SharedHostMemory
-from service.link import Link, Message
-from service.link_memory import LARGE_BYTES, WORTH_BYTES, LinkMemory, Loan, OtherMemory
+from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.link.shared_memory import (
+    LARGE_BYTES,
+    WORTH_BYTES,
+    LinkMemory,
+    Loan,
+    OtherMemory,
+)
 from tests.emulated_device import EmulatedDevice
 from tests.waiting import run, until
 

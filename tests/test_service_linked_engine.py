@@ -9,12 +9,12 @@ import socket
 import numpy as np
 import pytest
 
-from service.auth import add_key
-from service.errors import EngineLost, ServiceError
-from service.link import Link, Message
-from service.linked_engine import LinkedEngine
-from service.rates import Limits, Rates
-from service.work import Work
+from service.batching.work import Work
+from service.core.errors import EngineLost, ServiceError
+from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.remote_engine import LinkedEngine
+from service.security.api_keys import add_key
+from service.security.rate_limits import Limits, Rates
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.linked_house import V, client_of, house
 from tests.waiting import GIVEN_UP_S, run, until

@@ -8,10 +8,10 @@ import gc
 import numpy as np
 
 from gpu.runtime.device import OutOfMemory
-from service import engine_room
-from service.front_end import FrontEnd
-from service.gpu_engine import RoutedEngine
-from service.link_memory import WORTH_BYTES
+from service.engines.gpu.hybrid_engine import RoutedEngine
+from service.multiprocess import engine_server
+from service.multiprocess.front_end import FrontEnd
+from service.multiprocess.link.shared_memory import WORTH_BYTES
 from tests.fake_engine import FakeEngine
 from tests.fake_gpu import FakeGpu
 from tests.linked_house import V, client_of, house
@@ -50,7 +50,7 @@ def test_front_ends_texts_are_page_locked_once_they_are_sent_until_a_front_end_i
     tmp_path, monkeypatch
 ):
     most = 4 * WORTH_BYTES
-    monkeypatch.setattr(engine_room, "PAGE_LOCKED_BYTES", 2 * most)
+    monkeypatch.setattr(engine_server, "PAGE_LOCKED_BYTES", 2 * most)
 
     async def scenario():
         gpu = FakeGpu(FakeEngine())

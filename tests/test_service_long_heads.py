@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.stalls import MAX_HEAD_BYTES
+from service.http.connection.idle_timeouts import MAX_HEAD_BYTES
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V
 from tests.test_service_hot_protocol import answer, listening, request, run, text_body, warm

@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.long_fasta import genome, memory_mb, send
-from service import fasta, fasta_batches
-from service.arrow_messages import WindowMessages
-from service.cpu_engine import CpuEngine
-from service.fasta import Name, fasta_pieces
-from service.fasta_batches import FastaBatches
-from service.records import sequence_batches
-from service.splitting import splitter_of
-from service.work import Result
+from service.apis.bulk import fasta_batches
+from service.apis.bulk.arrow_writer import WindowMessages
+from service.apis.bulk.fasta_batches import FastaBatches
+from service.apis.bulk.sequence_chunks import splitter_of
+from service.batching.work import Result
+from service.engines.cpu.engine import CpuEngine
+from service.seqio import fasta
+from service.seqio.fasta import Name, fasta_pieces
+from service.seqio.reader import sequence_batches
 from tests.server_process import server_process
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

@@ -7,14 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from service.cpu_bpe import TokenizersEncoder
-from service.cpu_encoders import choose_encoder
-from service.cpu_engine import CpuEngine
-from service.cut_places import CutPlaces
-from service.encoders import ReferenceEncoder
-from service.engines import Abandoned
-from service.large_memory import LargeMemory
-from service.long_rows import LongRows
+from service.engines.base import Abandoned
+from service.engines.cpu.bpe.cut_points import CutPlaces
+from service.engines.cpu.bpe.long_text import LongRows
+from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
+from service.engines.cpu.engine import CpuEngine
+from service.engines.cpu.selection import choose_encoder
+from service.engines.encoder import ReferenceEncoder
+from service.runtime.memory_pool import LargeMemory
 from tests.fake_engine import byte_vocabulary
 from tests.motif_strategies import motif_vocabulary
 from vocabularies import builtin

@@ -10,9 +10,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from service.awake_threads import AwakeThreads
-from service.lanes import make_lanes
-from service.long_turns import ATTRIBUTES, SLICE_NS
+from service.batching.lanes import make_lanes
+from service.runtime.scheduler_slice import ATTRIBUTES, SLICE_NS
+from service.runtime.spinning_executor import AwakeThreads
 
 SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
 

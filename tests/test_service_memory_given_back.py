@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from service import allocator, app
-from service.batcher import Batcher
-from service.engines import Abandoned
-from service.errors import QueueFull
-from service.isolation import encode_isolated
-from service.piecewise import Cutter, encode_while_reading
+from service.apis.bulk.text_chunks import Cutter, encode_while_reading
+from service.batching.batcher import Batcher
+from service.core.errors import QueueFull
+from service.engines.base import Abandoned
+from service.engines.fault_isolation import encode_isolated
+from service.runtime import malloc
+from service.server import app
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.waiting import run, until
@@ -113,7 +114,7 @@ def test_a_text_whose_deadline_passed_is_freed_with_its_answer(no_collector, mon
 
 def test_free_memory_is_given_back_after_work_and_when_nothing_waits(monkeypatch):
     given = []
-    monkeypatch.setattr(allocator, "give_back", lambda: given.append(True))
+    monkeypatch.setattr(malloc, "give_back", lambda: given.append(True))
     monkeypatch.setattr(app, "GIVE_BACK_PERIOD_S", 0.001)
 
     async def scenario():
@@ -152,4 +153,4 @@ def count_sleeps(monkeypatch) -> list[float]:
 
 
 def test_the_c_library_takes_its_free_memory_back():
-    allocator.give_back()
+    malloc.give_back()

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import FAMILIES, Gauges, Metrics, VocabularySample
+from service.observability.metrics import FAMILIES, Gauges, Metrics, VocabularySample
 
 
 def filled() -> Metrics:

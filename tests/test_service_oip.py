@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import oip_first, oip_grpc, oip_infer
-from service.calls import Call
-from service.cpu_engine import CpuEngine
-from service.errors import InvalidRequest
-from service.oip_tensors import Tensor, bytes_of, bytes_tensor, rows_of
+from service.apis.oip import grpc_service, oip_first
+from service.apis.oip import infer as oip_infer
+from service.apis.oip.tensors import Tensor, bytes_of, bytes_tensor, rows_of
+from service.core.errors import InvalidRequest
+from service.engines.cpu.engine import CpuEngine
+from service.operations.operation import Call
 from service.protos import inference_pb2 as pb
 from tests.app_client import serving
 from tests.waiting import run
@@ -325,7 +326,7 @@ def test_a_model_that_is_not_there_is_not_ready_which_grpc_calls_no_error(name, 
     async def scenario():
         async with serving(ENGINE) as (_, service):
             asked = pb.ModelReadyRequest(name=name, version=version)
-            assert (await oip_grpc.model_ready(service, Call(), asked)).ready == is_ready
+            assert (await grpc_service.model_ready(service, Call(), asked)).ready == is_ready
 
     run(scenario)
 

@@ -15,9 +15,9 @@ import pytest
 
 from gpu.memory.ipc import HANDLE_BYTES, SharedDeviceMemory
 from gpu.runtime.device import BadHandle, CudaDevice, DeviceUnavailable
-from service.cpu_engine import CpuEngine
-from service.gpu_engine import RoutedEngine
-from service.grpc_server import GrpcServer
+from service.apis.grpc.server import GrpcServer
+from service.engines.cpu.engine import CpuEngine
+from service.engines.gpu.hybrid_engine import RoutedEngine
 from service.protos import inference_pb2 as pb
 from tests.app_client import serving
 from tests.emulated_device import EmulatedDevice

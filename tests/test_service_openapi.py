@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from service.app import create_app
-from service.cpu_engine import CpuEngine
-from service.settings import Settings
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
+from service.server.app import create_app
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import socket
 import time
 import urllib.request
 
-from service.outgoing import Outgoing, Unsent
+from service.http.backpressure import Outgoing, Unsent
 from tests.server_process import server_process
 from tests.waiting import run
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from service import linked_batcher, own_encoders
-from service.cpu_engine import CpuEngine
-from service.engine_room import EngineRoom
-from service.engines import Holding, Residency, SelfTest
-from service.front_end import FrontEnd
-from service.own_encoders import OwnEncoders
-from service.work import Work
+from service.batching.work import Work
+from service.engines.base import Holding, Residency, SelfTest
+from service.engines.cpu.engine import CpuEngine
+from service.multiprocess import local_encoders, remote_batcher
+from service.multiprocess.engine_server import EngineRoom
+from service.multiprocess.front_end import FrontEnd
+from service.multiprocess.local_encoders import OwnEncoders
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.linked_house import V, client_of, house
 from tests.waiting import run, until
@@ -32,9 +32,9 @@ INLINE_BYTES = 1000
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Few batches are many, and no machine is too slow for a small one."""
-    monkeypatch.setattr(own_encoders, "WORTH_BATCHES", WORTH)
-    monkeypatch.setattr(own_encoders, "TOLD_S", 1e9)
-    monkeypatch.setattr(linked_batcher, "INLINE_S", 1.0)
+    monkeypatch.setattr(local_encoders, "WORTH_BATCHES", WORTH)
+    monkeypatch.setattr(local_encoders, "TOLD_S", 1e9)
+    monkeypatch.setattr(remote_batcher, "INLINE_S", 1.0)
 
 
 class SizedEngine(FakeEngine):
@@ -89,7 +89,7 @@ def test_a_vocabulary_is_loaded_once_it_was_asked_for_often():
 
 
 def test_what_cannot_be_loaded_or_is_slow_is_left_to_the_engine_process(monkeypatch, caplog):
-    monkeypatch.setattr(own_encoders, "IN_VAIN_BATCHES", 2 * WORTH)
+    monkeypatch.setattr(local_encoders, "IN_VAIN_BATCHES", 2 * WORTH)
 
     async def scenario():
         own = OwnEncoders(SizedEngine(), 1 << 20)
@@ -117,7 +117,7 @@ def test_what_was_used_lately_leaves_for_nothing_else(monkeypatch):
         assert await noted(own, first)
         assert not await noted(own, second)
         assert own.engine.loaded == {first.digest}
-        monkeypatch.setattr(own_encoders, "IDLE_S", -1.0)
+        monkeypatch.setattr(local_encoders, "IDLE_S", -1.0)
         own.keep({first.digest})
         assert await noted(own, second)
         assert own.engine.loaded == {second.digest}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.padding import pad_rows
+from service.operations.rendering.padding import pad_rows
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6)
 

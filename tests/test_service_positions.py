@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from service.cpu_engine import CpuEngine
-from service.positions import convert_spans
+from service.engines.cpu.engine import CpuEngine
+from service.operations.rendering.offset_units import convert_spans
 from tests.tokenizer_documents import BYTES, document, encoded
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary

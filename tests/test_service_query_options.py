@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.app_client import serving
 from tests.waiting import run
 from vocabularies.builtin import load

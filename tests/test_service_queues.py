@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.queues import QUANTUM, Queue
-from service.work import Work
+from service.batching.fair_queue import QUANTUM, Queue
+from service.batching.work import Work
 from tests.fake_engine import byte_vocabulary
 
 VOCABULARY = byte_vocabulary()

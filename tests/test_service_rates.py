@@ -7,10 +7,10 @@ import json
 import httpx
 import pytest
 
-from service import auth
-from service.cpu_engine import CpuEngine
-from service.errors import RateLimited
-from service.rates import Limits, Rates
+from service.core.errors import RateLimited
+from service.engines.cpu.engine import CpuEngine
+from service.security import api_keys
+from service.security.rate_limits import Limits, Rates
 from tests.app_client import serving
 from tests.server_process import server_process
 from tests.waiting import GIVEN_UP_S, run
@@ -94,24 +94,24 @@ def test_reading_the_file_again_fills_no_bucket_whose_rate_stays(clock):
 
 def test_a_key_with_rates_is_written_and_read(tmp_path):
     path = tmp_path / "keys.json"
-    auth.add_key(path, "slow", ("encode",), Rates(2, 1000))
-    auth.add_key(path, "free", ("encode",))
-    assert [key.rates for key in auth.read_keys(path)] == [Rates(2, 1000), Rates()]
+    api_keys.add_key(path, "slow", ("encode",), Rates(2, 1000))
+    api_keys.add_key(path, "free", ("encode",))
+    assert [key.rates for key in api_keys.read_keys(path)] == [Rates(2, 1000), Rates()]
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "5", None, float("inf")])
 def test_a_rate_that_is_no_positive_number_is_refused(tmp_path, value):
-    _, entry = auth.new_key("x", ("encode",))
+    _, entry = api_keys.new_key("x", ("encode",))
     path = tmp_path / "keys.json"
     path.write_text(json.dumps([entry | {"bytes_per_s": value}]))
     with pytest.raises(ValueError, match="key 0: bytes_per_s must be a positive number"):
-        auth.read_keys(path)
+        api_keys.read_keys(path)
 
 
 def test_too_many_requests_are_refused_with_429_at_every_door(tmp_path):
     path = tmp_path / "keys.json"
-    slow = auth.add_key(path, "slow", ("encode",), Rates(requests_per_s=0.001))
-    free = auth.add_key(path, "free", ("encode",))
+    slow = api_keys.add_key(path, "slow", ("encode",), Rates(requests_per_s=0.001))
+    free = api_keys.add_key(path, "free", ("encode",))
 
     async def scenario():
         async with serving(CpuEngine(), api_keys_file=path) as (client, service):
@@ -132,7 +132,7 @@ def test_too_many_requests_are_refused_with_429_at_every_door(tmp_path):
 
 def test_bytes_a_second_hold_on_the_shortest_way_and_are_said_the_same(tmp_path):
     path = tmp_path / "keys.json"
-    secret = auth.add_key(path, "slow", ("encode",), Rates(bytes_per_s=10))
+    secret = api_keys.add_key(path, "slow", ("encode",), Rates(bytes_per_s=10))
     settings = {"WARPTOK_PRELOAD": "evo_bytes", "WARPTOK_API_KEYS_FILE": str(path)}
     body = {"vocabulary": "evo_bytes", "text": "A" * 10_000}
     with server_process(tmp_path, settings) as server:

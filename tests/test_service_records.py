@@ -16,8 +16,8 @@ from dnaio import FileFormatError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.fastq import open_fastq
-from service.records import BadRecords, read_batches, read_records
+from service.seqio.fastq import open_fastq
+from service.seqio.reader import BadRecords, read_batches, read_records
 from tests.block_gzip_files import block_gzip
 from tests.data_files import DATA, records
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import InvalidRequest, NameTaken, TooLarge, UnknownRegion
-from service.oip_registered import Regions
+from service.apis.oip.region_registry import Regions
+from service.core.errors import InvalidRequest, NameTaken, TooLarge, UnknownRegion
 from tests.waiting import GIVEN_UP_S, run
 
 SIZE = 4096

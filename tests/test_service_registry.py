@@ -10,12 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import BuiltinProtected, InvalidRequest, NameTaken, TooLarge, UnknownVocabulary
-from service.registry import Registry
-from service.settings import Settings
-from service.store_errors import NoSpace, StoreFailed
-from service.tokenizer_configs import TokenizerConfig
-from service.vocabulary_management import check_names
+from service.core.errors import (
+    BuiltinProtected,
+    InvalidRequest,
+    NameTaken,
+    TooLarge,
+    UnknownVocabulary,
+)
+from service.core.settings import Settings
+from service.core.store_errors import NoSpace, StoreFailed
+from service.registry.management import check_names
+from service.registry.registry import Registry
+from service.registry.tokenizer_config import TokenizerConfig
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.waiting import run
 from vocabularies import builtin, canonical

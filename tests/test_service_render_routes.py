@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.app_client import serving
 from tests.test_service_dialects import CHAT, CHAT_TEXT, ids_of, post, upload
 from tests.waiting import run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from service.settings import Settings, UnknownSetting, read_settings
+from service.core.settings import Settings, UnknownSetting, read_settings
 
 
 def test_every_setting_is_documented_with_a_sentence():

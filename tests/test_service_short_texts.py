@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.cpu_fastokens import FastokensEncoder
-from service.short_texts import LONGEST, MOST, RULES, ShortTexts
+from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
+from service.engines.cpu.bpe.joined_short_texts import LONGEST, MOST, RULES, ShortTexts
 from tests.compiled import extension
 from tests.data_files import ROOT
 from vocabularies import builtin
@@ -48,7 +48,7 @@ TEXTS = st.lists(st.lists(st.sampled_from(PARTS) | st.characters(max_codepoint=2
 
 @pytest.fixture(scope="module")
 def built():
-    return extension(ROOT / "service/short_texts.cpp", "_short_texts")
+    return extension(ROOT / "service/engines/cpu/bpe/joined_short_texts.cpp", "_joined_short_texts")
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.tokenizer_documents import added, document, encoded
 from vocabularies.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from service.cpu_engine import CpuEngine
-from service.tokenizer_configs import TokenizerConfig
+from service.engines.cpu.engine import CpuEngine
+from service.registry.tokenizer_config import TokenizerConfig
 from tests.app_client import serving
 from tests.waiting import run
 from vocabularies.builtin import load

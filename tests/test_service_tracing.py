@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from service.calls import Call
-from service.grpc_server import GrpcServer
+from service.apis.grpc.server import GrpcServer
+from service.core.call import Times
+from service.core.settings import Settings
+from service.observability.tracing import Tracer, make_tracer
+from service.operations.operation import Call
 from service.protos import warptok_pb2
-from service.settings import Settings
-from service.times import Times
-from service.tracing import Tracer, make_tracer
 from tests.data_files import ROOT
 from tests.fake_engine import FakeEngine
 from tests.test_service_api import V
@@ -175,9 +175,9 @@ def test_without_the_extra_the_service_runs_and_tracing_says_what_is_missing():
     program = """
 import sys
 sys.modules["opentelemetry.sdk"] = sys.modules["opentelemetry.exporter"] = None
-from service.app import create_app
-from service.settings import Settings
-from service.times import Times
+from service.server.app import create_app
+from service.core.settings import Settings
+from service.core.call import Times
 from tests.fake_engine import FakeEngine
 assert create_app(Settings(), FakeEngine()).service.tracer is None
 try:

@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from service import train_command
-from service.__main__ import main
-from service.corpora import NamedCorpus, read_corpus
-from service.cpu_engine import CpuEngine
-from service.motif_plot import plot
-from service.motif_report import measure_vocabulary
+from service.cli import train as train_command
+from service.cli.motif_plot import plot
+from service.cli.motif_report import measure_vocabulary
+from service.cli.parser import main
+from service.engines.cpu.engine import CpuEngine
+from service.seqio.corpus import NamedCorpus, read_corpus
 from vocabularies import builtin, training
 from vocabularies.corpus import Corpus
 from vocabularies.formats import read_vocabulary

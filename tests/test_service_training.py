@@ -19,14 +19,15 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service import auth, training_worker
-from service.forwarding import Forwarding, answer_forwarded
-from service.link import Message
-from service.settings import Settings
-from service.training_folders import JobFolders
-from service.training_jobs import TrainingJobs
-from service.training_process import ONE_THREAD
-from service.training_schemas import TrainingJob, TrainingParameters
+from service.core.settings import Settings
+from service.multiprocess.link.channel import Message
+from service.multiprocess.request_forwarding import Forwarding, answer_forwarded
+from service.security import api_keys
+from service.training import worker as training_worker
+from service.training.job_folder import JobFolders
+from service.training.jobs import TrainingJobs
+from service.training.process import ONE_THREAD
+from service.training.schemas import TrainingJob, TrainingParameters
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
 from tests.waiting import run
@@ -204,7 +205,7 @@ def test_a_worker_that_has_nothing_to_save_ends_at_once(tmp_path):
 
 def test_a_worker_stands_back_for_everything_else():
     program = (
-        "import os; from service.training_worker import stand_back; stand_back(); "
+        "import os; from service.training.worker import stand_back; stand_back(); "
         "print(os.nice(0), os.sched_getscheduler(0) == os.SCHED_IDLE)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -312,7 +313,7 @@ def test_bodies_that_are_no_forms_are_refused():
 
 
 def test_the_log_and_the_job_say_what_it_computed_on_and_whether_the_gpu_can_learn(worker, caplog):
-    caplog.set_level("INFO", "service.training_jobs")
+    caplog.set_level("INFO", "service.training.jobs")
     said = []
 
     async def scenario():
@@ -323,7 +324,7 @@ def test_the_log_and_the_job_say_what_it_computed_on_and_whether_the_gpu_can_lea
 
     run(scenario)
     assert said == [["cuda", "passed"], ["cpu", "failed"]]
-    own = [line for line in caplog.records if line.name == "service.training_jobs"]
+    own = [line for line in caplog.records if line.name == "service.training.jobs"]
     lines = [(line.levelname, line.getMessage(), line.fields) for line in own]
     lines = [(level, words.split(maxsplit=3)[3], fields) for level, words, fields in lines]
     assert lines == [
@@ -507,8 +508,8 @@ def service_app(client: httpx.AsyncClient):
 
 def test_training_needs_its_scope_and_replacing_another_one(worker, tmp_path):
     path = tmp_path / "keys.json"
-    keys = {scope: auth.add_key(path, scope, (scope,)) for scope in ("train", "manage")}
-    keys["both"] = auth.add_key(path, "both", ("train", "manage"))
+    keys = {scope: api_keys.add_key(path, scope, (scope,)) for scope in ("train", "manage")}
+    keys["both"] = api_keys.add_key(path, "both", ("train", "manage"))
 
     async def scenario():
         async with house(api_keys_file=path) as client:

@@ -9,10 +9,11 @@ import pytest
 
 from gpu.runtime.device import DeviceUnavailable, OutOfMemory
 from gpu.training.merger import DeviceMerger
-from service import training_device, training_worker
-from service.__main__ import main
-from service.training_device import choose_merger
-from service.training_selftest import SelfTestFailed
+from service.cli.parser import main
+from service.training import device as training_device
+from service.training import worker
+from service.training.device import choose_merger
+from service.training.device_selftest import SelfTestFailed
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_service_training import record
 from vocabularies import canonical
@@ -134,7 +135,7 @@ def test_a_gpu_that_does_not_learn_the_same_is_not_used(
     assert learn("auto", TrainingOptions(20)) == (("cpu", why, "failed"), CpuMerger)
     monkeypatch.chdir(tmp_path)
     record(tmp_path, {})
-    training_worker.run(lambda: False, 4000, "cuda")
+    worker.run(lambda: False, 4000, "cuda")
     [error] = [
         event["error"]
         for event in map(json.loads, capfd.readouterr().out.splitlines())
@@ -177,7 +178,7 @@ def test_a_job_says_what_it_used_and_what_it_could_not_have(device, tmp_path, ca
 
     def told(*arguments) -> list[dict]:
         record(tmp_path, {})
-        training_worker.run(lambda: False, 4000, *arguments)
+        worker.run(lambda: False, 4000, *arguments)
         return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
     device(EmulatedDevice())
@@ -202,8 +203,8 @@ def test_a_job_says_what_it_used_and_what_it_could_not_have(device, tmp_path, ca
 def test_memory_is_bounded_by_what_a_gpu_does_not_reserve(monkeypatch):
     """Addresses alone do not count, as CUDA reserves them; what is written does."""
     limits = []
-    monkeypatch.setattr(training_worker.resource, "setrlimit", lambda *each: limits.append(each))
+    monkeypatch.setattr(worker.resource, "setrlimit", lambda *each: limits.append(each))
     for name in ("cpu", "cuda", "auto"):
-        training_worker.bound_memory(name, 1000)
-    of_addresses, of_data = training_worker.resource.RLIMIT_AS, training_worker.resource.RLIMIT_DATA
+        worker.bound_memory(name, 1000)
+    of_addresses, of_data = worker.resource.RLIMIT_AS, worker.resource.RLIMIT_DATA
     assert limits == [(kind, (1000, 1000)) for kind in (of_addresses, of_data, of_data)]

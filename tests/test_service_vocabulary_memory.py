@@ -9,15 +9,15 @@ import gc
 
 import pytest
 
-from service.cpu_encoders import FASTOKENS_BYTES
-from service.cpu_engine import CpuEngine
-from service.cpu_fastokens import HAS_THREADS
-from service.engines import Holding
-from service.registry import Registry
-from service.settings import Settings
-from service.verification import verify
-from service.vocabulary_memory import leaving
-from service.vocabulary_reports import samples
+from service.core.settings import Settings
+from service.engines.base import Holding
+from service.engines.cpu.bpe.fastokens_encoder import HAS_THREADS
+from service.engines.cpu.engine import CpuEngine
+from service.engines.cpu.selection import FASTOKENS_BYTES
+from service.engines.cpu.verification import verify
+from service.engines.eviction import leaving
+from service.registry.registry import Registry
+from service.registry.reports import samples
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.fuzz import memory
 from tests.fuzz.memory import GROWTH_BYTES, Size, measured, what_grew

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests import waiting
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
@@ -218,7 +218,7 @@ def test_an_upload_is_answered_with_its_own_digest_whatever_becomes_of_the_name(
             else:
                 service.registry.delete("mine")
 
-        monkeypatch.setattr("service.vocabulary_management._spread", meanwhile)
+        monkeypatch.setattr("service.registry.management._spread", meanwhile)
         answer = await client.put("/v1/vocabularies/mine", content=TOKENIZER_JSON)
         assert (answer.status_code, answer.json()["digest"]) == (201, own.digest)
         assert (answer.json()["state"], answer.json()["source"]) == ("loaded", "uploaded")

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from tokenizers import Tokenizer
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.tokenizer_documents import document, encoded
 from vocabularies.batch import Batch
 from vocabularies.class_patterns import MAX_PATTERN, compile_patterns, fingerprint

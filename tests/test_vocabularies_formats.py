@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from tokenizers import Tokenizer
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.data_files import data_bytes
 from tests.tokenizer_documents import ABC, BYTES, added, document, encoded
 from vocabularies import reference

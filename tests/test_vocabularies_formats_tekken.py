@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tiktoken
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.texts import TEXTS
 from vocabularies import reference
 from vocabularies.batch import Batch

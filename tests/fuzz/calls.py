@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.oip_tensors import bytes_tensor
+from service.apis.oip.tensors import bytes_tensor
 from service.protos import inference_pb2 as oip
 from service.protos import warptok_pb2 as pb
 from tests.fuzz.messages import CANARY, DNA, TEXT, Message

@@ -12,12 +12,12 @@ from urllib.parse import unquote_to_bytes
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.app import create_app, running
-from service.engines import Engine
-from service.grpc_server import GrpcServer
-from service.hot_protocol import hot_protocol
-from service.settings import Settings
-from service.streams import BrokenStream
+from service.apis.grpc.server import GrpcServer
+from service.core.settings import Settings
+from service.engines.base import Engine
+from service.http.connection.protocol import hot_protocol
+from service.http.streaming_response import BrokenStream
+from service.server.app import create_app, running
 from tests.fuzz.faults import Answer, Lines, logged
 from tests.fuzz.messages import Message
 from tests.fuzz.uploads import chat_upload

@@ -12,8 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 from google.rpc import code_pb2
 
-from service.logs import TextLines
-from service.refusals import SHAPES
+from service.http.refusals import SHAPES
+from service.observability.logging import TextLines
 from tests.fuzz.messages import CANARY, Message
 
 __all__ = ["Answer", "Lines", "fault_of", "logged"]
@@ -72,7 +72,7 @@ def fault_of(message: Message, answer: Answer, log: Lines) -> str:
     for line in lines:
         if CANARY in line:
             return f"an input is in the log: {line[:300]}"
-        if LOUD.search(line) and not line.endswith("service.streams.BrokenStream"):
+        if LOUD.search(line) and not line.endswith("service.http.streaming_response.BrokenStream"):
             return f"the log says: {line[:3000]}"
     if message.method == "gRPC":
         return _fault_of_call(answer)

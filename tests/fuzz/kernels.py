@@ -21,7 +21,7 @@ import numpy as np
 
 from gpu.engine import GpuEngine
 from gpu.text.bpe_tables import NotCovered
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.texts import nasty_text, strings
 from tests.redzones import redzones
 from vocabularies.batch import Batch, Encoded, EncodeOptions

@@ -13,8 +13,8 @@ import sys
 from dataclasses import dataclass
 from types import ModuleType
 
-from service import allocator
-from service.state import Service
+from service.operations.context import Service
+from service.runtime import malloc
 from tests.fuzz.hunt import resident_bytes
 from vocabularies.unicode_classes import class_mask
 
@@ -49,7 +49,7 @@ def measured(service: Service) -> Size:
         registry.engine.unload(digest)
     _empty_bounded_caches()
     gc.collect()
-    allocator.give_back()
+    malloc.give_back()
     return Size(loaded, resident_bytes())
 
 

@@ -14,8 +14,8 @@ import httpx
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from service.cpu_engine import CpuEngine
-from service.engines import Engine
+from service.engines.base import Engine
+from service.engines.cpu.engine import CpuEngine
 from tests.app_client import serving
 from tests.fuzz.texts import nasty_text, strings
 from tests.sequence_strategies import character_vocabularies, kmer_vocabularies

@@ -13,7 +13,7 @@ import tiktoken
 from tokenizers import Tokenizer
 from tokenizers.normalizers import NFC
 
-from service.cpu_engine import CpuEngine
+from service.engines.cpu.engine import CpuEngine
 from tests.data_files import data_bytes, data_json
 from tests.fuzz.texts import nasty_bytes, nasty_text, strings
 from vocabularies import reference

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from service.oip_tensors import bytes_tensor
+from service.apis.oip.tensors import bytes_tensor
 from tests.fuzz.messages import CANARY, DNA, ENCODERS, TEXT, Message
 from vocabularies.batch import Batch
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from service.allocator import keep_large_blocks
+from service.runtime.malloc import keep_large_blocks
 from tests.fuzz.doors import LIMITS, open_doors
 from tests.fuzz.hunt import Hunt
 from tests.fuzz.memory import Size, measured, what_grew

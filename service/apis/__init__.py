@@ -1,0 +1,1 @@
+"""The ways in, one package each."""

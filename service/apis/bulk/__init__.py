@@ -1,0 +1,1 @@
+"""Bulk bodies: plain text, Arrow streams, FASTA and FASTQ."""

@@ -1,0 +1,180 @@
+"""Texts out of Arrow's stream format, without trust.
+
+Knows no HTTP. Record batches are read one by one from whatever has `read`; a size that a message
+only claims is checked before memory is taken for it, and offsets before they are used.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from service.core.errors import BadBody, InvalidRequest, UnsupportedFormat
+from vocabularies.batch import Batch
+
+__all__ = ["CONTINUATION", "MEDIA_TYPE", "TextReader"]
+
+MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+COLUMN = "text"
+RECORD_BATCH = "record batch"
+CONTINUATION = b"\xff\xff\xff\xff"
+HEADER, COMPRESSION = 2, 3  # Fields of Message and of RecordBatch in Arrow's Message.fbs.
+
+
+class TextReader:
+    """The column `text` of a stream, record batch by record batch.
+
+    Args:
+        read: gives exactly so many bytes, fewer at the end; may block and may raise.
+    """
+
+    def __init__(self, read: Callable[[int], Any]) -> None:
+        self._file = _File(read)
+        self._messages = pa.ipc.MessageReader.open_stream(pa.PythonFile(self._file, "r"))
+        self._schema: pa.Schema | None = None
+        self._number = 0
+
+    def next_batch(self) -> tuple[Batch, NDArray[np.bool_]] | None:
+        """The next record batch: its texts, and bool[B] which of them are null; None at the end.
+
+        Raises:
+            BadBody: what was read is no Arrow stream.
+            UnsupportedFormat: a compressed or a dictionary-encoded batch.
+            InvalidRequest: there is no column `text`, or it holds no texts.
+        """
+        where = f"record batch {self._number}"
+        try:
+            if self._schema is None:
+                self._schema = self._read_schema()
+            message = self._next_message()
+            if message is None:
+                return None
+            self._number += 1
+            if message.type != RECORD_BATCH:
+                raise UnsupportedFormat(f"a {message.type} message is not read", where)
+            if _is_compressed(message.metadata.to_pybytes()):
+                advice = "leave it plain and compress the whole body with Content-Encoding"
+                raise UnsupportedFormat(f"a compressed record batch is not read; {advice}", where)
+            column = pa.ipc.read_record_batch(message, self._schema).column(COLUMN)
+            column.validate(full=True)
+        except (pa.ArrowException, struct.error, OSError, UnicodeDecodeError) as error:
+            raise BadBody(f"the body is no Arrow stream: {error}", where) from error
+        return _texts(column)
+
+    def _next_message(self) -> pa.Message | None:
+        try:
+            return self._messages.read_next_message()
+        except StopIteration:
+            return None
+        finally:
+            self._file.raise_failure()
+
+    def _read_schema(self) -> pa.Schema:
+        message = self._next_message()
+        if message is None:
+            raise BadBody("the body is empty; an Arrow stream begins with its schema", "body")
+        if message.type != "schema":  # Arrow would take it for one, and crash.
+            raise BadBody(f"the first message is no schema but a {message.type}", "message 0")
+        schema = pa.ipc.read_schema(message)
+        if schema.get_field_index(COLUMN) < 0:
+            names = ", ".join(schema.names) or "none"
+            raise InvalidRequest(f"there is no column {COLUMN}; the columns are: {names}", "schema")
+        kind = schema.field(COLUMN).type
+        if not _is_text(kind):
+            raise InvalidRequest(f"the column {COLUMN} is {kind}, not string or binary", "schema")
+        return schema
+
+
+class _File:
+    """The few methods that Arrow calls of a Python file.
+
+    Python's collector does not see through Arrow's objects: what holds one and is held by it stays
+    for ever. So this knows no TextReader, and no exception goes through Arrow, which would keep it.
+    """
+
+    closed = False
+
+    def __init__(self, read: Callable[[int], Any]) -> None:
+        self._read, self._has_begun = read, False
+        self._failure: BaseException | None = None
+
+    def read(self, num_bytes: int) -> Any:
+        """What comes; for Arrow the stream ends where reading it fails."""
+        try:
+            return self._checked_read(num_bytes)
+        except BaseException as error:
+            self._failure = error
+            return b""
+
+    def raise_failure(self) -> None:
+        """Raise what reading has raised."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _checked_read(self, num_bytes: int) -> Any:
+        """A body that begins otherwise would be taken for a huge length."""
+        data = self._read(num_bytes)
+        if not self._has_begun and len(data) and bytes(data[:4]) != CONTINUATION[: len(data)]:
+            raise BadBody("the body is no Arrow stream: it does not begin with FF FF FF FF", "body")
+        self._has_begun = True
+        return data
+
+    def close(self) -> None:
+        """Nothing is open here."""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether a record batch's buffers are compressed: what they would take is not known then.
+
+    Reads two fields of the message's flatbuffer: a table begins with the distance back to its
+    vtable, which says where each field lies, or 0.
+    """
+    message = struct.unpack_from("<I", metadata)[0]
+    header = _field(metadata, message, HEADER)
+    if header is None:
+        raise struct.error("a message has no header")
+    batch = header + struct.unpack_from("<I", metadata, header)[0]
+    return _field(metadata, batch, COMPRESSION) is not None
+
+
+def _field(data: bytes, table: int, number: int) -> int | None:
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    size = struct.unpack_from("<H", data, vtable)[0]
+    place = 4 + 2 * number
+    offset = struct.unpack_from("<H", data, vtable + place)[0] if place < size else 0
+    return table + offset if offset else None
+
+
+def _texts(column: pa.Array) -> tuple[Batch, NDArray[np.bool_]]:
+    nulls = np.zeros(len(column), np.bool_)
+    if column.null_count:
+        nulls = column.is_null().to_numpy(zero_copy_only=False)
+        column = column.fill_null("" if "string" in str(column.type) else b"")
+    is_large = "large" in str(column.type)
+    _, offset_buffer, data = column.buffers()
+    if not len(column):
+        return Batch(data=np.zeros(0, np.uint8), offsets=np.zeros(1, np.int64)), nulls
+    end, width = column.offset + len(column) + 1, np.int64 if is_large else np.int32
+    offsets = np.frombuffer(offset_buffer, width, end)[column.offset :].astype(np.int64)
+    bytes_ = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return Batch(data=bytes_[offsets[0] : offsets[-1]], offsets=offsets - offsets[0]), nulls

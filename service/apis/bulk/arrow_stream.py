@@ -1,0 +1,239 @@
+"""Answers that are Arrow streams: read, encoded and sent all at once, in bounded memory.
+
+    body ─► read exactly n bytes ─► texts ─► batcher ─► record batch ─► 1 MiB at a time
+              │ on the loop          │ on a thread of the stream's own
+              └ texts are read while those before them are encoded and those before that are sent
+
+Memory does not grow with the stream: what waits to be sent is bounded. A client that sends
+everything before it reads may therefore send so much that its answers fit into that bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.apis.bulk.arrow_reader import MEDIA_TYPE
+from service.batching.work import Result, Work
+from service.core.errors import TooLarge
+from service.core.request_head import read_timeout
+from service.http.backpressure import Outgoing
+from service.http.request_body import Body
+from service.http.streaming_response import Streamed, run_patiently, stream_thread
+from service.observability.request_observer import serialized
+from service.operations.encode import check_dtype
+from service.operations.operation import bulk_work, check_digest, check_rows, find_entry
+from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from fastapi import Request
+    from starlette.types import Receive, Scope, Send
+
+    from service.operations.context import Service
+    from service.registry.registry import Entry
+
+__all__ = ["ArrowStream", "BodyReader", "Messages", "Source"]
+
+AHEAD_BYTES = 1 << 16  # Read at once where less is asked for.
+READ_AHEAD = 2  # Batches that are encoded or wait to be written.
+Answered = tuple[Result, Any]
+
+
+class Source(Protocol):
+    """Texts out of a body."""
+
+    def next_batch(self) -> tuple[Batch, Any] | None:
+        """The next texts, and what their message needs beside ids; None at the end. May block."""
+
+
+class Messages(Protocol):
+    """An Arrow stream, message by message."""
+
+    END: bytes
+
+    def head(self) -> memoryview:
+        """What the stream begins with."""
+
+    def is_quick(self, result: Result) -> bool:
+        """Whether the message of a result takes less than handing it to a thread would."""
+
+    def message(self, result: Result, beside: Any) -> list[memoryview]:
+        """One record batch."""
+
+
+class BodyReader:
+    """The body as something that is read from another thread.
+
+    Args:
+        body: not read yet.
+        max_bytes: the most that may be asked for at once: what a message claims to have.
+        memory: gives so many bytes of it.
+
+    Attributes:
+        waited_s: seconds in which `read` waited for bytes.
+    """
+
+    def __init__(
+        self, body: Body, max_bytes: int, memory: Callable[[int], NDArray[np.uint8]]
+    ) -> None:
+        self._body, self._max_bytes, self._memory = body, max_bytes, memory
+        self._rest = memoryview(b"")
+        self._loop = asyncio.get_running_loop()
+        self._asked: Future[memoryview] | None = None
+        self.waited_s = 0.0
+
+    def read(self, num_bytes: int) -> memoryview:
+        """Exactly so many bytes, fewer at the end; called from another thread than the loop's.
+
+        Raises:
+            TooLarge: more than `max_bytes` were asked for; none were read.
+        """
+        if num_bytes > self._max_bytes:
+            limit = f"max_body_bytes is {self._max_bytes}, for each record batch"
+            raise TooLarge(f"a message has {num_bytes} bytes; {limit}")
+        if len(self._rest) >= num_bytes:  # The loop leaves it alone until it is asked for more.
+            return self._take(num_bytes)
+        begin = perf_counter()
+        self._asked = asked = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
+        try:
+            read = asked.result()
+        finally:
+            self._asked = None  # It may hold an exception, whose frames hold us: see arrow_wire.
+        self.waited_s += perf_counter() - begin
+        return read
+
+    def close(self) -> None:
+        """Wake the thread that still reads; it gets a CancelledError."""
+        if (asked := self._asked) is not None:
+            asked.cancel()
+
+    async def _read(self, num_bytes: int) -> memoryview:
+        """What is left over and what comes; where little is asked for, more of it is kept."""
+        array, size = self._memory(max(num_bytes, AHEAD_BYTES)), len(self._rest)
+        array[:size] = np.frombuffer(self._take(size), np.uint8)
+        room = array[size:] if num_bytes < AHEAD_BYTES else array[size:num_bytes]
+        size += await self._body.read_into(room, num_bytes - size)
+        self._rest = array[:size].data
+        return self._take(num_bytes)
+
+    def _take(self, num_bytes: int) -> memoryview:
+        taken, self._rest = self._rest[:num_bytes], self._rest[num_bytes:]
+        return taken
+
+
+class _Timed:
+    """A source, and how long each batch took beside the wait for its bytes."""
+
+    def __init__(self, source: Source, body: BodyReader) -> None:
+        self._source, self._body = source, body
+
+    def next_batch(self) -> tuple[Batch, Any, float] | None:
+        """The next texts, what their message needs, and seconds; None at the end. May block."""
+        begin, waited_s = perf_counter(), self._body.waited_s
+        read = self._source.next_batch()
+        if read is None:
+            return None
+        return *read, perf_counter() - begin - (self._body.waited_s - waited_s)
+
+
+class ArrowStream(Streamed):
+    """An answer that is an Arrow stream; subclasses say what is read and what is written."""
+
+    query_model = BatchQuery
+    query: Any
+    vocabulary: Vocabulary  # Known before `source` is called.
+
+    def __init__(self, service: Service, request: Request) -> None:
+        super().__init__(service, request)
+        self.query = parse_query(self.query_model, request.query_params)
+        read_timeout(self.call)
+        self.dtype = DTYPES[self.query.dtype]
+
+    def source(self, body: BodyReader) -> Source:
+        """What reads the body."""
+        raise NotImplementedError
+
+    def messages(self) -> Messages:
+        """What writes the answer."""
+        raise NotImplementedError
+
+    def options(self) -> EncodeOptions:
+        """What each text asks for."""
+        options: EncodeOptions = self.query.options()
+        return options
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read, encode and send, all three at once."""
+        entry = await find_entry(self.service, self.query.vocabulary)
+        check_digest(entry, self.query.if_digest)
+        check_dtype(entry.vocabulary, self.query.dtype)
+        self.vocabulary = entry.vocabulary
+        settings = self.service.settings
+        idle_s = settings.stream_idle_timeout_s
+        sent = Body(receive, self.call.encoding, None, scope, idle_s)
+        memory = self.service.engine.host_memory
+        body = BodyReader(sent, settings.max_body_bytes, memory)
+        outgoing = Outgoing(send, MEDIA_TYPE, self.service.unsent, idle_s)
+        encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
+        with stream_thread(self.service) as thread:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(outgoing.run())
+                    tasks.create_task(self._write(encoded, outgoing))
+                    source = _Timed(self.source(body), body)
+                    reading = self._read(entry, source, thread, encoded, tasks)
+                    tasks.create_task(reading)
+            except BaseExceptionGroup as group:
+                raise group.exceptions[0] from None
+            finally:
+                body.close()
+                await outgoing.drop()
+
+    async def _read(
+        self,
+        entry: Entry,
+        source: _Timed,
+        thread: ThreadPoolExecutor,
+        encoded: asyncio.Queue[asyncio.Task[Answered] | None],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """Batches one after another, each handed on while it is being encoded."""
+        loop, options = asyncio.get_running_loop(), self.options()
+        while (read := await loop.run_in_executor(thread, source.next_batch)) is not None:
+            batch, beside, seconds = read
+            self.call.times.read = perf_counter() - seconds
+            check_rows(self.service, len(batch), "text")
+            batch.id_dtype = self.dtype
+            work = bulk_work(self.service, self.call, entry, batch, options)
+            await encoded.put(tasks.create_task(self._encode(work, beside)))
+        await encoded.put(None)
+
+    async def _encode(self, work: Work, beside: Any) -> Answered:
+        return await run_patiently(self.service.batcher, work), beside
+
+    async def _write(
+        self, encoded: asyncio.Queue[asyncio.Task[Answered] | None], outgoing: Outgoing
+    ) -> None:
+        """The ids of each batch as soon as they are there, in order."""
+        messages = self.messages()
+        head: bytes | memoryview = messages.head()
+        while (task := await encoded.get()) is not None:
+            answered = await task
+            begin = perf_counter()
+            if messages.is_quick(answered[0]):
+                message = messages.message(*answered)
+            else:
+                message = await asyncio.to_thread(messages.message, *answered)
+            serialized(self.service, self.call, perf_counter() - begin)
+            await outgoing.put(head, *message)
+            head = b""
+        await outgoing.put(head, messages.END)
+        await outgoing.close()

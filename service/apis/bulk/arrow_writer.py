@@ -1,0 +1,201 @@
+"""Ids as Arrow's stream format: a schema, record batches, an end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from service.apis.bulk.arrow_buffers import PieceWriter
+from service.apis.bulk.arrow_reader import CONTINUATION
+from service.apis.bulk.fasta_batches import Named
+from service.apis.bulk.text_chunks import shifted
+from service.batching.work import Result
+from service.core.errors import TooLarge
+from vocabularies.framing import offsets_of, ragged
+
+__all__ = ["IdMessages", "RecordMessages", "WindowMessages"]
+
+NULL_TEXT = "the text is null"
+END = CONTINUATION + bytes(4)
+QUICK_ROWS = 256
+
+
+def _error_texts(result: Result, begin: int = 0) -> list[str | None]:
+    """Why rows of a request are refused; None for those that are not.
+
+    Args:
+        result: of the request.
+        begin: where in its text a row begins that is a part of one.
+    """
+    errors: list[str | None] = [None] * (result.end - result.begin)
+    for row, refusal in result.row_errors().items():
+        error = shifted(refusal, begin)
+        errors[row] = f"{error.code}: {error.message} {error.where}".strip()
+    return errors
+
+
+def _rows(result: Result, dtype: type[np.integer[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The ids of a request's rows, and int64[B + 1] where each begins."""
+    encoded = result.encoded
+    assert encoded is not None
+    offsets = encoded.offsets[result.begin : result.end + 1]
+    ids = encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
+    return ids, offsets - offsets[0]
+
+
+def _lists(
+    ids: NDArray[Any], offsets: NDArray[np.int64], nulls: pa.Array | None = None
+) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids), mask=nulls)
+
+
+class _Messages:
+    """An Arrow stream with these columns, and ids of a dtype."""
+
+    END = END
+
+    def __init__(
+        self, dtype: type[np.integer[Any]], *columns: tuple[str, pa.DataType | None]
+    ) -> None:
+        """A column without a type is the ids."""
+        ids = pa.list_(pa.from_numpy_dtype(dtype))
+        self._dtype = dtype
+        self._schema = pa.schema([(name, kind or ids) for name, kind in columns])
+        self._writer = PieceWriter(self._schema)
+
+    def head(self) -> memoryview:
+        """What the stream begins with."""
+        return self._writer.head
+
+    def is_quick(self, result: Result) -> bool:
+        """Whether the message of a result takes less than handing it to a thread would."""
+        return False
+
+    def _pieces(self, *columns: pa.Array) -> list[memoryview]:
+        return self._writer.pieces(pa.RecordBatch.from_arrays([*columns], schema=self._schema))
+
+
+class IdMessages(_Messages):
+    """A stream of the columns `ids` and `error`; a refused text has null ids and says why.
+
+    Args:
+        dtype: of an id.
+    """
+
+    def __init__(self, dtype: type[np.integer[Any]]) -> None:
+        super().__init__(dtype, ("ids", None), ("error", pa.string()))
+
+    def is_quick(self, result: Result) -> bool:
+        """Where rows are few and their ids need not become wider or narrower."""
+        ids = None if result.encoded is None else result.encoded.ids
+        is_as_wanted = ids is not None and ids.dtype == self._dtype
+        return is_as_wanted and result.end - result.begin <= QUICK_ROWS
+
+    def message(self, result: Result, nulls: NDArray[np.bool_]) -> list[memoryview]:
+        """One record batch: the rows of a request, in order; bool[B] says which were null."""
+        errors = _error_texts(result)
+        for row in np.flatnonzero(nulls).tolist():
+            errors[row] = NULL_TEXT
+        error_column = pa.array(errors, pa.string())
+        ids = _lists(*_rows(result, self._dtype), error_column.is_valid())
+        return self._pieces(ids, error_column)
+
+
+class RecordMessages(_Messages):
+    """A stream of the columns `name`, `ids` and `error`."""
+
+    def __init__(self, dtype: type[np.integer[Any]]) -> None:
+        super().__init__(dtype, ("name", pa.string()), ("ids", None), ("error", pa.string()))
+
+    def message(self, result: Result, named: Named) -> list[memoryview]:
+        """One record batch: records of a file, in order."""
+        errors = pa.array(_error_texts(result), pa.string())
+        ids = _lists(*_rows(result, self._dtype), errors.is_valid())
+        return self._pieces(pa.array(named.names, pa.string()), ids, errors)
+
+
+class WindowMessages(_Messages):
+    """A stream of the columns `name`, `start`, `input_ids` and `error`: a row for each window.
+
+    Args:
+        window, stride: in ids; the last windows of a record are as short as what is left.
+        max_ids: the most that a record batch may hold.
+
+    A refused record is one row without ids that says why.
+    """
+
+    def __init__(
+        self, dtype: type[np.integer[Any]], window: int, stride: int, max_ids: int
+    ) -> None:
+        names = ("name", pa.string()), ("start", pa.int64())
+        super().__init__(dtype, *names, ("input_ids", None), ("error", pa.string()))
+        self._window, self._stride, self._max_ids = window, stride, max_ids
+        self._kept: NDArray[Any] = np.zeros(0, dtype)
+        self._skipped = self._first = 0
+        self._is_refused = False
+
+    def message(self, result: Result, named: Named) -> list[memoryview]:
+        """One record batch: the windows of records, in order.
+
+        Of a record that goes on, those that are whole; what the others need is kept.
+
+        Raises:
+            TooLarge: they hold too many ids; the windows overlap too much.
+        """
+        errors = _error_texts(result, named.begin)
+        ids, offsets = _rows(result, self._dtype)
+        if named.begin:
+            ids = np.concatenate([self._kept, ids])
+            ids, self._skipped = ids[self._skipped :], max(0, self._skipped - len(ids))
+            offsets = np.array([0, len(ids)])
+        else:
+            self._first, self._skipped, self._is_refused = 0, 0, False
+        sizes = np.diff(offsets)
+        counts = -(-sizes // self._stride)
+        if named.goes_on:
+            counts[-1] = max(0, (sizes[-1] - self._window) // self._stride + 1)
+        is_refused = np.array([error is not None for error in errors], np.bool_)
+        counts[is_refused] = 0 if self._is_refused else 1
+        firsts = np.zeros(len(sizes), np.int64)
+        firsts[0] = self._first
+        written = self._written(ids, offsets, counts, firsts, named.names, errors)
+        if named.goes_on:
+            self._is_refused = self._is_refused or bool(is_refused[-1])
+            self._keep(ids, self._stride * int(counts[-1]))
+        return written
+
+    def _keep(self, ids: NDArray[Any], begin: int) -> None:
+        """The ids of a record that the windows of its next part begin with."""
+        begin = 0 if self._is_refused else begin
+        self._kept, self._first = ids[begin:].copy(), self._first + begin
+        self._skipped += max(0, begin - len(ids))
+
+    def _written(
+        self,
+        ids: NDArray[Any],
+        offsets: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        firsts: NDArray[np.int64],
+        names: list[str],
+        errors: list[str | None],
+    ) -> list[memoryview]:
+        """So many windows of each row, of whose record the first id has the number `firsts`."""
+        if int(counts.sum()) > self._max_ids:
+            raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
+        rows = np.repeat(np.arange(len(names)), counts)
+        starts = ragged(np.zeros_like(counts), counts, self._stride)
+        lengths = np.minimum(self._window, np.diff(offsets)[rows] - starts)
+        if (num_ids := int(lengths.sum())) > self._max_ids:
+            limit = f"max_window_ids is {self._max_ids}"
+            raise TooLarge(f"the windows of some records hold {num_ids} ids; {limit}", "/stride")
+        values = ids[ragged(offsets[:-1][rows] + starts, lengths)]
+        window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
+        return self._pieces(
+            pa.array(names, pa.string()).take(pa.array(rows)),
+            pa.array(starts + firsts[rows]),
+            _lists(values, offsets_of(lengths), window_errors.is_valid()),
+            window_errors,
+        )

@@ -1,0 +1,152 @@
+"""POST /v1/encode/fasta: FASTA or FASTQ in, an Arrow stream of ids or of windows out.
+
+FASTA and FASTQ are told apart by the first byte; gzip and zstd are Content-Encodings. Records up to
+4 MiB together are one record batch. Memory does not grow with the file: where windows are asked for
+and the vocabulary allows it, a longer record is encoded in parts; no other may be longer than
+`max_text_bytes`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from service.apis.bulk.arrow_stream import ArrowStream, BodyReader, Messages
+from service.apis.bulk.arrow_writer import RecordMessages, WindowMessages
+from service.apis.bulk.fasta_batches import BATCH_RECORDS, FastaBatches, Named, too_long
+from service.apis.bulk.sequence_chunks import Splitter, splitter_of
+from service.core.errors import BadBody, InvalidRequest
+from service.http.request_body import ENCODINGS
+from service.operations.query_schemas import BatchQuery
+from service.seqio.fasta import fasta_pieces
+from service.seqio.format_detection import FORMATS, PACKED
+from service.seqio.reader import BATCH_BYTES, sequence_batches
+from vocabularies.batch import Batch, EncodeOptions
+
+__all__ = ["BulkFasta", "FastaQuery"]
+
+READ_BYTES = 1 << 18
+
+
+class FastaQuery(BatchQuery):
+    """The options of the call; with `window` the answer has windows instead of whole records."""
+
+    window: int | None = Field(None, ge=1, le=1_048_576, description="Ids in a window.")
+    stride: int | None = Field(
+        None,
+        ge=1,
+        le=2**31,
+        description="Ids from the begin of a window to the next; as `window` if absent.",
+    )
+
+
+class _Body(io.RawIOBase):
+    """The body as a file; refuses a record that never ends before it is in memory."""
+
+    def __init__(self, body: BodyReader, first: bytes, max_bytes: int) -> None:
+        super().__init__()
+        self._body, self._first, self._max_bytes = body, first, max_bytes
+        self._last, self._since = b"", 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data, self._first = self._first or self._body.read(min(len(buffer), READ_BYTES)), b""
+        seen = self._last + bytes(data)
+        place = seen.rfind(b"\n")
+        self._since = self._since + len(data) if place < 0 else len(seen) - place
+        self._last = seen[-1:]
+        # A quarter more for line ends and names.
+        if self._since > self._max_bytes + self._max_bytes // 4 + READ_BYTES:
+            raise too_long(self._since, self._max_bytes)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Records:
+    """Records of a body, many at a time, or a part of one.
+
+    Args:
+        body: FASTA or FASTQ.
+        max_bytes: of a record that cannot be split.
+        splitter: splits long records; None: they stay whole.
+    """
+
+    def __init__(self, body: BodyReader, max_bytes: int, splitter: Splitter | None) -> None:
+        self._body, self._max_bytes, self._splitter = body, max_bytes, splitter
+        self._batches: Iterator[tuple[Named, Batch]] | None = None
+
+    def next_batch(self) -> tuple[Batch, Named] | None:
+        """The next records and their names; None at the end.
+
+        Raises:
+            BadBody: the body is neither FASTA nor FASTQ; the message has the record.
+            TooLarge: a record that cannot be split is longer than `max_text_bytes`.
+        """
+        try:
+            if self._batches is None:
+                self._batches = self._opened()
+            found = next(self._batches, None)
+        except ValueError as error:
+            raise BadBody(f"the body is no FASTA or FASTQ: {error}", "body") from error
+        if found is None:
+            return None
+        names, batch = found
+        return batch, names
+
+    def _opened(self) -> Iterator[tuple[Named, Batch]]:
+        first = bytes(self._body.read(1))
+        format = FORMATS.get(first)
+        if format is None and first:
+            raise BadBody(_why_unknown(first + bytes(self._body.read(9))), "line 1")
+        if format == "fastq":
+            file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
+            for names, batch in sequence_batches(file, format, BATCH_BYTES, BATCH_RECORDS):
+                yield Named(names), batch
+            return
+        pieces = fasta_pieces(self._body.read, first)
+        yield from FastaBatches(self._splitter, self._max_bytes).batches(pieces)
+
+
+def _why_unknown(begin: bytes) -> str:
+    for magic, name in PACKED.items():
+        if begin.startswith(magic):
+            advice = f"send it with Content-Encoding: {name}" if name in ENCODINGS else "unpack it"
+            return f"the body is packed by {name}; {advice}"
+    return "FASTA begins with '>' and FASTQ with '@'"
+
+
+class BulkFasta(ArrowStream):
+    """The answer to a FASTA or FASTQ file."""
+
+    query_model = FastaQuery
+
+    def source(self, body: BodyReader) -> _Records:
+        """The records."""
+        query: FastaQuery = self.query
+        if query.stride is not None and query.window is None:
+            raise InvalidRequest("belongs to window", "/stride")
+        splitter = None
+        if query.window is not None:
+            splitter = splitter_of(self.vocabulary, self.options())
+        return _Records(body, self.service.settings.max_text_bytes, splitter)
+
+    def messages(self) -> Messages:
+        """Windows where they were asked for, else whole records."""
+        query: FastaQuery = self.query
+        if query.window is None:
+            return RecordMessages(self.dtype)
+        limit = self.service.settings.max_window_ids
+        return WindowMessages(self.dtype, query.window, query.stride or query.window, limit)
+
+    def options(self) -> EncodeOptions:
+        """Windows are cut from a record's own ids."""
+        options: EncodeOptions = self.query.options()
+        if self.query.window is None:
+            return options
+        return replace(options, add_special_tokens=False)

@@ -1,0 +1,120 @@
+"""Pieces of FASTA as batches for an engine: whole records together, long ones in parts.
+
+pieces ─► records up to 4 MiB together ─► a batch of rows
+       └► a longer one, where its ids allow it ─► batches of one row each, a part of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.apis.bulk.sequence_chunks import Splitter
+from service.core.errors import TooLarge
+from service.seqio.fasta import Name
+from service.seqio.reader import BATCH_BYTES
+from vocabularies.batch import Batch
+
+__all__ = ["BATCH_RECORDS", "FastaBatches", "Named", "too_long"]
+
+BATCH_RECORDS = 16_384
+PART_BYTES = 1 << 20  # Of a long record; its windows take up to ten times as much.
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What records are called, beside a batch of them.
+
+    Attributes:
+        names: of each row.
+        begin: where in its record the first row begins, in bytes; 0 where it is not a later part.
+        goes_on: the last row is a part of a record, and the next batch has more of it.
+    """
+
+    names: list[str]
+    begin: int = 0
+    goes_on: bool = False
+
+
+def too_long(num_bytes: int, max_bytes: int) -> TooLarge:
+    """What refuses a record that cannot be split."""
+    limit = f"max_text_bytes is {max_bytes}"
+    return TooLarge(f"a record has more than {num_bytes} bytes; {limit}", "record")
+
+
+class FastaBatches:
+    """The records of one file.
+
+    Args:
+        splitter: splits long records; None: they stay whole.
+        max_bytes: of a record that stays whole.
+    """
+
+    def __init__(self, splitter: Splitter | None, max_bytes: int) -> None:
+        self._splitter, self._max_bytes = splitter, max_bytes
+        self._names: list[str] = []
+        self._rows: list[bytes] = []
+        self._num_bytes = 0
+        self._name: str | None = None  # Of the record that is being read.
+        self._bases: list[bytes] = []
+        self._size = self._begin = 0
+        self._enough = PART_BYTES  # Bases at which the record is split.
+
+    def batches(self, pieces: Iterable[Name | bytes]) -> Iterator[tuple[Named, Batch]]:
+        """The batches."""
+        for piece in pieces:
+            if isinstance(piece, Name):
+                yield from self._end_record()
+                self._name = piece
+                continue
+            self._bases.append(piece)
+            self._size += len(piece)
+            if self._size >= self._enough and self._splitter is not None:
+                yield from self._split(self._splitter)
+            if self._size > self._max_bytes:
+                raise too_long(self._size, self._max_bytes)
+        yield from self._end_record()
+        yield from self._flush()
+
+    def _split(self, splitter: Splitter) -> Iterator[tuple[Named, Batch]]:
+        """A part of the record, if it can be split; else more of it is read."""
+        assert self._name is not None
+        data = np.frombuffer(b"".join(self._bases), np.uint8)
+        end, rest = splitter.split(data)
+        if not end:
+            self._bases, self._enough = [data.tobytes()], 2 * self._size
+            return
+        yield from self._flush()
+        yield self._part(data[:end], goes_on=True)
+        self._bases, self._begin = [data[rest:].tobytes()], self._begin + rest
+        self._size, self._enough = len(data) - rest, PART_BYTES
+
+    def _part(self, data: NDArray[np.uint8], goes_on: bool) -> tuple[Named, Batch]:
+        assert self._name is not None
+        named = Named([self._name], self._begin, goes_on)
+        return named, Batch(data=data, offsets=np.array([0, len(data)]))
+
+    def _end_record(self) -> Iterator[tuple[Named, Batch]]:
+        if self._name is None:
+            return
+        row = self._bases[0] if len(self._bases) == 1 else b"".join(self._bases)
+        if self._begin:
+            yield self._part(np.frombuffer(row, np.uint8), goes_on=False)
+        else:
+            too_much = self._num_bytes + len(row) > BATCH_BYTES
+            if self._rows and (too_much or len(self._rows) >= BATCH_RECORDS):
+                yield from self._flush()
+            self._names.append(self._name)
+            self._rows.append(row)
+            self._num_bytes += len(row)
+        self._name, self._bases = None, []
+        self._size, self._begin, self._enough = 0, 0, PART_BYTES
+
+    def _flush(self) -> Iterator[tuple[Named, Batch]]:
+        """The whole records that were read."""
+        if self._rows:
+            yield Named(self._names), Batch.from_bytes(self._rows)
+        self._names, self._rows, self._num_bytes = [], [], 0

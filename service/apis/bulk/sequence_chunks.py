@@ -1,0 +1,107 @@
+"""Where a long sequence may be split so that its parts' ids, one after another, are its own.
+
+Unlike `piecewise`, which cuts between characters, parts may share letters: a k-mer that begins in
+one part is read to its end there, and the next part begins where the next k-mer does. Sequences are
+those of FASTA, which have no white space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.apis.bulk.text_chunks import Cutter
+from service.engines.encoder import holds_any
+from vocabularies.batch import EncodeOptions
+from vocabularies.tables import BASE, OTHER, SPACE, KmerTable, kmer_table
+from vocabularies.vocabulary import Kmers, Vocabulary
+
+__all__ = ["Splitter", "splitter_of"]
+
+NOWHERE = 0, 0
+NEAR_BYTES = 1 << 12
+
+
+class Splitter(Protocol):
+    """Splits sequences of one vocabulary."""
+
+    def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
+        """Where the first part ends and where the rest begins, at most there; 0, 0: nowhere."""
+
+
+def splitter_of(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | None:
+    """None where ids depend on the whole sequence, or nobody has shown that they do not."""
+    cutter = Cutter.of(vocabulary, options)
+    if cutter is not None:
+        return _Characters(cutter)
+    model = vocabulary.model
+    if not isinstance(model, Kmers) or model.stride > model.k or vocabulary.normalizers:
+        return None
+    if model.stride < model.k and model.remainder == "letters":
+        return None  # What is left over at the end would count letters that parts share.
+    if options.max_length is not None or options.reverse_complement or options.add_special_tokens:
+        return None
+    circular = model.circular if options.circular is None else options.circular
+    special = [token for token in vocabulary.special_tokens if token.matched]
+    if circular or any(token.lstrip or token.rstrip or token.single_word for token in special):
+        return None
+    return _Kmers(model, kmer_table(vocabulary))
+
+
+@dataclass(frozen=True, slots=True)
+class _Characters:
+    """Parts that share nothing."""
+
+    cutter: Cutter
+
+    def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
+        place = self.cutter.cut(data)
+        return place, place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kmers:
+    """Parts of which each begins where a k-mer, or whatever gives an id, does.
+
+    Example, k = 3: ACGTA is split into ACGTA and TA... at stride 1, and into ACG and TA... at
+    stride 3.
+    """
+
+    model: Kmers
+    table: KmerTable
+
+    def split(self, data: NDArray[np.uint8]) -> tuple[int, int]:
+        if holds_any(self.table.is_rare, data):
+            return NOWHERE
+        return self._in_runs(data) if self.model.frame == "run" else self._in_sequence(data)
+
+    def _in_sequence(self, data: NDArray[np.uint8]) -> tuple[int, int]:
+        """K-mers at every stride behind the last white space that parts the sequence."""
+        k, stride = self.model.k, self.model.stride
+        begin = self._behind_last(data, self.table.classes == SPACE)
+        num_kmers = (len(data) - begin - k) // stride + 1
+        if num_kmers < 1:
+            return begin, begin
+        rest = begin + stride * num_kmers
+        return rest - stride + k, rest
+
+    def _in_runs(self, data: NDArray[np.uint8]) -> tuple[int, int]:
+        """Frames that begin with each run of letters; what is neither is one id for each run."""
+        classes = self.table.classes
+        begin = self._behind_last(data, classes != BASE)
+        if begin == len(data) and classes[data[-1]] == OTHER:
+            begin = self._behind_last(data, classes != OTHER)
+        elif begin < len(data):
+            begin += (len(data) - begin) // self.model.k * self.model.k
+        return begin, begin
+
+    @staticmethod
+    def _behind_last(data: NDArray[np.uint8], flags: NDArray[np.bool_]) -> int:
+        """Behind the last byte that is flagged in bool[256]; 0 where none is."""
+        for begin in (max(0, len(data) - NEAR_BYTES), 0):
+            if len(places := np.flatnonzero(flags[data[begin:]])):
+                return begin + int(places[-1]) + 1
+        return 0

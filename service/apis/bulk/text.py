@@ -1,0 +1,156 @@
+"""POST /v1/encode with the text itself as the body, and ids as they lie in memory as the answer.
+
+    octet-stream or text/plain ─► array, each byte copied once ─► batcher ─► ids, 1 MiB at a time
+                               └► characters: 2 MiB, encoded while the next are read ─► ids
+
+The options are in the query string. Without ``Accept: application/octet-stream`` the answer is the
+JSON of the same call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.apis.bulk.text_chunks import Cutter, encode_while_reading
+from service.batching.work import Result
+from service.core.errors import InvalidRequest, RowRefused, UnsupportedFormat
+from service.core.request_head import read_timeout
+from service.http.asgi_fast_path import send_pieces
+from service.http.request_body import Body, collect
+from service.http.streaming_response import Streamed, check_length, octets
+from service.observability.request_observer import serialized
+from service.operations.encode import ENCODE, check_dtype, truncated_row
+from service.operations.operation import LARGE_BYTES, bulk_work, check_digest, find_entry
+from service.operations.query_schemas import DTYPES, TextQuery, parse_query
+from service.operations.schemas import EncodeRequest
+from vocabularies.batch import Batch, EncodeOptions, RowError
+
+if TYPE_CHECKING:
+    from fastapi import Request
+    from starlette.types import Receive, Scope, Send
+
+    from service.operations.context import Service
+    from service.registry.registry import Entry
+
+__all__ = ["BulkText"]
+
+WHERE = "body"
+CHARSETS = {"utf-8", "utf8", "us-ascii"}
+
+
+class BulkText(Streamed):
+    """The answer to one text that is the whole body."""
+
+    query_model = TextQuery
+
+    def __init__(self, service: Service, request: Request) -> None:
+        super().__init__(service, request)
+        _check_charset(request.headers.get("content-type", ""))
+        self.query = parse_query(TextQuery, request.query_params)
+        read_timeout(self.call)
+        self.dtype = DTYPES[self.query.dtype]
+        self.as_octets = "application/octet-stream" in request.headers.get("accept", "")
+        if self.as_octets and (self.query.return_offsets or self.query.return_tokens):
+            raise InvalidRequest("only JSON answers have offsets and tokens", "Accept")
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the text, encode it, send its ids."""
+        service, call, query = self.service, self.call, self.query
+        limit = min(service.settings.max_body_bytes, service.settings.max_text_bytes)
+        check_length(call.content_length, limit)
+        entry = await find_entry(service, query.vocabulary)
+        check_digest(entry, query.if_digest)
+        check_dtype(entry.vocabulary, query.dtype)
+        idle_s = service.settings.stream_idle_timeout_s
+        body = Body(receive, call.encoding, limit, scope, idle_s)
+        cutter = Cutter.of(entry.vocabulary, query.options()) if self.as_octets else None
+        if cutter is not None:
+            await self._send_while_reading(send, entry, body, cutter)
+            return
+        text = await collect(body, call.content_length, service.engine.host_memory)
+        call.receive = receive  # Not before: whoever watches for a gone client would read the body.
+        if self.as_octets:
+            await self._send_octets(send, entry, text)
+        else:
+            await self._send_json(send, entry, text)
+
+    async def _send_octets(self, send: Send, entry: Entry, text: NDArray[np.uint8]) -> None:
+        """The ids of the whole text."""
+        batch = Batch(data=text, offsets=np.array([0, len(text)]))
+        result = await self._encode(entry, self.query.options(), batch)
+        if result.begin in result.errors:
+            raise RowRefused(result.errors[result.begin], WHERE)
+        await self._send([self._ids(result)], send, entry, result)
+
+    async def _send_while_reading(
+        self, send: Send, entry: Entry, body: Body, cutter: Cutter
+    ) -> None:
+        """The ids of its parts, begin and end tokens around all of them."""
+        options, vocabulary = self.query.options(), entry.vocabulary
+        own = replace(options, add_special_tokens=False)
+        encode, take = partial(self._encode, entry, own), self.service.engine.host_memory
+        results = await encode_while_reading(body, cutter, encode, take)
+        ids = [self._ids(result) for result in results]
+        if options.add_special_tokens:
+            prefix, suffix = (
+                np.array(side, self.dtype) for side in (vocabulary.prefix, vocabulary.suffix)
+            )
+            ids = [prefix, *ids, suffix]
+        await self._send(ids, send, entry, results[-1])
+
+    async def _encode(self, entry: Entry, options: EncodeOptions, batch: Batch) -> Result:
+        # Where one byte holds every id, ids stay so narrow until they are sent.
+        batch.id_dtype = np.uint8 if len(entry.vocabulary) <= 256 else self.dtype
+        work = bulk_work(self.service, self.call, entry, batch, options)
+        return await self.service.batcher.run(work)
+
+    def _ids(self, result: Result) -> NDArray[np.integer[Any]]:
+        assert result.encoded is not None
+        return result.encoded.row(result.begin)
+
+    async def _send(
+        self, parts: list[NDArray[np.integer[Any]]], send: Send, entry: Entry, result: Result
+    ) -> None:
+        headers = [
+            (b"x-warptok-dtype", self.query.dtype.encode()),
+            (b"x-warptok-num-tokens", b"%d" % sum(map(len, parts))),
+            (b"x-warptok-engine", result.engine.encode()),
+            (b"x-warptok-digest", entry.vocabulary.digest.encode()),
+        ]
+        if (truncated := truncated_row(result, result.begin)) is not None:
+            begin, end = truncated["kept"]
+            value = b"num_tokens=%d, kept=%d-%d" % (truncated["num_tokens"], begin, end)
+            headers.append((b"x-warptok-truncated", value))
+        await octets(send, parts, headers, self.dtype)
+
+    async def _send_json(self, send: Send, entry: Entry, text: NDArray[np.uint8]) -> None:
+        """What the JSON call answers to the same text and options."""
+        try:
+            decoded = str(text.data, "utf-8")
+        except UnicodeDecodeError as error:
+            message = f"the text is not UTF-8: {error.reason}"
+            raise RowRefused(RowError("not_utf8", message, f"byte {error.start}"), WHERE) from error
+        fields = {name: getattr(self.query, name) for name in self.query.model_fields_set}
+        request = EncodeRequest(text=decoded, **fields)
+        work, render = ENCODE.plan(self.service, self.call, entry, request)
+        answered = render(await self.service.batcher.run(work))
+        seconds = await send_pieces(send, answered, len(text) > LARGE_BYTES)
+        serialized(self.service, self.call, seconds)
+
+
+def _check_charset(content_type: str) -> None:
+    """Refuse a text that says it is no UTF-8: its bytes may still spell some.
+
+    Raises:
+        UnsupportedFormat: another charset is named.
+    """
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        charset = value.strip().strip('"')
+        if name.strip().lower() == "charset" and charset.lower() not in CHARSETS:
+            raise UnsupportedFormat(f"a text in {charset} is not read; send UTF-8", "Content-Type")

@@ -1,0 +1,1 @@
+"""Other systems' routes: vLLM, TEI, OpenAI, Anthropic; chat templates."""

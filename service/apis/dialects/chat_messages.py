@@ -1,0 +1,179 @@
+"""Messages of OpenAI's and Anthropic's clients in the one form that chat templates are written for.
+
+    {"role": "user", "content": [{"type": "text", "text": text}, …]}
+    {"role": "assistant", "content": text, "tool_calls": [{"function": {"name", "arguments": {…}}}]}
+    {"role": "tool", "tool_call_id": id, "content": text}
+
+OpenAI's clients send arguments as JSON in a string, Anthropic's send calls and results as blocks of
+a message's content, and OpenAI's Responses send each as an item of its own. All become what vLLM
+makes of them, so that the ids are those of its model. A content that came in parts stays so here:
+whether they are joined is for the template (chat_contents).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from service.apis.dialects.content_format import joined
+from service.core.errors import InvalidRequest
+
+__all__ = ["functions", "of_anthropic", "of_responses", "template_messages"]
+
+Message = dict[str, Any]
+TEXTS = ("text", "input_text", "output_text", "reasoning_text", "summary_text")
+UNSEEN = ("redacted_thinking",)  # The model is not given it.
+
+
+def template_messages(messages: list[Message]) -> list[Message]:
+    """Messages as a template takes them: texts or parts of text, arguments of calls as values.
+
+    Raises:
+        InvalidRequest: a message has something else than text, or calls that cannot be read.
+    """
+    made = []
+    for number, message in enumerate(messages):
+        where = f"/messages/{number}"
+        taken = {**message, "content": _content(message.get("content"), f"{where}/content")}
+        calls = taken.pop("tool_calls", None)
+        if calls:
+            taken["tool_calls"] = _calls(calls, f"{where}/tool_calls")
+        if isinstance(message.get("reasoning"), str):
+            taken.setdefault("reasoning_content", message["reasoning"])
+        made.append(taken)
+    return made
+
+
+def _content(content: Any, where: str) -> Any:
+    """A text as it is, or parts of text as OpenAI's chats have them; nothing is an empty text."""
+    if content in (None, []):
+        return ""
+    if not isinstance(content, list):
+        return content
+    parts = []
+    for part in content:
+        if isinstance(part, str):
+            parts.append({"type": "text", "text": part})
+        elif isinstance(part, dict) and part.get("type") in TEXTS:
+            parts.append({"type": "text", "text": str(part.get("text", ""))})
+        else:
+            raise InvalidRequest("only text has ids", where)
+    return parts
+
+
+def _text(content: Any, where: str) -> Any:
+    """A content as one text."""
+    (message,) = joined([{"content": _content(content, where)}])
+    return message["content"]
+
+
+def _calls(calls: Any, where: str) -> list[Message]:
+    made = []
+    for number, call in enumerate(calls if isinstance(calls, list) else [calls]):
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            raise InvalidRequest("must have a function", f"{where}/{number}")
+        arguments = function.get("arguments") or {}
+        if isinstance(arguments, str):
+            try:
+                arguments = orjson.loads(arguments)
+            except orjson.JSONDecodeError as error:
+                place = f"{where}/{number}/function/arguments"
+                raise InvalidRequest(f"are not JSON: {error.msg}", place) from error
+        made.append({**call, "function": {**function, "arguments": arguments}})
+    return made
+
+
+def of_anthropic(messages: list[Message], system: Any = None) -> list[Message]:
+    """Anthropic's messages and system prompt.
+
+    Raises:
+        InvalidRequest: a block is neither text nor thinking, a call or a result.
+    """
+    made: list[Message] = [{"role": "system", "content": system}] if system else []
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        if isinstance(content, list):
+            made += _of_blocks(message, content, f"/messages/{number}/content")
+        else:
+            made.append(message)
+    return made
+
+
+def _of_blocks(message: Message, blocks: list[Any], where: str) -> list[Message]:
+    """A message's results, each a message before it, and the message, unless it is empty then."""
+    results: list[Message] = []
+    texts: list[Any] = []
+    calls: list[Message] = []
+    thoughts: list[str] = []
+    for block in blocks:
+        match block.get("type") if isinstance(block, dict) else None:
+            case "tool_use":
+                calls.append(_call(block.get("id"), block.get("name"), block.get("input")))
+            case "tool_result":
+                text = _text(block.get("content"), where)
+                results.append(_result(block.get("tool_use_id"), text))
+            case "thinking":
+                thoughts.append(str(block.get("thinking", "")))
+            case kind if kind not in UNSEEN:
+                texts.append(block)
+    own = {**message, "content": texts}
+    if calls:
+        own["tool_calls"] = calls
+    if thoughts:
+        own["reasoning"] = "".join(thoughts)
+    is_empty = results and not (texts or calls or thoughts)
+    return results if is_empty else [*results, own]
+
+
+def of_responses(items: list[Any]) -> list[Message]:
+    """The items of OpenAI's Responses.
+
+    Raises:
+        InvalidRequest: one is no object.
+    """
+    made: list[Message] = []
+    for number, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InvalidRequest("must be an object", f"/input/{number}")
+        match item.get("type"):
+            case "function_call":
+                call = _call(item.get("call_id"), item.get("name"), item.get("arguments"))
+                made.append({"role": "assistant", "tool_calls": [call]})
+            case "function_call_output":
+                made.append(_result(item.get("call_id"), item.get("output")))
+            case "reasoning":
+                thoughts = item.get("content") or item.get("summary")
+                thought = _text(thoughts, f"/input/{number}/content")
+                made.append({"role": "assistant", "reasoning": thought})
+            case _:
+                made.append(item)
+    return made
+
+
+def _call(name: Any, function: Any, arguments: Any) -> Message:
+    return {
+        "id": name,
+        "type": "function",
+        "function": {"name": function, "arguments": arguments},
+    }
+
+
+def _result(call: Any, content: Any) -> Message:
+    return {"role": "tool", "tool_call_id": call, "content": content}
+
+
+def functions(tools: list[Message] | None) -> list[Message] | None:
+    """Tools as OpenAI's chats describe them; Anthropic and Responses lay their parts flat."""
+    return None if tools is None else [_function(tool) for tool in tools]
+
+
+def _function(tool: Message) -> Message:
+    is_flat = "name" in tool and "function" not in tool
+    if not is_flat:
+        return tool
+    parts = {"parameters": tool["input_schema"]} if "input_schema" in tool else {}
+    parts |= {part: tool[part] for part in ("parameters", "strict") if part in tool}
+    named = {part: tool[part] for part in ("name", "description") if part in tool}
+    return {"type": "function", "function": {**named, **parts}}

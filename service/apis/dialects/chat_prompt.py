@@ -1,0 +1,71 @@
+"""Chats of OpenAI's and Anthropic's clients as the text that a model's template makes of them."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from pydantic import Field
+
+from service.apis.dialects.chat_messages import template_messages
+from service.apis.dialects.common import Asked, Lax
+from service.core.errors import InvalidRequest
+from service.operations.operation import deadline
+from service.registry.registry import Entry
+
+__all__ = ["ChatBody", "chat_text"]
+
+
+class ChatBody(Lax):
+    """What is read of a chat request; the rest is for whoever generates."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    tools: list[dict[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    documents: list[dict[str, Any]] | None = None
+
+
+async def chat_text(asked: Asked, entry: Entry, chat: ChatBody) -> str:
+    """The text of a chat.
+
+    Raises:
+        ServiceError: the vocabulary has no template, or it refuses the messages.
+    """
+    if chat.chat_template is not None:
+        message = "templates come with a vocabulary, in tokenizer_config.json, not with a request"
+        raise InvalidRequest(message, "/chat_template")
+    if chat.continue_final_message and chat.add_generation_prompt:
+        message = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+        raise InvalidRequest(message, "/continue_final_message")
+    config = asked.service.registry.configs.get(entry.name)
+    template = None if config is None else config.template(has_tools=bool(chat.tools))
+    if config is None or template is None:
+        message = f"{entry.name} has no chat template; upload tokenizer_config.json with it"
+        raise InvalidRequest(message, "/messages")
+    messages = template_messages(chat.messages)
+    variables = {
+        **config.special_tokens(),
+        "messages": messages,
+        "tools": chat.tools,
+        "documents": chat.documents,
+        "add_generation_prompt": chat.add_generation_prompt,
+        **(chat.chat_template_kwargs or {}),
+    }
+    wait_s = deadline(asked.service, asked.call) - perf_counter()
+    text = await asked.service.chat_templates.render(template, variables, wait_s)
+    return _up_to_final(text, messages) if chat.continue_final_message else text
+
+
+def _up_to_final(text: str, messages: list[dict[str, Any]]) -> str:
+    """The text without what the template puts behind the last message."""
+    content = messages[-1].get("content") or ""
+    texts = [part["text"] for part in content] if isinstance(content, list) else [str(content)]
+    for final in ("\n".join(texts).strip(), texts[-1].strip() if texts else ""):
+        place = text.rfind(final)
+        if final and place >= 0:
+            return text[: place + len(final)]
+    raise InvalidRequest("the template does not repeat the last message", "/messages")

@@ -1,0 +1,207 @@
+"""What the routes of other systems share: a body, its vocabulary, ids of its texts, its refusals.
+
+vLLM, SGLang, llama.cpp, TEI, OpenAI and Anthropic name the same things in their own words; each
+refusal has the shape that the system's clients read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeVar
+
+import orjson
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from service.batching.work import Result
+from service.core.errors import (
+    BadJson,
+    InvalidRequest,
+    RowRefused,
+    TooLarge,
+    invalid_body,
+)
+from service.core.request_head import call_of, read_timeout
+from service.http.request_body import Body as Sent
+from service.http.request_body import collect
+from service.http.streaming_response import check_length
+from service.operations.context import Service
+from service.operations.operation import Call, check_rows, decode_work, find_entry, make_work
+from service.registry.registry import Entry
+from vocabularies.alphabet import to_alphabet
+from vocabularies.batch import EncodeOptions
+from vocabularies.vocabulary import Bpe
+
+__all__ = [
+    "NO_LIMIT",
+    "Asked",
+    "Lax",
+    "ask",
+    "check_described",
+    "decode_rows",
+    "encode_texts",
+    "model_length",
+    "parse_body",
+    "token_strings",
+]
+
+NO_LIMIT = 2**31 - 1  # Of a model's length: a tokenizer has none.
+MAX_DESCRIBED = 131_072  # About a tenth of a second of the loop's time.
+Body = TypeVar("Body", bound=BaseModel)
+DOUBLED = {"x-warptok-warning": "doubled-special-token"}
+
+
+class Lax(BaseModel):
+    """A body of which other fields are nothing to us: clients send whole generation requests."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request that has been read.
+
+    Attributes:
+        body: its JSON object.
+    """
+
+    service: Service
+    call: Call
+    body: dict[str, Any]
+
+    async def entry(self, model: str | None) -> Entry:
+        """The vocabulary that `model` names, or the default one."""
+        return await find_entry(self.service, model or self.service.settings.default_vocabulary)
+
+
+async def ask(request: Request) -> Asked:
+    """Read a request's body, whatever it says that it is.
+
+    Raises:
+        ServiceError: it is too large, or no JSON object.
+    """
+    service: Service = request.app.state.service
+    call = call_of(request.scope)
+    limit = service.settings.max_body_bytes
+    check_length(call.content_length, limit)
+    sent = Sent(request.receive, call.encoding, limit, request.scope)
+    raw = bytes(await collect(sent, call.content_length))
+    call.times.read = perf_counter()
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise BadJson(f"the body is not JSON: {error.msg}", f"line {error.lineno}") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object", "body")
+    call.receive = request.receive
+    read_timeout(call)
+    return Asked(service, call, body)
+
+
+def parse_body(model: type[Body], asked: Asked) -> Body:
+    """A body as what it must be.
+
+    Raises:
+        ServiceError: a field is wrong.
+    """
+    try:
+        return model.model_validate(asked.body)
+    except ValidationError as error:
+        raise invalid_body(error) from error
+
+
+def model_length(asked: Asked, entry: Entry) -> int:
+    """Most ids of a model, as its tokenizer_config.json says; NO_LIMIT where nothing says it."""
+    config = asked.service.registry.configs.get(entry.name)
+    length = config.values.get("model_max_length") if config is not None else None
+    return length if isinstance(length, int) and 0 < length < NO_LIMIT else NO_LIMIT
+
+
+async def encode_texts(
+    asked: Asked,
+    entry: Entry,
+    texts: list[str],
+    *,
+    add_special_tokens: bool,
+    spans: bool = False,
+    max_length: int | None = None,
+    where: str = "/prompt",
+) -> tuple[list[list[int]], dict[str, str], Result]:
+    """The ids of each text, headers that warn, and the result they are from.
+
+    Of more than `max_length` ids the first ones are left out, but for the begin tokens.
+
+    Raises:
+        ServiceError: a text is refused.
+    """
+    check_rows(asked.service, len(texts), where)
+    options = EncodeOptions(
+        add_special_tokens=add_special_tokens,
+        spans=spans,
+        max_length=max_length,
+        truncation_side="left",
+    )
+    work = make_work(asked.service, asked.call, "encode", entry, texts, options, where)
+    result = await asked.service.batcher.run(work)
+    errors = result.row_errors()
+    if errors:
+        row = min(errors)
+        raise RowRefused(errors[row], where)
+    assert result.encoded is not None
+    rows = [result.encoded.row(row).tolist() for row in range(result.begin, result.end)]
+    prefix = list(entry.vocabulary.prefix)
+    size = len(prefix)
+    doubled = size and any(row[:size] == prefix == row[size : 2 * size] for row in rows)
+    return rows, DOUBLED if doubled and add_special_tokens else {}, result
+
+
+async def decode_rows(
+    asked: Asked, entry: Entry, rows: list[list[int]], *, skip_special_tokens: bool, where: str
+) -> list[str]:
+    """The text of each row of ids; bytes that are not UTF-8 become U+FFFD.
+
+    Raises:
+        ServiceError: an id is none of the vocabulary's.
+    """
+    check_rows(asked.service, len(rows), where)
+    work = decode_work(asked.service, asked.call, entry, rows, skip_special_tokens)
+    result = await asked.service.batcher.run(work)
+    errors = result.row_errors()
+    if errors:
+        raise RowRefused(errors[min(errors)], where)
+    decoded = result.decoded
+    assert decoded is not None
+    begins = decoded.offsets.tolist()
+    return [
+        decoded.data[begins[row] : begins[row + 1]].tobytes().decode(errors="replace")
+        for row in range(result.begin, result.end)
+    ]
+
+
+def check_described(num_ids: int, where: str) -> None:
+    """Raises TooLarge where more ids than MAX_DESCRIBED would each be written as an object."""
+    if num_ids > MAX_DESCRIBED:
+        message = f"{num_ids} ids would be described one by one; at most {MAX_DESCRIBED} are"
+        raise TooLarge(message, where)
+
+
+def token_strings(entry: Entry, ids: list[int]) -> list[str]:
+    """Tokens as tokenizer.json spells them: byte-level ones in their alphabet.
+
+    Raises:
+        TooLarge: there are more than MAX_DESCRIBED.
+    """
+    check_described(len(ids), "return_token_strs")
+    vocabulary = entry.vocabulary
+    is_byte_level = isinstance(vocabulary.model, Bpe) and vocabulary.model.byte_level
+    strings = []
+    for token_id in ids:
+        token = vocabulary.tokens[token_id]
+        if is_byte_level and token is not None and token_id not in vocabulary.contents:
+            strings.append(to_alphabet(token))
+        else:
+            strings.append(vocabulary.token_string(token_id))
+    return strings

@@ -1,0 +1,101 @@
+"""What clients and balancers of other systems look at before they send anything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from service.apis.dialects.common import NO_LIMIT
+from service.apis.native.service_info import readiness
+from service.core.version import package_version
+from service.http.error_responses import in_words, json_answer
+from service.operations.context import Service
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["dialects"])
+LEFT_OUT = ("vocab_file", "merges_file")
+NOT_NOW: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}
+ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+@router.head("/health", include_in_schema=False)
+@router.head("/ping", include_in_schema=False)
+@router.get("/health", response_class=Response, responses=NOT_NOW)
+@router.get("/ping", response_class=Response, responses=NOT_NOW)
+async def health(request: Request) -> Response:
+    """Nothing but the status: 200 when requests are answered, 503 when not."""
+    return Response(status_code=503 if readiness(_service(request)) else 200)
+
+
+@router.get("/version")
+async def version() -> dict[str, str]:
+    """The version."""
+    return {"version": package_version()}
+
+
+@router.get("/v1/models")
+async def list_models(request: Request) -> dict[str, Any]:
+    """The vocabularies, as OpenAI lists models."""
+    return {"object": "list", "data": [_model(name) for name in _service(request).registry.known]}
+
+
+@router.get("/v1/models/{model}")
+@in_words("openai")
+async def get_model(request: Request, model: str) -> Response:
+    """One vocabulary, as OpenAI shows a model."""
+    return json_answer(_model(_service(request).registry.find(model).name))
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "warptok"}
+
+
+@router.get("/info")
+async def info(request: Request) -> dict[str, Any]:
+    """What TEI says of itself."""
+    service = _service(request)
+    settings = service.settings
+    name = settings.default_vocabulary
+    entry = service.registry.entries.get(name)
+    return {
+        "model_id": name,
+        "model_sha": entry.vocabulary.digest if entry is not None else None,
+        "model_dtype": "none",
+        "model_type": {"tokenizer": {}},
+        "max_concurrent_requests": NO_LIMIT,
+        "max_input_length": NO_LIMIT,
+        "max_batch_tokens": NO_LIMIT,
+        "max_batch_requests": None,
+        "max_client_batch_size": settings.max_texts,
+        "auto_truncate": False,
+        "tokenization_workers": 1,
+        "version": package_version(),
+        "served_model_name": name,
+    }
+
+
+@router.get("/tokenizer_info")
+@in_words("openai")
+async def tokenizer_info(request: Request, model: str | None = None) -> Response:
+    """tokenizer_config.json as vLLM shows it; without one, what the vocabulary itself says."""
+    service = _service(request)
+    name = model or service.settings.default_vocabulary
+    entry = await service.registry.loaded(name)
+    roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
+    known: dict[str, Any] = {
+        f"{role}_token": token_string(roles[role]) if role in roles else None for role in ROLES
+    }
+    config = service.registry.configs.get(name)
+    given = config.values if config is not None else {}
+    shown = {key: value for key, value in given.items() if key not in LEFT_OUT}
+    answer = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None, **known}
+    # Numbers such as 10^30, which mean no limit in these files, are too large for orjson.
+    return Response(json.dumps(answer | shown), media_type="application/json")

@@ -1,0 +1,122 @@
+"""Chats as text, by the template of a vocabulary.
+
+Templates run in a process of their own (chat_worker), one at a time; one that takes too long is
+ended with it, and the next chat starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import struct
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import Any
+
+from service.apis.dialects.template_worker import READY
+from service.core.errors import DeadlinePassed, InvalidRequest, QueueFull, TemplateFailed
+
+__all__ = ["ChatTemplates"]
+
+logger = logging.getLogger(__name__)
+START_S = 10.0  # What starting the process may take.
+MAX_WAITING = 256  # Chats in front of a process that takes one at a time.
+
+
+class ChatTemplates:
+    """The process that templates run in.
+
+    Args:
+        timeout_s: the longest that one chat may take.
+        max_chars: the most that one chat may be.
+    """
+
+    def __init__(self, timeout_s: float, max_chars: int) -> None:
+        self.timeout_s, self.max_chars = timeout_s, max_chars
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def render(self, template: str, variables: dict[str, Any], wait_s: float) -> str:
+        """The text of a chat, within so many seconds.
+
+        Raises:
+            QueueFull, DeadlinePassed: too many chats are in front of it.
+            InvalidRequest: the template refuses the messages, or is wrong.
+            TemplateFailed: it took too long, or ended its process.
+        """
+        request = {"template": template, "variables": variables, "max_chars": self.max_chars}
+        try:
+            body = json.dumps(request).encode()
+        except RecursionError as error:
+            raise InvalidRequest("is nested too deeply", "/messages") from error
+        if self._waiting >= MAX_WAITING:
+            raise QueueFull(f"{self._waiting} chats are waiting for their template")
+        self._waiting += 1
+        try:
+            answer = await asyncio.wait_for(self._in_turn(body), wait_s)
+        except TimeoutError as error:
+            raise DeadlinePassed("the deadline passed before the chat's turn") from error
+        finally:
+            self._waiting -= 1
+        if "error" in answer:
+            raise InvalidRequest(f"the chat template says: {answer['error']}", "/messages")
+        text: str = answer["text"]
+        return text
+
+    async def _in_turn(self, body: bytes) -> dict[str, str]:
+        """The answer of the process, which is started if need be; one chat at a time."""
+        async with self._turn:
+            try:
+                if self._has_ended():
+                    logger.warning("the process of chat templates has ended; another is started")
+                    await self._end()
+                if self._process is None:
+                    await asyncio.wait_for(self._start(), START_S)
+                return await asyncio.wait_for(self._ask(body), self.timeout_s)
+            except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+                await self._end()
+                reason = "took too long" if isinstance(error, TimeoutError) else "ended its process"
+                raise TemplateFailed(f"the chat template {reason}", "/messages") from error
+            except asyncio.CancelledError:
+                await self._end()
+                raise
+
+    def _has_ended(self) -> bool:
+        """Whether the process is gone that waited for a chat, as where memory was short."""
+        if self._process is None:
+            return False
+        assert self._process.stdin is not None
+        return self._process.returncode is not None or self._process.stdin.is_closing()
+
+    async def _start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "service.apis.dialects.template_worker", stdin=PIPE, stdout=PIPE
+        )
+        assert self._process.stdout is not None
+        await self._process.stdout.readexactly(len(READY))
+
+    async def _ask(self, body: bytes) -> dict[str, str]:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(struct.pack("<I", len(body)) + body)
+        await process.stdin.drain()
+        (size,) = struct.unpack("<I", await process.stdout.readexactly(4))
+        answer: dict[str, str] = json.loads(await process.stdout.readexactly(size))
+        return answer
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def close(self) -> None:
+        """End the process."""
+        async with self._turn:
+            await self._end()

@@ -1,0 +1,261 @@
+"""/tokenize and /detokenize, as vLLM, SGLang, llama.cpp and TEI have them: the body says which.
+
+{"prompt": ...} or {"messages": ...}   vLLM and SGLang     {"content": ...}   llama.cpp
+{"inputs": ...}                        TEI
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Discriminator, Field, Tag
+
+from service.apis.dialects.chat_prompt import ChatBody, chat_text
+from service.apis.dialects.common import (
+    Asked,
+    Lax,
+    ask,
+    check_described,
+    decode_rows,
+    encode_texts,
+    model_length,
+    parse_body,
+    token_strings,
+)
+from service.batching.work import GONE
+from service.core.errors import InvalidRequest
+from service.http.error_responses import Shape, in_words, json_answer, worded
+from service.operations import schemas
+from service.registry.registry import Entry
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["dialects"])
+ONE, MANY = "list[int]", "list[list[int]]"  # Names that errors leave out, as those of all unions.
+
+
+def _how_many(value: object) -> str:
+    """Whether ids are those of one row or of several, as the first of them says."""
+    return MANY if isinstance(value, list) and value and isinstance(value[0], list) else ONE
+
+
+Rows = Annotated[
+    Annotated[schemas.Ids, Tag(ONE)] | Annotated[schemas.Rows, Tag(MANY)], Discriminator(_how_many)
+]
+
+
+class PromptBody(Lax):
+    """vLLM's and SGLang's: one text or several."""
+
+    prompt: str | schemas.Texts
+    add_special_tokens: bool = True
+    return_token_strs: bool = False
+
+
+class ContentBody(Lax):
+    """llama.cpp's."""
+
+    content: str
+    add_special: bool = False
+    with_pieces: bool = False
+
+
+class InputsBody(Lax):
+    """TEI's."""
+
+    inputs: str | schemas.Texts
+    add_special_tokens: bool = True
+
+
+class TokensBody(Lax):
+    """Ids to text, in vLLM's, SGLang's and llama.cpp's words."""
+
+    tokens: Rows
+    skip_special_tokens: bool | None = None
+
+
+class IdsBody(Lax):
+    """Ids to text, in TEI's words."""
+
+    ids: Rows
+    skip_special_tokens: bool = True
+
+
+class CompletionChat(ChatBody):
+    """vLLM's chat on /tokenize."""
+
+    return_token_strs: bool = Field(False)
+
+
+def _shape(body: dict[str, Any]) -> Shape:
+    if "inputs" in body:
+        return "tei"
+    return "llama_cpp" if "content" in body else "openai"
+
+
+@router.post("/tokenize")
+@router.post("/v1/tokenize")
+async def tokenize(request: Request) -> Response:
+    """The ids of texts, in the words of the system whose body it is."""
+    shape: Shape = "openai"
+    try:
+        asked = await ask(request)
+        shape = _shape(asked.body)
+        if shape == "tei":
+            return await _tei(asked)
+        if shape == "llama_cpp":
+            return await _llama_cpp(asked)
+        if "messages" in asked.body:
+            return await _chat(asked)
+        return await _prompt(asked)
+    except GONE:
+        raise
+    except Exception as error:
+        return worded(error, shape)
+
+
+async def _prompt(asked: Asked) -> Response:
+    body = parse_body(PromptBody, asked)
+    entry = await asked.entry(body.model)
+    one = isinstance(body.prompt, str)
+    texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    rows, warning, _ = await encode_texts(
+        asked, entry, texts, add_special_tokens=body.add_special_tokens
+    )
+    counts = [len(row) for row in rows]
+    strings = [token_strings(entry, row) for row in rows] if body.return_token_strs else None
+    answer = {
+        "count": counts[0] if one else counts,
+        "max_model_len": model_length(asked, entry),
+        "tokens": rows[0] if one else rows,
+        "token_strs": strings[0] if strings and one else strings,
+    }
+    return json_answer(answer, warning)
+
+
+async def _chat(asked: Asked) -> Response:
+    body = parse_body(CompletionChat, asked)
+    entry = await asked.entry(body.model)
+    text = await chat_text(asked, entry, body)
+    (ids,), warning, _ = await encode_texts(
+        asked, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
+    )
+    answer = {
+        "count": len(ids),
+        "max_model_len": model_length(asked, entry),
+        "tokens": ids,
+        "token_strs": token_strings(entry, ids) if body.return_token_strs else None,
+    }
+    return json_answer(answer, warning)
+
+
+async def _llama_cpp(asked: Asked) -> Response:
+    body = parse_body(ContentBody, asked)
+    entry = await asked.entry(body.model)
+    (ids,), warning, _ = await encode_texts(
+        asked, entry, [body.content], add_special_tokens=body.add_special, where="/content"
+    )
+    tokens: Any = ids
+    if body.with_pieces:
+        check_described(len(ids), "/with_pieces")
+        tokens = [{"id": token_id, "piece": _piece(entry, token_id)} for token_id in ids]
+    return json_answer({"tokens": tokens}, warning)
+
+
+def _piece(entry: Entry, token_id: int) -> str | list[int]:
+    """A token's text, or its bytes where they are no text."""
+    token = entry.vocabulary.tokens[token_id] or b""
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        return list(token)
+
+
+async def _tei(asked: Asked) -> Response:
+    body = parse_body(InputsBody, asked)
+    entry = await asked.entry(body.model)
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    if not texts:
+        raise InvalidRequest("`inputs` cannot be empty", "/inputs")
+    rows, warning, result = await encode_texts(
+        asked,
+        entry,
+        texts,
+        add_special_tokens=body.add_special_tokens,
+        spans=True,
+        where="/inputs",
+    )
+    check_described(sum(map(len, rows)), "/inputs")
+    assert result.encoded is not None
+    assert result.encoded.spans is not None
+    begins = result.encoded.offsets[result.begin : result.end + 1].tolist()
+    answer = []
+    for number, (text, row) in enumerate(zip(texts, rows, strict=True)):
+        spans = result.encoded.spans[begins[number] : begins[number + 1]].tolist()
+        answer.append(_tei_tokens(entry, text.encode(), row, spans))
+    return json_answer(answer, warning)
+
+
+def _tei_tokens(
+    entry: Entry, text: bytes, ids: list[int], spans: list[list[int]]
+) -> list[dict[str, Any]]:
+    """Each token with its text and place; special ones have their name and no place."""
+    special = entry.vocabulary.special_ids
+    return [
+        {
+            "id": token_id,
+            "text": entry.vocabulary.token_string(token_id)
+            if token_id in special
+            else text[begin:end].decode(errors="replace"),
+            "special": token_id in special,
+            "start": None if token_id in special else begin,
+            "stop": None if token_id in special else end,
+        }
+        for token_id, (begin, end) in zip(ids, spans, strict=True)
+    ]
+
+
+@router.post("/detokenize")
+async def detokenize(request: Request) -> Response:
+    """The text of ids, as `prompt`, `text` and `content`; special tokens stay."""
+    return await _detokenize(request, skips_special=False)
+
+
+@router.post("/v1/detokenize")
+async def sglang_detokenize(request: Request) -> Response:
+    """The same as SGLang has it: special tokens are left out unless asked for."""
+    return await _detokenize(request, skips_special=True)
+
+
+@in_words("openai")
+async def _detokenize(request: Request, *, skips_special: bool) -> Response:
+    asked = await ask(request)
+    body = parse_body(TokensBody, asked)
+    entry = await asked.entry(body.model)
+    skip = skips_special if body.skip_special_tokens is None else body.skip_special_tokens
+    texts, one = await _texts(asked, entry, body.tokens, skip, "/tokens")
+    value: Any = texts[0] if one else texts
+    return json_answer({"prompt": value, "text": value, "content": value})
+
+
+@router.post("/decode")
+@in_words("tei")
+async def tei_decode(request: Request) -> Response:
+    """TEI's way from ids to texts."""
+    asked = await ask(request)
+    body = parse_body(IdsBody, asked)
+    entry = await asked.entry(body.model)
+    texts, _ = await _texts(asked, entry, body.ids, body.skip_special_tokens, "/ids")
+    return json_answer(texts)
+
+
+async def _texts(
+    asked: Asked, entry: Entry, rows: Rows, skip: bool, where: str
+) -> tuple[list[str], bool]:
+    """The texts of one row of ids or of several, and whether it was one."""
+    many = [row for row in rows if isinstance(row, list)]
+    one = len(many) < len(rows) or not rows
+    wanted = [[each for each in rows if isinstance(each, int)]] if one else many
+    texts = await decode_rows(asked, entry, wanted, skip_special_tokens=skip, where=where)
+    return texts, one

@@ -1,0 +1,278 @@
+"""gRPC beside HTTP: the same process, loop, batcher and limits.
+
+grpc.aio ─► method ─► function of the call ─► batcher
+└ deadlines, refusals, metrics: here, once for all calls
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
+from grpc_health.v1._async import HealthServicer
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+
+from service.apis.grpc import tokenizer, vocabularies
+from service.apis.grpc.conversions import TextsRequest
+from service.apis.grpc.status import abort
+from service.apis.native.service_info import readiness
+from service.apis.oip import grpc_service
+from service.core.body_timeout import nothing_came
+from service.core.errors import BadBody, DeadlinePassed, Draining, as_service_error
+from service.core.request_head import header_call
+from service.http.streaming_response import counted_stream
+from service.observability.logging import REQUEST_ID
+from service.observability.request_observer import CLIENT_CLOSED, answer_headers, finish, serialized
+from service.operations.context import Service
+from service.operations.operation import Call
+from service.protos import inference_pb2
+from service.protos import warptok_pb2 as pb
+from service.security.rate_limits import CLIENT
+from service.security.scopes import key_of, scope_of_method
+
+__all__ = ["GrpcServer"]
+
+logger = logging.getLogger(__name__)
+NAME = "warptok.v1.Tokenizer"
+HEALTH_PERIOD_S = 0.5
+Arrived = tuple[float, bytes]
+"""The bytes of a message, and the perf_counter time at which they were there."""
+Parse = Callable[[bytes], Any]
+Unary = Callable[[Service, Call, Any], Awaitable[Any]]
+Stream = Callable[[Service, Call, Any], AsyncIterator[Any]]
+
+PARSERS: dict[str, Parse] = {
+    pb.EncodeBatchRequest.DESCRIPTOR.full_name: TextsRequest.parse,
+}
+"""Messages that are not read by protobuf alone."""
+UNARY: dict[str, Unary] = {
+    "Encode": tokenizer.encode,
+    "EncodeBatch": tokenizer.encode_batch,
+    "Count": tokenizer.count,
+    "Decode": tokenizer.decode,
+    "DecodeBatch": tokenizer.decode_batch,
+    "Windows": tokenizer.windows,
+    "ListVocabularies": vocabularies.list_vocabularies,
+    "GetVocabulary": vocabularies.get_vocabulary,
+    "DeleteVocabulary": vocabularies.delete_vocabulary,
+}
+
+
+class GrpcServer:
+    """A gRPC server of one service.
+
+    Attributes:
+        port: the TCP port it listens on, once it is started.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.port = service, 0
+        limit = service.settings.max_body_bytes
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        self._health = HealthServicer()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        self._server.add_generic_rpc_handlers(self._handlers())
+        add_HealthServicer_to_server(self._health, self._server)
+        names = (
+            NAME,
+            grpc_service.NAME,
+            health_pb2.DESCRIPTOR.services_by_name["Health"].full_name,
+        )
+        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"gRPC cannot listen on {address}: {error}") from error
+        await self._server.start()
+        self._watching = asyncio.create_task(self._watch_health())
+
+    async def stop(self, grace_s: float) -> None:
+        """Say that nothing is served, let calls that run finish, cancel them after that."""
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+
+    async def _watch_health(self) -> None:
+        """grpc.health.v1 says what /readyz says, for the server and for the service by name."""
+        states = health_pb2.HealthCheckResponse
+        while True:
+            state = states.NOT_SERVING if readiness(self.service) else states.SERVING
+            for name in ("", NAME, grpc_service.NAME):
+                await self._health.set(name, state)
+            await asyncio.sleep(HEALTH_PERIOD_S)
+
+    def _handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """All methods of both services."""
+        unary = {**UNARY, "PutVocabulary": vocabularies.put_vocabulary}
+        own = self._service(NAME, pb, unary, {"EncodeStream": tokenizer.encode_stream})
+        streams = {"ModelStreamInfer": grpc_service.stream_infer}
+        return own, self._service(grpc_service.NAME, inference_pb2, grpc_service.UNARY, streams)
+
+    def _service(
+        self, name: str, messages: Any, unary: Mapping[str, Unary], streams: Mapping[str, Stream]
+    ) -> grpc.GenericRpcHandler:
+        """The methods of a service by name, each with its messages."""
+        described = messages.DESCRIPTOR.services_by_name[name.rsplit(".", 1)[1]]
+        handlers = {}
+        for method in described.methods:
+            parse = PARSERS.get(method.input_type.full_name)
+            parse = parse or getattr(messages, method.input_type.name).FromString
+            path = f"/{name}/{method.name}"
+            if method.name in streams:
+                answer = self._stream(path, streams[method.name], parse)
+                handler = grpc.stream_stream_rpc_method_handler(answer, _arrived)
+            elif method.client_streaming:
+                answer = self._gathering(path, unary[method.name], parse)
+                handler = grpc.stream_unary_rpc_method_handler(answer, _arrived)
+            else:
+                answer = self._unary(path, unary[method.name], parse)
+                handler = grpc.unary_unary_rpc_method_handler(answer, _arrived)
+            handlers[method.name] = handler
+        return grpc.method_handlers_generic_handler(name, handlers)
+
+    def _unary(self, path: str, function: Unary, parse: Parse) -> Any:
+        """A call's answer; its message is read once it is known that it may be made."""
+
+        async def answer(arrived: Arrived, context: grpc.aio.ServicerContext) -> bytes:
+            async with self._answering(path, context) as call:
+                call.times.read, data = arrived
+                request = _parsed(parse, data)
+                return self._message(call, await function(self.service, call, request))
+
+        return answer
+
+    def _gathering(self, path: str, function: Unary, parse: Parse) -> Any:
+        async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> bytes:
+            async with self._answering(path, context) as call:
+                requests = self._requests(call, arriving, parse)
+                response = await function(self.service, call, requests)
+                return self._message(call, response)
+
+        return answer
+
+    def _stream(self, path: str, function: Stream, parse: Parse) -> Any:
+        """A call's answers; sent here and not yielded, so that how long that takes is known."""
+
+        async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> None:
+            async with self._answering(path, context) as call:
+                requests = self._requests(call, arriving, parse)
+                with counted_stream(self.service):
+                    async for response in function(self.service, call, requests):
+                        await self._send(context, _to_bytes(response))
+
+        return answer
+
+    async def _requests(
+        self, call: Call, arriving: AsyncIterator[Arrived], parse: Parse
+    ) -> AsyncIterator[Any]:
+        """The messages of a stream; a client that sends none for too long is not waited for."""
+        idle_s, waiting = self.service.settings.stream_idle_timeout_s, aiter(arriving)
+        while True:
+            try:
+                async with asyncio.timeout(idle_s):
+                    call.times.read, data = await anext(waiting)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise nothing_came(idle_s) from error
+            yield _parsed(parse, data)
+
+    async def _send(self, context: grpc.aio.ServicerContext, data: bytes) -> None:
+        """An answer of a stream; a client that takes none for too long is not waited for."""
+        idle_s = self.service.settings.stream_idle_timeout_s
+        try:
+            async with asyncio.timeout(idle_s):
+                await context.write(data)
+        except TimeoutError as error:
+            message = f"nothing was taken for {idle_s} s (stream_idle_timeout_s)"
+            raise DeadlinePassed(message) from error
+
+    @asynccontextmanager
+    async def _answering(self, path: str, context: grpc.aio.ServicerContext) -> AsyncIterator[Call]:
+        """A call from its metadata to its status; what goes wrong ends it with a refusal."""
+        metadata = context.invocation_metadata() or ()
+        pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
+        call = header_call(pairs)
+        call.timeout_s = context.time_remaining()
+        REQUEST_ID.set(call.request_id.decode())
+        self.service.metrics.received()
+        try:
+            self._admit(call, path, key_of(pairs))
+            yield call
+            headers = answer_headers(self.service, call)
+            context.set_trailing_metadata(
+                tuple((name.decode(), value.decode()) for name, value in headers)
+            )
+        except (asyncio.CancelledError, GeneratorExit):
+            call.is_gone = True
+            finish(self.service, call, path, CLIENT_CLOSED)
+            raise
+        except Exception as error:
+            refusal = as_service_error(error)
+            call.refusal = refusal.code
+            finish(self.service, call, path, refusal.status)  # Before the client can know.
+            await abort(context, refusal, call.request_id.decode())
+        finish(self.service, call, path, 200)
+
+    def _admit(self, call: Call, path: str, key: str | None) -> None:
+        """Raises ServiceError where the service is stopping, or the key may not do this."""
+        if self.service.draining:
+            raise Draining("the service is stopping; ask another replica")
+        guard, needed = self.service.guard, scope_of_method(path)
+        call.may = partial(guard.check, key)
+        if needed is not None:
+            client = guard.check(key, needed)
+            guard.limits.admit(client)
+            CLIENT.set(client)
+
+    def _message(self, call: Call, response: Any) -> bytes:
+        """An answer as it goes over the wire."""
+        data = _to_bytes(response)
+        if call.times.finished:
+            serialized(self.service, call, perf_counter() - call.times.finished)
+        return data
+
+
+def _arrived(data: bytes) -> Arrived:
+    return perf_counter(), data
+
+
+def _parsed(parse: Parse, data: bytes) -> Any:
+    """A message from its bytes; grpc itself would call one that is none a fault of the server."""
+    try:
+        return parse(data)
+    except DecodeError as error:
+        raise BadBody("the bytes are no message of this method", "message") from error
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _to_bytes(message: Any) -> bytes:
+    data: bytes = message if isinstance(message, bytes) else message.SerializeToString()
+    return data

@@ -1,0 +1,81 @@
+"""Refusals as gRPC statuses, with what google.rpc has for reasons, places and trying again."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from service.core.errors import ServiceError
+
+__all__ = ["abort"]
+
+CODES = {
+    400: code_pb2.INVALID_ARGUMENT,
+    401: code_pb2.UNAUTHENTICATED,
+    403: code_pb2.PERMISSION_DENIED,
+    404: code_pb2.NOT_FOUND,
+    408: code_pb2.DEADLINE_EXCEEDED,
+    409: code_pb2.ALREADY_EXISTS,
+    412: code_pb2.FAILED_PRECONDITION,
+    413: code_pb2.INVALID_ARGUMENT,
+    415: code_pb2.INVALID_ARGUMENT,
+    422: code_pb2.INVALID_ARGUMENT,
+    429: code_pb2.RESOURCE_EXHAUSTED,
+    503: code_pb2.UNAVAILABLE,
+    504: code_pb2.DEADLINE_EXCEEDED,
+    507: code_pb2.RESOURCE_EXHAUSTED,
+}
+DOMAIN = "warptok"
+
+
+async def abort(
+    context: grpc.aio.ServicerContext, refusal: ServiceError, request_id: str
+) -> NoReturn:
+    """End a call with a refusal."""
+    await context.abort_with_status(rpc_status.to_status(_status(refusal, request_id)))
+    raise AssertionError("abort_with_status raises")
+
+
+def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
+    where = _field(refusal.where)
+    message = f"{where}: {refusal.message}" if where else refusal.message
+    code = CODES.get(refusal.status, code_pb2.INTERNAL)
+    details = [_packed(error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN))]
+    places = [(_field(finding.where), finding.message) for finding in refusal.findings]
+    if code == code_pb2.INVALID_ARGUMENT:
+        places = places or [(where, refusal.message)]
+        violations = [
+            error_details_pb2.BadRequest.FieldViolation(field=where, description=text)
+            for where, text in places
+        ]
+        details.append(_packed(error_details_pb2.BadRequest(field_violations=violations)))
+    retry_after = dict(refusal.headers).get(b"retry-after")
+    if retry_after is not None:
+        delay = duration_pb2.Duration(seconds=int(retry_after))
+        details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
+    details.append(_packed(error_details_pb2.RequestInfo(request_id=request_id)))
+    return status_pb2.Status(code=code, message=message, details=details)
+
+
+def _field(where: str) -> str:
+    """A place as gRPC names it: the JSON pointer /channel/5 is channel[5]."""
+    pointer, rest, place = where.partition(":")
+    if not pointer.startswith("/"):
+        return where
+    first, *parts = pointer[1:].split("/")
+    return (
+        first
+        + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
+        + rest
+        + place
+    )
+
+
+def _packed(detail: error_details_pb2.ErrorInfo) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    return packed

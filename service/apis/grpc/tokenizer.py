@@ -1,0 +1,298 @@
+"""warptok.v1.Tokenizer: each call's request as work for the batcher, its result as a message.
+
+The same batcher, limits and refusals as over HTTP; protos/warptok.proto describes the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from service.apis.grpc.conversions import (
+    TextsRequest,
+    array_of,
+    dtype_of,
+    error_messages,
+    offsets_of,
+    options_of,
+    truncated_messages,
+)
+from service.apis.grpc.large_fields import with_field
+from service.batching.work import IdRows, Result, Work
+from service.core.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
+from service.http.streaming_response import run_patiently
+from service.operations.context import Service
+from service.operations.encode import check_dtype
+from service.operations.operation import (
+    Call,
+    bulk_work,
+    check_digest,
+    check_rows,
+    decode_work,
+    find_entry,
+)
+from service.operations.schemas import WindowsRequest
+from service.operations.windows import plan_windows
+from service.protos import warptok_pb2 as pb
+from service.registry.registry import Entry
+from vocabularies.batch import Batch, RowError
+
+__all__ = ["count", "decode", "decode_batch", "encode", "encode_batch", "encode_stream", "windows"]
+
+READ_AHEAD = 2  # Requests of a stream that are encoded or wait to be sent.
+
+
+async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.EncodeResponse:
+    """The ids of one text."""
+    entry, dtype = await _vocabulary(service, request.vocabulary, request.options)
+    text = request.text
+    _check_bytes(service, len(text), "text")
+    batch = _one_row(text)
+    batch.id_dtype = dtype
+    work = bulk_work(service, call, entry, batch, options_of(request.options))
+    result = await service.batcher.run(work)
+    if result.begin in result.errors:
+        raise RowRefused(result.errors[result.begin], "text")
+    ids, _, spans = _arrays(result, dtype)
+    truncated = truncated_messages(result)
+    return pb.EncodeResponse(
+        ids=ids.tobytes(),
+        num_tokens=len(ids),
+        spans=spans.tobytes() if spans is not None else b"",
+        engine=result.engine,
+        digest=entry.vocabulary.digest,
+        truncated=truncated[0] if truncated else None,
+    )
+
+
+async def encode_batch(service: Service, call: Call, request: TextsRequest) -> bytes:
+    """The ids of many texts."""
+    message = request.message
+    entry, dtype = await _vocabulary(service, message.vocabulary, message.options)
+    work = _batch_work(service, call, entry, request, message.options, dtype)
+    return _batch_response(entry, await service.batcher.run(work), dtype)
+
+
+async def encode_stream(
+    service: Service, call: Call, requests: AsyncIterator[TextsRequest]
+) -> AsyncIterator[bytes]:
+    """An answer for each request, in order; the next ones are read and encoded meanwhile."""
+    running: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue(READ_AHEAD)
+    reading = asyncio.create_task(_read_stream(service, call, requests, running))
+    service.batcher.num_streams += 1
+    try:
+        while (task := await running.get()) is not None:
+            yield await task
+        await reading
+    finally:
+        service.batcher.num_streams -= 1
+        reading.cancel()
+        while not running.empty():
+            if (left := running.get_nowait()) is not None:
+                left.cancel()
+
+
+async def _read_stream(
+    service: Service,
+    call: Call,
+    requests: AsyncIterator[TextsRequest],
+    running: asyncio.Queue[asyncio.Task[bytes] | None],
+) -> None:
+    """Start the requests of a stream; a refused one ends it in its turn."""
+    entry: Entry | None = None
+    first = pb.EncodeBatchRequest()
+    try:
+        async for request in requests:
+            if entry is None:
+                first = request.message
+                entry, dtype = await _vocabulary(service, first.vocabulary, first.options)
+            work = _batch_work(service, call, entry, request, first.options, dtype)
+            await running.put(asyncio.create_task(_answer_part(service, entry, work, dtype)))
+    finally:
+        await running.put(None)
+
+
+async def _answer_part(
+    service: Service, entry: Entry, work: Work, dtype: type[np.integer[Any]]
+) -> bytes:
+    return _batch_response(entry, await run_patiently(service.batcher, work), dtype)
+
+
+async def count(service: Service, call: Call, request: TextsRequest) -> pb.CountResponse:
+    """How many ids each text has."""
+    message = request.message
+    entry, _ = await _vocabulary(service, message.vocabulary, message.options)
+    batch = _checked_batch(service, request)
+    work = bulk_work(service, call, entry, batch, options_of(message.options), "count")
+    result = await service.batcher.run(work)
+    assert result.counts is not None
+    return pb.CountResponse(
+        num_tokens=result.counts[result.begin : result.end].astype(np.int64).tobytes(),
+        engine=result.engine,
+        digest=entry.vocabulary.digest,
+        errors=error_messages(result.row_errors()),
+    )
+
+
+async def decode(service: Service, call: Call, request: pb.DecodeRequest) -> pb.DecodeResponse:
+    """The bytes of one row of ids."""
+    ids = array_of(request.ids, np.int32, "ids")
+    rows = IdRows(ids, np.array([0, len(ids)]))
+    result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
+    if result.begin in result.errors:
+        raise RowRefused(result.errors[result.begin], "ids")
+    data, _ = _decoded(result)
+    return pb.DecodeResponse(text=data.tobytes(), engine=result.engine)
+
+
+async def decode_batch(
+    service: Service, call: Call, request: pb.DecodeBatchRequest
+) -> pb.DecodeBatchResponse:
+    """The bytes of many rows of ids."""
+    ids = array_of(request.ids, np.int32, "ids")
+    rows = IdRows(ids, offsets_of(request.offsets, len(ids)))
+    check_rows(service, len(rows), "offsets")
+    result = await _decode(service, call, request.vocabulary, rows, request.skip_special_tokens)
+    data, offsets = _decoded(result)
+    return pb.DecodeBatchResponse(
+        data=data.tobytes(),
+        offsets=offsets.tobytes(),
+        engine=result.engine,
+        errors=error_messages(result.row_errors()),
+    )
+
+
+async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> pb.WindowsResponse:
+    """Overlapping windows over the tokens of one sequence."""
+    entry = await find_entry(service, request.vocabulary)
+    try:
+        sequence = request.sequence.decode()
+        values = _channel(request.channel, len(sequence))
+        asked = WindowsRequest(
+            vocabulary=request.vocabulary,
+            sequence=sequence,
+            window=request.window,
+            stride=request.stride,
+            circular=request.circular if request.HasField("circular") else None,
+            channel=values,
+            add_cls=request.add_cls,
+            reverse_complement=request.reverse_complement,
+        )
+    except ValidationError as error:
+        raise invalid_body(error) from error
+    except UnicodeDecodeError as error:
+        message = f"the sequence is not UTF-8: {error.reason}"
+        raise RowRefused(
+            RowError("not_utf8", message, f"byte {error.start}"), "sequence"
+        ) from error
+    work, cut = plan_windows(service, call, entry, asked)
+    made = cut(await service.batcher.run(work))
+    return pb.WindowsResponse(
+        input_ids=made.input_ids.tobytes(),
+        attention_mask=made.attention_mask.tobytes(),
+        position_ids=made.position_ids.tobytes(),
+        channel=made.channel.tobytes() if made.channel is not None else b"",
+        num_windows=made.input_ids.shape[0],
+        width=made.input_ids.shape[1],
+        starts=made.starts.tobytes(),
+    )
+
+
+def _channel(data: bytes, num_bases: int) -> list[float] | None:
+    """A value for each base, or None.
+
+    Raises:
+        InvalidRequest: there are more or fewer.
+    """
+    if not data:
+        return None
+    values = array_of(data, np.float32, "channel")
+    if len(values) != num_bases:
+        raise InvalidRequest(f"{len(values)} values for {num_bases} bases", "channel")
+    levels: list[float] = values.tolist()
+    return levels
+
+
+async def _vocabulary(
+    service: Service, name: str, options: pb.Options
+) -> tuple[Entry, type[np.integer[Any]]]:
+    """The vocabulary of a request, checked against what its options say of it."""
+    entry, dtype = await find_entry(service, name), dtype_of(options)
+    check_digest(entry, options.if_digest or None)
+    check_dtype(entry.vocabulary, np.dtype(dtype).name)
+    return entry, dtype
+
+
+def _check_bytes(service: Service, num_bytes: int, where: str) -> None:
+    limit = service.settings.max_text_bytes
+    if num_bytes > limit:
+        raise TooLarge(f"the text has {num_bytes} bytes; max_text_bytes is {limit}", where)
+
+
+def _one_row(text: bytes) -> Batch:
+    return Batch(data=np.frombuffer(text, np.uint8), offsets=np.array([0, len(text)]))
+
+
+def _checked_batch(service: Service, request: TextsRequest) -> Batch:
+    batch = request.batch()
+    check_rows(service, len(batch), "offsets")
+    longest = int(np.diff(batch.offsets).max(initial=0))
+    _check_bytes(service, longest, "offsets")
+    return batch
+
+
+def _batch_work(
+    service: Service,
+    call: Call,
+    entry: Entry,
+    request: TextsRequest,
+    options: pb.Options,
+    dtype: type[np.integer[Any]],
+) -> Work:
+    batch = _checked_batch(service, request)
+    batch.id_dtype = dtype
+    return bulk_work(service, call, entry, batch, options_of(options))
+
+
+def _batch_response(entry: Entry, result: Result, dtype: type[np.integer[Any]]) -> bytes:
+    """An EncodeBatchResponse as it goes over the wire; its ids are copied once."""
+    ids, offsets, spans = _arrays(result, dtype)
+    message = pb.EncodeBatchResponse(
+        offsets=offsets.tobytes(),
+        spans=spans.tobytes() if spans is not None else b"",
+        engine=result.engine,
+        digest=entry.vocabulary.digest,
+        truncated=truncated_messages(result),
+        errors=error_messages(result.row_errors()),
+    )
+    number = pb.EncodeBatchResponse.IDS_FIELD_NUMBER
+    return with_field(number, np.ascontiguousarray(ids).data, message.SerializeToString())
+
+
+def _arrays(
+    result: Result, dtype: type[np.integer[Any]]
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], NDArray[np.int64] | None]:
+    """Ids, offsets and spans of a request's own rows."""
+    encoded = result.encoded
+    assert encoded is not None
+    offsets = encoded.offsets[result.begin : result.end + 1]
+    begin, end = int(offsets[0]), int(offsets[-1])
+    spans = None if encoded.spans is None else encoded.spans[begin:end]
+    return encoded.ids[begin:end].astype(dtype, copy=False), offsets - begin, spans
+
+
+async def _decode(service: Service, call: Call, name: str, rows: IdRows, skip: bool) -> Result:
+    entry = await find_entry(service, name)
+    return await service.batcher.run(decode_work(service, call, entry, rows, skip))
+
+
+def _decoded(result: Result) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    decoded = result.decoded
+    assert decoded is not None
+    offsets = decoded.offsets[result.begin : result.end + 1]
+    return decoded.data[offsets[0] : offsets[-1]], offsets - offsets[0]

@@ -1,0 +1,73 @@
+"""warptok.v1.Tokenizer's calls that manage vocabularies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from service.apis.grpc.conversions import vocabulary_message
+from service.core.errors import InvalidRequest, TooLarge
+from service.operations.context import Service
+from service.operations.operation import Call
+from service.protos import warptok_pb2 as pb
+from service.registry import management
+from service.registry.management import MAX_FILES, Upload
+from service.registry.reports import report, report_put
+
+__all__ = ["delete_vocabulary", "get_vocabulary", "list_vocabularies", "put_vocabulary"]
+
+
+async def list_vocabularies(
+    service: Service, call: Call, request: pb.ListVocabulariesRequest
+) -> pb.ListVocabulariesResponse:
+    """All vocabularies that have a name, loaded or not."""
+    known = list(service.registry.known.values())
+    messages = [vocabulary_message(report(service, each)) for each in known]
+    return pb.ListVocabulariesResponse(vocabularies=messages)
+
+
+async def get_vocabulary(
+    service: Service, call: Call, request: pb.GetVocabularyRequest
+) -> pb.Vocabulary:
+    """One vocabulary."""
+    return vocabulary_message(report(service, service.registry.find(request.vocabulary)))
+
+
+async def put_vocabulary(
+    service: Service, call: Call, requests: AsyncIterator[pb.PutVocabularyRequest]
+) -> pb.PutVocabularyResponse:
+    """Upload a vocabulary, whose files come in pieces."""
+    first: pb.PutVocabularyRequest | None = None
+    files: dict[str, bytearray] = {}
+    limit, size = service.settings.max_vocabulary_bytes, 0
+    name = ""
+    async for request in requests:
+        first = first or request
+        name = request.file or name or first.vocabulary
+        size += len(request.data)
+        if size > limit:
+            raise TooLarge(f"more than {limit} bytes (max_vocabulary_bytes)", "data")
+        if name not in files and len(files) == MAX_FILES:
+            raise TooLarge(f"more than {MAX_FILES} files", "file")
+        files.setdefault(name, bytearray()).extend(request.data)
+    if first is None:
+        raise InvalidRequest("the stream holds no message", "vocabulary")
+    upload = Upload(
+        {file: bytes(data) for file, data in files.items()},
+        first.format or "auto",
+        first.pretokenizer or None,
+        dict(first.special_tokens) or None,
+        first.id_offset,
+    )
+    entry, created = await management.put_vocabulary(
+        service, first.vocabulary, upload, replace=first.replace
+    )
+    message = vocabulary_message(report_put(service, entry))
+    return pb.PutVocabularyResponse(vocabulary=message, created=created)
+
+
+async def delete_vocabulary(
+    service: Service, call: Call, request: pb.DeleteVocabularyRequest
+) -> pb.DeleteVocabularyResponse:
+    """Forget an uploaded vocabulary."""
+    await management.delete_vocabulary(service, request.vocabulary)
+    return pb.DeleteVocabularyResponse()

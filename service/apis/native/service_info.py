@@ -1,0 +1,118 @@
+"""Probes (HEAD as GET), metrics, what this service is, and the playground page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
+
+from service.core.version import package_version
+from service.observability.process_metrics import exposition
+from service.operations.context import Service
+
+__all__ = ["readiness", "router"]
+
+router = APIRouter(tags=["service"])
+HIGH_WATER = 0.8  # The part of max_queue_bytes above which other replicas should be asked first.
+PLAYGROUND = Path(__file__).parent / "static" / "index.html"
+CONTENT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+
+
+class Live(BaseModel):
+    """The process answers."""
+
+    live: bool = True
+
+
+class Ready(BaseModel):
+    """Whether requests should come here, and if not why."""
+
+    ready: bool
+    reasons: list[str] = Field(description="Why not; empty when ready.")
+
+
+def readiness(service: Service) -> list[str]:
+    """Why requests should not come here now; empty when they should."""
+    reasons = []
+    if not service.preloaded:
+        reasons.append("loading vocabularies")
+    if service.draining:
+        reasons.append("draining")
+    if service.batcher.queue_bytes > HIGH_WATER * service.settings.max_queue_bytes:
+        reasons.append("the queue is above high water")
+    if service.processes is not None:
+        reasons += [reason for reason in service.processes.reasons() if reason not in reasons]
+    return reasons
+
+
+@router.head("/livez", include_in_schema=False)
+@router.get("/livez")
+async def livez() -> Live:
+    """Whether the process and its event loop are alive."""
+    return Live()
+
+
+@router.head("/readyz", include_in_schema=False)
+@router.get("/readyz", responses={503: {"model": Ready, "description": "Not now."}})
+async def readyz(request: Request, response: Response) -> Ready:
+    """Whether this replica wants requests: 503 while starting, draining or above high water."""
+    reasons = readiness(request.app.state.service)
+    response.status_code = 503 if reasons else 200
+    return Ready(ready=not reasons, reasons=reasons)
+
+
+@router.head("/metrics", include_in_schema=False)
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request) -> Response:
+    """Everything that is counted, for Prometheus; 404 where that has a port of its own."""
+    service: Service = request.app.state.service
+    if service.settings.metrics_port is not None:
+        raise HTTPException(404, "metrics have a port of their own (metrics_port)")
+    accept = request.headers.get("accept", "")
+    if service.processes is None:
+        body, content_type = service.metrics.exposition(accept)
+    else:
+        body, content_type = exposition(await service.processes.families(), accept)
+    return Response(body, headers={"content-type": content_type})
+
+
+@router.get("/v1/info")
+async def info(request: Request) -> dict[str, Any]:
+    """Version, engines, limits and how batches are made."""
+    service: Service = request.app.state.service
+    settings, status = service.settings, service.engine.status()
+    limits = {
+        name: getattr(settings, name)
+        for name in type(settings).model_fields
+        if name.startswith("max_") or name == "request_timeout_ms"
+    }
+    return {
+        "name": "warptok",
+        "version": package_version(),
+        "engines": list(status.engines),
+        "devices": list(status.devices),
+        "default_vocabulary": settings.default_vocabulary,
+        "limits": limits,
+        "batching": {
+            "policy": "batch-while-busy",
+            "artificial_delay_ms": 0,
+            "max_batch_bytes": settings.max_batch_bytes,
+            "inline_batch_bytes": settings.inline_batch_bytes,
+            "long_request_bytes": settings.long_request_bytes,
+        },
+        "crossover_bytes": status.crossover_bytes,
+        "fallbacks": status.fallbacks,
+    }
+
+
+@router.get("/", include_in_schema=False)
+async def playground() -> HTMLResponse:
+    """The page to try vocabularies on."""
+    headers = {"content-security-policy": CONTENT_POLICY, "x-content-type-options": "nosniff"}
+    return HTMLResponse(PLAYGROUND.read_text(encoding="utf-8"), headers=headers)

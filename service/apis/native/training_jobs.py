@@ -1,0 +1,171 @@
+"""Training jobs over HTTP: create, look at, resume, cancel, forget."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import ValidationError
+
+from service.apis.native.training_upload import FILES, max_upload_bytes, receive_upload
+from service.core.errors import InvalidRequest, NameTaken, ServiceError, TooLarge, invalid_body
+from service.http.problem_schema import refusals
+from service.http.query_options import DECLARED_ONLY
+from service.http.request_body import body_pieces
+from service.operations.context import Service
+from service.security.scopes import key_of
+from service.training.jobs import TrainingJobs
+from service.training.schemas import ENDED, TrainingJob, TrainingJobList, TrainingParameters
+from vocabularies.vocabulary import Finding, VocabularyError
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/training-jobs",
+    tags=["training"],
+    responses=refusals(403, 422),
+    dependencies=[DECLARED_ONLY],
+)
+OBJECT = "parameters"  # The field that holds the others as an object.
+
+
+def _training(request: Request) -> tuple[Service, TrainingJobs]:
+    service: Service = request.app.state.service
+    assert service.training is not None
+    return service, service.training
+
+
+def _form_schema() -> dict[str, Any]:
+    """The parts of an upload, as openapi.json shows them."""
+    schema = TrainingParameters.model_json_schema()
+    binary = {"type": "string", "format": "binary"}
+    files = {
+        "corpus": "FASTA, FASTQ or text, gzip or not; may be there several times.",
+        "motifs": "FASTA, TSV, JSON, or one on a line: sequence, name, weight.",
+        "confidence": "From 0 to 1 for each base: a line >name, then numbers.",
+    }
+    schema["properties"] = {
+        **{name: binary | {"description": files[name]} for name in FILES},
+        OBJECT: {"type": "string", "description": "The fields below as one JSON object."},
+        **schema["properties"],
+    }
+    schema["required"] = ["corpus", "vocabulary"]
+    return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
+
+
+@router.post(
+    "",
+    status_code=202,
+    responses=refusals(400, 409, 413, 415, 429, 503, 507),
+    openapi_extra={"requestBody": _form_schema()},
+)
+async def create_training_job(request: Request, response: Response) -> TrainingJob:
+    """Learn a vocabulary from an uploaded corpus; it waits for its turn.
+
+    BPE, and GeneticBPE where there are motifs or a seed region. What is learnt gets the name that
+    `vocabulary` says.
+    """
+    service, training = _training(request)
+    settings, headers = service.settings, request.headers
+    max_bytes = max_upload_bytes(settings)
+    length = headers.get("content-length", "")
+    if length.isdigit() and int(length) > max_bytes:
+        raise TooLarge(f"the body has {length} bytes; max_corpus_bytes is too small for it")
+    with training.place() as folder:
+        pieces = body_pieces(
+            request.receive,
+            headers.get("content-encoding"),
+            max_bytes,
+            "max_corpus_bytes",
+            settings.stream_idle_timeout_s,
+        )
+        content_type = headers.get("content-type", "")
+        uploaded = await receive_upload(pieces, content_type, folder.path, settings)
+        parameters = _parameters(uploaded.fields)
+        _check_options(parameters, bool(uploaded.num_files["motifs"]))
+        _check_name(request, parameters.vocabulary, parameters.replace)
+        job = await training.submit(folder, parameters, uploaded.corpus_bytes)
+    response.headers["location"] = f"{router.prefix}/{job.id}"
+    return job
+
+
+def _parameters(fields: dict[str, str]) -> TrainingParameters:
+    """What the fields say; those of the object `parameters`, and others beside it."""
+    values: dict[str, Any] = dict(fields)
+    try:
+        given = json.loads(values.pop(OBJECT, "{}"))
+    except ValueError as error:
+        raise InvalidRequest(f"is no JSON: {error}", f"/{OBJECT}") from error
+    if not isinstance(given, dict):
+        raise InvalidRequest("must be an object", f"/{OBJECT}")
+    if twice := sorted(given.keys() & values.keys()):
+        raise InvalidRequest("is there twice", f"/{twice[0]}")
+    try:
+        return TrainingParameters.model_validate(given | values)
+    except ValidationError as error:
+        raise invalid_body(error) from error
+
+
+def _check_options(parameters: TrainingParameters, has_motifs: bool) -> None:
+    """Raises InvalidRequest, with every option that is wrong."""
+    try:
+        parameters.options()
+    except VocabularyError as error:
+        findings = [Finding(f"/{each.where}", each.message) for each in error.findings]
+        raise InvalidRequest(findings[0].message, findings[0].where, findings) from error
+    if parameters.merge_rule == "span_preserving" and not has_motifs:
+        raise InvalidRequest("'span_preserving' needs motifs", "/motifs")
+
+
+def _check_name(request: Request, name: str, replace: bool, own_id: str = "") -> None:
+    """Raises where a job may not give its vocabulary this name, or another one will."""
+    service, training = _training(request)
+    if replace:  # Who may train may not yet change what others use.
+        service.guard.check(key_of(request.scope["headers"]), "manage")
+    try:
+        service.registry.check_free(name, None, replace)
+    except ServiceError as error:
+        error.where = "/vocabulary"
+        raise
+    for job in training.book.jobs():
+        if job.vocabulary == name and job.state not in ENDED and job.id != own_id and not replace:
+            raise NameTaken(f"training job {job.id} is to give this name", "/vocabulary")
+
+
+@router.get("")
+async def list_training_jobs(request: Request) -> TrainingJobList:
+    """All training jobs that are known, the oldest first."""
+    _, training = _training(request)
+    return TrainingJobList(jobs=training.book.jobs())
+
+
+@router.get("/{id}", responses=refusals(404))
+async def get_training_job(request: Request, id: str) -> TrainingJob:
+    """One training job: its state, how far it is, what it has learnt."""
+    _, training = _training(request)
+    return training.book.find(id)
+
+
+@router.post("/{id}/resume", status_code=202, responses=refusals(404, 409))
+async def resume_training_job(
+    request: Request,
+    id: str,
+    vocabulary: Annotated[str | None, Query(description="Another name for what it learns.")] = None,
+    replace: Annotated[bool | None, Query(description="null: as it was.")] = None,
+) -> TrainingJob:
+    """Queue an interrupted job again; it goes on where it was last saved."""
+    _, training = _training(request)
+    job = training.book.find(id)
+    name = job.vocabulary if vocabulary is None else vocabulary
+    replaces = job.parameters.replace if replace is None else replace
+    _check_name(request, name, replaces, job.id)
+    training.resume(job, name, replaces)
+    return job
+
+
+@router.delete("/{id}", status_code=204, responses=refusals(404, 409))
+async def delete_training_job(request: Request, id: str) -> None:
+    """Cancel a job, which is then listed as cancelled; forget it where it has ended."""
+    _, training = _training(request)
+    training.cancel(training.book.find(id))

@@ -1,0 +1,207 @@
+"""Vocabularies over HTTP: list, look at, download, upload, delete, verify, load and unload."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zipfile
+from collections.abc import Callable
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import TypeAdapter, ValidationError
+from starlette.datastructures import UploadFile
+
+from service.core.errors import InvalidRequest, TooLarge, UnsupportedFormat, invalid_body
+from service.core.request_head import call_of
+from service.engines.cpu.verification import sample_texts, verify
+from service.http.asgi_fast_path import read_body
+from service.http.problem_schema import refusals
+from service.http.query_options import DECLARED_ONLY
+from service.http.streaming_response import check_length
+from service.operations.context import Service
+from service.registry import management
+from service.registry.management import MAX_FILES, Upload
+from service.registry.reports import (
+    VerifyRequest,
+    VerifyResponse,
+    VocabularyList,
+    VocabularyReport,
+    report,
+    report_put,
+)
+from vocabularies import formats
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/vocabularies",
+    tags=["vocabularies"],
+    responses=refusals(404, 422),
+    dependencies=[DECLARED_ONLY],
+)
+SPECIAL_TOKENS = TypeAdapter(dict[str, int])
+Parameters = ParamSpec("Parameters")
+Value = TypeVar("Value")
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def _in_thread(
+    function: Callable[Parameters, Value], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Value:
+    return await asyncio.to_thread(function, *args, **kwargs)
+
+
+@router.get("")
+async def list_vocabularies(request: Request) -> VocabularyList:
+    """All vocabularies that have a name, loaded or not."""
+    service = _service(request)
+    known = list(service.registry.known.values())
+    return VocabularyList(vocabularies=[report(service, each) for each in known])
+
+
+@router.get("/{name}", response_model=VocabularyReport, responses=refusals(415))
+async def get_vocabulary(
+    request: Request,
+    name: str,
+    format: Annotated[
+        str | None,
+        Query(description="Download it as: " + ", ".join(formats.FORMATS)),
+    ] = None,
+) -> VocabularyReport | Response:
+    """One vocabulary, or its file in another format."""
+    service = _service(request)
+    if format is None:
+        return report(service, service.registry.find(name))
+    if format not in formats.FORMATS:
+        known = ", ".join(formats.FORMATS)
+        raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
+    entry = await service.registry.loaded(name)
+    files = await _in_thread(formats.write_vocabulary, entry.vocabulary, format)
+    if len(files) == 1:
+        (file_name, content), *_ = files.items()
+    else:
+        file_name, content = f"{name}.zip", _zip(files)
+    headers = {"content-disposition": f'attachment; filename="{file_name}"'}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def _zip(files: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file_name, content in files.items():
+            archive.writestr(file_name, content)
+    return packed.getvalue()
+
+
+@router.put(
+    "/{name}",
+    status_code=201,
+    responses={200: {"model": VocabularyReport}, **refusals(403, 409, 413, 507)},
+)
+async def put_vocabulary(
+    request: Request,
+    response: Response,
+    name: str,
+    format: str = "auto",
+    replace: bool = False,
+    pretokenizer: str | None = None,
+    special_tokens: Annotated[str | None, Query(description='JSON: {"<|end|>": 50256}')] = None,
+    id_offset: Annotated[int, Query(ge=0)] = 0,
+) -> VocabularyReport:
+    """Upload a vocabulary: one file as the body, or several as multipart/form-data.
+
+    201: it is new; 200: the name meant the same vocabulary already; 409: it means another one
+    (`replace=true` swaps it, and requests that are running finish on the old one).
+    """
+    service = _service(request)
+    files = await _read_files(request, name, service.settings.max_vocabulary_bytes)
+    specials = None if special_tokens is None else _special_tokens(special_tokens)
+    upload = Upload(files, format, pretokenizer, specials, id_offset)
+    put = management.put_vocabulary
+    entry, created = await put(service, name, upload, replace=replace)
+    response.status_code = 201 if created else 200
+    return report_put(service, entry)
+
+
+def _special_tokens(text: str) -> dict[str, int]:
+    try:
+        return SPECIAL_TOKENS.validate_json(text)
+    except ValidationError as error:
+        raise InvalidRequest("must be JSON: {token: id}", "special_tokens") from error
+
+
+async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, bytes]:
+    """The uploaded files by name; the limit holds for all of them together, while reading."""
+    length = call_of(request.scope).content_length
+    check_length(length, max_bytes, "max_vocabulary_bytes")
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        body = await read_body(request.receive, max_bytes, "max_vocabulary_bytes")
+        return {name: body}
+    if length == 0:
+        raise InvalidRequest("a multipart upload needs its length", "Content-Length")
+    files: dict[str, bytes] = {}
+    async with request.form(max_files=MAX_FILES, max_fields=MAX_FILES) as form:
+        for field, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                files[value.filename or field] = await value.read()
+    if not files:
+        raise InvalidRequest("the upload holds no file")
+    return files
+
+
+@router.delete("/{name}", status_code=204)
+async def delete_vocabulary(request: Request, name: str) -> None:
+    """Forget an uploaded vocabulary; a built-in one answers 403."""
+    await management.delete_vocabulary(_service(request), name)
+
+
+@router.post("/{name}/verify", response_model=VerifyResponse)
+async def verify_vocabulary(request: Request, name: str) -> dict[str, Any]:
+    """Compare the engine with the reference, on given texts or on samples."""
+    service = _service(request)
+    body = await read_body(request.receive, service.settings.max_body_bytes)
+    try:
+        asked = VerifyRequest.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise invalid_body(error) from error
+    entry = await service.registry.loaded(name)
+    limit = service.settings.max_samples
+    num_texts = asked.samples if asked.texts is None else len(asked.texts)
+    if num_texts > limit:
+        raise TooLarge(f"{num_texts} texts; max_samples is {limit}", "/samples")
+    texts = asked.texts
+    if texts is None:
+        texts = sample_texts(entry.vocabulary, asked.samples)
+    found = await _in_thread(verify, service.engine, entry.vocabulary, texts)
+    return {
+        "vocabulary": name,
+        "digest": entry.vocabulary.digest,
+        "witness": found.witness,
+        "num_texts": found.num_texts,
+        "num_different": found.num_different,
+        "num_ids": found.num_ids,
+        "num_equal_ids": found.num_equal_ids,
+        "engines": list(found.engines),
+        "first_difference": found.first_difference,
+    }
+
+
+@router.post("/{name}/load")
+async def load_vocabulary(request: Request, name: str) -> VocabularyReport:
+    """Make a vocabulary ready before its first use, and bring it to the GPU if it left that."""
+    service = _service(request)
+    await management.load_vocabulary(service, name)
+    return report(service, service.registry.find(name))
+
+
+@router.post("/{name}/unload")
+async def unload_vocabulary(request: Request, name: str) -> VocabularyReport:
+    """Take a vocabulary off the engine; its next use loads it again."""
+    service = _service(request)
+    await management.unload_vocabulary(service, name)
+    return report(service, service.registry.find(name))

@@ -1,0 +1,246 @@
+"""inference.GRPCInferenceService: the Open Inference Protocol v2 over gRPC, with Triton's calls.
+
+The calls of `oip_infer` and `oip_models`, from messages and back; protos/inference.proto has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.apis.native.service_info import readiness
+from service.apis.oip import grpc_regions as regions
+from service.apis.oip import models
+from service.apis.oip.infer import DECODE_SUFFIX, Inference, Wanted, infer
+from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
+from service.apis.oip.statistics import VERSION
+from service.apis.oip.tensors import BYTES, Tensor, bytes_of, bytes_tensor
+from service.core.errors import InvalidRequest, UnknownVocabulary, as_service_error
+from service.operations.context import Service
+from service.operations.operation import Call
+from service.protos import inference_pb2 as pb
+from service.registry import management
+from vocabularies.batch import Batch
+
+__all__ = ["NAME", "UNARY", "stream_infer"]
+
+NAME = "inference.GRPCInferenceService"
+MAX_TENSORS = 16
+CONTENTS = {
+    BYTES: "bytes_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "INT8": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+}
+
+
+async def server_live(service: Service, call: Call, request: Any) -> pb.ServerLiveResponse:
+    """The process runs."""
+    return pb.ServerLiveResponse(live=True)
+
+
+async def server_ready(service: Service, call: Call, request: Any) -> pb.ServerReadyResponse:
+    """Whether the service can answer."""
+    return pb.ServerReadyResponse(ready=not readiness(service))
+
+
+async def model_ready(
+    service: Service, call: Call, request: pb.ModelReadyRequest
+) -> pb.ModelReadyResponse:
+    """Whether a model can answer; one that is not there cannot, which Triton calls no error."""
+    try:
+        known = models.check_version(service, request.name, request.version)
+    except UnknownVocabulary:
+        return pb.ModelReadyResponse(ready=False)
+    return pb.ModelReadyResponse(ready=known.name not in service.registry.failures)
+
+
+async def server_metadata(service: Service, call: Call, request: Any) -> pb.ServerMetadataResponse:
+    """What the server is and speaks."""
+    return pb.ServerMetadataResponse(**models.server())
+
+
+async def model_metadata(
+    service: Service, call: Call, request: pb.ModelMetadataRequest
+) -> pb.ModelMetadataResponse:
+    """Inputs and outputs of a model."""
+    models.check_version(service, request.name, request.version)
+    return pb.ModelMetadataResponse(**models.metadata(request.name))
+
+
+async def model_config(
+    service: Service, call: Call, request: pb.ModelConfigRequest
+) -> pb.ModelConfigResponse:
+    """A model's configuration."""
+    models.check_version(service, request.name, request.version)
+    return pb.ModelConfigResponse(config=pb.ModelConfig(**models.config(request.name)))
+
+
+async def model_statistics(
+    service: Service, call: Call, request: pb.ModelStatisticsRequest
+) -> pb.ModelStatisticsResponse:
+    """What happened to the requests of a model, or of all."""
+    if request.name:
+        models.check_version(service, request.name, request.version)
+    names = [request.name] if request.name else [each["name"] for each in models.index(service)]
+    return pb.ModelStatisticsResponse(model_stats=service.oip_statistics.report(names))
+
+
+async def repository_index(
+    service: Service, call: Call, request: pb.RepositoryIndexRequest
+) -> pb.RepositoryIndexResponse:
+    """All models and their states."""
+    return pb.RepositoryIndexResponse(models=models.index(service, ready_only=request.ready))
+
+
+async def repository_load(
+    service: Service, call: Call, request: pb.RepositoryModelLoadRequest
+) -> pb.RepositoryModelLoadResponse:
+    """Load a vocabulary that is known."""
+    name = request.model_name.removesuffix(DECODE_SUFFIX)
+    await management.load_vocabulary(service, name)
+    return pb.RepositoryModelLoadResponse()
+
+
+async def repository_unload(
+    service: Service, call: Call, request: pb.RepositoryModelUnloadRequest
+) -> pb.RepositoryModelUnloadResponse:
+    """Unload a vocabulary."""
+    name = request.model_name.removesuffix(DECODE_SUFFIX)
+    await management.unload_vocabulary(service, name)
+    return pb.RepositoryModelUnloadResponse()
+
+
+async def model_infer(
+    service: Service, call: Call, request: pb.ModelInferRequest
+) -> pb.ModelInferResponse:
+    """Ids of texts, or texts of ids."""
+    models.check_version(service, request.model_name, request.model_version)
+    if len(request.inputs) > MAX_TENSORS or len(request.outputs) > MAX_TENSORS:
+        raise InvalidRequest(f"more than {MAX_TENSORS} inputs or outputs", "inputs")
+    asked = Inference(
+        request.model_name,
+        _values(request.parameters),
+        _inputs(service, request),
+        [Wanted(each.name, _values(each.parameters)) for each in request.outputs],
+        call,
+    )
+    return _response(service, request, await infer(service, asked))
+
+
+async def stream_infer(
+    service: Service, call: Call, requests: AsyncIterator[pb.ModelInferRequest]
+) -> AsyncIterator[pb.ModelStreamInferResponse]:
+    """An answer or an error for each request, in order; an error does not end the stream."""
+    async for request in requests:
+        try:
+            response = await model_infer(service, replace(call, timeout_s=None), request)
+        except Exception as error:
+            refusal = as_service_error(error)
+            service.metrics.rejected(refusal.code)
+            message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message
+            failed = pb.ModelInferResponse(id=request.id, model_name=request.model_name)
+            yield pb.ModelStreamInferResponse(error_message=message, infer_response=failed)
+        else:
+            yield pb.ModelStreamInferResponse(infer_response=response)
+
+
+def _values(parameters: Any) -> dict[str, Any]:
+    """Parameters by name, each whatever it was given as."""
+    values = {}
+    for name, parameter in parameters.items():
+        kind = parameter.WhichOneof("parameter_choice")
+        if kind is not None:
+            values[name] = getattr(parameter, kind)
+    return values
+
+
+def _inputs(service: Service, request: pb.ModelInferRequest) -> dict[str, Tensor]:
+    """Tensors from shared memory, from the raw contents in order, or from typed contents."""
+    inputs: dict[str, Tensor] = {}
+    raw = iter(request.raw_input_contents)
+    for each in request.inputs:
+        parameters, shape = _values(each.parameters), tuple(each.shape)
+        if REGION in parameters:
+            own = each.name, each.datatype, shape, parameters
+            inputs[each.name] = input_from_region(service, *own)
+        elif request.raw_input_contents:
+            content = next(raw, None)
+            if content is None:
+                raise InvalidRequest("has no raw content", f"inputs/{each.name}")
+            data = np.frombuffer(content, np.uint8)
+            inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
+        else:
+            inputs[each.name] = _typed(each, shape)
+    return inputs
+
+
+def _typed(each: pb.ModelInferRequest.InferInputTensor, shape: tuple[int, ...]) -> Tensor:
+    """A tensor whose elements are message fields."""
+    field = CONTENTS.get(each.datatype)
+    values = list(getattr(each.contents, field)) if field is not None else []
+    if each.datatype != BYTES:
+        return bytes_of(each.name, each.datatype, shape, values)
+    tensor = bytes_tensor(each.name, Batch.from_bytes(values))
+    return Tensor(each.name, BYTES, shape, tensor.data)
+
+
+def _response(
+    service: Service, request: pb.ModelInferRequest, outputs: list[Tensor]
+) -> pb.ModelInferResponse:
+    wanted = {each.name: _values(each.parameters) for each in request.outputs}
+    response = pb.ModelInferResponse(
+        model_name=request.model_name, model_version=VERSION, id=request.id
+    )
+    for tensor in outputs:
+        parameters = wanted.get(tensor.name, {})
+        described = response.outputs.add(
+            name=tensor.name, datatype=tensor.datatype, shape=tensor.shape
+        )
+        if REGION in parameters:
+            where = output_to_region(service.regions, tensor, parameters)
+            _set_values(described.parameters, where)
+            response.raw_output_contents.append(b"")
+        else:
+            response.raw_output_contents.append(_raw(tensor.data))
+    return response
+
+
+def _raw(data: NDArray[Any]) -> bytes:
+    return data.tobytes()
+
+
+def _set_values(parameters: Any, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if isinstance(value, str):
+            parameters[name].string_param = value
+        else:
+            parameters[name].int64_param = value
+
+
+UNARY: dict[str, Any] = {
+    "ServerLive": server_live,
+    "ServerReady": server_ready,
+    "ModelReady": model_ready,
+    "ServerMetadata": server_metadata,
+    "ModelMetadata": model_metadata,
+    "ModelInfer": model_infer,
+    "ModelConfig": model_config,
+    "ModelStatistics": model_statistics,
+    "RepositoryIndex": repository_index,
+    "RepositoryModelLoad": repository_load,
+    "RepositoryModelUnload": repository_unload,
+    "SystemSharedMemoryStatus": regions.system_status,
+    "SystemSharedMemoryRegister": regions.system_register,
+    "SystemSharedMemoryUnregister": regions.system_unregister,
+    "CudaSharedMemoryStatus": regions.cuda_status,
+    "CudaSharedMemoryRegister": regions.cuda_register,
+    "CudaSharedMemoryUnregister": regions.cuda_unregister,
+}

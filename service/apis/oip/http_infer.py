@@ -1,0 +1,222 @@
+"""Inference requests and answers over HTTP: JSON, and tensors behind it as they lie in memory.
+
+body    JSON | tensor | tensor ...     Inference-Header-Content-Length: bytes of the JSON
+answer  JSON | tensor | tensor ...     the same
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import orjson
+from fastapi import Response
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.types import Receive, Scope, Send
+
+from service.apis.oip.infer import Inference, Wanted, infer
+from service.apis.oip.models import check_version
+from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
+from service.apis.oip.statistics import VERSION
+from service.apis.oip.tensors import BYTES, Tensor, bytes_of, rows_of
+from service.batching.work import ClientGone
+from service.core.errors import InvalidRequest, invalid_body
+from service.core.request_head import call_of, read_timeout, whole_number
+from service.http.asgi_fast_path import read_body
+from service.http.error_responses import worded
+from service.http.request_body import Body, collect
+from service.http.streaming_response import check_length, octets
+from service.observability.request_observer import serialized
+from service.operations.context import Service
+
+__all__ = ["Infer", "InferAnswer"]
+
+LENGTH = b"inference-header-content-length"
+BINARY_SIZE = "binary_data_size"
+SMALL_BYTES = 1 << 16  # Of a body that is nothing but a JSON head, or has small tensors behind it.
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    parameters: dict[str, Any] = {}
+
+
+class _Input(_Part):
+    datatype: str
+    shape: list[int] = Field(max_length=16)
+    data: list[Any] | None = None
+
+
+class _InferBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    id: str = ""
+    parameters: dict[str, Any] = {}
+    inputs: list[_Input] = Field(max_length=16)
+    outputs: list[_Part] = Field([], max_length=16)
+
+
+class InferAnswer(Response):
+    """The answer to one inference request, as FastAPI's routes give it."""
+
+    def __init__(self, service: Service, scope: Scope, model: str, version: str) -> None:
+        super().__init__()
+        self.infer = Infer(service, scope, model, version)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read, infer, answer."""
+        await self.infer(scope, receive, send)
+
+
+class Infer:
+    """Reads one inference request and answers it."""
+
+    def __init__(self, service: Service, scope: Scope, model: str, version: str) -> None:
+        self.service, self.model, self.version = service, model, version
+        self.call = call_of(scope)
+        lengths = [value for name, value in scope["headers"] if name == LENGTH]
+        self.json_length = lengths[0] if lengths else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read, infer, answer."""
+        try:
+            parts, headers = await self._answer(scope, receive)
+        except ClientGone:
+            self.call.is_gone = True
+            return
+        except Exception as error:
+            await worded(error, "oip")(scope, receive, send)
+            return
+        await octets(send, parts, headers)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive
+    ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
+        check_version(self.service, self.model, self.version)
+        body = await self._body(scope, receive)
+        self.call.times.read = perf_counter()
+        self.call.receive = receive
+        read_timeout(self.call)
+        asked, binary = self._parse(body)
+        request = Inference(
+            self.model,
+            asked.parameters,
+            self._inputs(asked, binary),
+            [Wanted(each.name, each.parameters) for each in asked.outputs],
+            self.call,
+        )
+        outputs = await infer(self.service, request)
+        begin = perf_counter()
+        answered = _answer_parts(self.service, asked, self.model, outputs)
+        serialized(self.service, self.call, perf_counter() - begin)
+        return answered
+
+    async def _body(self, scope: Scope, receive: Receive) -> NDArray[np.uint8]:
+        """A small plain body as it comes; any other one in memory that the engine lends."""
+        call, settings = self.call, self.service.settings
+        limit = settings.max_body_bytes
+        check_length(call.content_length, limit)
+        if call.encoding is None and 0 < call.content_length <= SMALL_BYTES:
+            return np.frombuffer(await read_body(receive, limit), np.uint8)
+        sent = Body(receive, call.encoding, limit, scope, settings.stream_idle_timeout_s)
+        return await collect(sent, call.content_length, self.service.engine.host_memory)
+
+    def _parse(self, body: NDArray[np.uint8]) -> tuple[_InferBody, NDArray[np.uint8]]:
+        length = len(body) if self.json_length is None else _whole_number(self.json_length)
+        if length > len(body):
+            message = f"is {length}; the body has {len(body)} bytes"
+            raise InvalidRequest(message, LENGTH.decode())
+        if not length and self.json_length is not None:
+            return _raw_body(self.model, body), body
+        try:
+            asked = _InferBody.model_validate_json(body[:length].tobytes())
+        except ValidationError as error:
+            raise invalid_body(error) from error
+        return asked, body[length:]
+
+    def _inputs(self, asked: _InferBody, binary: NDArray[np.uint8]) -> dict[str, Tensor]:
+        inputs: dict[str, Tensor] = {}
+        for each in asked.inputs:
+            data: Any = each.data
+            size, shape = each.parameters.get(BINARY_SIZE), tuple(each.shape)
+            if REGION in each.parameters:
+                own = each.name, each.datatype, shape, each.parameters
+                inputs[each.name] = input_from_region(self.service, *own)
+                continue
+            if size is not None:
+                if not isinstance(size, int) or not 0 <= size <= len(binary):
+                    message = f"{size} bytes; {len(binary)} are left in the body"
+                    raise InvalidRequest(message, f"inputs/{each.name}/{BINARY_SIZE}")
+                data, binary = binary[:size], binary[size:]
+            elif data is None:
+                raise InvalidRequest("has no data", f"inputs/{each.name}")
+            inputs[each.name] = bytes_of(each.name, each.datatype, shape, data)
+        if len(binary):
+            raise InvalidRequest(f"{len(binary)} bytes belong to no input", "body")
+        return inputs
+
+
+def _whole_number(value: bytes) -> int:
+    number = whole_number(value)
+    if number is None:
+        raise InvalidRequest("is no whole number of bytes", LENGTH.decode())
+    return number
+
+
+def _raw_body(model: str, body: NDArray[np.uint8]) -> _InferBody:
+    """A body that is nothing but the one input's bytes."""
+    size = {BINARY_SIZE: len(body)}
+    return _InferBody(
+        inputs=[_Input(name="text", datatype="UINT8", shape=[len(body)], parameters=size)]
+    )
+
+
+def _answer_parts(
+    service: Service, asked: _InferBody, model: str, outputs: list[Tensor]
+) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
+    """The JSON and the tensors behind it, and the headers that say where they part."""
+    all_binary = bool(asked.parameters.get("binary_data_output"))
+    wanted = {each.name: each.parameters for each in asked.outputs}
+    described: list[dict[str, Any]] = []
+    binary: list[NDArray[Any]] = []
+    for tensor in outputs:
+        parameters = wanted.get(tensor.name, {})
+        entry: dict[str, Any] = {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": list(tensor.shape),
+        }
+        if REGION in parameters:
+            entry["parameters"] = output_to_region(service.regions, tensor, parameters)
+        elif parameters.get("binary_data", all_binary):
+            entry["parameters"] = {BINARY_SIZE: tensor.data.nbytes}
+            binary.append(tensor.data)
+        else:
+            entry["data"] = _json_data(tensor)
+        described.append(entry)
+    document: dict[str, Any] = {"model_name": model, "model_version": VERSION, "outputs": described}
+    if asked.id:
+        document["id"] = asked.id
+    head = np.frombuffer(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
+    if not binary:
+        return [head], [(b"content-type", b"application/json")]
+    return [head, *binary], [
+        (b"content-type", b"application/octet-stream"),
+        (LENGTH, b"%d" % len(head)),
+    ]
+
+
+def _json_data(tensor: Tensor) -> Any:
+    if tensor.datatype != BYTES:
+        return tensor.data
+    rows = rows_of(tensor)
+    texts = [rows.row_bytes(row) for row in range(len(rows))]
+    try:
+        return [text.decode() for text in texts]
+    except UnicodeDecodeError as error:
+        message = "a text is not UTF-8; ask for it with binary_data"
+        raise InvalidRequest(message, f"outputs/{tensor.name}") from error

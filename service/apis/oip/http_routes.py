@@ -1,0 +1,241 @@
+"""The Open Inference Protocol v2 over HTTP, with Triton's extensions: /v2/..., as its clients ask.
+
+Every refusal has the body that these clients read: JSON with a string `error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import Base64Bytes, BaseModel, ConfigDict
+
+from service.apis.native.service_info import readiness
+from service.apis.oip import models
+from service.apis.oip.http_infer import InferAnswer
+from service.apis.oip.infer import DECODE_SUFFIX
+from service.batching.work import GONE
+from service.http.error_responses import worded
+from service.operations.context import Service
+from service.registry import management
+
+__all__ = ["router"]
+
+
+class OipRoute(APIRoute):
+    """A route whose refusals have the protocol's shape."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler with its refusals worded."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except GONE:
+                raise
+            except Exception as error:
+                return worded(error, "oip")
+
+        return handle
+
+
+router = APIRouter(prefix="/v2", tags=["open inference protocol"], route_class=OipRoute)
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+@router.get("")
+async def server_metadata() -> dict[str, Any]:
+    """What the server is and speaks."""
+    return models.server()
+
+
+@router.get("/health/live")
+async def live() -> dict[str, bool]:
+    """The process runs."""
+    return {"live": True}
+
+
+@router.get("/health/ready")
+async def ready(request: Request, response: Response) -> dict[str, bool]:
+    """The service can answer; 503 where it cannot."""
+    is_ready = not readiness(_service(request))
+    response.status_code = 200 if is_ready else 503
+    return {"live": True, "ready": is_ready}
+
+
+@router.get("/models/stats")
+async def all_statistics(request: Request) -> dict[str, Any]:
+    """What happened to the requests of all models."""
+    service = _service(request)
+    names = [each["name"] for each in models.index(service)]
+    return {"model_stats": service.oip_statistics.report(names)}
+
+
+def _model(path: str) -> Callable[[Any], Any]:
+    """Both paths of a call on a model: with and without a version."""
+
+    def declare(function: Any) -> Any:
+        for prefix in ("/models/{model}", "/models/{model}/versions/{version}"):
+            router.add_api_route(prefix + path, function, methods=["GET"])
+        return function
+
+    return declare
+
+
+@_model("")
+async def model_metadata(request: Request, model: str, version: str = "") -> dict[str, Any]:
+    """Inputs and outputs of a model."""
+    models.check_version(_service(request), model, version)
+    return models.metadata(model)
+
+
+@_model("/ready")
+async def model_ready(
+    request: Request, response: Response, model: str, version: str = ""
+) -> dict[str, Any]:
+    """Whether a model can answer; one that is not loaded yet is loaded by its first request."""
+    service = _service(request)
+    known = models.check_version(service, model, version)
+    failure = service.registry.failures.get(known.name)
+    response.status_code = 200 if failure is None else 503
+    return {"name": model, "ready": failure is None}
+
+
+@_model("/config")
+async def model_config(request: Request, model: str, version: str = "") -> dict[str, Any]:
+    """A model's configuration as Triton shows it."""
+    models.check_version(_service(request), model, version)
+    return models.config(model)
+
+
+@_model("/stats")
+async def model_statistics(request: Request, model: str, version: str = "") -> dict[str, Any]:
+    """What happened to a model's requests."""
+    service = _service(request)
+    models.check_version(service, model, version)
+    return {"model_stats": service.oip_statistics.report([model])}
+
+
+@router.post("/models/{model}/infer")
+@router.post("/models/{model}/versions/{version}/infer")
+async def infer(request: Request, model: str, version: str = "") -> Response:
+    """Ids of texts, or texts of ids: see /v2/models/{model} for inputs and outputs."""
+    return InferAnswer(_service(request), request.scope, model, version)
+
+
+class Lax(BaseModel):
+    """A body of which other fields are nothing to us."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class IndexRequest(Lax):
+    """Which models a list shall hold."""
+
+    ready: bool = False
+
+
+@router.post("/repository/index")
+async def repository_index(request: Request) -> list[dict[str, str]]:
+    """All models and their states."""
+    asked = IndexRequest.model_validate_json(await request.body() or b"{}")
+    return models.index(_service(request), ready_only=asked.ready)
+
+
+@router.post("/repository/models/{model}/load")
+async def repository_load(request: Request, model: str) -> dict[str, str]:
+    """Load a vocabulary that is known; files are uploaded with PUT /v1/vocabularies."""
+    name = model.removesuffix(DECODE_SUFFIX)
+    await management.load_vocabulary(_service(request), name)
+    return {}
+
+
+@router.post("/repository/models/{model}/unload")
+async def repository_unload(request: Request, model: str) -> dict[str, str]:
+    """Unload a vocabulary; its next request loads it again."""
+    await management.unload_vocabulary(_service(request), model.removesuffix(DECODE_SUFFIX))
+    return {}
+
+
+class RawHandle(Lax):
+    """A cudaIpcMemHandle_t as Triton's clients spell it."""
+
+    b64: Base64Bytes
+
+
+class CudaRegister(Lax):
+    """Device memory to register."""
+
+    raw_handle: RawHandle
+    device_id: int = 0
+    byte_size: int
+
+
+class SystemRegister(Lax):
+    """A POSIX shared-memory object to register."""
+
+    key: str
+    offset: int = 0
+    byte_size: int
+
+
+@router.get("/systemsharedmemory/status")
+@router.get("/systemsharedmemory/region/{name}/status")
+async def system_status(request: Request, name: str = "") -> list[dict[str, Any]]:
+    """The registered regions, or one of them."""
+    return [
+        {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
+        for each in _service(request).regions.status(name)
+    ]
+
+
+@router.post("/systemsharedmemory/region/{name}/register")
+async def system_register(request: Request, name: str) -> dict[str, str]:
+    """Register a region for inputs and outputs."""
+    # Triton's client sends JSON without saying so.
+    region = SystemRegister.model_validate_json(await request.body())
+    regions = _service(request).regions
+    await regions.register_system(name, region.key, region.offset, region.byte_size)
+    return {}
+
+
+@router.post("/systemsharedmemory/unregister")
+@router.post("/systemsharedmemory/region/{name}/unregister")
+async def system_unregister(request: Request, name: str = "") -> dict[str, str]:
+    """Let go of a region, or of all."""
+    await _service(request).regions.unregister_system(name)
+    return {}
+
+
+@router.get("/cudasharedmemory/status")
+@router.get("/cudasharedmemory/region/{name}/status")
+async def cuda_status(request: Request, name: str = "") -> list[dict[str, Any]]:
+    """The registered regions of device memory, or one of them."""
+    return [
+        {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
+        for each in _service(request).regions.cuda_status(name)
+    ]
+
+
+@router.post("/cudasharedmemory/unregister")
+@router.post("/cudasharedmemory/region/{name}/unregister")
+async def cuda_unregister(request: Request, name: str = "") -> dict[str, str]:
+    """Let go of a region of device memory, or of all."""
+    await _service(request).regions.unregister_cuda(name)
+    return {}
+
+
+@router.post("/cudasharedmemory/region/{name}/register")
+async def cuda_register(request: Request, name: str) -> dict[str, str]:
+    """Register device memory for inputs and outputs."""
+    asked = CudaRegister.model_validate_json(await request.body())
+    handle = asked.raw_handle.b64
+    await _service(request).regions.register_cuda(name, handle, asked.device_id, asked.byte_size)
+    return {}

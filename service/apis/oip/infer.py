@@ -1,0 +1,201 @@
+"""Inference requests of the Open Inference Protocol: a vocabulary is a model.
+
+    model {vocabulary}            text BYTES [N], or text UINT8 [bytes] with offsets INT64 [N + 1]
+                                  ─► input_ids [T], offsets INT64 [N + 1]
+                                  ─► padded: input_ids [N, L], attention_mask INT8 [N, L]
+    model {vocabulary}.decode     input_ids [T], offsets INT64 [N + 1] ─► text BYTES [N]
+
+Options are the request's parameters, in the words of the JSON calls. A refused text fails the
+request, unless the client asks for the output `errors`. Knows neither HTTP nor gRPC.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.apis.oip.device_path import encode_shared
+from service.apis.oip.region_tensors import fetch
+from service.apis.oip.requests import (
+    DecodeParameters,
+    EncodeParameters,
+    Inference,
+    Wanted,
+    check_texts,
+    errors_of,
+    parameters_of,
+    row_offsets,
+)
+from service.apis.oip.statistics import DECODE_SUFFIX
+from service.apis.oip.tensors import BYTES, Outputs, Tensor, bytes_tensor, rows_of, tensor_of
+from service.batching.work import IdRows, Result
+from service.core.errors import InvalidRequest, RowRefused, TooLarge
+from service.operations.context import Service
+from service.operations.encode import check_dtype, pad_id_of
+from service.operations.operation import (
+    bulk_work,
+    check_digest,
+    check_rows,
+    decode_work,
+    find_entry,
+)
+from service.operations.query_schemas import DTYPES
+from service.operations.rendering.padding import pad_rows
+from service.registry.registry import Entry
+from vocabularies.batch import Batch
+
+__all__ = ["DECODE_SUFFIX", "Inference", "Wanted", "infer"]
+
+
+async def infer(service: Service, request: Inference) -> list[Tensor]:
+    """The outputs of a request, in the order in which they were asked for.
+
+    Raises:
+        ServiceError: the request, or a row of it, is refused.
+    """
+    begin = perf_counter()
+    service.registry.find(request.model.removesuffix(DECODE_SUFFIX))
+    statistics = service.oip_statistics.of(request.model)
+    is_decode = request.model.endswith(DECODE_SUFFIX)
+    if request.call.may is not None:
+        request.call.may("decode" if is_decode else "encode")
+    try:
+        if is_decode:
+            outputs, num_rows, queue_s = await _decode(service, request)
+        else:
+            outputs, num_rows, queue_s = await _encode(service, request)
+        wanted = _wanted(request, outputs)
+    except Exception:
+        statistics.failed(perf_counter() - begin)
+        raise
+    statistics.succeeded(num_rows, queue_s, perf_counter() - begin)
+    return wanted
+
+
+def _wanted(request: Inference, outputs: Outputs) -> list[Tensor]:
+    names = [wanted.name for wanted in request.outputs]
+    if len(set(names)) < len(names):
+        raise InvalidRequest("an output is asked for twice", "outputs")
+    if not request.outputs:
+        return [make() for name, make in outputs.items() if name not in ("num_tokens", "errors")]
+    for wanted in request.outputs:
+        if wanted.name not in outputs:
+            known = ", ".join(outputs)
+            raise InvalidRequest(f"is no output here; there are {known}", f"outputs/{wanted.name}")
+    return [outputs[wanted.name]() for wanted in request.outputs]
+
+
+async def _encode(service: Service, request: Inference) -> tuple[Outputs, int, float]:
+    entry = await find_entry(service, request.model)
+    asked = parameters_of(EncodeParameters, request)
+    check_digest(entry, asked.if_digest)
+    check_dtype(entry.vocabulary, asked.dtype)
+    if (shared := await encode_shared(service, request, entry, asked)) is not None:
+        return shared
+    for tensor in request.inputs.values():
+        fetch(service, tensor)
+    batch = _texts(service, request.inputs)
+    check_texts(service, batch.offsets)
+    dtype = batch.id_dtype = DTYPES[asked.dtype]
+    work = bulk_work(service, request.call, entry, batch, asked.options())
+    result = await service.batcher.run(work)
+    _check_refused(request, result, "text")
+    assert result.encoded is not None
+    offsets = result.encoded.offsets[result.begin : result.end + 1]
+    ids = result.encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
+    offsets = offsets - offsets[0]
+    outputs = _padded(service, entry, asked, ids, offsets)
+    outputs["num_tokens"] = lambda: tensor_of("num_tokens", np.diff(offsets))
+    outputs["errors"] = lambda: errors_of(result)
+    return outputs, len(batch), work.started - work.submitted
+
+
+def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
+    """The texts of a request in either of their two forms."""
+    unknown = inputs.keys() - {"text", "offsets"}
+    if "text" not in inputs or unknown:
+        given = ", ".join(inputs) or "none"
+        raise InvalidRequest(
+            f"the inputs are text and, beside UINT8, offsets, not {given}", "inputs"
+        )
+    text = inputs["text"]
+    if text.datatype == BYTES:
+        if "offsets" in inputs:
+            raise InvalidRequest("belongs to a text of UINT8", "inputs/offsets")
+        check_rows(service, text.num_elements, "inputs/text")
+        return rows_of(text)
+    if text.datatype != "UINT8":
+        raise InvalidRequest(f"must be BYTES or UINT8, not {text.datatype}", "inputs/text")
+    return Batch(data=text.data, offsets=row_offsets(inputs, len(text.data)))
+
+
+def _padded(
+    service: Service,
+    entry: Entry,
+    asked: EncodeParameters,
+    ids: NDArray[Any],
+    offsets: NDArray[np.int64],
+) -> Outputs:
+    """Ids as rows of their own lengths, or as a rectangle with its mask."""
+    if asked.padding is None:
+        return {
+            "input_ids": lambda: tensor_of("input_ids", ids),
+            "offsets": lambda: tensor_of("offsets", offsets),
+        }
+    pad_id = pad_id_of(asked.pad_id, entry.vocabulary)
+    least = 0 if asked.padding == "longest" else int(asked.padding)
+    width = max(least, int(np.diff(offsets).max(initial=0)))
+    limit = service.settings.max_padded_ids
+    if width * (len(offsets) - 1) > limit:
+        message = f"{len(offsets) - 1} rows of {width} ids; max_padded_ids is {limit}"
+        raise TooLarge(message, "padding")
+    side = asked.padding_side or entry.vocabulary.padding_side
+    padded, mask = pad_rows(ids, offsets, pad_id, least, side)
+    return {
+        "input_ids": lambda: tensor_of("input_ids", padded.astype(ids.dtype, copy=False)),
+        "attention_mask": lambda: tensor_of("attention_mask", mask),
+    }
+
+
+def _check_refused(request: Inference, result: Result, where: str) -> None:
+    """A refused row fails the request, unless the client looks at the rows' errors itself."""
+    errors = result.row_errors()
+    if errors and all(wanted.name != "errors" for wanted in request.outputs):
+        row = min(errors)
+        raise RowRefused(errors[row], f"{where}[{row}]")
+
+
+async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, float]:
+    entry = await find_entry(service, request.model.removesuffix(DECODE_SUFFIX))
+    asked = parameters_of(DecodeParameters, request)
+    check_digest(entry, asked.if_digest)
+    ids = request.inputs.get("input_ids")
+    if ids is None or ids.datatype == BYTES:
+        raise InvalidRequest("the inputs are input_ids, of integers, and offsets", "inputs")
+    if len(ids.shape) == 2:
+        check_rows(service, ids.shape[0], "inputs/input_ids")
+    rows = IdRows(ids.data, _id_offsets(ids, request.inputs))
+    check_rows(service, len(rows), "offsets")
+    work = decode_work(service, request.call, entry, rows, asked.skip_special_tokens)
+    result = await service.batcher.run(work)
+    _check_refused(request, result, "input_ids")
+    decoded = result.decoded
+    assert decoded is not None
+    offsets = decoded.offsets[result.begin : result.end + 1]
+    text = Batch(data=decoded.data[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
+    outputs: Outputs = {
+        "text": lambda: bytes_tensor("text", text),
+        "errors": lambda: errors_of(result),
+    }
+    return outputs, len(rows), work.started - work.submitted
+
+
+def _id_offsets(ids: Tensor, inputs: dict[str, Tensor]) -> NDArray[np.int64]:
+    """Rows by offsets, or else those of a matrix."""
+    if "offsets" in inputs or len(ids.shape) != 2:
+        return row_offsets(inputs, len(ids.data))
+    rows, width = ids.shape
+    return np.arange(rows + 1, dtype=np.int64) * width

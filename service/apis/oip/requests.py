@@ -1,0 +1,131 @@
+"""What an inference request is, and what its parts mean: parameters, rows, their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from service.apis.grpc.conversions import checked_offsets
+from service.apis.oip.tensors import BYTES, PREFIX, Tensor, bytes_tensor
+from service.batching.work import Result
+from service.core.errors import InvalidRequest, TooLarge, invalid_body
+from service.operations import schemas
+from service.operations.context import Service
+from service.operations.operation import Call, check_rows
+from service.operations.query_schemas import BatchQuery
+from vocabularies.batch import Batch
+
+__all__ = [
+    "DecodeParameters",
+    "EncodeParameters",
+    "Inference",
+    "Wanted",
+    "check_texts",
+    "errors_of",
+    "parameters_of",
+    "row_offsets",
+]
+
+# What clients send of their own accord; none of it changes what is computed here.
+IGNORED = {"sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output"}
+
+
+class EncodeParameters(BatchQuery):
+    """The parameters of an encode request."""
+
+    padding: Literal["longest"] | int | None = None
+    padding_side: schemas.Side | None = None
+    pad_id: schemas.Length | None = None
+
+
+class DecodeParameters(BatchQuery):
+    """The parameters of a decode request."""
+
+    skip_special_tokens: bool = Field(False, description=schemas.SKIP_SPECIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An output that the client asked for, and what it says of it."""
+
+    name: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Inference:
+    """One request.
+
+    Attributes:
+        inputs: by name.
+        outputs: what the client asked for; empty: what the model gives.
+    """
+
+    model: str
+    parameters: dict[str, Any]
+    inputs: dict[str, Tensor]
+    outputs: list[Wanted]
+    call: Call
+
+
+def parameters_of(model: type[Any], request: Inference) -> Any:
+    """The parameters of a request, checked; raises InvalidRequest."""
+    if "vocabulary" in request.parameters:
+        raise InvalidRequest("the model names it", "parameters/vocabulary")
+    given = {
+        name: value
+        for name, value in request.parameters.items()
+        if name not in IGNORED and not name.startswith("triton_")
+    }
+    timeout_us = given.pop("timeout", None)
+    if timeout_us is not None:
+        digits = str(timeout_us) if isinstance(timeout_us, int | str) else ""
+        if not (digits.isascii() and digits.isdigit()):
+            raise InvalidRequest("must be a number of microseconds", "parameters/timeout")
+        if len(digits) > 15:
+            raise InvalidRequest("is too large", "parameters/timeout")
+        if seconds := int(timeout_us) / 1e6:  # None given is 0.
+            request.call.timeout_s = seconds
+    try:
+        return model.model_validate({"vocabulary": request.model, **given})
+    except ValidationError as error:
+        raise invalid_body(error) from error
+
+
+def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:
+    """Where the rows begin; without the input all values are one row."""
+    offsets = inputs.get("offsets")
+    if offsets is None:
+        return np.array([0, num_values], np.int64)
+    if offsets.datatype not in ("INT32", "INT64"):
+        raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
+    data = offsets.data
+    if not data.flags.aligned:  # Behind JSON of any length they may lie at any address.
+        data = data.copy()
+    return checked_offsets(data.astype(np.int64, copy=False), num_values, "inputs/offsets")
+
+
+def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
+    """Raises TooLarge where there are too many texts, or one is too long."""
+    check_rows(service, len(offsets) - 1, "text")
+    limit = service.settings.max_text_bytes
+    if offsets[-1] <= limit:
+        return  # All of them together are no longer.
+    longest = int((offsets[1:] - offsets[:-1]).max())
+    if longest > limit:
+        raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
+
+
+def errors_of(result: Result) -> Tensor:
+    """What is wrong with each row, "" with most."""
+    errors, num_rows = result.row_errors(), result.end - result.begin
+    if not errors:
+        return Tensor("errors", BYTES, (num_rows,), np.zeros(PREFIX * num_rows, np.uint8))
+    texts = [""] * num_rows
+    for row, error in errors.items():
+        texts[row] = f"{error.code}: {error.message} {error.where}".strip()
+    return bytes_tensor("errors", Batch(texts))

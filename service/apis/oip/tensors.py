@@ -1,0 +1,189 @@
+"""Tensors of the Open Inference Protocol as arrays: datatypes, shapes, BYTES elements.
+
+In binary form a BYTES element is its length as 4 little-endian bytes, then its bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.apis.oip.shared_memory import Region
+from service.core.errors import InvalidRequest
+from vocabularies.batch import Batch
+from vocabularies.shared_rows import SharedMemory
+
+__all__ = [
+    "BYTES",
+    "DATATYPES",
+    "NAMES",
+    "NOTHING",
+    "PREFIX",
+    "Outputs",
+    "Place",
+    "Tensor",
+    "bytes_of",
+    "bytes_tensor",
+    "rows_of",
+    "tensor_of",
+]
+
+BYTES = "BYTES"
+DATATYPES: dict[str, type[np.integer[Any]]] = {
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "INT8": np.int8,
+    "INT32": np.int32,
+    "INT64": np.int64,
+}
+NAMES = {np.dtype(dtype): name for name, dtype in DATATYPES.items()}
+NOTHING: NDArray[Any] = np.empty(0, np.uint8)
+PREFIX = 4
+MAX_DIMENSIONS = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A part of a region that a device can use, within the region's bounds."""
+
+    region: Region
+    memory: SharedMemory
+    offset: int
+    byte_size: int
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """A named tensor.
+
+    Attributes:
+        datatype: BYTES or one of DATATYPES.
+        data: its elements, flat; for BYTES uint8[...], the elements with their lengths.
+        parameters: what the client says of it.
+        place: where in shared memory it lies that a device can use; `data` is not read then.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: NDArray[Any]
+    parameters: dict[str, Any] = field(default_factory=dict)
+    place: Place | None = None
+
+    @property
+    def num_elements(self) -> int:
+        """The product of the shape."""
+        return math.prod(self.shape)
+
+
+Outputs = dict[str, Callable[[], Tensor]]
+"""What a model gives, by name, each made when it is asked for."""
+
+
+def tensor_of(name: str, array: NDArray[Any]) -> Tensor:
+    """An array of integers as a tensor."""
+    return Tensor(name, NAMES[array.dtype], array.shape, np.ascontiguousarray(array).reshape(-1))
+
+
+def bytes_of(
+    name: str, datatype: str, shape: tuple[int, ...], data: NDArray[np.uint8] | list[Any]
+) -> Tensor:
+    """A tensor from its bytes, uint8[...], or from a list of JSON values, which may be nested.
+
+    Raises:
+        InvalidRequest: the datatype is not read, or there are not as many elements as the shape
+            says.
+    """
+    if datatype != BYTES and datatype not in DATATYPES:
+        known = ", ".join((BYTES, *DATATYPES))
+        raise InvalidRequest(f"the datatype {datatype} is not read, only {known}", name)
+    if len(shape) > MAX_DIMENSIONS:
+        raise InvalidRequest(f"the shape has more than {MAX_DIMENSIONS} dimensions", name)
+    if any(not 0 <= size < 2**31 for size in shape):
+        raise InvalidRequest("a size of the shape is negative or above 2147483647", name)
+    tensor = Tensor(name, datatype, shape, np.zeros(0, np.uint8))
+    if isinstance(data, list):
+        tensor.data = _from_json(name, datatype, data)
+        if datatype == BYTES:
+            return tensor
+    elif datatype == BYTES:
+        tensor.data = data
+        return tensor
+    else:
+        dtype = DATATYPES[datatype]
+        if len(data) % np.dtype(dtype).itemsize:
+            raise InvalidRequest(f"{len(data)} bytes are no whole number of {datatype}", name)
+        tensor.data = data.view(dtype)
+    if len(tensor.data) != tensor.num_elements:
+        message = f"{len(tensor.data)} elements; the shape {list(shape)} has {tensor.num_elements}"
+        raise InvalidRequest(message, name)
+    return tensor
+
+
+def _from_json(name: str, datatype: str, values: list[Any]) -> NDArray[Any]:
+    flat = _flattened(values)
+    if datatype == BYTES:
+        if not all(isinstance(value, str) for value in flat):
+            raise InvalidRequest("the data of BYTES must be strings", name)
+        return bytes_tensor(name, Batch(flat)).data
+    if not {*map(type, flat)} <= {int, bool}:
+        raise InvalidRequest(f"the data of {datatype} must be whole numbers", name)
+    try:
+        return np.array(flat, DATATYPES[datatype])
+    except OverflowError as error:
+        raise InvalidRequest(f"a number does not fit {datatype}", name) from error
+
+
+def _flattened(values: list[Any]) -> list[Any]:
+    while values and all(isinstance(value, list) for value in values):
+        values = [element for value in values for element in value]
+    return values
+
+
+def rows_of(tensor: Tensor) -> Batch:
+    """The elements of a BYTES tensor as joined texts.
+
+    Raises:
+        InvalidRequest: the lengths do not fit the bytes or the shape.
+    """
+    data, count = tensor.data, tensor.num_elements
+    view = data.data
+    lengths, places, place = np.zeros(count, np.int64), np.zeros(count, np.int64), 0
+    for row in range(count):
+        if place + PREFIX > len(data):
+            message = f"element {row} is missing; the shape has {count}"
+            raise InvalidRequest(message, tensor.name)
+        lengths[row], places[row] = struct.unpack_from("<I", view, place)[0], place
+        place += PREFIX + int(lengths[row])
+    if place != len(data):
+        message = f"the {count} elements have {place} bytes with their lengths, not {len(data)}"
+        raise InvalidRequest(message, tensor.name)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if count == 1:
+        return Batch(data=data[PREFIX:], offsets=offsets)
+    is_text = np.ones(len(data), np.bool_)
+    for i in range(PREFIX):
+        is_text[places + i] = False
+    return Batch(data=data[is_text], offsets=offsets)
+
+
+def bytes_tensor(name: str, rows: Batch) -> Tensor:
+    """Joined texts as a BYTES tensor of one dimension."""
+    lengths, count = np.diff(rows.offsets), len(rows)
+    places = rows.offsets[:-1] + PREFIX * np.arange(count)
+    data = np.empty(len(rows.data) + PREFIX * count, np.uint8)
+    is_text = np.ones(len(data), np.bool_)
+    prefixes = lengths.astype(np.uint32).view(np.uint8).reshape(count, PREFIX)
+    for i in range(PREFIX):
+        data[places + i] = prefixes[:, i]
+        is_text[places + i] = False
+    data[is_text] = rows.data
+    return Tensor(name, BYTES, (count,), data)

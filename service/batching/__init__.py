@@ -1,0 +1,1 @@
+"""Waiting requests become batches."""

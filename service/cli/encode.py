@@ -1,0 +1,172 @@
+"""The commands `encode` and `count`: texts and sequences out of files, ids or numbers to stdout.
+
+The CPU engine runs in this process; memory is bounded by the longest single text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from service.cli.vocabulary_files import open_vocabulary
+from service.engines.base import Engine
+from service.engines.cpu.engine import CpuEngine
+from service.operations.rendering.offset_units import convert_spans
+from service.seqio.reader import Record, batches, read_records
+from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["run"]
+
+BATCH_BYTES = 4 * 1024 * 1024
+BATCH_RECORDS = 4096
+PROGRESS_DELAY_S = 2.0
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Encode or count every text; the exit code is 1 where one was refused.
+
+    Raises:
+        VocabularyError, NoSuchVocabulary, BadRecords, OSError, ValueError: see the modules that
+            read.
+    """
+    if arguments.text is not None and arguments.files:
+        raise ValueError("give files or --text, not both")
+    counting = arguments.command == "count"
+    if not counting and not arguments.json and (arguments.offsets or arguments.tokens):
+        raise ValueError("--offsets and --tokens need --json")
+    special_tokens = None if arguments.special_tokens is None else dict(arguments.special_tokens)
+    vocabulary = open_vocabulary(
+        arguments.vocabulary, pretokenizer=arguments.pretokenizer, special_tokens=special_tokens
+    )
+    engine = CpuEngine()
+    write = _write_counts if counting else _write_ids
+    num_refused = 0
+    for records in batches(_progress(arguments), BATCH_BYTES, BATCH_RECORDS):
+        errors = write(engine, vocabulary, records, arguments)
+        num_refused += len(errors)
+        for row, error in sorted(errors.items()):
+            print(_refusal(records[row], error), file=sys.stderr)
+    return 1 if num_refused else 0
+
+
+def _refusal(record: Record, error: RowError) -> str:
+    place = f" ({error.where})" if error.where else ""
+    return f"warptok: {record.name or 'the text'}: {error.message}{place} [{error.code}]"
+
+
+def _records(arguments: argparse.Namespace) -> Iterable[Record]:
+    if arguments.text is None:
+        return read_records(arguments.files, arguments.reading or "auto")
+    # A byte that is not UTF-8 in an argument comes back as it was.
+    texts = [os.fsencode(text) for text in arguments.text]
+    if len(texts) == 1:
+        return [Record("", texts[0])]
+    return [Record(f"text {number}", text) for number, text in enumerate(texts, 1)]
+
+
+def _progress(arguments: argparse.Namespace) -> Iterator[Record]:
+    """The records, with a bar on stderr where that is a terminal and the work is long."""
+    with tqdm(unit="B", unit_scale=True, delay=PROGRESS_DELAY_S, disable=None) as bar:
+        for record in _records(arguments):
+            yield record
+            bar.update(len(record.data))
+
+
+def _options(arguments: argparse.Namespace) -> EncodeOptions:
+    return EncodeOptions(
+        add_special_tokens=not arguments.no_special_tokens,
+        special=arguments.special,
+        max_length=arguments.max_length,
+        truncation_side=arguments.truncation_side,
+        reverse_complement=arguments.reverse_complement,
+        circular=arguments.circular,
+        spans=getattr(arguments, "offsets", None) is not None,
+    )
+
+
+def _write_counts(
+    engine: Engine, vocabulary: Vocabulary, records: list[Record], arguments: argparse.Namespace
+) -> dict[int, RowError]:
+    batch = Batch.from_bytes([record.data for record in records], _options(arguments))
+    counted = engine.count(vocabulary, batch)
+    counts, errors = counted.counts, counted.errors
+    for row, record in enumerate(records):
+        if arguments.json:
+            _write_json(_failed(record, errors[row])) if row in errors else _write_json(
+                {"name": record.name, "num_tokens": int(counts[row])}
+            )
+        else:
+            number = "-" if row in errors else str(counts[row])
+            print(number if not record.name else f"{number}\t{record.name}")
+    return errors
+
+
+def _write_ids(
+    engine: Engine, vocabulary: Vocabulary, records: list[Record], arguments: argparse.Namespace
+) -> dict[int, RowError]:
+    batch = Batch.from_bytes([record.data for record in records], _options(arguments))
+    encoded = engine.encode(vocabulary, batch)
+    for row, record in enumerate(records):
+        if arguments.json:
+            _write_json(_answer(vocabulary, record, encoded, row, arguments))
+        else:
+            sys.stdout.buffer.write(_line(encoded.row(row)))
+    sys.stdout.buffer.flush()
+    return encoded.errors
+
+
+def _line(ids: NDArray[np.integer[Any]]) -> bytes:
+    """Ids with spaces between, and a line end; many times faster than str() of each."""
+    numbers = orjson.dumps(np.ascontiguousarray(ids), option=orjson.OPT_SERIALIZE_NUMPY)
+    return numbers[1:-1].replace(b",", b" ") + b"\n"
+
+
+def _write_json(answer: dict[str, Any]) -> None:
+    option = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    sys.stdout.buffer.write(orjson.dumps(answer, option=option))
+
+
+def _failed(record: Record, error: RowError) -> dict[str, Any]:
+    reason = {"code": error.code, "message": error.message, "where": error.where}
+    return {"name": record.name, "error": reason}
+
+
+def _answer(
+    vocabulary: Vocabulary,
+    record: Record,
+    encoded: Encoded,
+    row: int,
+    arguments: argparse.Namespace,
+) -> dict[str, Any]:
+    """One record's object, with the words of the HTTP answer."""
+    if row in encoded.errors:
+        return _failed(record, encoded.errors[row])
+    ids = np.ascontiguousarray(encoded.row(row))
+    answer: dict[str, Any] = {
+        "name": record.name,
+        "ids": ids,
+        "num_tokens": len(ids),
+        "engine": encoded.engine,
+    }
+    if arguments.offsets is not None:
+        assert encoded.spans is not None
+        spans = encoded.spans[encoded.offsets[row] : encoded.offsets[row + 1]]
+        if arguments.offsets != "bytes":
+            spans = convert_spans(spans, record.data.decode(), arguments.offsets)
+        answer["offsets"] = np.ascontiguousarray(spans)
+    if arguments.tokens:
+        answer["tokens"] = [vocabulary.token_string(token_id) for token_id in ids.tolist()]
+    if encoded.num_tokens is not None and encoded.kept is not None:
+        num_tokens = int(encoded.num_tokens[row])
+        if num_tokens > len(ids):
+            answer["truncated"] = {"num_tokens": num_tokens, "kept": encoded.kept[row].tolist()}
+    return answer

@@ -1,0 +1,272 @@
+"""The command line: `warptok`, or `python -m service`.
+
+Only what was asked for is imported: `warptok encode` starts without the web framework. Exit codes:
+0; 1 where something was refused; 2 where the command, a file or a setting is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from service.cli.training_arguments import add_motifs, add_train
+from vocabularies.vocabulary import VocabularyError
+
+__all__ = ["main", "make_parser"]
+
+USAGE_ERROR = 2
+# A shell says 128 + signal of a command that a signal ended.
+BROKEN_PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT
+MAX_INT64 = 2**63 - 1
+MAX_SAMPLES = 1_000_000
+MAX_DIGITS = 30  # More than any number that is asked for here has.
+VOCABULARY = "a built-in vocabulary's name, or the path of a vocabulary file or folder"
+INPUTS = "files ('-' or none: stdin); FASTA, FASTQ and gzip are found from the first byte"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parsed = make_parser().parse_args(arguments)
+    if sys.stderr is None:
+        # Closed by the caller: print would write complaints among the ids on stdout.
+        sys.stderr = open(os.devnull, "w")
+    try:
+        code = _run(parsed)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit; that must not fail as well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except VocabularyError as error:
+        for finding in error.findings:
+            print(f"warptok: {finding}", file=sys.stderr)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"warptok: {place}{error.strerror or error}", file=sys.stderr)
+    except ValueError as error:
+        print(f"warptok: {error}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    if parsed.command == "serve":
+        from service.cli import serve
+
+        return serve.run(parsed)
+    # Python has None where the caller closed it; a service may be started like that.
+    if sys.stdout is None:
+        raise ValueError("stdout is closed")
+    if parsed.command in ("encode", "count"):
+        from service.cli import encode as encode_command
+
+        return encode_command.run(parsed)
+    if parsed.command == "train":
+        from service.cli import train
+
+        return train.run(parsed)
+    if parsed.command == "motifs":
+        from service.cli import motif_report
+
+        return motif_report.run(parsed)
+    from service.cli import commands
+
+    return commands.COMMANDS[parsed.command](parsed)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    parser = argparse.ArgumentParser(
+        prog="warptok",
+        description="Exact token ids of text and DNA: a service, and the same at the command line.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="answer requests over HTTP"))
+    encode = commands.add_parser("encode", help="texts to ids", description=_encode_description())
+    _add_inputs(encode)
+    _add_answer(encode)
+    _add_inputs(commands.add_parser("count", help="how many ids texts have"))
+    _add_decode(commands.add_parser("decode", help="ids to text"))
+    listing = commands.add_parser("vocabularies", help="the built-in vocabularies")
+    listing.add_argument("--json", action="store_true", help="one JSON object for each")
+    _add_verify(commands.add_parser("verify", help="compare an engine's ids with the reference's"))
+    _add_convert(commands.add_parser("convert", help="write a vocabulary in another format"))
+    add_train(commands.add_parser("train", help="learn a vocabulary from sequences"))
+    add_motifs(commands.add_parser("motifs", help="what vocabularies do to motifs"))
+    _add_key(commands.add_parser("key", help="a new key for a client of the service"))
+    return parser
+
+
+def _add_key(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Prints a new secret, once, and puts its SHA-256 into the file that WARPTOK_API_KEYS_FILE "
+        "names; a running service reads the file again."
+    )
+    parser.add_argument("name", help="whose key it is")
+    parser.add_argument("--file", type=Path, required=True, help="the file of keys")
+    parser.add_argument(
+        "--scopes",
+        nargs="+",
+        choices=("encode", "decode", "manage", "train"),
+        default=["encode", "decode"],
+        help="what it may do (default: encode decode)",
+    )
+    limit = _number(1, 10**12)
+    for rate, what in (("requests", "requests"), ("bytes", "bytes of text and ids")):
+        text = f"most {what} in a second (default: any)"
+        parser.add_argument(f"--{rate}-per-s", type=limit, metavar="N", help=text)
+
+
+def _encode_description() -> str:
+    return (
+        "Prints one line of ids for each text or record. A text that is refused gets an empty "
+        "line, is named on stderr with the reason, and makes the exit code 1."
+    )
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Settings come from WARPTOK_ variables; an option here wins over them."
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="TCP port, 0 for a free one (default: 8000)")
+    parser.add_argument(
+        "--frontends",
+        type=int,
+        metavar="N",
+        help="HTTP processes in front of one engine process (default: 0, all in one process)",
+    )
+    parser.add_argument("--engine", help="what computes the ids: auto, cpu or gpu (default: auto)")
+
+
+def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-v", "--vocabulary", required=True, metavar="NAME", help=VOCABULARY)
+    _add_file_options(parser)
+
+
+def _add_file_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("for vocabulary files that do not say it themselves")
+    group.add_argument("--pretokenizer", metavar="RULE", help="splitting rule, such as cl100k")
+    group.add_argument(
+        "--special-token",
+        action="append",
+        dest="special_tokens",
+        type=_special_token,
+        metavar="TEXT=ID",
+        help="a special token and its id; may be repeated",
+    )
+
+
+def _special_token(argument: str) -> tuple[str, int]:
+    content, equals, token_id = argument.rpartition("=")
+    if not (content and equals and token_id.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{argument!r} is not TEXT=ID")
+    return content, int(token_id)
+
+
+def _number(lowest: int, highest: int) -> Callable[[str], int]:
+    """What reads a number between two bounds out of an argument."""
+
+    def read(argument: str) -> int:
+        # Python itself refuses to read thousands of digits, in words that help nobody.
+        is_number = argument.isdecimal() and len(argument) <= MAX_DIGITS
+        if not is_number or not lowest <= int(argument) <= highest:
+            shown = argument if len(argument) <= MAX_DIGITS else f"{argument[:MAX_DIGITS]}..."
+            problem = f"{shown!r} is not a number from {lowest} to {highest}"
+            raise argparse.ArgumentTypeError(problem)
+        return int(argument)
+
+    return read
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
+    _add_vocabulary(parser)
+    parser.add_argument("files", nargs="*", metavar="FILE", help=INPUTS)
+    parser.add_argument("--text", action="append", metavar="TEXT", help="a text, instead of files")
+    reading = parser.add_mutually_exclusive_group()
+    reading.add_argument(
+        "--lines",
+        action="store_const",
+        const="lines",
+        dest="reading",
+        help="each line of a file is a text, without its line end",
+    )
+    reading.add_argument(
+        "--whole",
+        action="store_const",
+        const="whole",
+        dest="reading",
+        help="each file is one text, whatever its first byte is",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object for each text")
+    _add_options(parser.add_argument_group("what the ids are"))
+
+
+def _add_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--no-special-tokens", action="store_true", help="no begin and end tokens around the ids"
+    )
+    group.add_argument(
+        "--special",
+        choices=("match", "plain", "refuse"),
+        default="match",
+        help="what special-token text inside a text is (default: match)",
+    )
+    group.add_argument("--max-length", type=_number(0, MAX_INT64), metavar="N", help="cut to N ids")
+    group.add_argument(
+        "--truncation-side", choices=("right", "left"), default="right", help="the side that is cut"
+    )
+    group.add_argument("--reverse-complement", action="store_true", help="DNA: the other strand")
+    group.add_argument(
+        "--circular",
+        action=argparse.BooleanOptionalAction,
+        help="k-mers: the sequence wraps (default: as the vocabulary says)",
+    )
+
+
+def _add_answer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--offsets",
+        choices=("bytes", "codepoints", "utf16"),
+        help="with --json: begin and end of each id in the text, in this unit",
+    )
+    parser.add_argument("--tokens", action="store_true", help="with --json: each id's token")
+
+
+def _add_decode(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Writes the bytes that the ids stand for, exactly. Ids are arguments, or on stdin a JSON "
+        "list, an object of `encode --json`, or numbers with white space between."
+    )
+    _add_vocabulary(parser)
+    parser.add_argument("ids", nargs="*", type=_number(0, MAX_INT64), metavar="ID", help="an id")
+    parser.add_argument(
+        "--lines", action="store_true", help="each line of stdin is a text, and ends one on stdout"
+    )
+    parser.add_argument("--skip-special-tokens", action="store_true", help="leave them out")
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("vocabulary", metavar="NAME", help=VOCABULARY)
+    _add_file_options(parser)
+    parser.add_argument("--texts", metavar="FILE", help="compare on each line of a file")
+    parser.add_argument(
+        "--samples",
+        type=_number(1, MAX_SAMPLES),
+        default=1000,
+        metavar="N",
+        help="without --texts: compare on N texts made for the vocabulary (default: 1000)",
+    )
+
+
+def _add_convert(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("vocabulary", metavar="IN", help=VOCABULARY)
+    parser.add_argument("out", metavar="OUT", help="file to write, or folder for several files")
+    _add_file_options(parser)
+    parser.add_argument("--format", help="the format of OUT (default: by its name)")
+    parser.add_argument("--force", action="store_true", help="write over files that are there")

@@ -1,0 +1,171 @@
+"""The command `train`: a vocabulary out of files of sequences, with a bar, stopped by Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from gpu.runtime.device import OutOfMemory
+from service.cli.vocabulary_files import output_format, write_files
+from service.seqio.corpus import NamedCorpus, read_corpus
+from service.training.device import NO_GPU, Choice, choose_merger
+from vocabularies.motif_files import read_confidence, read_motifs
+from vocabularies.motifs import MotifBank
+from vocabularies.training import Merge, Progress, Training, TrainingOptions, train
+
+__all__ = ["read_confidence_file", "read_motif_file", "run"]
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Learn a vocabulary and write it; 130 where Ctrl-C stopped it.
+
+    Raises:
+        VocabularyError, BadRecords, OSError, ValueError: see the modules that read.
+    """
+    out = Path(arguments.out)
+    options = _options(arguments)
+    format = output_format(arguments.format, out)
+    if out.is_file() and not arguments.force:
+        raise ValueError(f"{out} is there already; --force writes over it")
+    state = out.with_name(out.name + ".state")
+    if arguments.fresh:
+        state.unlink(missing_ok=True)
+    training, choices = _train(arguments, options, state)
+    if training.ending == "stopped":
+        told = f"stopped at {len(training.vocabulary)} ids; the same command goes on from {state}"
+        print(f"warptok: {told}", file=sys.stderr)
+        return INTERRUPTED
+    _write(training, choices[0], out, format, arguments)
+    state.unlink()
+    return 0
+
+
+def _train(
+    arguments: argparse.Namespace, options: TrainingOptions, state: Path
+) -> tuple[Training, list[Choice]]:
+    """What was learnt, perhaps until Ctrl-C, and what it was computed on where that was chosen."""
+    sequences = read_corpus(
+        arguments.files, arguments.reading or "auto", upper=arguments.upper, spell=arguments.spell
+    )
+    motifs = read_motif_file(arguments.motifs)
+    confidence = read_confidence_file(arguments.confidence, sequences)
+    choices: list[Choice] = []
+    make_merger = choose_merger(arguments.device, choices.append)
+    try:
+        with _until_interrupted() as should_stop, _bar() as progress:
+            training = train(
+                sequences.corpus,
+                options,
+                motifs=motifs,
+                confidence=confidence,
+                state=state,
+                progress=progress,
+                should_stop=should_stop,
+                make_merger=make_merger,
+            )
+    except (*NO_GPU, OutOfMemory) as error:
+        raise ValueError(f"--device {arguments.device}: {error}") from error
+    return training, choices
+
+
+def read_motif_file(path: str | None) -> MotifBank | None:
+    """The bank of a file; None for none."""
+    return None if path is None else read_motifs(path, Path(path).read_bytes())
+
+
+def read_confidence_file(path: str | None, sequences: NamedCorpus) -> NDArray[np.int64] | None:
+    """The confidence of each base out of a file; None for none."""
+    if path is None:
+        return None
+    offsets = sequences.corpus.offsets
+    return read_confidence(path, Path(path).read_bytes(), offsets, sequences.names)
+
+
+def _options(arguments: argparse.Namespace) -> TrainingOptions:
+    """What was given; the defaults are TrainingOptions' own."""
+    given: dict[str, Any] = {"vocabulary_size": arguments.size}
+    names = {field.name for field in dataclasses.fields(TrainingOptions)}
+    given |= {name: value for name, value in vars(arguments).items() if name in names}
+    if given.get("special_tokens") is not None:
+        given["special_tokens"] = tuple(given["special_tokens"])
+    return TrainingOptions(**{name: value for name, value in given.items() if value is not None})
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed; pressed once more, it ends the process at once."""
+    interrupts: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: bool(interrupts)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[Progress], None]]:
+    """A bar on stderr where that is a terminal."""
+    with tqdm(unit="id", disable=None) as bar:
+
+        def show(progress: Progress) -> None:
+            bar.total = max(progress.wanted_ids, progress.num_ids) - progress.first_ids
+            bar.set_postfix(letters_per_token=f"{progress.compression:.3f}", refresh=False)
+            bar.update(progress.num_ids - progress.first_ids - bar.n)
+
+        yield show
+
+
+def _write(
+    training: Training,
+    choice: Choice,
+    out: Path,
+    format: str,
+    arguments: argparse.Namespace,
+) -> None:
+    files = write_files(training.vocabulary, out, format, force=arguments.force)
+    if arguments.log is not None:
+        Path(arguments.log).write_text(_log(training))
+    figures = {
+        "files": [str(path) for path in files],
+        "digest": training.vocabulary.digest,
+        "num_ids": len(training.vocabulary),
+        "num_merges": len(training.merges),
+        "ending": training.ending,
+        "compression": training.compression,
+        "seconds": training.seconds,
+        **{name: told for name, told in choice._asdict().items() if told},
+    }
+    if arguments.json:
+        sys.stdout.buffer.write(orjson.dumps(figures, option=orjson.OPT_APPEND_NEWLINE))
+        return
+    for name, value in figures.items():
+        shown = " ".join(value) if isinstance(value, list) else value
+        print(f"{name:15} {shown:.3f}" if isinstance(value, float) else f"{name:15} {shown}")
+
+
+def _log(training: Training) -> str:
+    """Every merge: its tokens, then the figures it was chosen by, in their integer units."""
+    lines = ["\t".join(("rank", "left_token", "right_token", *Merge._fields))]
+    name = training.vocabulary.token_string
+    for rank, merge in enumerate(training.merges):
+        lines.append("\t".join(map(str, (rank, name(merge.left), name(merge.right), *merge))))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Settings, errors and the data of one call; imports nothing else of the service."""

@@ -1,0 +1,101 @@
+"""Answers to neighbouring rows as one answer.
+
+Knows no engine; where several answered, the joined answer names the slowest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engines.base import Counted, Decoded
+from vocabularies.batch import Encoded, RowError
+
+__all__ = ["join_counted", "join_decoded", "join_encoded"]
+
+SLOWEST_LAST = ("gpu", "cpu", "reference")
+
+
+def join_encoded(parts: Sequence[Encoded]) -> Encoded:
+    """Batches as one; a report that only some of them have is filled in for the others.
+
+    What is filled in for `kept` counts begin and end tokens; nothing was cut there.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    spans = num_tokens = kept = None
+    if any(part.spans is not None for part in parts):
+        spans = np.concatenate([_spans(part) for part in parts])
+    if any(part.num_tokens is not None for part in parts):
+        num_tokens = np.concatenate([_num_tokens(part) for part in parts])
+        kept = np.concatenate([_kept(part) for part in parts])
+    return Encoded(
+        ids=np.concatenate([part.ids for part in parts]),
+        offsets=_join_offsets([part.offsets for part in parts]),
+        spans=spans,
+        num_tokens=num_tokens,
+        kept=kept,
+        errors=_join_errors([(len(part.offsets) - 1, part.errors) for part in parts]),
+        engine=_slowest([part.engine for part in parts]),
+    )
+
+
+def join_counted(parts: Sequence[Counted]) -> Counted:
+    """Numbers of ids of neighbouring rows as one answer."""
+    if len(parts) == 1:
+        return parts[0]
+    return Counted(
+        np.concatenate([part.counts for part in parts]),
+        _join_errors([(len(part.counts), part.errors) for part in parts]),
+        _slowest([part.engine for part in parts]),
+    )
+
+
+def join_decoded(parts: Sequence[Decoded]) -> Decoded:
+    """Bytes of neighbouring rows as one answer."""
+    if len(parts) == 1:
+        return parts[0]
+    return Decoded(
+        np.concatenate([part.data for part in parts]),
+        _join_offsets([part.offsets for part in parts]),
+        _join_errors([(len(part.offsets) - 1, part.errors) for part in parts]),
+        _slowest([part.engine for part in parts]),
+    )
+
+
+def _slowest(engines: Sequence[str]) -> str:
+    return max(engines, key=SLOWEST_LAST.index)
+
+
+def _join_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    sizes = np.concatenate([np.diff(offsets) for offsets in parts])
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def _join_errors(parts: Sequence[tuple[int, dict[int, RowError]]]) -> dict[int, RowError]:
+    """Errors by row of the whole, from the number of rows and the errors of each part."""
+    errors: dict[int, RowError] = {}
+    begin = 0
+    for num_rows, part in parts:
+        errors |= {begin + row: error for row, error in part.items()}
+        begin += num_rows
+    return errors
+
+
+def _spans(part: Encoded) -> NDArray[np.int64]:
+    return np.zeros((len(part.ids), 2), np.int64) if part.spans is None else part.spans
+
+
+def _num_tokens(part: Encoded) -> NDArray[np.int64]:
+    return np.diff(part.offsets) if part.num_tokens is None else part.num_tokens
+
+
+def _kept(part: Encoded) -> NDArray[np.int64]:
+    if part.kept is not None:
+        return part.kept
+    sizes = np.diff(part.offsets)
+    return np.stack([np.zeros_like(sizes), sizes], axis=1)

@@ -1,0 +1,1 @@
+"""Byte-pair encoding on the CPU with fastokens and tokenizers."""

@@ -1,0 +1,120 @@
+"""Characters of a whole batch with one look-up: no Python runs for a row.
+
+A row that may hold a special token, or whose case only Unicode knows, is left to the reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engines.cpu.byte_pair_lookup import BytePairs
+from service.engines.encoder import ReferenceEncoder, encode_parts, flagged_rows, holds_any
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.framing import Content, offsets_of
+from vocabularies.tables import ASCII, DROPPED, CharacterTable
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["CharacterEncoder"]
+
+PART_BYTES = 1 << 20  # translate keeps other threads waiting, and a part stays in the cache.
+PAIRED_BYTES = 1 << 16  # For less, Arrow's way costs more than it saves.
+MARK = 255  # What a byte becomes that not every row may hold; larger than all ids.
+Int64s = NDArray[np.int64]
+Ids = np.integer[Any]
+
+
+class CharacterEncoder:
+    """Encodes batches for a vocabulary that has a CharacterTable; safe for several threads."""
+
+    name = "numpy"
+
+    def __init__(self, vocabulary: Vocabulary, table: CharacterTable) -> None:
+        self.table = table
+        self.reference = ReferenceEncoder(vocabulary)
+        self.has_rare = bool(table.is_rare.any())
+        ids = table.ids[:256]
+        self.is_dropped = ids == DROPPED
+        kept = ids[~self.is_dropped]
+        is_narrow = len(kept) and 0 <= int(kept.min()) and int(kept.max()) < 256
+        self.byte_ids = ids.astype(np.uint8).tobytes() if is_narrow else None
+        is_marked = table.is_rare | self.is_dropped
+        if not table.by_byte:
+            is_marked[ASCII:] = True
+        unmarked = ids[~is_marked]
+        self.pairs = None
+        if is_narrow and len(unmarked) and int(unmarked.max()) < MARK:
+            self.pairs = BytePairs(np.where(is_marked, MARK, ids).astype(np.uint8))
+
+    def encode(self, batch: Batch, options: EncodeOptions) -> Content:
+        """The ids of each row, without begin and end tokens; all rows have these options."""
+        if (ids := self._unmarked_ids(batch.data, batch.id_dtype)) is not None:
+            return _content(ids, batch, options)
+        rare = flagged_rows(self.table.is_rare, batch) if self.has_rare else np.zeros(0, np.int64)
+        return encode_parts(batch, options, [(rare, self.reference.encode)], self._look_up)
+
+    def _look_up(self, batch: Batch, options: EncodeOptions) -> Content:
+        data, offsets = batch.data, batch.offsets
+        if not self.table.by_byte and len(data) and int(data.max()) >= ASCII:
+            return self._code_points(batch, options)
+        drops = self.table.drops and holds_any(self.is_dropped, data)
+        if not drops:
+            return _content(self._ids(data, batch.id_dtype), batch, options)
+        ids = self.table.ids[data]
+        kept = ids != DROPPED
+        kept_before = offsets_of(kept.astype(np.int64))
+        spans = _spans(np.arange(len(data)), 1, offsets)[kept] if options.spans else None
+        return Content(ids[kept], kept_before[offsets], spans)
+
+    def _unmarked_ids(self, data: NDArray[np.uint8], dtype: type[Ids]) -> NDArray[Ids] | None:
+        """The ids of many bytes; None where one of them needs to be looked at."""
+        if self.pairs is None or len(data) < PAIRED_BYTES:
+            return None
+        if dtype is np.uint8:
+            narrow = self.pairs.look_up(data)
+            return None if narrow.max() == MARK else narrow
+        ids = np.empty(len(data), dtype)
+        for begin in range(0, len(data), PART_BYTES):
+            narrow = self.pairs.look_up(data[begin : begin + PART_BYTES])
+            if narrow.max() == MARK:
+                return None
+            ids[begin : begin + PART_BYTES] = narrow
+        return ids
+
+    def _ids(self, data: NDArray[np.uint8], dtype: type[Ids]) -> NDArray[Ids]:
+        """The ids of bytes; bytes.translate is three times as fast as NumPy's look-up."""
+        if self.byte_ids is None:
+            return self.table.ids[data]
+        ids = np.empty(len(data), dtype)
+        for begin in range(0, len(data), PART_BYTES):
+            part = bytearray(data[begin : begin + PART_BYTES]).translate(self.byte_ids)
+            ids[begin : begin + PART_BYTES] = np.frombuffer(part, np.uint8)
+        return ids
+
+    def _code_points(self, batch: Batch, options: EncodeOptions) -> Content:
+        """Rows with characters of several bytes; those that are not UTF-8 are refused."""
+        texts, errors = batch.texts()
+        if errors:
+            batch = Batch(texts)
+        data, offsets = batch.data, batch.offsets
+        characters = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
+        ids = self.table.ids[np.minimum(characters, len(self.table.ids) - 1)]
+        begins = np.flatnonzero((data & 0xC0) != 0x80)
+        spans = None
+        if options.spans:
+            spans = _spans(begins, np.diff(np.append(begins, len(data))), offsets)
+        return Content(ids, np.searchsorted(begins, offsets), spans, errors)
+
+
+def _content(ids: NDArray[Ids], batch: Batch, options: EncodeOptions) -> Content:
+    """Every byte has an id."""
+    spans = _spans(np.arange(len(ids)), 1, batch.offsets) if options.spans else None
+    return Content(ids, batch.offsets.copy(), spans)
+
+
+def _spans(begins: Int64s, sizes: Int64s | int, offsets: Int64s) -> Int64s:
+    """int64[T, 2] in the rows from places in the joined bytes."""
+    begins = begins - np.repeat(offsets[:-1], np.diff(np.searchsorted(begins, offsets)))
+    return np.stack([begins, begins + sizes], axis=1)

@@ -1,0 +1,133 @@
+"""Ids back to bytes for a whole batch with NumPy; the rules are those of `reference.decode`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engines.base import Decoded
+from service.engines.fault_isolation import raise_if_not_the_engines
+from vocabularies.batch import RowError
+from vocabularies.framing import offsets_of, ragged
+from vocabularies.tables import TokenTable
+from vocabularies.vocabulary import Kmers, Vocabulary
+
+__all__ = ["decode_by_library", "decode_rows"]
+
+Int64s = NDArray[np.int64]
+PART = 1 << 16  # Ids.
+LIBRARY_FAILED = RowError(
+    "library_failed", "the library tokenizers, the reference here, fails on these ids"
+)
+
+
+def decode_rows(
+    vocabulary: Vocabulary, table: TokenTable, ids: Int64s, offsets: Int64s, skip: bool
+) -> Decoded:
+    """The bytes of ids int64[T] in rows offsets int64[B + 1].
+
+    A row with an id that means nothing is refused. Overlapping k-mers add their new letters only.
+    """
+    errors = _find_errors(table, ids, offsets)
+    ids, offsets = _without_rows(ids, offsets, errors)
+    if skip:
+        hidden = table.is_special[ids]
+        ids, offsets, hidden = _without_skipped(vocabulary, ids, offsets, hidden)
+    else:
+        hidden = np.zeros(len(ids), np.bool_)
+    sizes = table.lengths[ids].astype(np.int64)
+    begins = table.offsets[ids]
+    sizes[hidden] = 0
+    model = vocabulary.model
+    if isinstance(model, Kmers) and model.stride < model.k and len(ids) > 1:
+        shared = model.k - model.stride
+        continues = _continues(model, table, ids, offsets)
+        begins[continues] += shared
+        sizes[continues] -= shared
+    ends = offsets_of(sizes)
+    return Decoded(_gathered(table, begins, sizes, ends), ends[offsets], errors)
+
+
+def _gathered(table: TokenTable, begins: Int64s, sizes: Int64s, ends: Int64s) -> NDArray[np.uint8]:
+    """The ids' bytes; in parts, as each keeps other threads waiting and eight bytes for a byte."""
+    data = np.empty(int(ends[-1]), np.uint8)
+    for first in range(0, len(sizes), PART):
+        last = min(first + PART, len(sizes))
+        places = ragged(begins[first:last], sizes[first:last])
+        data[ends[first] : ends[last]] = table.data[places]
+    return data
+
+
+def _find_errors(table: TokenTable, ids: Int64s, offsets: Int64s) -> dict[int, RowError]:
+    num_ids = len(table.lengths)
+    wrong = (ids < 0) | (ids >= num_ids)
+    wrong |= table.lengths[np.where(wrong, 0, ids)] < 0
+    places = np.flatnonzero(wrong)
+    rows, first = np.unique(np.searchsorted(offsets, places, side="right") - 1, return_index=True)
+    errors = {}
+    for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
+        message = f"id {ids[place]} means nothing in a vocabulary of {num_ids} ids"
+        errors[row] = RowError("id_out_of_range", message, f"ids[{place - offsets[row]}]")
+    return errors
+
+
+def _without_rows(
+    ids: Int64s, offsets: Int64s, errors: dict[int, RowError]
+) -> tuple[Int64s, Int64s]:
+    if not errors:
+        return ids, offsets
+    sizes = np.diff(offsets)
+    kept = np.ones(len(sizes), np.bool_)
+    kept[list(errors)] = False
+    return ids[np.repeat(kept, sizes)], offsets_of(sizes * kept)
+
+
+def _without_skipped(
+    vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, hidden: NDArray[np.bool_]
+) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
+    """The ids that stay; a hidden unknown stays, as it parts the k-mers beside it."""
+    kept = ~hidden
+    if isinstance(vocabulary.model, Kmers):
+        kept |= ids == vocabulary.model.unknown_id
+    return ids[kept], offsets_of(kept.astype(np.int64))[offsets], hidden[kept]
+
+
+def _continues(model: Kmers, table: TokenTable, ids: Int64s, offsets: Int64s) -> NDArray[np.bool_]:
+    """bool[T]: the id is a k-mer that begins with the end of the k-mer before it."""
+    num_kmers: int = len(model.letters) ** model.k
+    is_kmer = (ids >= model.first_id) & (ids < model.first_id + num_kmers)
+    is_kmer &= table.lengths[ids] == model.k
+    continues = is_kmer.copy()
+    continues[1:] &= is_kmer[:-1]
+    continues[offsets[offsets < len(ids)]] = False
+    begins = table.offsets[ids]
+    for i in range(model.k - model.stride):
+        places = np.flatnonzero(continues)
+        before = table.data[begins[places - 1] + model.stride + i]
+        continues[places] = before == table.data[begins[places] + i]
+    return continues
+
+
+def decode_by_library(
+    decode: Callable[[list[int], bool], str],
+    table: TokenTable,
+    ids: Int64s,
+    offsets: Int64s,
+    skip: bool,
+) -> Decoded:
+    """Rows that only the library can decode, one after another; one that it fails on is refused."""
+    errors = _find_errors(table, ids, offsets)
+    ids, offsets = _without_rows(ids, offsets, errors)
+    rows: list[bytes] = []
+    for row, (begin, end) in enumerate(pairwise(offsets.tolist())):
+        try:
+            rows.append(decode(ids[begin:end].tolist(), skip).encode())
+        except BaseException as error:  # A Rust panic is no Exception.
+            raise_if_not_the_engines(error)
+            rows.append(b"")
+            errors.setdefault(row, LIBRARY_FAILED)
+    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
+    return Decoded(np.frombuffer(bytearray().join(rows), np.uint8), offsets_of(sizes), errors)

@@ -1,0 +1,280 @@
+"""The CPU engine: the encoder of each vocabulary, the other strand, groups of equal options.
+
+Knows no HTTP and no device.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, WithoutDevice
+from service.engines.cpu.bpe.long_text import LongRows
+from service.engines.cpu.decode import decode_by_library, decode_rows
+from service.engines.cpu.selection import Chosen, choose_encoder, host_bytes
+from service.engines.encoder import ReferenceEncoder, refuse_rows
+from service.runtime.memory_pool import LargeMemory, Take
+from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
+from vocabularies.reference import NO_STRANDS
+from vocabularies.strand import reverse_complement
+from vocabularies.tables import ASCII, TokenTable, token_table
+from vocabularies.vocabulary import Kmers, Upstream, Vocabulary
+
+__all__ = ["CpuEngine"]
+
+NOT_CIRCULAR = RowError("circular_not_possible", "only k-mers at every base of a sequence can wrap")
+
+
+@dataclass(slots=True, eq=False)
+class _Loaded:
+    """A vocabulary that is ready; running calls keep it when it is unloaded.
+
+    Attributes:
+        used: perf_counter time at which the last call began.
+    """
+
+    vocabulary: Vocabulary
+    table: TokenTable
+    template: Template
+    chosen: Chosen
+    rows: LongRows
+    residency: Residency
+    used: float = field(default_factory=perf_counter)
+
+
+class CpuEngine(WithoutDevice):
+    """Computes ids with NumPy, fastokens and tokenizers; see `service.engines.base.Engine`."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        self.memory = LargeMemory()
+        self._loaded: dict[str, _Loaded] = {}
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+
+        Args:
+            vocabulary: the vocabulary.
+            pinned: every one is; nothing leaves by itself here, see `vocabulary_memory`.
+
+        Raises:
+            VocabularyError: nothing here can compute this vocabulary.
+        """
+        return self._ready(vocabulary).residency
+
+    def _ready(self, vocabulary: Vocabulary) -> _Loaded:
+        digest = vocabulary.digest
+        loaded = self._loaded.get(digest)
+        if loaded is not None:
+            loaded.used = perf_counter()
+            return loaded
+        with self._lock:
+            lock = self._locks.setdefault(digest, threading.Lock())
+        with lock:
+            loaded = self._loaded.get(digest)
+            if loaded is None:
+                loaded = self._loaded[digest] = _load(vocabulary, self.memory.take)
+        with self._lock:
+            self._locks.pop(digest, None)
+        return loaded
+
+    def settle(self) -> None:
+        """Nothing starts in the background here."""
+
+    def status(self) -> EngineStatus:
+        """What there is."""
+        return EngineStatus((self.name,))
+
+    def unload(self, digest: str) -> None:
+        """Forget a vocabulary; calls that are running finish on it."""
+        self._loaded.pop(digest, None)
+
+    def residency(self, digest: str) -> Residency | None:
+        """How a vocabulary is held; None when it is not loaded."""
+        loaded = self._loaded.get(digest)
+        return None if loaded is None else loaded.residency
+
+    def holdings(self) -> dict[str, Holding]:
+        """What is loaded, by digest."""
+        return {
+            digest: Holding(host_bytes(loaded.vocabulary, loaded.chosen.encoder), loaded.used)
+            for digest, loaded in list(self._loaded.items())
+        }
+
+    def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Ordinary memory, lent again and again."""
+        return self.memory.take(num_bytes)[:num_bytes]
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """The ids of each row; a row that cannot be encoded is refused alone.
+
+        Loads the vocabulary if need be.
+
+        Raises:
+            ValueError: its ids do not fit in the batch's `id_dtype`.
+        """
+        batch.check_id_dtype(len(vocabulary))
+        loaded = self._ready(vocabulary)
+        groups = list(batch.groups())
+        if len(groups) == 1:
+            ((options, rows),) = groups
+            content = _content(loaded, batch.select(rows, options), options)
+            encoded = frame(content, loaded.template, options)
+        else:
+            encoded = _encode_groups(loaded, batch, groups)
+        encoded.engine = loaded.residency.engine
+        return encoded
+
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
+        """How many ids `encode` would give each row."""
+        loaded = self._ready(vocabulary)
+        engine = loaded.residency.engine
+        counts = np.zeros(len(batch), np.int64)
+        errors: dict[int, RowError] = {}
+        for options, rows in batch.groups():
+            without_spans = replace(options, spans=False) if options.spans else options
+            content = _content(loaded, batch.select(rows, without_spans), without_spans)
+            lengths, refused = framed_lengths(content, loaded.template, options)
+            if len(rows) == len(batch):
+                return Counted(lengths, refused, engine)
+            counts[rows] = lengths
+            errors |= {rows[row]: error for row, error in refused.items()}
+        return Counted(counts, errors, engine)
+
+    def decode(
+        self,
+        vocabulary: Vocabulary,
+        ids: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        skip_special_tokens: bool,
+    ) -> Decoded:
+        """The bytes of ids int64[T] in rows offsets int64[B + 1]."""
+        loaded = self._ready(vocabulary)
+        if isinstance(vocabulary.model, Upstream):
+            assert loaded.chosen.decode is not None
+            return decode_by_library(
+                loaded.chosen.decode, loaded.table, ids, offsets, skip_special_tokens
+            )
+        return decode_rows(vocabulary, loaded.table, ids, offsets, skip_special_tokens)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._loaded.clear()
+        self.memory.close()
+
+
+def _load(vocabulary: Vocabulary, take: Take) -> _Loaded:
+    table = token_table(vocabulary)
+    chosen = choose_encoder(vocabulary, table)
+    engine = "reference" if isinstance(chosen.encoder, ReferenceEncoder) else "cpu"
+    residency = Residency(engine, chosen.encoder.name, chosen.self_test, chosen.fallback_reason)
+    rows = LongRows(vocabulary, chosen.encoder, take)
+    return _Loaded(vocabulary, table, Template.of(vocabulary), chosen, rows, residency)
+
+
+def _content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    """The rows' own ids; all rows have these options."""
+    if options.reverse_complement:
+        return _other_strand(loaded, batch, options)
+    return _own_strand(loaded, batch, options)
+
+
+def _own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    if options.circular and not isinstance(loaded.vocabulary.model, Kmers):
+        return _all_refused(batch, NOT_CIRCULAR)
+    return loaded.rows.encode(batch, options)
+
+
+def _all_refused(batch: Batch, why: RowError) -> Content:
+    """No ids; a row that is not UTF-8 is refused for that."""
+    errors = dict.fromkeys(range(len(batch)), why) | batch.texts()[1]
+    return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
+
+
+def _other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
+    """The other strand's ids with spans and places in the rows as they were sent."""
+    if not loaded.vocabulary.has_strands:
+        return _all_refused(batch, NO_STRANDS)
+    data, offsets = batch.data, batch.offsets
+    errors = _not_sequences(batch)
+    strand = Batch(data=reverse_complement(data, offsets), offsets=offsets, options=options)
+    if errors:
+        kept = [b"" if row in errors else strand.row_bytes(row) for row in range(len(batch))]
+        strand = Batch.from_bytes(kept, options)
+    content = _own_strand(loaded, strand, replace(options, reverse_complement=False))
+    sizes = np.diff(offsets)
+    if content.spans is not None:
+        content.spans = np.repeat(sizes, np.diff(content.offsets))[:, None] - content.spans[:, ::-1]
+    for row, error in content.errors.items():
+        word, _, byte = error.where.partition(" ")
+        if word == "byte":
+            errors.setdefault(row, replace(error, where=f"byte {sizes[row] - 1 - int(byte)}"))
+        else:
+            errors.setdefault(row, error)
+    content.errors = {}
+    return refuse_rows(content, errors) if errors else content
+
+
+def _not_sequences(batch: Batch) -> dict[int, RowError]:
+    """Rows with a non-ASCII byte: a row that is not UTF-8 is refused for that."""
+    data, offsets = batch.data, batch.offsets
+    places = np.flatnonzero(data >= ASCII)
+    if not len(places):
+        return {}
+    rows, first = np.unique(np.searchsorted(offsets, places, side="right") - 1, return_index=True)
+    errors = {}
+    for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
+        text = batch.row_bytes(row)
+        try:
+            # The first non-ASCII byte begins a character, so what is before it has one byte each.
+            character = text.decode()[place - offsets[row]]
+            message = f"{character!r} is no letter of a sequence; only ASCII has another strand"
+            errors[row] = RowError("not_a_sequence", message, f"byte {place - offsets[row]}")
+        except UnicodeDecodeError as error:
+            where = f"byte {error.start}"
+            errors[row] = RowError("not_utf8", f"the text is not UTF-8: {error.reason}", where)
+    return errors
+
+
+def _encode_groups(
+    loaded: _Loaded, batch: Batch, groups: list[tuple[EncodeOptions, Sequence[int]]]
+) -> Encoded:
+    """Groups of equal options, each framed by its own, as one batch."""
+    parts, counts = [], np.zeros(len(batch), np.int64)
+    own_sizes = np.zeros(len(batch), np.int64)
+    for options, numbers in groups:
+        content = _content(loaded, batch.select(numbers, options), options)
+        part, rows = frame(content, loaded.template, options), np.asarray(numbers, np.int64)
+        counts[rows], own_sizes[rows] = np.diff(part.offsets), np.diff(content.offsets)
+        parts.append((rows, part))
+    joined = Encoded(np.empty(int(counts.sum()), np.int32), offsets_of(counts))
+    if any(part.spans is not None for _, part in parts):
+        joined.spans = np.zeros((len(joined.ids), 2), np.int64)
+    if any(part.kept is not None for _, part in parts):
+        joined.num_tokens = counts.copy()
+        joined.kept = np.stack([np.zeros_like(counts), own_sizes], axis=1)
+    for rows, part in parts:
+        _put(joined, rows, part)
+    return joined
+
+
+def _put(joined: Encoded, rows: NDArray[np.int64], part: Encoded) -> None:
+    """Write the rows of a part, int64[R] in order, into the whole."""
+    places = ragged(joined.offsets[rows], np.diff(part.offsets))
+    joined.ids[places] = part.ids
+    if joined.spans is not None and part.spans is not None:
+        joined.spans[places] = part.spans
+    if part.kept is not None and part.num_tokens is not None:
+        assert joined.kept is not None
+        assert joined.num_tokens is not None
+        joined.kept[rows], joined.num_tokens[rows] = part.kept, part.num_tokens
+    joined.errors |= {int(rows[row]): error for row, error in part.errors.items()}

@@ -1,0 +1,176 @@
+"""Chooses the fastest encoder of a vocabulary that agrees with its witnesses."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+from service.engines.base import SelfTest
+from service.engines.cpu.bpe.ambiguous_special_tokens import MAX_DELICATE, delicate_contents
+from service.engines.cpu.bpe.fastokens_encoder import FastokensEncoder
+from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder, is_byte_level
+from service.engines.cpu.characters import CharacterEncoder
+from service.engines.cpu.kmers import KmerEncoder
+from service.engines.encoder import Encoder, ReferenceEncoder
+from service.engines.fault_isolation import raise_if_not_the_engines
+from service.engines.selftest import compare, texts_for
+from vocabularies.alphabet import UTF8_BYTES
+from vocabularies.reference_bpe import bpe_rules
+from vocabularies.tables import TokenTable, character_table
+from vocabularies.vocabulary import Bpe, Kmers, Upstream, Vocabulary, VocabularyError
+
+__all__ = ["Chosen", "choose_encoder", "host_bytes"]
+
+logger = logging.getLogger(__name__)
+# Measured as what malloc has in use and what becomes resident (2026-11): fastokens takes 39 and
+# 45 MiB for 258 tokens once its threads have worked, 7 before; a token more takes 300 to 900 bytes
+# there, 500 to 1,200 with tokenizers.
+FASTOKENS_BYTES = 40 << 20
+TOKEN_BYTES = 768
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """The encoder of a vocabulary and how it was found.
+
+    Attributes:
+        fallback_reason: why a faster one does not answer; "" if there is none.
+        decode: ids and whether special tokens are skipped -> text, for Upstream models only.
+    """
+
+    encoder: Encoder
+    self_test: SelfTest
+    fallback_reason: str = ""
+    decode: Callable[[list[int], bool], str] | None = None
+
+
+Make = Callable[[Vocabulary, TokenTable], Encoder]
+
+
+def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
+    """About what a vocabulary that is ready takes, its tables and its encoder together."""
+    fixed = FASTOKENS_BYTES if isinstance(encoder, FastokensEncoder) else 0
+    return fixed + TOKEN_BYTES * len(vocabulary)
+
+
+def choose_encoder(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
+    """Try the encoders from the fastest on; the reference answers when none agrees with it.
+
+    Raises:
+        VocabularyError: nothing here can compute this vocabulary.
+    """
+    if isinstance(vocabulary.model, Upstream):
+        return _upstream(vocabulary, table)
+    texts, reference = texts_for(vocabulary), ReferenceEncoder(vocabulary)
+    reasons: list[str] = []
+    failed: SelfTest | None = None
+    try:
+        for make in _candidates(vocabulary):
+            try:
+                encoder = make(vocabulary, table)
+            except (ValueError, VocabularyError) as error:
+                reasons.append(f"a library cannot read it: {error}")
+                continue
+            self_test = compare(encoder, reference, texts)
+            if not self_test.num_different:
+                return Chosen(encoder, self_test, "; ".join(reasons))
+            failed = failed or self_test
+            reasons.append(f"{encoder.name} differs on {self_test.first_difference}")
+            logger.warning("Self-test of %s: %s", vocabulary.digest, reasons[-1])
+    finally:
+        bpe_rules.cache_clear()
+    if not reasons:
+        reasons.append("no encoder covers normalizers or pretokens of this model")
+    logger.warning("The reference answers for %s: %s", vocabulary.digest, "; ".join(reasons))
+    none = SelfTest(reference.name, len(texts), 0)
+    return Chosen(reference, failed or none, "; ".join(reasons))
+
+
+def _candidates(vocabulary: Vocabulary) -> Iterator[Make]:
+    table = character_table(vocabulary)
+    if table is not None:
+        yield lambda vocabulary, _: CharacterEncoder(vocabulary, table)
+    elif isinstance(vocabulary.model, Kmers):
+        if not vocabulary.normalizers and vocabulary.pretokenizer == "none":
+            yield lambda vocabulary, _: KmerEncoder(vocabulary)
+    if isinstance(vocabulary.model, Bpe):
+        if fastokens_covers(vocabulary):
+            yield FastokensEncoder
+        yield TokenizersEncoder
+
+
+def fastokens_covers(vocabulary: Vocabulary) -> bool:
+    """Whether fastokens 0.3.5 gives the reference's ids; random tests found where it does not.
+
+    It differs for a single_word token at a border, where a byte of texts has no token, and around
+    delicate tokens, where the reference helps out.
+    """
+    known = set(vocabulary.tokens)
+    return (
+        is_byte_level(vocabulary)
+        and all(bytes([byte]) in known for byte in UTF8_BYTES)
+        and not any(token.matched and token.single_word for token in vocabulary.special_tokens)
+        and len(delicate_contents(vocabulary.special_tokens)) <= MAX_DELICATE
+    )
+
+
+def _upstream(vocabulary: Vocabulary, table: TokenTable) -> Chosen:
+    """The library itself is the definition: compared are its batches with single texts."""
+    encoder = TokenizersEncoder(vocabulary, table)
+    tokenizer = encoder.tokenizer(False)
+    _check_added(tokenizer)
+    num_added = len(vocabulary.prefix) + len(vocabulary.suffix)
+    if tokenizer.num_special_tokens_to_add(False) != num_added:
+        message = "the begin and end tokens are more than ids before and after the text"
+        raise VocabularyError.at("post_processor", message)
+
+    def decode(ids: list[int], skip: bool) -> str:
+        return tokenizer.decode(ids, skip_special_tokens=skip)
+
+    texts = texts_for(vocabulary)
+    try:
+        rows = [_alone(encoder, text) for text in texts]
+        wrong = [t for t, row in zip(texts, rows, strict=True) if _batched(encoder, t) != row]
+        for row in rows:
+            decode(row, False)
+    except BaseException as error:  # Such as for an absent [UNK]; a Rust panic is no Exception.
+        raise_if_not_the_engines(error)
+        message = f"the library tokenizers fails on a text: {error}"
+        raise VocabularyError.at("model", message) from error
+    first = f"{wrong[0]!r}" if wrong else ""
+    return Chosen(encoder, SelfTest(encoder.name, len(texts), len(wrong), first), "", decode)
+
+
+def _check_added(tokenizer: Tokenizer) -> None:
+    """Look at what the normalizer makes of the added tokens that are looked for behind it.
+
+    Raises:
+        VocabularyError: nothing is left of one, and the library would look for an empty text and
+            never end, taking all memory; or two become the same, of which it finds now one and now
+            the other, by the seed of a hash function.
+    """
+    if not (normalizer := tokenizer.normalizer):
+        return
+    seen: dict[str, str] = {}
+    for token_id, token in tokenizer.get_added_tokens_decoder().items():
+        if not token.normalized:
+            continue
+        where, left = f"added_tokens, id {token_id}", normalizer.normalize_str(token.content)
+        if not left:
+            raise VocabularyError.at(where, "nothing is left of it after the normalizer")
+        if left in seen:
+            message = f"{token.content!r} is the same as {seen[left]!r} after the normalizer"
+            raise VocabularyError.at(where, f"{message}: which of them is meant is not said")
+        seen[left] = token.content
+
+
+def _batched(encoder: TokenizersEncoder, text: str) -> list[int]:
+    (encoding,) = encoder.tokenizer(False).encode_batch_fast([text], add_special_tokens=False)
+    return list(encoding.ids)
+
+
+def _alone(encoder: TokenizersEncoder, text: str) -> list[int]:
+    return list(encoder.tokenizer(False).encode(text, add_special_tokens=False).ids)

@@ -1,0 +1,132 @@
+"""One bad row never fails its neighbours: a failing engine call is halved until the row is found.
+
+Refusals that an engine foresees come back in ``errors``; this is for what it did not foresee.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engines.base import Abandoned, Counted, Decoded, Engine, LibraryFailed
+from service.engines.concatenate import join_counted, join_decoded, join_encoded
+from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = [
+    "count_isolated",
+    "decode_isolated",
+    "encode_isolated",
+    "raise_if_not_the_engines",
+]
+
+logger = logging.getLogger(__name__)
+PART = 1 << 16  # Ids.
+FAILED = RowError("engine_failed", "the engine failed on this row; the log has the reason")
+
+
+def encode_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+    """The ids of each text; a text on which the engine fails becomes an error of its row."""
+    try:
+        return engine.encode(vocabulary, batch)
+    except BaseException as error:
+        raise_if_not_the_engines(error)
+        num_rows = len(batch)
+        if num_rows <= 1:
+            errors = _failed(vocabulary, num_rows, error)
+            return Encoded(_empty_ids(), _no_rows(num_rows), errors=errors)
+        return join_encoded([encode_isolated(engine, vocabulary, half) for half in _halves(batch)])
+
+
+def count_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Counted:
+    """Numbers of ids of each text, and the refused rows; see encode_isolated."""
+    try:
+        return engine.count(vocabulary, batch)
+    except BaseException as error:
+        raise_if_not_the_engines(error)
+        num_rows = len(batch)
+        if num_rows <= 1:
+            return Counted(np.zeros(num_rows, np.int64), _failed(vocabulary, num_rows, error))
+        return join_counted([count_isolated(engine, vocabulary, half) for half in _halves(batch)])
+
+
+def decode_isolated(
+    engine: Engine, vocabulary: Vocabulary, rows: Sequence[Sequence[int]], skip: bool
+) -> Decoded:
+    """The bytes of each row of ids; see encode_isolated."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    try:
+        ids = _joined(rows, int(offsets[-1]))
+        return engine.decode(vocabulary, ids, offsets, skip)
+    except BaseException as error:
+        raise_if_not_the_engines(error)
+        if len(rows) <= 1:
+            if isinstance(error, OverflowError):
+                message = "an id is larger than any vocabulary's"
+                errors = {0: RowError("id_out_of_range", message, _first_large(rows[0]))}
+            else:
+                errors = _failed(vocabulary, len(rows), error)
+            return Decoded(np.zeros(0, np.uint8), _no_rows(len(rows)), errors)
+        half = len(rows) // 2
+        return join_decoded(
+            [
+                decode_isolated(engine, vocabulary, rows[:half], skip),
+                decode_isolated(engine, vocabulary, rows[half:], skip),
+            ]
+        )
+
+
+def _joined(rows: Sequence[Sequence[int]], num_ids: int) -> NDArray[np.int64]:
+    """int64[T]: all rows; in parts, as each keeps other threads waiting.
+
+    Raises:
+        OverflowError: an id needs more than 64 bits.
+    """
+    ids, values = np.empty(num_ids, np.int64), chain.from_iterable(rows)
+    for begin in range(0, num_ids, PART):
+        part = ids[begin : begin + PART]
+        part[:] = np.fromiter(values, np.int64, len(part))
+    return ids
+
+
+def raise_if_not_the_engines(error: BaseException) -> None:
+    """Let through what ends a process, and Abandoned; a Rust panic is a failure all the same."""
+    is_failure = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+    try:
+        if isinstance(error, Abandoned) or not is_failure:
+            raise error
+    finally:
+        # An exception whose traceback leads to itself keeps all texts and ids on the way until
+        # the collector comes: 300 MB for each client that leaves a text of 100 MB.
+        del error
+
+
+def _failed(vocabulary: Vocabulary, num_rows: int, error: BaseException) -> dict[int, RowError]:
+    if isinstance(error, LibraryFailed):
+        logger.warning("%s: %s", vocabulary.digest, error)
+        return {0: RowError("library_failed", str(error))}
+    logger.exception("This is a bug. The engine failed on one row of %s", vocabulary.digest)
+    return {0: FAILED} if num_rows else {}
+
+
+def _first_large(row: Sequence[int]) -> str:
+    limit = np.iinfo(np.int64)
+    return next(f"ids[{i}]" for i, value in enumerate(row) if not limit.min <= value <= limit.max)
+
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    half = len(batch) // 2
+    return batch.part(0, half), batch.part(half, len(batch))
+
+
+def _empty_ids() -> NDArray[np.int32]:
+    return np.zeros(0, np.int32)
+
+
+def _no_rows(num_rows: int) -> NDArray[np.int64]:
+    return np.zeros(num_rows + 1, np.int64)

@@ -1,0 +1,1 @@
+"""The GPU engine beside the CPU engine: residency, crossover, fallbacks."""

@@ -1,0 +1,108 @@
+"""Compares an encoder with its witness before it may answer.
+
+Knows neither which encoders there are nor what follows from a difference.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from service.engines.base import SelfTest
+from service.engines.encoder import Encoder
+from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.framing import Content
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["TEXTS", "compare", "texts_for"]
+
+SEQUENCE = "ACGTNacgtn"
+TEXTS = (
+    *("", " ", "\n", "a", SEQUENCE, SEQUENCE * 7, "A" * 67, "GATTACA" * 9, "CA" * 33 + "N"),
+    *("ACGTRYKMSWBDHVU", "AC GT\tAC\nGTACGTAA ACG", "  ACGTACGTTGCA \r\n", "NNACGTACGNNNACG"),
+    *("ACG CGT GTA", "ACGT CGTA", "ACGTA CGTAC GTACN", "ACGTAC CGTACG", "acgtac CGTACg"),
+    *("ACGé中T", "TTTxyzTTTTTTTTT", "N" * 9 + "ACGT", "N" * 10 + "ACGT", "-ACGT--N-."),
+    "Engines differ where nobody looks: 3 spaces   , 1234567890 and it's they'LL've I'M",
+    "  two before\n\n\n  and after  \t\r\n \n",
+    "white space at the end with a break inside!\n \r\n \u3000",
+    "def f(x):\n\treturn {'a': [x**2, 0.5e-3]}  # what?!\n\n",
+    "Größe café e\u0301 ﬁ ½ ΑΣΣ ΣΑΣ ıİ \u017f '\u017f K \u1e9b\u0323 \u0344",
+    "Привет, мир; שלום עולם, नमस्ते दुनिया, 한국어 문장, 漢字かなカナ混じり",
+    "👩\u200d👩\u200d👧 🏳️\u200d🌈 👍🏽 \U0010ffff \ufeff\u200b\u00a0\u2028\u3000\x00\x1c\x7f\x85",
+    "CamelCaseHTTPServer2x XMLÄÖÜß ǅ ʰ ⅷ ٣٤٥",
+    "aaaa bbbb" * 7,
+    "\u0915\u094d\u0937 \u0e01\u0e33 \u1100\u1161\u11a8 \u0958 \u2126 \ufb1d",
+)
+NUM_PIECES = 40
+MAX_PIECE = 80
+TOKENS_IN_PIECE = 6
+MAX_DIFFERENCE = 1000  # Characters of the first difference that are kept.
+MODES: tuple[Literal["match", "plain"], ...] = ("match", "plain")
+
+
+def texts_for(vocabulary: Vocabulary) -> list[str]:
+    """The fixed texts, random pieces of the vocabulary's own tokens and motifs, special tokens."""
+    pieces = (*_pieces(vocabulary), *_motif_texts(vocabulary))
+    return [*TEXTS, *pieces, *_special_texts(vocabulary)]
+
+
+def _pieces(vocabulary: Vocabulary) -> Iterator[str]:
+    chance = random.Random(0)
+    tokens = vocabulary.tokens
+    for i in range(NUM_PIECES):
+        chosen = (tokens[chance.randrange(len(tokens))] or b" " for _ in range(TOKENS_IN_PIECE))
+        text = b"".join(chosen).decode(errors="ignore")
+        yield text[:MAX_PIECE] if i % 2 else text[: MAX_PIECE // 2]
+
+
+def _motif_texts(vocabulary: Vocabulary) -> Iterator[str]:
+    """Motifs side by side, and cut off where another one begins."""
+    chance = random.Random(0)
+    motifs = vocabulary.motifs
+    for _ in range(NUM_PIECES if motifs else 0):
+        chosen = (chance.choice(motifs) for _ in range(TOKENS_IN_PIECE))
+        yield "".join(m[: chance.choice([len(m), len(m) - 1, len(m) // 2])] for m in chosen)
+
+
+def _special_texts(vocabulary: Vocabulary) -> Iterator[str]:
+    tokens = vocabulary.special_tokens
+    contents = [token.content for token in (*tokens[:4], *tokens[-4:])]
+    for content in dict.fromkeys(contents):
+        yield f"ACGTAC{content}ACGTAC"
+        yield f"x {content} y{content}{content[:-1]}"
+        yield f"a \n\t{content}\n {content} \r "
+
+
+def compare(encoder: Encoder, witness: Encoder, texts: Sequence[str]) -> SelfTest:
+    """Whether the encoder gives the witness's ids, spans and refusals, text by text."""
+    different: set[int] = set()
+    first = ""
+    for mode in MODES:
+        right = witness.encode(Batch(texts), EncodeOptions(False, mode, spans=True))
+        for spans in (False, True):
+            try:
+                content = encoder.encode(Batch(texts), EncodeOptions(False, mode, spans=spans))
+            except Exception as error:
+                different |= set(range(len(texts)))
+                first = first or f"any text: {error!r}"
+                continue
+            for row, text in enumerate(texts):
+                got, wanted = _row(content, row, spans), _row(right, row, spans)
+                if got != wanted:
+                    different.add(row)
+                    places = f"{text!r} (special={mode}): "
+                    first = first or f"{places}{got}, but {witness.name} says {wanted}"
+    return SelfTest(witness.name, len(texts), len(different), first[:MAX_DIFFERENCE])
+
+
+def _row(content: Content, row: int, with_spans: bool) -> object:
+    """A row in Python's own types: its refusal, or its ids and perhaps spans."""
+    if row in content.errors:
+        return content.errors[row]
+    begin, end = content.offsets[row : row + 2]
+    ids = content.ids[begin:end].tolist()
+    if not with_spans:
+        return ids
+    assert content.spans is not None
+    return ids, content.spans[begin:end].tolist()

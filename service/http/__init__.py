@@ -1,0 +1,1 @@
+"""HTTP bodies, streaming answers, error shapes and the ASGI fast path."""

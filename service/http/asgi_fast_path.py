@@ -1,0 +1,274 @@
+"""The short way in: pure ASGI in front of FastAPI for the calls that come by the thousand.
+
+    request ─► path in HOT? ─no─────────────────► FastAPI (everything else, and the reference)
+                  │yes
+               POST, JSON? ─no──────────────────► FastAPI
+                  │yes
+               read body ─► *_answers ─► send
+
+FastAPI declares the same paths and calls the same functions; a test holds both answers byte-equal.
+What this saves is measured by benchmarks/http.py (see README.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+from service.batching.work import ClientGone
+from service.core.body_timeout import nothing_came
+from service.core.errors import InvalidRequest, ServiceError, TooLarge, as_service_error, problem
+from service.core.request_head import call_of, read_timeout
+from service.http.query_options import refuse_options
+from service.http.refusals import refused
+from service.http.request_body import Body, collect
+from service.observability.logging import REQUEST_ID
+from service.observability.request_observer import answer_headers, finish, serialized
+from service.operations.context import Service
+from service.operations.decode import DECODE, DECODE_BATCH
+from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
+from service.operations.operation import LARGE_BYTES, Call, Operation, answer
+from service.security.rate_limits import CLIENT
+from service.security.scopes import key_of, scope_of_path
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = [
+    "HOT",
+    "HotRoutes",
+    "read_body",
+    "respond",
+    "send_pieces",
+]
+
+HOT: dict[str, Operation] = {
+    "/v1/encode": ENCODE,
+    "/v1/encode/batch": ENCODE_BATCH,
+    "/v1/count": COUNT,
+    "/v1/decode": DECODE,
+    "/v1/decode/batch": DECODE_BATCH,
+}
+JSON_TYPE = (b"content-type", b"application/json")
+CONTROL = frozenset(map(chr, (*range(32), 127)))
+WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
+
+
+class HotRoutes:
+    """Answers the hot calls itself and hands everything else to the application behind it."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One ASGI connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        service, call, status = self.service, call_of(scope), 500
+        service.metrics.received()
+        REQUEST_ID.set(call.request_id.decode())
+
+        async def send_and_note(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, call.times.head = message["status"], perf_counter()
+                headers = message.get("headers", ())
+                message["headers"] = [*headers, *answer_headers(service, call)]
+            await send(message)
+
+        route, receive = "unmatched", _in_time(receive, service.settings.stream_idle_timeout_s)
+        try:
+            route = await self._answer(scope, call, receive, send_and_note)
+        except BaseException:
+            status = 500
+            raise
+        finally:
+            # FastAPI's are counted under their templates and not under each path.
+            finish(service, call, getattr(scope.get("route"), "path", route), status)
+
+    async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
+        """Answer, and say under which name that is counted unless FastAPI knows one."""
+        try:
+            check_access(self.service, scope)
+        except ServiceError as error:
+            await refused(scope["path"], error)(scope, receive, send)
+            return "refused"
+        operation = HOT.get(scope["path"])
+        is_json = call.media_type == b"application/json"
+        if operation is None or scope["method"] != "POST" or not is_json:
+            await self._answer_behind(scope, receive, send)
+            return "unmatched"
+        call.receive = receive
+        try:
+            await respond(self.service, operation, call, receive, send)
+        except ClientGone:
+            call.is_gone = True
+        return cast(str, scope["path"])
+
+    async def _answer_behind(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application's answer; what it raises behind a whole one is in the log already."""
+        is_whole = False
+
+        async def send_and_see(message: Any) -> None:
+            nonlocal is_whole
+            await send(message)
+            is_whole = message["type"] == "http.response.body" and not message.get("more_body")
+
+        try:
+            await self.app(scope, receive, send_and_see)
+        except Exception:
+            if not is_whole:  # The server cuts it short.
+                raise
+
+
+def _in_time(receive: Receive, idle_s: float) -> Receive:
+    """`receive` with a limit on how long a body may let wait for its next piece.
+
+    Raises:
+        BodyTimeout: nothing came of it for `idle_s`.
+    """
+    is_whole = False
+
+    async def receive_in_time() -> Message:
+        nonlocal is_whole
+        if is_whole:  # All that can come is that the client leaves.
+            return await receive()
+        try:
+            async with asyncio.timeout(idle_s):
+                message = await receive()
+        except TimeoutError as error:
+            raise nothing_came(idle_s) from error
+        is_whole = not message.get("more_body", False)
+        return message
+
+    return receive_in_time
+
+
+def check_access(service: Service, scope: Scope) -> None:
+    """Raises ServiceError where a request may not be made with the key that it has, or has not."""
+    path = scope["path"]
+    if not CONTROL.isdisjoint(path):  # Routes and scopes would not read it alike.
+        raise InvalidRequest("has a control character", "path")
+    needed = scope_of_path(scope["method"], path)
+    if needed is not None:
+        client = service.guard.check(key_of(scope["headers"]), needed)
+        service.guard.limits.admit(client)
+        CLIENT.set(client)
+
+
+async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_bytes") -> bytes:
+    """A whole request body.
+
+    Raises:
+        TooLarge: it is longer than `max_bytes`; the rest was not read.
+        ClientGone: the connection ended before the body did.
+    """
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False) and len(body) <= max_bytes:
+        return body
+    pieces, size = [body], len(body)
+    while True:
+        if size > max_bytes:
+            raise TooLarge(f"the body has more than {max_bytes} bytes ({setting})")
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+
+
+async def respond(
+    service: Service,
+    operation: Operation,
+    call: Call,
+    receive: Receive,
+    send: Send,
+) -> None:
+    """Read, answer and send one call; every refusal is a problem document."""
+    try:
+        max_bytes = service.settings.max_body_bytes
+        if call.content_length > max_bytes:
+            limit = f"max_body_bytes is {max_bytes}"
+            raise TooLarge(f"the body has {call.content_length} bytes; {limit}")
+        if call.encoding is None:
+            body = await read_body(receive, max_bytes)
+        else:
+            packed = Body(receive, call.encoding, max_bytes)
+            body = bytes(await collect(packed, call.content_length))
+        read_timeout(call)
+        refuse_options(call.query, (), "options of a JSON body stand in the body")
+        answered = await answer(service, operation, body, call)
+        is_large = len(body) > LARGE_BYTES
+        serialized(service, call, await send_pieces(send, answered, is_large))
+    except (ClientGone, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        await send_problem(send, call, error)
+
+
+async def send_problem(send: Send, call: Call, error: Exception) -> None:
+    """The refusal that an exception means, as a problem document."""
+    refusal = as_service_error(error)
+    call.refusal = refusal.code
+    status, headers, document = problem(refusal)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": document})
+    error.__traceback__ = None  # It leads to the text, whose work has the refusal: a circle.
+
+
+async def send_pieces(send: Send, pieces: Iterable[bytes], is_large: bool = False) -> float:
+    """A small answer whole, with its length; a large one piece by piece, the loop kept free.
+
+    Args:
+        send: the ASGI callable.
+        pieces: of the answer.
+        is_large: a thread makes them, for what stands between two of them may take long.
+
+    Returns:
+        The seconds in which the pieces were made.
+    """
+    iterator, seconds = iter(pieces), 0.0
+
+    async def more() -> bytes:
+        nonlocal seconds
+        begin = perf_counter()
+        body = await asyncio.to_thread(_gather, iterator) if is_large else _gather(iterator)
+        seconds += perf_counter() - begin
+        return body
+
+    body = await more()
+    rest = await more() if len(body) > WHOLE_BYTES else b""
+    start: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": [JSON_TYPE]}
+    if not rest:
+        start["headers"].append((b"content-length", b"%d" % len(body)))
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+        return seconds
+    await send(start)
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    while rest:
+        await send({"type": "http.response.body", "body": rest, "more_body": True})
+        await asyncio.sleep(0)
+        rest = await more()
+    await send({"type": "http.response.body", "body": b""})
+    return seconds
+
+
+def _gather(iterator: Iterator[bytes]) -> bytes:
+    """The next pieces, until they are more than WHOLE_BYTES; b"" at the end."""
+    gathered: list[bytes] = []
+    size = 0
+    for piece in iterator:
+        gathered.append(piece)
+        size += len(piece)
+        if size > WHOLE_BYTES:
+            break
+    return b"".join(gathered)

@@ -1,0 +1,1 @@
+"""uvicorn's protocol class with a fast path, timeouts and limits."""

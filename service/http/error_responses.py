@@ -1,0 +1,122 @@
+"""Refusals in the words that the clients of other systems read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+import orjson
+from fastapi import Response
+
+from service.batching.work import GONE
+from service.core.errors import ServiceError, as_service_error, problem
+from service.core.request_head import call_of
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["Refusal", "Shape", "in_words", "json_answer", "problem_answer", "worded"]
+
+Shape = Literal["openai", "llama_cpp", "tei", "anthropic", "oip"]
+Route = TypeVar("Route", bound=Callable[..., Awaitable[Response]])
+TEI_TYPES = {413: "validation", 422: "validation", 429: "overloaded", 503: "unhealthy"}
+OPENAI_TYPES = {404: "NotFoundError", 429: "RateLimitError", 503: "ServiceUnavailableError"}
+ANTHROPIC_TYPES = {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
+
+
+def json_answer(value: Any, headers: dict[str, str] | None = None, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(orjson.dumps(value), status, headers, "application/json")
+
+
+class Refusal(Response):
+    """The answer to a request that is refused; says so to whoever counts."""
+
+    def __init__(self, code: str, body: bytes, status: int, headers: dict[str, str]) -> None:
+        super().__init__(body, status, headers)
+        self.code = code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        call_of(scope).refusal = self.code
+        await super().__call__(scope, receive, send)
+
+
+def problem_answer(error: Exception) -> Refusal:
+    """Any exception as a problem document."""
+    refused = as_service_error(error)
+    status, headers, body = problem(refused)
+    named = {name.decode(): value.decode() for name, value in headers}
+    return Refusal(refused.code, body, status, named)
+
+
+def worded(error: Exception, shape: Shape) -> Refusal:
+    """Any exception in a system's own words."""
+    refused = as_service_error(error)
+    message = f"{refused.where}: {refused.message}" if refused.where else refused.message
+    headers = {name.decode(): value.decode() for name, value in refused.headers}
+    headers["content-type"] = "application/json"
+    body = orjson.dumps(WORDINGS[shape](refused, message))
+    return Refusal(refused.code, body, _status(refused, shape), headers)
+
+
+def in_words(shape: Shape) -> Callable[[Route], Route]:
+    """Marks a route whose refusals are a system's."""
+
+    def mark(route: Route) -> Route:
+        @functools.wraps(route)
+        async def answer(*arguments: Any, **named: Any) -> Response:
+            try:
+                return await route(*arguments, **named)
+            except GONE:
+                raise
+            except Exception as error:
+                return worded(error, shape)
+
+        return cast(Route, answer)
+
+    return mark
+
+
+def _status(refused: ServiceError, shape: Shape) -> int:
+    """What the system itself would say where it knows fewer kinds of fault than we do."""
+    if refused.status == 422 and shape in ("openai", "anthropic", "llama_cpp"):
+        return 400
+    return refused.status
+
+
+def _openai(refused: ServiceError, message: str) -> Any:
+    kind = OPENAI_TYPES.get(refused.status, "BadRequestError")
+    kind = "InternalServerError" if refused.status == 500 else kind
+    status = _status(refused, "openai")
+    error = {"message": message, "type": kind, "param": refused.where or None, "code": status}
+    return {"error": error}
+
+
+def _llama_cpp(refused: ServiceError, message: str) -> Any:
+    kind = "invalid_request_error" if refused.status < 500 else "server_error"
+    return {"error": {"code": _status(refused, "llama_cpp"), "message": message, "type": kind}}
+
+
+def _tei(refused: ServiceError, message: str) -> Any:
+    return {"error": message, "error_type": TEI_TYPES.get(refused.status, "tokenizer")}
+
+
+def _anthropic(refused: ServiceError, message: str) -> Any:
+    kind = ANTHROPIC_TYPES.get(refused.status, "invalid_request_error")
+    kind = "api_error" if refused.status >= 500 else kind
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def _oip(refused: ServiceError, message: str) -> Any:
+    return {"error": message}
+
+
+WORDINGS: dict[Shape, Callable[[ServiceError, str], Any]] = {
+    "openai": _openai,
+    "llama_cpp": _llama_cpp,
+    "tei": _tei,
+    "anthropic": _anthropic,
+    "oip": _oip,
+}

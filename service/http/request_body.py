@@ -1,0 +1,267 @@
+"""Request bodies as bytes: decompressed and counted while they arrive, collected without joining.
+
+Knows no vocabulary and no route. The limit is on what comes out of the decompressor, and no more
+than a piece beyond it is ever made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+from service.batching.work import ClientGone
+from service.core.body_timeout import nothing_came
+from service.core.errors import BadBody, TooLarge, UnsupportedFormat
+from service.http.body_takeover import BodyReceiver
+from service.seqio.bgzf import BlockGzip
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope
+
+__all__ = ["ENCODINGS", "Body", "body_pieces", "collect"]
+
+PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
+FIRST_BYTES = 1 << 16  # Room for a body of unknown length at first; doubled when full.
+
+
+class _Gzip:
+    """Members one after another, as bgzip writes them; zeros behind one are left out."""
+
+    name, wbits, padding = "gzip", 31, b"\0"
+
+    def __init__(self) -> None:
+        self.member = isal_zlib.decompressobj(self.wbits)
+        self._blocks, self._begin = BlockGzip(), b""
+
+    def check_end(self) -> None:
+        """Raises EOFError where the last member, or a member behind it, is missing."""
+        if not self.member.eof:
+            raise EOFError("it ends too early")
+        self._blocks.check_end(self._begin)
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What `data` decompresses to, at most PIECE_BYTES at once."""
+        self._blocks.add(data)
+        piece = b""
+        while data or len(piece) == PIECE_BYTES:
+            if self.member.eof:
+                data = data.lstrip(self.padding)
+                if not data:
+                    return
+                self.member = isal_zlib.decompressobj(self.wbits)
+            piece = self.member.decompress(data, PIECE_BYTES)
+            if piece:
+                self._begin = self._begin or piece[:1]
+                yield piece
+            data = self.member.unused_data if self.member.eof else self.member.unconsumed_tail
+            if self.member.eof:
+                piece = b""
+
+
+class _Deflate(_Gzip):
+    """The same in zlib's frame, which HTTP calls deflate."""
+
+    name, wbits, padding = "deflate", 15, b""
+
+
+class _Zstd:
+    """Frames one after another."""
+
+    name = "zstd"
+
+    def __init__(self) -> None:
+        self.frame = ZstdDecompressor()
+
+    def check_end(self) -> None:
+        """Raises EOFError where the last frame has not ended."""
+        if not self.frame.eof:
+            raise EOFError("it ends too early")
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What `data` decompresses to, at most PIECE_BYTES at once."""
+        while True:
+            if self.frame.eof:
+                if not data:
+                    return
+                self.frame = ZstdDecompressor()
+            piece = self.frame.decompress(data, PIECE_BYTES)
+            if piece:
+                yield piece
+            data = self.frame.unused_data if self.frame.eof else b""
+            if not self.frame.eof and self.frame.needs_input:
+                return
+
+
+ENCODINGS: dict[str, Callable[[], _Gzip | _Zstd]] = {
+    "gzip": _Gzip,
+    "x-gzip": _Gzip,
+    "deflate": _Deflate,
+    "zstd": _Zstd,
+}
+
+
+async def body_pieces(
+    receive: Receive,
+    encoding: str | None,
+    max_bytes: int | None,
+    setting: str = "max_body_bytes",
+    idle_s: float | None = None,
+) -> AsyncIterator[bytes]:
+    """The body of a request piece by piece, decompressed; none is empty.
+
+    Args:
+        receive: the ASGI callable.
+        encoding: the request's Content-Encoding.
+        max_bytes: the limit on the decompressed bytes; None: there is none.
+        setting: the limit's name, for the refusal.
+        idle_s: the longest wait for a piece; None: any.
+
+    Raises:
+        UnsupportedFormat: an encoding that is not read.
+        BadBody: the body is not what its encoding says, or ends too early.
+        TooLarge: it has more bytes than `max_bytes`.
+        BodyTimeout: nothing came for `idle_s`.
+        ClientGone: the connection ended before the body did.
+    """
+    decompressor = _decompressor(encoding)
+    size, more, is_empty = 0, True, True
+    while more:
+        try:
+            async with asyncio.timeout(idle_s):
+                message = await receive()
+        except TimeoutError as error:
+            raise nothing_came(idle_s) from error
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        data, more = message.get("body", b""), message.get("more_body", False)
+        is_empty = is_empty and not data
+        pieces = _checked(decompressor, data) if decompressor else ((data,) if data else ())
+        for piece in pieces:
+            size += len(piece)
+            if max_bytes is not None and size > max_bytes:
+                raise TooLarge(f"the body has more than {max_bytes} bytes ({setting})")
+            yield piece
+    if decompressor and not is_empty:
+        _check_end(decompressor)
+
+
+def _decompressor(encoding: str | None) -> _Gzip | _Zstd | None:
+    name = (encoding or "identity").strip().lower()
+    if name == "identity":
+        return None
+    if name not in ENCODINGS:
+        raise UnsupportedFormat(
+            f"a {encoding} body is not read; send it plain, or as gzip, deflate or zstd",
+            "Content-Encoding",
+        )
+    return ENCODINGS[name]()
+
+
+def _checked(decompressor: _Gzip | _Zstd, data: bytes) -> Iterator[bytes]:
+    try:
+        yield from decompressor.pieces(data)
+    except (isal_zlib.error, ZstdError) as error:  # type: ignore[misc]  # Its stub says an instance.
+        message = f"the body is not {decompressor.name}: {error}"
+        raise BadBody(message, "Content-Encoding") from error
+
+
+def _check_end(decompressor: _Gzip | _Zstd) -> None:
+    try:
+        decompressor.check_end()
+    except EOFError as error:
+        message = f"the {decompressor.name} body is not whole: {error}"
+        raise BadBody(message, "Content-Encoding") from error
+
+
+class Body:
+    """A body that is read into the reader's memory; what can be is received there.
+
+    Args:
+        receive, encoding, max_bytes, idle_s: as for `body_pieces`.
+        scope: the request's; None: nothing is received but through `receive`.
+    """
+
+    def __init__(
+        self,
+        receive: Receive,
+        encoding: str | None,
+        max_bytes: int | None,
+        scope: Scope | None = None,
+        idle_s: float | None = None,
+    ) -> None:
+        self._scope, self._idle_s = scope, idle_s
+        self._pieces = body_pieces(receive, encoding, max_bytes, idle_s=idle_s)
+        self._is_plain = scope is not None and _decompressor(encoding) is None
+        self._rest, self._num_received = memoryview(b""), 0
+        self._receiver: BodyReceiver | None = None
+
+    async def read_into(self, buffer: NDArray[np.uint8], wanted: int | None = None) -> int:
+        """Read until so many bytes are there, or the body has ended; returns how many there are.
+
+        Args:
+            buffer: where they go.
+            wanted: None: as many as there is room for.
+
+        Raises:
+            ServiceError, ClientGone: as `body_pieces`.
+        """
+        size, wanted = 0, len(buffer) if wanted is None else wanted
+        view = buffer.data
+        while size < wanted and await self.has_more():
+            if not self._rest:
+                size += await self._received(view[size:], wanted - size)
+                continue
+            taken = self._rest[: len(buffer) - size]
+            buffer[size : size + len(taken)] = np.frombuffer(taken, np.uint8)
+            self._rest = self._rest[len(taken) :]
+            size += len(taken)
+        return size
+
+    async def has_more(self) -> bool:
+        """Whether the body has not ended yet; waits until that is known."""
+        if not self._rest and self._receiver is None:
+            piece = await anext(self._pieces, b"")
+            self._rest = memoryview(piece)
+            self._num_received += len(piece)
+            if self._is_plain and piece:
+                assert self._scope is not None
+                self._receiver = BodyReceiver.take_over(self._scope, self._num_received)
+        return bool(self._rest or (self._receiver is not None and self._receiver.num_left))
+
+    async def _received(self, view: memoryview, wanted: int) -> int:
+        assert self._receiver is not None
+        try:
+            return await self._receiver.read_into(view, wanted, self._idle_s)
+        except TimeoutError as error:
+            raise nothing_came(self._idle_s) from error
+
+
+async def collect(
+    body: Body, expected_bytes: int, memory: Callable[[int], NDArray[np.uint8]] | None = None
+) -> NDArray[np.uint8]:
+    """uint8[N]: a whole body in one array, received there where its length was announced.
+
+    Args:
+        body: not read yet.
+        expected_bytes: N as announced; 0 or wrong costs copies, nothing else.
+        memory: gives so many bytes of it.
+    """
+    make = memory or (lambda num_bytes: np.empty(num_bytes, np.uint8))
+    array, size = make(expected_bytes or FIRST_BYTES), 0
+    while await body.has_more():
+        if size == len(array):
+            larger = make(2 * size)
+            larger[:size], array = array, larger
+        size += await body.read_into(array[size:])
+    return array[:size]

@@ -1,0 +1,1 @@
+"""Several front-end processes before one engine process."""

@@ -1,0 +1,183 @@
+"""A front end: HTTP on a socket of the shared port, and no GPU.
+
+It parses, checks and renders; but for small ones, batches go over a link to the engine process
+(linked_batcher.py), and what belongs to all front ends is forwarded to it (forwarding.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from time import monotonic
+
+import uvicorn
+
+from service.core.errors import ServiceError
+from service.core.settings import Settings
+from service.core.version import package_version
+from service.engines.cpu.engine import CpuEngine
+from service.http.asgi_fast_path import HotRoutes
+from service.multiprocess.engine_process import when_alone
+from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.local_encoders import OwnEncoders
+from service.multiprocess.registry_replica import Replica
+from service.multiprocess.remote_batcher import LinkedBatcher
+from service.multiprocess.remote_engine import LinkedEngine
+from service.multiprocess.request_forwarding import Forwarding
+from service.multiprocess.supervisor import UP
+from service.observability.metrics import Metrics
+from service.observability.process_metrics import Families, families_of
+from service.security.api_keys import Guard
+from service.server.app import (
+    close_tracer,
+    keep_memory_low,
+    make_app,
+    make_service,
+    rest_collector,
+    watch_lag,
+)
+from service.server.uvicorn_server import Server, end_normally_on_signals
+
+__all__ = ["FrontEnd", "run_front_end"]
+
+logger = logging.getLogger(__name__)
+TELL_PERIOD_S = 0.25
+SILENT_S = 5.0  # An engine process that told nothing for so long is not well.
+GATHER_TIMEOUT_S = 2.0
+
+
+def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, name: str) -> None:
+    """Answer HTTP until SIGTERM."""
+    end_normally_on_signals()
+    FrontServer(FrontEnd(settings, link, name)).run(sockets)
+
+
+class FrontServer(Server):
+    """uvicorn on sockets that the supervisor holds."""
+
+    def __init__(self, front_end: FrontEnd) -> None:
+        super().__init__(front_end.app, front_end.service.settings)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and tell the supervisor."""
+        await uvicorn.Server.startup(self, sockets)
+        when_alone(functools.partial(os.kill, os.getpid(), signal.SIGTERM))
+        print(UP, flush=True)
+
+
+class FrontEnd:
+    """The service of a front end, and what it hears of the engine process.
+
+    Args:
+        settings: the service's.
+        link: the Unix socket of the engine process.
+        name: of this process.
+    """
+
+    def __init__(self, settings: Settings, link: Path, name: str) -> None:
+        self.name = name
+        self.engine = LinkedEngine(link, self._answer, Message("hello", {"name": name}))
+        metrics = Metrics(package_version(), settings.max_batch_bytes)
+        guard = Guard(settings.api_keys_file, settings.host)
+        self.replica = Replica(self.engine, settings)
+        share = settings.loaded_vocabulary_bytes // settings.frontends
+        self.own = OwnEncoders(CpuEngine(), share)
+        self.batcher = LinkedBatcher(self.engine, self.own, settings, metrics, guard.limits)
+        self.service = make_service(
+            settings, self.engine, self.replica, self.batcher, metrics, guard
+        )
+        self.service.processes = self
+        metrics.gauges.vocabularies = list  # The engine process shows them.
+        app = make_app(self.service, lambda _: self._running())
+        self.app = HotRoutes(Forwarding(app, self.engine, settings), self.service)
+        self._told_by: Link | None = None
+        self._reasons: list[str] = []
+        self._heard = monotonic()
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        """From start to stop: linked to the engine process, and drained."""
+        service = self.service
+        self.engine.start()
+        self.batcher.start()
+        tasks = [
+            asyncio.create_task(watch_lag(service)),
+            asyncio.create_task(keep_memory_low(service)),
+            asyncio.create_task(self._keep_telling()),
+        ]
+        try:
+            yield
+        finally:
+            service.draining = True
+            for task in tasks:
+                task.cancel()
+            await self.batcher.stop(service.settings.drain_timeout_s)
+            await service.chat_templates.close()
+            await close_tracer(service)
+            self.engine.close()
+            self.own.close()
+
+    def _answer(self, link: Link, message: Message) -> asyncio.Future[Message] | None:
+        """What the engine process says or asks."""
+        self._heard = monotonic()
+        match message.kind:
+            case "status":
+                self._told_by, self._reasons = link, message.values["reasons"]
+                self.batcher.admission.bytes_elsewhere = message.values["elsewhere"]
+                return None
+            case "spent":
+                self.service.guard.limits.charge_elsewhere(message.values["spent"])
+                return None
+            case "catalogue":
+                return asyncio.ensure_future(self._follow(message))
+            case _:
+                return asyncio.ensure_future(self._count())
+
+    async def _follow(self, message: Message) -> Message:
+        await self.replica.follow(message.values)
+        self.own.keep({entry.vocabulary.digest for entry in self.replica.entries.values()})
+        if self.replica.is_complete and not self.service.preloaded:
+            rest_collector()
+            self.service.preloaded = True
+            logger.info("ready: %d vocabularies", len(self.replica.entries))
+        return Message("answer")
+
+    async def _count(self) -> Message:
+        return Message("answer", {"families": families_of(self.service.metrics.registry)})
+
+    async def _keep_telling(self) -> None:
+        """Tell the engine process what waits and was let in here, for the others' limits."""
+        told = 0
+        while True:
+            await asyncio.sleep(TELL_PERIOD_S)
+            waiting, spent = self.batcher.queue_bytes, self.service.guard.limits.take_spent()
+            if self.engine.link is not None and (spent or told != waiting):
+                told = waiting
+                self.engine.link.tell(Message("load", {"waiting": waiting, "spent": spent}))
+
+    def reasons(self) -> list[str]:
+        """What the engine process says, or that it says nothing."""
+        if self.engine.link is None or self._told_by is not self.engine.link:
+            return ["the engine process is being started"]
+        if monotonic() - self._heard > SILENT_S:
+            return ["the engine process does not answer"]
+        return self._reasons
+
+    async def spread(self) -> None:
+        """Changes are made, and spread, by the engine process."""
+
+    async def families(self) -> dict[str, Families]:
+        """What each process counts; this one's alone while the engine process is not there."""
+        gathered = {self.name: families_of(self.service.metrics.registry)}
+        with contextlib.suppress(ServiceError, TimeoutError):
+            async with asyncio.timeout(GATHER_TIMEOUT_S):
+                answer = await self.engine.call(Message("families"))
+                gathered |= answer.values["families"]
+        return gathered

@@ -1,0 +1,1 @@
+"""The link between a front end and the engine process."""

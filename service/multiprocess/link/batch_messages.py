@@ -1,0 +1,152 @@
+"""Batches and their results as messages between a front end and the engine process.
+
+Texts cross as their joined UTF-8 and their lengths in characters, so that the other side cuts
+strings and decodes once; joined bytes and rows of ids cross as they are. See link.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.batching.work import IdRows, Result
+from service.engines.base import Counted, Decoded
+from service.multiprocess.link.channel import Message
+from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
+
+__all__ = [
+    "counted_of",
+    "decode_message",
+    "decoded_of",
+    "encoded_of",
+    "result_message",
+    "rows_of",
+    "texts_message",
+]
+
+ID_DTYPES: dict[str, type[np.integer[Any]]] = {
+    "int32": np.int32,
+    "uint16": np.uint16,
+    "uint8": np.uint8,
+}
+VALUES = attrgetter(*(each.name for each in fields(EncodeOptions)))
+SURROGATES = "surrogatepass"  # The reference's refusal of half a pair is for the engine to word.
+
+
+def texts_message(operation: str, digest: str, batch: Batch) -> Message:
+    """Texts to encode or to count, with their options."""
+    kinds, chosen = _options_values(batch.options)
+    values = {
+        "operation": operation,
+        "digest": digest,
+        "options": kinds,
+        "id_dtype": np.dtype(batch.id_dtype).name,
+        "are_texts": batch.has_texts,
+    }
+    if batch.has_texts:
+        texts = batch.texts()[0]
+        data = np.frombuffer("".join(texts).encode("utf-8", SURROGATES), np.uint8)
+        sizes: NDArray[Any] = np.fromiter(map(len, texts), np.int64, len(texts))
+    else:
+        data, sizes = batch.data, batch.offsets
+    arrays = [data, sizes] if chosen is None else [data, sizes, chosen]
+    return Message("batch", values, arrays)
+
+
+def _options_values(
+    options: EncodeOptions | Any,
+) -> tuple[list[tuple[Any, ...]], NDArray[np.int32] | None]:
+    """Each kind of options once, and which each row has; None: all have the only one."""
+    if isinstance(options, EncodeOptions):
+        return [VALUES(options)], None
+    kinds: dict[EncodeOptions, int] = {}
+    chosen = [kinds.setdefault(each, len(kinds)) for each in options]
+    return [VALUES(kind) for kind in kinds], np.array(chosen, np.int32)
+
+
+def decode_message(
+    digest: str, ids: NDArray[np.int64], offsets: NDArray[np.int64], skip_special_tokens: bool
+) -> Message:
+    """Rows of ids to decode: int64[T] and offsets int64[B + 1]."""
+    values = {"operation": "decode", "digest": digest, "skip_special_tokens": skip_special_tokens}
+    return Message("batch", values, [ids, offsets])
+
+
+def rows_of(
+    message: Message,
+) -> tuple[list[str] | Batch | IdRows, EncodeOptions | list[EncodeOptions]]:
+    """What a message brings: texts, joined bytes or rows of ids, and the options of texts."""
+    if message.values["operation"] == "decode":
+        ids, offsets = message.arrays
+        return IdRows(ids, offsets), EncodeOptions()
+    data, sizes, *chosen = message.arrays
+    kinds = [_options_of(*values) for values in message.values["options"]]
+    options = [kinds[i] for i in chosen[0].tolist()] if chosen else kinds[0]
+    if not message.values["are_texts"]:
+        id_dtype = ID_DTYPES[message.values["id_dtype"]]
+        return Batch(data=data, offsets=sizes, options=options, id_dtype=id_dtype), options
+    joined = data.tobytes().decode("utf-8", SURROGATES)
+    places = pairwise(accumulate(sizes.tolist(), initial=0))
+    return [joined[begin:end] for begin, end in places], options
+
+
+@lru_cache(256)
+def _options_of(*values: Any) -> EncodeOptions:
+    """The same object for the same values, so that batches of several front ends share one."""
+    return EncodeOptions(*values)
+
+
+def result_message(result: Result) -> Message:
+    """One work's part of a batch; its rows are counted from 0 again."""
+    rows = slice(result.begin, result.end)
+    errors = [
+        [row, error.code, error.message, error.where] for row, error in result.row_errors().items()
+    ]
+    values: dict[str, Any] = {"engine": result.engine, "errors": errors}
+    if result.counts is not None:
+        return Message("answer", values, [result.counts[rows]])
+    begin, end = result.offsets[result.begin], result.offsets[result.end]
+    flat = result.encoded or result.decoded
+    assert flat is not None
+    offsets = flat.offsets[result.begin : result.end + 1] - begin
+    if isinstance(flat, Decoded):
+        return Message("answer", values, [flat.data[begin:end], offsets])
+    arrays = [flat.ids[begin:end], offsets]
+    values["has_spans"] = flat.spans is not None
+    if flat.spans is not None:
+        arrays.append(flat.spans[begin:end])
+    if flat.num_tokens is not None and flat.kept is not None:
+        arrays += [flat.num_tokens[rows], flat.kept[rows]]
+    return Message("answer", values, arrays)
+
+
+def encoded_of(message: Message) -> Encoded:
+    """The ids of a batch of texts."""
+    ids, offsets, *rest = message.arrays
+    encoded = Encoded(ids, offsets, errors=_errors(message), engine=message.values["engine"])
+    if message.values["has_spans"]:
+        encoded.spans = rest.pop(0)
+    if rest:
+        encoded.num_tokens, encoded.kept = rest
+    return encoded
+
+
+def counted_of(message: Message) -> Counted:
+    """How many ids each text of a batch has."""
+    return Counted(message.arrays[0], _errors(message), message.values["engine"])
+
+
+def decoded_of(message: Message) -> Decoded:
+    """The bytes of each row of ids of a batch."""
+    data, offsets = message.arrays
+    return Decoded(data, offsets, _errors(message), message.values["engine"])
+
+
+def _errors(message: Message) -> dict[int, RowError]:
+    return {row: RowError(*words) for row, *words in message.values["errors"]}

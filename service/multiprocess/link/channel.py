@@ -1,0 +1,283 @@
+"""Messages between a front end and the engine process, over a Unix socket.
+
+Either side calls the other and gets one answer, or tells it something and gets none. What is sent
+in one tick of the loop goes out in one write. Small arrays cross in the message (link_frames.py);
+large ones lie in memory that the other side has mapped (link_memory.py), and only their places
+cross. Knows neither HTTP nor what the messages mean; both ends are processes of one service, and
+trust each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.errors import EngineLost, as_service_error
+from service.multiprocess.link.frames import SIZES, Frame, Message, pack
+from service.multiprocess.link.link_refusals import refusal_of, refusal_values
+from service.multiprocess.link.link_waiters import Asking, Running
+from service.multiprocess.link.shared_memory import WORTH_BYTES, LinkMemory, Loan, OtherMemory
+
+__all__ = ["Link", "Message"]
+
+logger = logging.getLogger(__name__)
+BUFFER_BYTES = 1 << 18  # What one read takes at most of small frames.
+ANSWER, REFUSAL, GIVEN_UP = "answer", "refusal", "given up"
+MEMORY, LOANS_ENDED = "memory", "loans ended"
+ENDED_S = 0.002  # The longest that ended loans wait for a message that takes them along.
+NO_CALL = NO_LOAN = 0
+
+Answer = Callable[["Link", Message], Running | None]
+
+
+class Link(asyncio.BufferedProtocol):
+    """One end of a connection.
+
+    Args:
+        answer: begins the answer to a call; None where the message wants none.
+        lost: called once, when the connection has ended.
+        memory: of this process, which the other side may read; None: all goes over the socket.
+
+    Attributes:
+        mapping: done when the other side has answered for the first time, about that memory. Until
+            then nobody may be there: a connection can wait in the queue of a listening socket.
+    """
+
+    def __init__(
+        self, answer: Answer, lost: Callable[[Link], None], memory: LinkMemory | None = None
+    ) -> None:
+        self._answer, self._lost = answer, lost
+        self._calls: dict[int, Asking] = {}
+        self._running: dict[int, Running] = {}
+        self._numbers = count(NO_CALL + 1)
+        self._transport: asyncio.Transport | None = None
+        self._small = bytearray(BUFFER_BYTES)
+        self._large: bytearray | None = None  # The frame that does not fit the small buffer.
+        self._have = 0  # Bytes in the buffer that is being filled.
+        self.memory, self._is_mapped = memory, False
+        self.mapping: asyncio.Future[Message] | None = None
+        self.other: OtherMemory | None = None  # The other side's.
+        self._loans: dict[int, list[NDArray[Any]]] = {}  # Arrays that the other side reads.
+        self._loan_numbers = count(NO_LOAN + 1)
+        self._ended: deque[int] = deque()  # Loans from the other side, which is not told yet.
+        self._telling: asyncio.TimerHandle | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the other side is there."""
+        return self._transport is not None
+
+    def call(self, message: Message) -> asyncio.Future[Message]:
+        """Say something; the future has the answer, and who cancels it tells the other side.
+
+        Raises (in the future):
+            ServiceError: the other side refused.
+            EngineLost: the connection ended before the answer.
+        """
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        if self._transport is None:
+            future.set_exception(EngineLost("the engine process is being started again"))
+            return future
+        number = self.ask(message, future)
+        future.add_done_callback(partial(self._give_up_cancelled, number))
+        return future
+
+    def _give_up_cancelled(self, number: int, done: asyncio.Future[Message]) -> None:
+        if done.cancelled():
+            self.give_up(number)
+
+    def ask(self, message: Message, asking: Asking) -> int:
+        """Say something; who asks is told the answer at once, without a turn of the loop.
+
+        Raises:
+            EngineLost: nobody is there.
+
+        Returns:
+            The call's number, for `give_up`.
+        """
+        if self._transport is None:
+            raise EngineLost("the engine process is being started again")
+        number = next(self._numbers)
+        self._calls[number] = asking
+        self._send(number, message)
+        return number
+
+    def give_up(self, number: int) -> None:
+        """Nobody wants the answer to a call any more; nothing happens where it has come."""
+        if self._calls.pop(number, None) is not None and self._transport is not None:
+            self._send(number, Message(GIVEN_UP))
+
+    def tell(self, message: Message) -> None:
+        """Say something that wants no answer; nothing happens where nobody is there."""
+        if self._transport is not None:
+            self._send(NO_CALL, message)
+
+    def close(self) -> None:
+        """End the connection; what was not answered is lost."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _send(self, number: int, message: Message) -> None:
+        assert self._transport is not None
+        arrays, places, loan = self._lend(message.arrays)
+        ended = [self._ended.popleft() for _ in range(len(self._ended))]
+        message = Message(message.kind, message.values, arrays)
+        pieces = pack(message, number, places, loan, ended)
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
+
+    def _lend(self, arrays: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[int | None], int]:
+        """The arrays as they go; where the other side finds each, or None; the loan's number."""
+        if not self._is_mapped or all([array.nbytes < WORTH_BYTES for array in arrays]):
+            return arrays, [None] * len(arrays), NO_LOAN
+        assert self.memory is not None
+        placed = [self.memory.placed(np.ascontiguousarray(array)) for array in arrays]
+        places = [self.memory.place_of(array) for array in placed]
+        if all(place is None for place in places):
+            return placed, places, NO_LOAN
+        loan = next(self._loan_numbers)
+        self._loans[loan] = placed
+        return placed, places, loan
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there; the other side is told of the memory here."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self.memory is not None:
+            self.mapping = self.call(Message(MEMORY, {"path": self.memory.path}))
+            self.mapping.add_done_callback(self._note_mapped)
+
+    def _note_mapped(self, done: asyncio.Future[Message]) -> None:
+        if done.cancelled() or isinstance(done.exception(), EngineLost):
+            return
+        self._is_mapped = done.result().values["is_mapped"]
+
+    def _map(self, path: str) -> asyncio.Future[Message]:
+        """Map the memory of the other side."""
+        try:
+            self.other = OtherMemory(path)
+        except OSError as error:
+            logger.warning("large arrays go over the socket; no memory is shared: %s", error)
+        done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        done.set_result(Message(ANSWER, {"is_mapped": self.other is not None}))
+        return done
+
+    def _loan(self, number: int) -> Loan:
+        """What borrowed arrays hold; the other side is told when it is garbage."""
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+
+        def end() -> None:
+            self._ended.append(number)
+            is_loops = threading.get_ident() == thread
+            with contextlib.suppress(RuntimeError):  # The loop has ended, and so has the link.
+                self._plan_telling() if is_loops else loop.call_soon_threadsafe(self._plan_telling)
+
+        return Loan(end)
+
+    def _plan_telling(self) -> None:
+        if self._telling is None and self._transport is not None:
+            self._telling = asyncio.get_running_loop().call_later(ENDED_S, self._tell_ended)
+
+    def _tell_ended(self) -> None:
+        self._telling = None
+        if self._ended:
+            self.tell(Message(LOANS_ENDED))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Nobody will answer, and nobody waits for answers any more."""
+        self._transport = self.other = None  # Its memory stays where an array of it is held.
+        self._loans.clear()
+        calls, self._calls = self._calls, {}
+        for asking in calls.values():
+            if not asking.done():
+                asking.set_exception(EngineLost("the engine process ended before the answer"))
+        for running in list(self._running.values()):
+            running.cancel()
+        self._lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return memoryview(self._small if self._large is None else self._large)[self._have :]
+
+    def buffer_updated(self, num_bytes: int) -> None:
+        """Take every frame that is whole."""
+        self._have += num_bytes
+        if self._large is not None:
+            if self._have == len(self._large):
+                frame, self._large, self._have = self._large, None, 0
+                self._receive(frame)
+            return
+        begin = 0
+        while self._have - begin >= SIZES.size:
+            size = SIZES.size + sum(SIZES.unpack_from(self._small, begin))
+            if begin + size > self._have:
+                if size > BUFFER_BYTES:
+                    self._large = bytearray(size)
+                break
+            self._receive(self._small[begin : begin + size])
+            begin += size
+        rest = self._small[begin : self._have]
+        self._have = len(rest)
+        (self._small if self._large is None else self._large)[: len(rest)] = rest
+
+    def _receive(self, content: bytearray) -> None:
+        """One whole frame; its arrays are views of it."""
+        frame = Frame.of(content)
+        for each in frame.ended:
+            self._loans.pop(each, None)
+        loan = self._loan(frame.loan) if frame.loan else None
+        frame.read_arrays(partial(self._borrowed, loan))
+        number, message = frame.number, frame.message
+        if message.kind in (ANSWER, REFUSAL):
+            self._take_answer(number, message)
+            return
+        if message.kind == GIVEN_UP:
+            if number in self._running:
+                self._running[number].cancel()
+            return
+        if message.kind == LOANS_ENDED:
+            return
+        is_map = message.kind == MEMORY
+        running = self._map(message.values["path"]) if is_map else self._answer(self, message)
+        if running is not None:
+            self._running[number] = running
+            running.add_done_callback(partial(self._send_answer, number))
+
+    def _borrowed(
+        self, loan: Loan | None, place: int, dtype: str, shape: tuple[int, ...]
+    ) -> NDArray[Any]:
+        """An array in the other side's memory."""
+        assert self.other is not None
+        assert loan is not None
+        return self.other.array(place, dtype, shape, loan)
+
+    def _take_answer(self, number: int, message: Message) -> None:
+        asking = self._calls.pop(number, None)
+        if asking is None or asking.done():
+            return
+        if message.kind == ANSWER:
+            asking.set_result(message)
+        else:
+            asking.set_exception(refusal_of(message.values))
+
+    def _send_answer(self, number: int, done: Running) -> None:
+        self._running.pop(number, None)
+        if done.cancelled() or self._transport is None:
+            return
+        error = done.exception()
+        if error is None:
+            self._send(number, done.result())
+        else:
+            refusal = as_service_error(cast(Exception, error))
+            self._send(number, Message(REFUSAL, refusal_values(refusal)))

@@ -1,0 +1,107 @@
+"""The registry as a front end has it: what has a name in the engine process, read there.
+
+What changes vocabularies is forwarded to the engine process (forwarding.py), which then sends its
+catalogue to every front end and answers when all of them have followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from service.core.errors import EngineLost, NotReady
+from service.core.settings import Settings
+from service.multiprocess.link.channel import Message
+from service.multiprocess.remote_engine import LinkedEngine, residency_of
+from service.registry.registry import Entry, Known, Registry
+from service.registry.tokenizer_config import TokenizerConfig
+from vocabularies import builtin, canonical
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["Replica"]
+
+logger = logging.getLogger(__name__)
+
+
+class Replica(Registry):
+    """Names and vocabularies as the engine process last told them.
+
+    Attributes:
+        is_complete: the catalogue of an engine process that had loaded everything was followed.
+    """
+
+    def __init__(self, engine: LinkedEngine, settings: Settings) -> None:
+        # The folder of uploads belongs to the engine process.
+        super().__init__(engine, settings.model_copy(update={"store_dir": None}))
+        self.linked = engine
+        self.is_complete = False
+        self._was_told = False
+        self._stamps: dict[str, tuple[str, int]] = {}
+        self._following = asyncio.Lock()
+
+    def find(self, name: str) -> Known:
+        """What is known of a name.
+
+        Raises:
+            UnknownVocabulary: nothing; near names are suggested.
+            EngineLost: the engine process has not told yet what there is.
+        """
+        if not self._was_told:
+            raise EngineLost("the engine process is being started", "/vocabulary")
+        return super().find(name)
+
+    async def loaded(self, name: str) -> Entry:
+        """The entry of a name; the engine process loads it first where it has not.
+
+        Raises:
+            ServiceError: no such name, or it cannot be loaded.
+        """
+        if (entry := self.entries.get(name)) is None:
+            self.find(name)
+            await self.linked.call(Message("load_name", {"name": name}))
+            entry = self.entries.get(name)
+        if entry is None:
+            raise NotReady(f"{name} was unloaded meanwhile", "/vocabulary")
+        return entry
+
+    async def follow(self, catalogue: dict[str, Any]) -> None:
+        """Become what the engine process says; what is not here yet is read first.
+
+        Args:
+            catalogue: see `EngineRoom.catalogue`.
+        """
+        async with self._following:
+            self.known = {
+                name: Known(name, source, licence, is_builtin, lambda: _no_file())
+                for name, source, licence, is_builtin in catalogue["known"]
+            }
+            self.failures = catalogue["failures"]
+            self._was_told = True
+            loaded = catalogue["entries"]
+            for name in self.entries.keys() - loaded.keys():
+                self.entries.pop(name)
+                self._stamps.pop(name)
+                self.configs.put(name, None)
+            for name, (digest, stamp, residency) in loaded.items():
+                if self._stamps.get(name) != (digest, stamp):
+                    await self._read(name, digest, residency)
+                    self._stamps[name] = digest, stamp
+            self.is_complete = self.is_complete or catalogue["is_complete"]
+
+    async def _read(self, name: str, digest: str, residency: dict[str, Any]) -> None:
+        """Take over one vocabulary; built-in ones are read from this installation's files."""
+        vocabulary: Vocabulary | None = None
+        if self.known[name].builtin:
+            vocabulary = await asyncio.to_thread(builtin.load, name)
+        if vocabulary is None or vocabulary.digest != digest:
+            answer = await self.linked.call(Message("vocabulary", {"name": name, "digest": digest}))
+            content = answer.arrays[0].tobytes()
+            vocabulary = await asyncio.to_thread(canonical.from_bytes, content)
+            config = answer.values["config"]
+            self.configs.put(name, None if config is None else TokenizerConfig(config))
+        self.entries[name] = Entry(name, vocabulary, residency_of(residency))
+
+
+def _no_file() -> Vocabulary:
+    raise NotReady("only the engine process reads vocabularies", "/vocabulary")

@@ -1,0 +1,300 @@
+"""What the service counts, and how Prometheus reads it.
+
+Counting must cost less than a microsecond, because it stands in the path of every small request:
+events go into plain Python numbers here; a collector makes samples of them when /metrics is read.
+
+Labels are words of ours (routes as templates, codes, stages) and names of vocabularies that are
+known now, so that their number is bounded whatever clients send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.registry import Collector
+
+from service.core.counters import STAGE_SECONDS, Counts, Labels
+from service.observability.gauges import Gauges, VocabularySample
+
+__all__ = ["COUNTED", "FAMILIES", "Family", "Gauges", "Metrics", "VocabularySample", "new_counts"]
+
+SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+TRAINING_SECONDS = (1, 10, 60, 600, 3600, 36_000)
+OUTCOMES = ("finished", "failed", "cancelled")  # Of training jobs.
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
+BYTES = tuple(256 * 4**i for i in range(10))
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
+
+
+class Family(NamedTuple):
+    """A metric: what it says, by which labels, and the bounds of a histogram."""
+
+    documentation: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+COUNTED: dict[str, Family] = {
+    "warptok_requests_total": Family("Answered requests.", ("route", "status")),
+    "warptok_requests_received_total": Family(
+        "Requests whose head was read; answered, cancelled or still in progress."
+    ),
+    "warptok_request_duration_seconds": Family(
+        "Time from a request's head to its answer's end.", ("route",), SECONDS
+    ),
+    "warptok_stage_duration_seconds": Family(
+        "Time in each stage: parse, queue and serialize of a request, encode of a batch, the "
+        "others of one batch in so many on the GPU.",
+        ("stage",),
+        STAGE_SECONDS,
+    ),
+    "warptok_batches_total": Family("Batches run.", ("engine", "operation")),
+    "warptok_batch_rows": Family("Texts or rows of ids in a batch.", (), ROWS),
+    "warptok_batch_bytes": Family("Bytes in a batch.", (), BYTES),
+    "warptok_batch_fill_ratio": Family("Bytes in a batch over max_batch_bytes.", (), SHARES),
+    "warptok_bytes_total": Family("Bytes given to an engine.", ("engine", "operation")),
+    "warptok_tokens_total": Family("Ids made or read by an engine.", ("engine", "operation")),
+    "warptok_rows_refused_total": Family("Rows of a batch that were refused alone.", ("reason",)),
+    "warptok_requests_rejected_total": Family("Requests that were refused.", ("reason",)),
+    "warptok_work_accepted_total": Family(
+        "Requests, and parts of streams, that came to the queue."
+    ),
+    "warptok_work_finished_total": Family(
+        "What became of them: answered, cancelled, failed, or the code of a refusal.", ("outcome",)
+    ),
+    "warptok_requests_cancelled_total": Family("Requests whose client left before the answer."),
+    "warptok_fallbacks_total": Family(
+        "Batches meant for the GPU that something slower took.", ("reason",)
+    ),
+    "warptok_training_duration_seconds": Family(
+        "Time in training of jobs that ended: finished, failed or cancelled.",
+        ("outcome",),
+        TRAINING_SECONDS,
+    ),
+    "warptok_event_loop_lag_seconds": Family(
+        "How late the event loop came to its timers, four times a second.", (), SECONDS
+    ),
+}
+"""Counters and histograms; by name."""
+
+VOCABULARY = ("name", "digest", "kind", "state", "engine", "encoder")
+READ: dict[str, Family] = {
+    "warptok_queue_bytes": Family("Bytes waiting or being encoded."),
+    "warptok_queue_limit_bytes": Family("The setting max_queue_bytes."),
+    "warptok_queue_rows": Family("Rows waiting or being encoded."),
+    "warptok_streams": Family("Streams that are being answered."),
+    "warptok_ready": Family("1 while /readyz says ready."),
+    "warptok_crossover_bytes": Family("Size of a batch from which on it is meant for the GPU."),
+    "warptok_device_memory_bytes": Family(
+        "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
+    ),
+    "warptok_page_locked_bytes": Family(
+        "Memory of this machine that the GPU reads and writes where it lies.", ("device",)
+    ),
+    "warptok_vocabulary_info": Family("A known vocabulary.", VOCABULARY),
+    "warptok_vocabulary_device_bytes": Family("Bytes of a vocabulary on the GPU.", ("name",)),
+    "warptok_self_test_texts": Family(
+        "Texts on which a vocabulary was compared with its witness.", ("name",)
+    ),
+    "warptok_self_test_different": Family("Texts of the comparison whose ids differed.", ("name",)),
+    "warptok_training_jobs": Family(
+        "Training jobs that have not ended: queued, running, interrupted.", ("state",)
+    ),
+    "warptok_build_info": Family("Version of the service.", ("version",)),
+}
+"""Gauges, read when /metrics is; by name."""
+
+FAMILIES = COUNTED | READ
+ALERTED = "engine_lost", "no_space", "store_failed"  # `rate` sees the first one only behind a 0.
+ALWAYS = (
+    ("warptok_requests_received_total",),
+    ("warptok_requests_cancelled_total",),
+    ("warptok_work_accepted_total",),
+    *(("warptok_requests_rejected_total", code) for code in ALERTED),
+    *(("warptok_fallbacks_total", reason) for reason in ("device_error", "resting")),
+)
+
+
+class Metrics(Collector):
+    """The counters of one service; its registry belongs to it alone.
+
+    Attributes:
+        gauges: where the rest is read from.
+        parse_seconds, queue_seconds, serialize_seconds: times of requests in these stages.
+    """
+
+    def __init__(self, version: str, max_batch_bytes: int = 1) -> None:
+        self.version, self.max_batch_bytes = version, max_batch_bytes
+        self.gauges = Gauges()
+        self._counts = counts = new_counts()
+        self._requests = counts["warptok_requests_total"]
+        self._durations = counts["warptok_request_duration_seconds"]
+        self._stages = counts["warptok_stage_duration_seconds"]
+        self.parse_seconds, self.queue_seconds, self.serialize_seconds = (
+            self._stages[name,] for name in ("parse", "queue", "serialize")
+        )
+        self._received = counts["warptok_requests_received_total"]
+        self._accepted = counts["warptok_work_accepted_total"]
+        self._finished = counts["warptok_work_finished_total"]
+        self._batches = counts["warptok_batches_total"]
+        self._bytes, self._tokens = counts["warptok_bytes_total"], counts["warptok_tokens_total"]
+        self._batch_rows = counts["warptok_batch_rows"][()]
+        self._batch_bytes = counts["warptok_batch_bytes"][()]
+        self._batch_fill = counts["warptok_batch_fill_ratio"][()]
+        self._lag = counts["warptok_event_loop_lag_seconds"][()]
+        for name, *labels in ALWAYS:
+            counts[name][tuple(labels)] = 0
+        self._training = {
+            outcome: counts["warptok_training_duration_seconds"][outcome,] for outcome in OUTCOMES
+        }
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+
+    def received(self) -> None:
+        """One request of which the head was read."""
+        self._received[()] += 1
+
+    def requests(self, route: str, status: int, seconds: float) -> None:
+        """One answered request."""
+        self._requests[route, status] += 1
+        self._durations[route,].add(seconds)
+
+    def stage(self, name: str, seconds: float) -> None:
+        """Time spent in a stage of a batch; each request's stages have names of their own here."""
+        self._stages[name,].add(seconds)
+
+    def batch(
+        self, engine: str, operation: str, rows: int, num_bytes: int, num_tokens: int
+    ) -> None:
+        """One batch that an engine ran."""
+        labels = engine, operation
+        self._batches[labels] += 1
+        self._bytes[labels] += num_bytes
+        self._tokens[labels] += num_tokens
+        self._batch_rows.add(rows)
+        self._batch_bytes.add(num_bytes)
+        self._batch_fill.add(num_bytes / self.max_batch_bytes)
+
+    def accepted(self) -> None:
+        """One piece of work that the queue took."""
+        self._accepted[()] += 1
+
+    def finished(self, outcome: str) -> None:
+        """One piece of work that has left the queue or the engine."""
+        self._finished[outcome,] += 1
+
+    def rows_refused(self, codes: Iterable[str]) -> None:
+        """Rows that were refused alone."""
+        for code in codes:
+            self._counts["warptok_rows_refused_total"][code,] += 1
+
+    def rejected(self, reason: str) -> None:
+        """One request that was refused."""
+        self._counts["warptok_requests_rejected_total"][reason,] += 1
+
+    def cancelled(self) -> None:
+        """One client that left."""
+        self._counts["warptok_requests_cancelled_total"][()] += 1
+
+    def training_ended(self, outcome: str, seconds: float) -> None:
+        """One training job that ended."""
+        self._training[outcome].add(seconds)
+
+    def loop_lag(self, seconds: float) -> None:
+        """How late the event loop came to a timer."""
+        self._lag.add(seconds)
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """Everything as text, and its content type; OpenMetrics where the reader asks for it."""
+        if "application/openmetrics-text" in accept:
+            content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            text: bytes = openmetrics(self.registry)  # type: ignore[no-untyped-call]
+            return text, content_type
+        return generate_latest(self.registry), "text/plain; version=0.0.4; charset=utf-8"
+
+    def counts(self) -> Counts:
+        """What this process has counted, its engine included, as it is now."""
+        counts, status = new_counts(), self.gauges.engine()
+        counts += self._counts
+        for reason, number in status.fallbacks.items():
+            counts["warptok_fallbacks_total"][reason,] += number
+        for stage, histogram in status.stages.items():
+            counts["warptok_stage_duration_seconds"][stage,] += histogram
+        return counts
+
+    def collect(self) -> Iterator[Metric]:
+        """All samples, in the order of FAMILIES."""
+        counts = self.counts()
+        for name, rows in counts.items():
+            yield _counted(name, rows)
+        values = self._values()
+        for name in READ:
+            yield _gauge(name, values.get(name, []))
+
+    def _values(self) -> dict[str, list[tuple[Labels, float]]]:
+        """What the gauges say now: label values and number."""
+        gauges = self.gauges
+        status, (queue_bytes, queue_rows) = gauges.engine(), gauges.queue()
+        crossover, vocabularies = status.crossover_bytes, gauges.vocabularies()
+        values: dict[str, list[tuple[Labels, float]]] = {
+            "warptok_queue_bytes": [((), queue_bytes)],
+            "warptok_queue_limit_bytes": [((), gauges.queue_limit_bytes)],
+            "warptok_queue_rows": [((), queue_rows)],
+            "warptok_streams": [((), gauges.num_streams())],
+            "warptok_ready": [((), float(gauges.ready()))],
+            "warptok_crossover_bytes": [] if crossover is None else [((), crossover)],
+            "warptok_build_info": [((self.version,), 1)],
+        }
+        for device, parts in status.memory.items():
+            rows = [((device, part), num_bytes) for part, num_bytes in parts.items()]
+            values.setdefault("warptok_device_memory_bytes", []).extend(rows)
+        values["warptok_page_locked_bytes"] = [((d,), n) for d, n in status.page_locked.items()]
+        jobs = gauges.training_jobs()
+        values["warptok_training_jobs"] = [
+            ((state,), jobs.get(state, 0)) for state in ("queued", "running", "interrupted")
+        ]
+        values["warptok_vocabulary_info"] = [
+            (tuple(str(getattr(each, label)) for label in VOCABULARY), 1) for each in vocabularies
+        ]
+        for name, attribute in (
+            ("warptok_vocabulary_device_bytes", "device_bytes"),
+            ("warptok_self_test_texts", "num_texts"),
+            ("warptok_self_test_different", "num_different"),
+        ):
+            values[name] = [((each.name,), getattr(each, attribute)) for each in vocabularies]
+        return values
+
+
+def new_counts() -> Counts:
+    """Counts of COUNTED, all at their beginning."""
+    return Counts({name: family.bounds for name, family in COUNTED.items()})
+
+
+def _counted(name: str, rows: list[tuple[Labels, Any]]) -> Metric:
+    """A counter or a histogram with its samples."""
+    documentation, labels, bounds = COUNTED[name]
+    if not bounds:
+        counter = CounterMetricFamily(name, documentation, labels=labels)
+        for values, number in rows:
+            counter.add_metric(list(map(str, values)), number)
+        return counter
+    histogram = HistogramMetricFamily(name, documentation, labels=labels)
+    for values, each in rows:
+        histogram.add_metric(list(map(str, values)), each.buckets(), each.total)
+    return histogram
+
+
+def _gauge(name: str, rows: list[tuple[Labels, float]]) -> Metric:
+    """A gauge; without a sample where there is no value."""
+    gauge = GaugeMetricFamily(name, READ[name].documentation, labels=READ[name].labels)
+    for values, number in rows:
+        gauge.add_metric(list(map(str, values)), number)
+    return gauge

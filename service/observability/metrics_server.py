@@ -1,0 +1,73 @@
+"""/metrics on a port and a thread of its own, which answers while the event loop is busy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from service.observability.process_metrics import Joined
+
+if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
+    from service.observability.process_metrics import Processes
+    from service.operations.context import Service
+
+__all__ = ["start_metrics", "stop_metrics"]
+
+logger = logging.getLogger(__name__)
+GATHER_TIMEOUT_S = 5.0
+
+
+def start_metrics(service: Service) -> WSGIServer | None:
+    """Listen on `metrics_port`, where that is set; on the running loop.
+
+    Raises:
+        OSError: the address cannot be used; it has been logged.
+    """
+    port, host = service.settings.metrics_port, service.settings.host
+    if port is None:
+        return None
+    registry = service.metrics.registry
+    if service.processes is not None:
+        registry = CollectorRegistry()
+        registry.register(_AllProcesses(service.processes, asyncio.get_running_loop()))
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        logger.error(
+            "metrics cannot listen on %s:%d: %s; another port: WARPTOK_METRICS_PORT",
+            host,
+            port,
+            error.strerror or error,
+        )
+        raise
+    return server
+
+
+def stop_metrics(server: WSGIServer) -> None:
+    """Listen no more."""
+    server.shutdown()
+    server.server_close()
+
+
+class _AllProcesses(Collector):
+    """What all processes count, asked on the loop."""
+
+    def __init__(self, processes: Processes, loop: asyncio.AbstractEventLoop) -> None:
+        self._processes, self._loop = processes, loop
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is known before it is asked for."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """All of it."""
+        asked = asyncio.run_coroutine_threadsafe(self._processes.families(), self._loop)
+        return Joined(asked.result(GATHER_TIMEOUT_S)).collect()

@@ -1,0 +1,1 @@
+"""Encode, decode, count and windows: from a request to its answer."""

@@ -1,0 +1,64 @@
+"""What the parts of one running service share; made by app.create_app, handed to every route."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from service.apis.oip.statistics import Statistics
+from service.http.backpressure import Unsent
+
+if TYPE_CHECKING:
+    from service.apis.dialects.template_pool import ChatTemplates
+    from service.apis.oip.region_registry import Regions
+    from service.batching.batcher import Batcher
+    from service.core.settings import Settings
+    from service.engines.base import Engine
+    from service.observability.metrics import Metrics
+    from service.observability.process_metrics import Processes
+    from service.observability.tracing import Tracer
+    from service.registry.registry import Registry
+    from service.security.api_keys import Guard
+    from service.training.jobs import TrainingJobs
+
+__all__ = ["Service"]
+
+
+@dataclass(slots=True)
+class Service:
+    """One service; several can live in one process.
+
+    Attributes:
+        training: the training jobs; None: another process of the service has them.
+        oip_statistics: requests by model, as the Open Inference Protocol reports them.
+        preloaded: set when the vocabularies of the setting `preload` are loaded.
+        guard: decides who may do what.
+        regions: shared memory that clients have registered.
+        chat_templates: the process that templates run in.
+        tracer: makes spans of requests; None: nobody wants them.
+        processes: the other processes of the service; None: it is one process.
+        unsent: what the answers of streams hold.
+        num_streams: Arrow, FASTA and gRPC streams that are being answered.
+        draining: set when the service has been told to stop; readiness is then off.
+    """
+
+    settings: Settings
+    engine: Engine
+    registry: Registry
+    batcher: Batcher
+    metrics: Metrics
+    guard: Guard
+    regions: Regions
+    chat_templates: ChatTemplates
+    training: TrainingJobs | None = None
+    oip_statistics: Statistics = field(default_factory=Statistics)
+    tracer: Tracer | None = None
+    processes: Processes | None = None
+    preloaded: bool = False
+    num_streams: int = 0
+    unsent: Unsent = field(init=False)
+    draining: bool = False
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.unsent = Unsent(settings.max_unsent_bytes, settings.max_total_unsent_bytes)

@@ -1,0 +1,85 @@
+"""Ids in, text out: the calls decode and decode/batch, from their JSON to their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import orjson
+
+from service.batching.work import Result, Work
+from service.core.errors import RowRefused
+from service.operations.operation import (
+    Body,
+    Call,
+    Operation,
+    Render,
+    check_rows,
+    decode_work,
+    row_faults,
+)
+from service.operations.rendering.json_stream import (
+    base64_json,
+    base64_texts_json,
+    head,
+    text_json,
+    texts_json,
+)
+from service.operations.schemas import DecodeBatchRequest, DecodeRequest
+
+if TYPE_CHECKING:
+    from service.operations.context import Service
+    from service.registry.registry import Entry
+
+__all__ = ["DECODE", "DECODE_BATCH"]
+
+
+def _plan_row(
+    service: Service, call: Call, entry: Entry, request: DecodeRequest
+) -> tuple[Work, Render]:
+    work = decode_work(service, call, entry, [request.ids], request.skip_special_tokens)
+    return work, partial(_render_row, entry, request)
+
+
+def _render_row(entry: Entry, request: DecodeRequest, result: Result) -> Body:
+    if result.errors and result.begin in result.errors:
+        raise RowRefused(result.errors[result.begin], "/ids")
+    return _decoded_row(entry, request, result)
+
+
+def _decoded_row(entry: Entry, request: DecodeRequest, result: Result) -> Iterator[bytes]:
+    assert result.decoded is not None
+    begin, end = result.offsets[result.begin : result.begin + 2]
+    data = result.decoded.data[begin:end]
+    yield head(entry, b"text")
+    yield from text_json(data)
+    if request.as_base64:
+        yield b',"base64":'
+        yield from base64_json(data)
+    yield b"}"
+
+
+def _plan_rows(
+    service: Service, call: Call, entry: Entry, request: DecodeBatchRequest
+) -> tuple[Work, Render]:
+    check_rows(service, len(request.ids), "/ids")
+    work = decode_work(service, call, entry, request.ids, request.skip_special_tokens)
+    return work, partial(_render_rows, entry, request)
+
+
+def _render_rows(entry: Entry, request: DecodeBatchRequest, result: Result) -> Body:
+    assert result.decoded is not None
+    data, offsets, rows = result.decoded.data, result.offsets, range(result.begin, result.end)
+    yield head(entry, b"texts")
+    yield from texts_json(data, offsets, rows)
+    if request.as_base64:
+        yield b',"base64":'
+        yield from base64_texts_json(data, offsets, rows)
+    if errors := result.row_errors():
+        yield b',"errors":' + orjson.dumps(row_faults(errors))
+    yield b"}"
+
+
+DECODE = Operation(DecodeRequest, _plan_row)
+DECODE_BATCH = Operation(DecodeBatchRequest, _plan_rows)

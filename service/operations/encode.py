@@ -1,0 +1,296 @@
+"""Texts in, ids out: the calls encode, encode/batch and count, from their JSON to their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from service.batching.work import Result, Work
+from service.core.errors import InvalidRequest, RowRefused, TooLarge
+from service.operations.ids_only_json import asks_nothing, is_plain, plain_batch, plain_text
+from service.operations.operation import (
+    Body,
+    Call,
+    Operation,
+    Render,
+    check_rows,
+    make_work,
+    row_faults,
+)
+from service.operations.rendering.json_stream import (
+    flat_json,
+    head,
+    matrix_json,
+    ragged_json,
+    tokens_json,
+)
+from service.operations.rendering.offset_units import convert_spans
+from service.operations.rendering.padding import pad_rows
+from service.operations.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
+from vocabularies.batch import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from service.operations.context import Service
+    from service.registry.registry import Entry
+
+__all__ = ["COUNT", "ENCODE", "ENCODE_BATCH", "check_dtype", "pad_id_of", "truncated_row"]
+
+OPTION_FIELDS = (
+    "add_special_tokens",
+    "special",
+    "max_length",
+    "truncation_side",
+    "reverse_complement",
+    "circular",
+    "return_offsets",
+)
+ID_LIMITS = {"int32": 2**31, "uint16": 2**16, "uint8": 2**8}
+
+
+def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
+    """Raises InvalidRequest where an id of the vocabulary might not fit."""
+    if len(vocabulary) > ID_LIMITS[dtype]:
+        raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
+
+
+def _plan_text(
+    service: Service, call: Call, entry: Entry, request: EncodeRequest
+) -> tuple[Work, Render]:
+    if request.dtype != "int32":
+        check_dtype(entry.vocabulary, request.dtype)
+    options = DEFAULT_OPTIONS
+    if not asks_nothing(request):
+        options = _row_options(*(getattr(request, name) for name in OPTION_FIELDS))
+    work = make_work(service, call, "encode", entry, [request.text], options, "/text")
+    return work, partial(_render_text, entry, request)
+
+
+def _render_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
+    if result.errors and result.begin in result.errors:
+        raise RowRefused(result.errors[result.begin], "/text")
+    if is_plain(request, result):
+        return (plain_text(entry, result),)
+    return _encoded_text(entry, request, result)
+
+
+def _encoded_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
+    encoded, row = result.encoded, result.begin
+    assert encoded is not None
+    begin, end = result.offsets[row], result.offsets[row + 1]
+    ids = encoded.ids[begin:end]
+    yield head(entry, b"ids")
+    yield from flat_json(ids)
+    yield b',"num_tokens":%d,"engine":"%b"' % (end - begin, encoded.engine.encode())
+    if request.return_offsets is not None:
+        assert encoded.spans is not None
+        spans = convert_spans(encoded.spans[begin:end], request.text, request.return_offsets)
+        yield b',"offsets":'
+        yield from flat_json(spans)
+    if request.return_tokens:
+        yield b',"tokens":'
+        yield from tokens_json(entry.vocabulary, ids)
+    if (truncated := truncated_row(result, row)) is not None:
+        yield b',"truncated":' + orjson.dumps(truncated)
+    yield b"}"
+
+
+def truncated_row(result: Result, row: int) -> dict[str, Any] | None:
+    """What truncation did to a row of a batch; None where nothing was cut."""
+    encoded = result.encoded
+    assert encoded is not None
+    if encoded.num_tokens is None or encoded.kept is None:
+        return None
+    before = int(encoded.num_tokens[row])
+    if before == result.offsets[row + 1] - result.offsets[row]:
+        return None
+    return {"num_tokens": before, "kept": encoded.kept[row].tolist()}
+
+
+def _options(
+    request: EncodeBatchRequest | CountRequest, num_rows: int
+) -> EncodeOptions | list[EncodeOptions]:
+    """One value for all rows, or one for each where any option is a list of that length."""
+    if asks_nothing(request):
+        return DEFAULT_OPTIONS
+    values: list[Any] = [getattr(request, name, None) for name in OPTION_FIELDS]
+    for name, value in zip(OPTION_FIELDS, values, strict=True):
+        if isinstance(value, list) and len(value) != num_rows:
+            raise InvalidRequest(f"{len(value)} values for {num_rows} texts", f"/{name}")
+    if not any(isinstance(value, list) for value in values):
+        options = _row_options(*values)
+        return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
+    made: dict[tuple[Any, ...], EncodeOptions] = {}
+    rows = zip(*(row_options(value, num_rows) for value in values), strict=True)
+    return [made.setdefault(row, _row_options(*row)) for row in rows]
+
+
+def _row_options(
+    add_special_tokens: bool,
+    special: Any,
+    max_length: int | None,
+    truncation_side: Any,
+    reverse_complement: bool,
+    circular: bool | None,
+    return_offsets: str | None,
+) -> EncodeOptions:
+    return EncodeOptions(
+        add_special_tokens,
+        special,
+        max_length,
+        truncation_side,
+        reverse_complement,
+        circular,
+        spans=return_offsets is not None,
+    )
+
+
+def _plan_texts(
+    service: Service, call: Call, entry: Entry, request: EncodeBatchRequest
+) -> tuple[Work, Render]:
+    num_rows = len(request.texts)
+    check_rows(service, num_rows, "/texts")
+    if asks_nothing(request):
+        work = make_work(
+            service, call, "encode", entry, request.texts, DEFAULT_OPTIONS, "/texts/{}"
+        )
+        return work, partial(_render_texts, service, entry, request, 0)
+    check_dtype(entry.vocabulary, request.dtype)
+    for name in ("return_tokens", "return_offsets"):
+        value = getattr(request, name)
+        if isinstance(value, list) and len(value) != num_rows:
+            message = f"{len(value)} values for {num_rows} texts"
+            raise InvalidRequest(message, f"/{name}")
+    pad_id = 0 if request.padding is None else pad_id_of(request.pad_id, entry.vocabulary)
+    options = _options(request, num_rows)
+    work = make_work(service, call, "encode", entry, request.texts, options, "/texts/{}")
+    return work, partial(_render_texts, service, entry, request, pad_id)
+
+
+def _render_texts(
+    service: Service, entry: Entry, request: EncodeBatchRequest, pad_id: int, result: Result
+) -> Body:
+    if is_plain(request, result):
+        return (plain_batch(entry, result),)
+    if request.padding is not None:
+        _check_padded(service, request, result)
+    return _encoded_batch(entry, request, result, pad_id)
+
+
+def _check_padded(service: Service, request: EncodeBatchRequest, result: Result) -> None:
+    """A rectangle may be far larger than the texts that came in: one long row among many."""
+    offsets, limit = result.offsets, service.settings.max_padded_ids
+    rows = range(result.begin, result.end)
+    width = max((offsets[row + 1] - offsets[row] for row in rows), default=0)
+    if isinstance(request.padding, int):
+        width = max(width, request.padding)
+    if width * len(rows) > limit:
+        message = f"{len(rows)} rows of {width} ids; max_padded_ids is {limit}"
+        raise TooLarge(message, "/padding")
+
+
+def pad_id_of(asked: int | None, vocabulary: Vocabulary) -> int:
+    """The id to pad with: the one that was asked for, or the vocabulary's own.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    pad_id = vocabulary.roles.get("pad") if asked is None else asked
+    if pad_id is None:
+        message = "the vocabulary has no padding token; say which id pads with pad_id"
+        raise InvalidRequest(message, "/padding")
+    if pad_id >= len(vocabulary):
+        message = f"the vocabulary's ids are 0..{len(vocabulary) - 1}"
+        raise InvalidRequest(message, "/pad_id")
+    return pad_id
+
+
+def _encoded_batch(
+    entry: Entry, request: EncodeBatchRequest, result: Result, pad_id: int
+) -> Iterator[bytes]:
+    encoded = result.encoded
+    assert encoded is not None
+    rows = range(result.begin, result.end)
+    offsets = result.offsets
+    lengths = [end - begin for begin, end in pairwise(offsets[rows.start : rows.stop + 1])]
+    yield head(entry, b"ids")
+    if request.padding is None:
+        yield from ragged_json(encoded.ids, offsets, rows)
+        mask = None
+    else:
+        own = encoded.offsets[result.begin : result.end + 1]
+        least = 0 if request.padding == "longest" else request.padding
+        side = request.padding_side or entry.vocabulary.padding_side
+        padded, mask = pad_rows(encoded.ids, own, pad_id, least, side)
+        yield from matrix_json(padded)
+    yield b',"num_tokens":' + orjson.dumps(lengths)
+    yield b',"engine":"%b"' % encoded.engine.encode()
+    if mask is not None:
+        yield b',"attention_mask":'
+        yield from matrix_json(mask)
+    if encoded.num_tokens is not None or not asks_nothing(request):
+        yield from _batch_extras(entry, request, result)
+    if errors := result.row_errors():
+        yield b',"errors":' + orjson.dumps(row_faults(errors))
+    yield b"}"
+
+
+def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> Iterator[bytes]:
+    """What was asked for beside the ids: offsets, tokens, what truncation did."""
+    encoded = result.encoded
+    assert encoded is not None
+    num_rows = result.end - result.begin
+    units = row_options(request.return_offsets, num_rows)
+    if any(units):
+        assert encoded.spans is not None
+        yield b',"offsets":['
+        for i, (unit, text) in enumerate(zip(units, request.texts, strict=True)):
+            yield b"," if i else b""
+            begin, end = result.offsets[result.begin + i : result.begin + i + 2]
+            if unit is None:
+                yield b"null"
+            else:
+                yield from flat_json(convert_spans(encoded.spans[begin:end], text, unit))
+        yield b"]"
+    wanted = row_options(request.return_tokens, num_rows)
+    if any(wanted):
+        yield b',"tokens":['
+        for i, is_wanted in enumerate(wanted):
+            yield b"," if i else b""
+            if is_wanted:
+                yield from tokens_json(entry.vocabulary, encoded.row(result.begin + i))
+            else:
+                yield b"null"
+        yield b"]"
+    if encoded.num_tokens is not None:
+        cut = [truncated_row(result, row) for row in range(result.begin, result.end)]
+        if any(cut):
+            yield b',"truncated":' + orjson.dumps(cut)
+
+
+def _plan_count(
+    service: Service, call: Call, entry: Entry, request: CountRequest
+) -> tuple[Work, Render]:
+    check_rows(service, len(request.texts), "/texts")
+    options = _options(request, len(request.texts))
+    work = make_work(service, call, "count", entry, request.texts, options, "/texts/{}")
+    return work, partial(_render_count, entry)
+
+
+def _render_count(entry: Entry, result: Result) -> Body:
+    assert result.counts is not None
+    yield head(entry, b"num_tokens")
+    yield from flat_json(result.counts[result.begin : result.end])
+    yield b',"engine":"%b"' % result.engine.encode()
+    if errors := result.row_errors():
+        yield b',"errors":' + orjson.dumps(row_faults(errors))
+    yield b"}"
+
+
+ENCODE = Operation(EncodeRequest, _plan_text)
+ENCODE_BATCH = Operation(EncodeBatchRequest, _plan_texts)
+COUNT = Operation(CountRequest, _plan_count)

@@ -1,0 +1,274 @@
+"""What every native call shares: its connection, its checked body, its vocabulary, its work.
+
+Both doors, the hot routes and FastAPI's, use the same calls, so their answers are the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import orjson
+from pydantic import ValidationError
+
+from service.batching.work import IdRows, Result, Work
+from service.core.call import Times
+from service.core.errors import DigestDiffers, TooLarge, invalid_body
+from service.operations.schemas import Strict
+from vocabularies.batch import MAX_UTF8, Batch, EncodeOptions, RowError
+from vocabularies.shared_rows import SharedRows
+from vocabularies.text_joining import utf8_size
+
+if TYPE_CHECKING:
+    from service.operations.context import Service
+    from service.registry.registry import Entry
+    from service.security.api_keys import Scope
+
+__all__ = [
+    "LARGE_BYTES",
+    "ROW_BYTES",
+    "Body",
+    "Call",
+    "Operation",
+    "Render",
+    "answer",
+    "bulk_work",
+    "check_digest",
+    "check_rows",
+    "deadline",
+    "decode_work",
+    "find_entry",
+    "make_work",
+    "parse",
+    "row_faults",
+    "shared_work",
+]
+
+Body = Iterable[bytes]
+Request = TypeVar("Request", bound=Strict)
+Render = Callable[[Result], Body]
+LARGE_BYTES = 1 << 17  # From here on a body's answer is written by a thread, which costs 0.1 ms.
+SEVERAL_BYTES = 1 << 11  # Of a body from which on orjson is faster: some texts of a few words.
+PART = 1 << 20
+ROW_BYTES = 16  # What a row weighs in the queue beside its text, so that empty texts are not free.
+
+
+@dataclass(slots=True)
+class Call:
+    """What an answer needs of the connection that asked.
+
+    Attributes:
+        query: the query string of its URL.
+        request_id: the client's X-Request-Id, or one made here.
+        trace: what the client says of the trace that the request belongs to: traceparent and
+            tracestate, by name.
+        media_type: Content-Type without its parameters.
+        content_length: bytes of the body as announced; 0 when it is not known.
+        encoding: Content-Encoding of the body; None: it came as it is.
+        timeout_ms: the header X-Request-Timeout-Ms as it came.
+        timeout_s: seconds the client gives us; None: the service's own deadline.
+        receive: the ASGI callable that tells when the client is gone.
+        may: raises ServiceError where the client's key has not a scope; None: its path was checked.
+        times: when it came and how long its stages took.
+        refusal: the code with which it was refused; "" if it was not.
+        is_gone: its client has left.
+    """
+
+    query: bytes = b""
+    request_id: bytes = b""
+    trace: dict[str, str] | None = None
+    media_type: bytes = b""
+    content_length: int = 0
+    encoding: str | None = None
+    timeout_ms: bytes | None = None
+    timeout_s: float | None = None
+    receive: Callable[[], Awaitable[Any]] | None = None
+    may: Callable[[Scope], object] | None = None
+    times: Times = field(default_factory=Times)
+    refusal: str = ""
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A native call in two halves, with the engine's work between them.
+
+    Attributes:
+        request_model: what its body must be.
+        plan: what the engine has to do for a request, and how its result becomes the answer. Both
+            may raise ServiceError.
+    """
+
+    request_model: type[Strict]
+    plan: Callable[[Service, Call, Entry, Any], tuple[Work, Render]]
+
+
+async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> Body:
+    """The answer to one body.
+
+    Raises:
+        ServiceError: the request, or its only row, is refused.
+    """
+    call.times.read = perf_counter()
+    request: Any = parse(operation.request_model, body)
+    entry = await find_entry(service, request.vocabulary)
+    check_digest(entry, request.if_digest)
+    work, render = operation.plan(service, call, entry, request)
+    result = await service.batcher.run(work)
+    if len(body) > LARGE_BYTES:
+        return await asyncio.to_thread(render, result)
+    return render(result)
+
+
+def parse(model: type[Request], body: bytes) -> Request:
+    """A request from its JSON; pydantic checks it, and says of every refused one why.
+
+    Many strings are read in half the time by orjson; what it or the model does not take then is
+    read as any other body.
+
+    Raises:
+        ServiceError: not JSON (400) or a field is wrong (422), with every place.
+    """
+    if SEVERAL_BYTES <= len(body) <= LARGE_BYTES:
+        with contextlib.suppress(orjson.JSONDecodeError, ValidationError):
+            read: Request = model.__pydantic_validator__.validate_python(orjson.loads(body))
+            return read
+    try:
+        request: Request = model.__pydantic_validator__.validate_json(body)
+    except ValidationError as error:
+        raise invalid_body(error) from error
+    return request
+
+
+def make_work(
+    service: Service,
+    call: Call,
+    operation: Literal["encode", "count"],
+    entry: Entry,
+    texts: list[str],
+    options: EncodeOptions | list[EncodeOptions],
+    pointer: str,
+) -> Work:
+    """Texts as work for the batcher.
+
+    Raises:
+        TooLarge: a text is longer than `max_text_bytes`.
+    """
+    work = Work(operation, entry.vocabulary, texts, options)
+    work.num_bytes = _checked_bytes(texts, service.settings.max_text_bytes, pointer)
+    work.num_bytes += ROW_BYTES * len(texts)
+    return _of_call(service, call, work)
+
+
+def _checked_bytes(texts: list[str], limit: int, pointer: str) -> int:
+    """Of the UTF-8 of all texts.
+
+    Raises:
+        TooLarge: a text has more than `limit`.
+    """
+    if (counted := utf8_size(texts, min(PART, limit) // MAX_UTF8)) >= 0:
+        return counted
+    sizes = [len(text) if text.isascii() else _num_bytes(text) for text in texts]
+    if max(sizes) > limit:
+        row = next(row for row, size in enumerate(sizes) if size > limit)
+        message = f"the text has {sizes[row]} bytes; max_text_bytes is {limit}"
+        raise TooLarge(message, pointer.format(row))
+    return sum(sizes)
+
+
+def _num_bytes(text: str) -> int:
+    """Of its UTF-8, of which only PART characters are ever made."""
+    if len(text) <= PART:
+        return len(text.encode())
+    return sum(len(text[begin : begin + PART].encode()) for begin in range(0, len(text), PART))
+
+
+def bulk_work(
+    service: Service,
+    call: Call,
+    entry: Entry,
+    batch: Batch,
+    options: EncodeOptions,
+    operation: Literal["encode", "count"] = "encode",
+) -> Work:
+    """Joined texts as work for the batcher; their limits are the caller's."""
+    work = Work(operation, entry.vocabulary, batch, options)
+    work.num_bytes = len(batch.data) + ROW_BYTES * len(batch)
+    return _of_call(service, call, work)
+
+
+def shared_work(service: Service, call: Call, entry: Entry, rows: SharedRows) -> Work:
+    """Texts in shared memory as work for the batcher; their limits are the caller's."""
+    work = Work("encode_shared", entry.vocabulary, rows)
+    work.num_bytes = len(rows.text) + ROW_BYTES * len(rows)
+    return _of_call(service, call, work)
+
+
+def decode_work(
+    service: Service,
+    call: Call,
+    entry: Entry,
+    rows: list[list[int]] | IdRows,
+    skip_special_tokens: bool,
+) -> Work:
+    """Rows of ids as work for the batcher; their limits are the caller's."""
+    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=skip_special_tokens)
+    num_ids = len(rows.ids) if isinstance(rows, IdRows) else sum(map(len, rows))
+    work.num_bytes = 4 * num_ids + ROW_BYTES * len(rows)
+    return _of_call(service, call, work)
+
+
+def _of_call(service: Service, call: Call, work: Work) -> Work:
+    """Work with what its call says; the body, or a part of it, has been parsed for it."""
+    work.deadline, work.receive = deadline(service, call), call.receive
+    work.times = times = call.times
+    if times.read:
+        seconds, times.read = work.submitted - times.read, 0.0
+        times.parse_s += seconds
+        service.metrics.parse_seconds.add(seconds)
+    return work
+
+
+async def find_entry(service: Service, name: str) -> Entry:
+    """The loaded vocabulary of a name; a built-in one is loaded on first use.
+
+    Raises:
+        ServiceError: no such vocabulary, or it cannot be loaded.
+    """
+    return service.registry.entries.get(name) or await service.registry.loaded(name)
+
+
+def check_digest(entry: Entry, wanted: str | None) -> None:
+    """Raises DigestDiffers when the client wants another vocabulary than the name means."""
+    digest = entry.vocabulary.digest
+    if wanted is not None and wanted not in (digest, digest.removeprefix("sha256:")):
+        raise DigestDiffers(f"{entry.name} has the digest {digest}", "/if_digest")
+
+
+def deadline(service: Service, call: Call) -> float:
+    """perf_counter time after which the answer is of no use."""
+    limit = service.settings.request_timeout_ms / 1000
+    return perf_counter() + (limit if call.timeout_s is None else min(call.timeout_s, limit))
+
+
+def check_rows(service: Service, num_rows: int, pointer: str) -> None:
+    """Raises TooLarge for more rows than `max_texts`."""
+    limit = service.settings.max_texts
+    if num_rows > limit:
+        raise TooLarge(f"{num_rows} rows; max_texts is {limit}", pointer)
+
+
+def row_faults(errors: dict[int, RowError]) -> list[dict[str, Any]]:
+    """The refused rows as the answer lists them."""
+    return [
+        {
+            "row": row,
+            "code": error.code,
+            "message": f"{error.message} ({error.where})" if error.where else error.message,
+        }
+        for row, error in sorted(errors.items())
+    ]

@@ -1,0 +1,1 @@
+"""Answers as JSON, padding and offset units."""

@@ -1,0 +1,157 @@
+"""Answers as JSON, in pieces: writing a large one never holds the loop for long."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from bisect import bisect_right
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from service.operations.rendering.json_rows import rows_json
+from service.registry.registry import Entry
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = [
+    "base64_json",
+    "base64_texts_json",
+    "flat_json",
+    "head",
+    "matrix_json",
+    "ragged_json",
+    "text_json",
+    "texts_json",
+    "tokens_json",
+]
+
+PIECE_TOKENS = 4_096  # Tokens spelled at once: some milliseconds of Python.
+PIECE_BYTES = 3 << 18  # Of text written at once: some milliseconds where much is not ASCII.
+PIECE_IDS = 65_536  # Numbers written at once: about a third of a millisecond.
+
+
+def head(entry: Entry, field: bytes) -> bytes:
+    """The begin of every answer, up to its main field's value."""
+    return _head(entry.name, entry.vocabulary.digest, field)
+
+
+@lru_cache(256)
+def _head(name: str, digest: str, field: bytes) -> bytes:
+    return b'{"vocabulary":%b,"digest":"%b","%b":' % (orjson.dumps(name), digest.encode(), field)
+
+
+def flat_json(array: NDArray[Any]) -> Iterator[bytes]:
+    """A one- or two-dimensional array as a JSON list, about PIECE_IDS rows a piece."""
+    yield from _pieces(array, PIECE_IDS)
+
+
+def tokens_json(vocabulary: Vocabulary, ids: NDArray[Any]) -> Iterator[bytes]:
+    """The tokens of ids as a JSON list of strings, PIECE_TOKENS a piece."""
+    for begin in range(0, len(ids), PIECE_TOKENS):
+        part = ids[begin : begin + PIECE_TOKENS].tolist()
+        piece = orjson.dumps([vocabulary.token_string(token_id) for token_id in part])
+        yield (b"," if begin else b"[") + piece[1:-1]
+    yield b"]" if len(ids) else b"[]"
+
+
+def texts_json(data: NDArray[np.uint8], offsets: list[int], rows: range) -> Iterator[bytes]:
+    """Rows of bytes as a list of strings, about PIECE_BYTES a piece; see `text_json`."""
+    yield from _strings(data, offsets, rows, _text, text_json)
+
+
+def base64_texts_json(data: NDArray[np.uint8], offsets: list[int], rows: range) -> Iterator[bytes]:
+    """Rows of bytes as a list of strings in base64, about PIECE_BYTES a piece."""
+    yield from _strings(data, offsets, rows, _base64, base64_json)
+
+
+def text_json(data: NDArray[np.uint8]) -> Iterator[bytes]:
+    """The text of bytes as a JSON string, PIECE_BYTES a piece; what is not UTF-8 is U+FFFD."""
+    if len(data) <= PIECE_BYTES:
+        yield orjson.dumps(_text(data.tobytes()))
+        return
+    decoder = getincrementaldecoder("utf-8")("replace")
+    yield b'"'
+    for begin in range(0, len(data), PIECE_BYTES):
+        part = data[begin : begin + PIECE_BYTES].tobytes()
+        yield orjson.dumps(decoder.decode(part, begin + len(part) == len(data)))[1:-1]
+    yield b'"'
+
+
+def base64_json(data: NDArray[np.uint8]) -> Iterator[bytes]:
+    """Bytes in base64 as a JSON string, PIECE_BYTES a piece, which is a multiple of three."""
+    yield b'"'
+    for begin in range(0, len(data), PIECE_BYTES):
+        yield b64encode(data[begin : begin + PIECE_BYTES].tobytes())
+    yield b'"'
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _strings(
+    data: NDArray[np.uint8],
+    offsets: list[int],
+    rows: range,
+    spell: Callable[[bytes], str],
+    in_pieces: Callable[[NDArray[np.uint8]], Iterator[bytes]],
+) -> Iterator[bytes]:
+    yield b"["
+    for begin, end in _groups(offsets, rows, PIECE_BYTES):
+        if begin > rows.start:
+            yield b","
+        if end - begin == 1:
+            yield from in_pieces(data[offsets[begin] : offsets[end]])
+        else:
+            places = pairwise(offsets[begin : end + 1])
+            yield orjson.dumps([spell(data[b:e].tobytes()) for b, e in places])[1:-1]
+    yield b"]"
+
+
+def _groups(offsets: list[int], rows: range, size: int) -> Iterator[tuple[int, int]]:
+    """Neighbouring rows that have about `size` elements together, or are so many; one at least."""
+    begin = end = rows.start
+    while True:
+        if rows:
+            end = bisect_right(offsets, offsets[begin] + size, begin + 1, rows.stop)
+            end = min(end, begin + size)
+        yield begin, end
+        if end == rows.stop:
+            return
+        begin = end
+
+
+def matrix_json(matrix: NDArray[Any]) -> Iterator[bytes]:
+    """A matrix as a JSON list of rows, about PIECE_IDS numbers a piece."""
+    yield from _pieces(matrix, max(1, PIECE_IDS // max(1, matrix.shape[1])))
+
+
+def _pieces(array: NDArray[Any], rows: int) -> Iterator[bytes]:
+    if len(array) <= rows:
+        yield orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+        return
+    for begin in range(0, len(array), rows):
+        part = array[begin : begin + rows]
+        piece = orjson.dumps(part, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+        yield (b"," if begin else b"[") + piece
+    yield b"]"
+
+
+def ragged_json(ids: NDArray[Any], offsets: list[int], rows: range) -> Iterator[bytes]:
+    """Rows of ids as a list of lists, about PIECE_IDS ids, or as many rows, a piece."""
+    for begin, end in _groups(offsets, rows, PIECE_IDS):
+        piece = rows_json(ids, offsets, begin, end)
+        is_first, is_last = begin == rows.start, end == rows.stop
+        if is_first and is_last:
+            yield piece
+        else:
+            yield (b"[" if is_first else b",") + piece[1:-1] + (b"]" if is_last else b"")

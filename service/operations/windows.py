@@ -1,0 +1,146 @@
+"""POST /v1/windows: one sequence as overlapping windows of tokens, with positions and a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from service.batching.work import Result, Work
+from service.core.errors import InvalidRequest, RowRefused, TooLarge
+from service.operations.context import Service
+from service.operations.operation import Call, Operation, Render, make_work
+from service.operations.rendering.json_stream import flat_json, head, matrix_json
+from service.operations.rendering.offset_units import convert_spans
+from service.operations.schemas import WindowsRequest, WindowsResponse
+from service.registry.registry import Entry
+from vocabularies.batch import EncodeOptions
+from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.windows import Windows
+from vocabularies.windows import windows as make_windows
+
+__all__ = ["WINDOWS", "plan_windows"]
+
+
+def plan_windows(
+    service: Service, call: Call, entry: Entry, request: WindowsRequest
+) -> tuple[Work, Callable[[Result], Windows]]:
+    """What the engine has to do for a request, and what makes windows of its result.
+
+    Raises:
+        ServiceError: the request is refused; so may be its result.
+    """
+    layout = _layout(request, entry.vocabulary)
+    options = EncodeOptions(
+        add_special_tokens=False,
+        reverse_complement=request.reverse_complement,
+        circular=layout.circular,
+        spans=True,
+    )
+    work = make_work(service, call, "encode", entry, [request.sequence], options, "/sequence")
+    return work, partial(_cut, request, layout, service.settings.max_window_ids)
+
+
+def _plan(
+    service: Service, call: Call, entry: Entry, request: WindowsRequest
+) -> tuple[Work, Render]:
+    work, cut = plan_windows(service, call, entry, request)
+    return work, lambda result: _body(entry, request, result, cut(result))
+
+
+WINDOWS = Operation(WindowsRequest, _plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the windows of one request are laid out: what the vocabulary adds to the request."""
+
+    circular: bool
+    pad_id: int
+    prefix: tuple[int, ...]
+
+
+def _layout(request: WindowsRequest, vocabulary: Vocabulary) -> Layout:
+    circular = request.circular
+    if circular is None:
+        circular = isinstance(vocabulary.model, Kmers) and vocabulary.model.circular
+    pad_id = vocabulary.roles.get("pad")
+    if pad_id is None:
+        raise InvalidRequest("the vocabulary has no padding token for windows", "/vocabulary")
+    prefix: tuple[int, ...] = ()
+    if request.add_cls:
+        if "cls" not in vocabulary.roles:
+            raise InvalidRequest("the vocabulary has no [CLS] token", "/add_cls")
+        prefix = (vocabulary.roles["cls"],)
+    num_bases = len(request.sequence)
+    if request.channel is not None and len(request.channel) != num_bases:
+        message = f"{len(request.channel)} values for {num_bases} bases"
+        raise InvalidRequest(message, "/channel")
+    if request.channel_name in WindowsResponse.model_fields:
+        raise InvalidRequest("is the name of another field of the answer", "/channel_name")
+    return Layout(circular, pad_id, prefix)
+
+
+def _cut(request: WindowsRequest, layout: Layout, max_window_ids: int, result: Result) -> Windows:
+    """The windows of a result.
+
+    Raises:
+        ServiceError: the sequence is refused, or its windows have too many ids.
+    """
+    if result.begin in result.errors:
+        raise RowRefused(result.errors[result.begin], "/sequence")
+    encoded = result.encoded
+    assert encoded is not None
+    assert encoded.spans is not None
+    begin, end = result.offsets[result.begin], result.offsets[result.begin + 1]
+    width = len(layout.prefix) + request.window
+    num_ids = -(-int(end - begin) // request.stride) * width
+    if num_ids > max_window_ids:
+        message = f"{num_ids} ids would be written; max_window_ids is {max_window_ids}"
+        raise TooLarge(message, "/window")
+    positions = convert_spans(encoded.spans[begin:end], request.sequence, "codepoints")[:, 0]
+    return make_windows(
+        encoded.ids[begin:end],
+        positions,
+        window=request.window,
+        stride=request.stride,
+        circular=layout.circular,
+        pad_id=layout.pad_id,
+        prefix=layout.prefix,
+        channel=_channel(request),
+    )
+
+
+def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:
+    """The channel as float32[L].
+
+    Raises:
+        InvalidRequest: a value is not a finite number of that width.
+    """
+    if request.channel is None:
+        return None
+    values = np.array(request.channel, np.float64)
+    wrong = np.flatnonzero(~(np.abs(values) <= np.finfo(np.float32).max))
+    if len(wrong):
+        raise InvalidRequest("must be a finite 32-bit number", f"/channel/{wrong[0]}")
+    return values.astype(np.float32)
+
+
+def _body(entry: Entry, request: WindowsRequest, result: Result, cut: Windows) -> Iterator[bytes]:
+    yield head(entry, b"input_ids")
+    yield from matrix_json(cut.input_ids)
+    yield b',"attention_mask":'
+    yield from matrix_json(cut.attention_mask)
+    yield b',"position_ids":'
+    yield from matrix_json(cut.position_ids)
+    if cut.channel is not None:
+        yield b"," + orjson.dumps(request.channel_name) + b":"
+        yield from matrix_json(cut.channel)
+    yield b',"starts":'
+    yield from flat_json(cut.starts)
+    num_tokens = result.offsets[result.begin + 1] - result.offsets[result.begin]
+    yield b',"num_tokens":%d,"engine":"%b"}' % (num_tokens, result.engine.encode())

@@ -1,0 +1,1 @@
+"""Vocabularies by name, and their store."""

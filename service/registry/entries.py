@@ -1,0 +1,39 @@
+"""What a name means: a vocabulary that is known, and one that is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from service.engines.base import Residency
+from vocabularies.vocabulary import Vocabulary
+
+__all__ = ["Entry", "Known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A vocabulary that has a name here, loaded or not.
+
+    Attributes:
+        read: gives the vocabulary's value; may take a second, for a thread.
+    """
+
+    name: str
+    source: str
+    licence: str
+    builtin: bool
+    read: Callable[[], Vocabulary]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A loaded vocabulary: what a request needs to know of it.
+
+    Attributes:
+        residency: as it was loaded; `Registry.residency` knows what has become of it.
+    """
+
+    name: str
+    vocabulary: Vocabulary
+    residency: Residency

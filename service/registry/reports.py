@@ -1,0 +1,155 @@
+"""Vocabularies as the routes show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from service.engines.base import Residency
+from service.observability.gauges import VocabularySample
+from service.operations.context import Service
+from service.registry.registry import Entry, Known, Registry
+
+__all__ = [
+    "VerifyRequest",
+    "VerifyResponse",
+    "VocabularyList",
+    "VocabularyReport",
+    "report",
+    "report_put",
+    "samples",
+]
+
+DEFAULT_SAMPLES = 200
+
+
+class SelfTestReport(BaseModel):
+    """The comparison with the witness when the vocabulary was loaded."""
+
+    witness: str
+    num_texts: int
+    num_different: int
+    first_difference: str = ""
+
+
+class VocabularyReport(BaseModel):
+    """One vocabulary; what is known only once it is loaded is null before."""
+
+    name: str
+    state: str = Field(description="loaded, unloaded or failed.")
+    builtin: bool
+    source: str
+    licence: str
+    digest: str | None = None
+    kind: str | None = Field(None, description="bpe, kmers, characters or upstream.")
+    size: int | None = Field(None, description="Number of ids.")
+    engine: str | None = Field(None, description="What computes the ids.")
+    encoder: str | None = None
+    residency: list[str] = Field(default=[], description="Where it is held: gpu, cpu.")
+    device_bytes: int = 0
+    self_test: SelfTestReport | None = None
+    fallback_reason: str = Field("", description="Why something slower answers; empty if not.")
+    error: str = Field("", description="Why it cannot be loaded.")
+
+
+class VocabularyList(BaseModel):
+    """All vocabularies that have a name."""
+
+    vocabularies: list[VocabularyReport]
+
+
+class VerifyRequest(BaseModel):
+    """Texts to compare on, or how many to make."""
+
+    texts: list[str] | None = None
+    samples: int = Field(DEFAULT_SAMPLES, ge=1)
+
+
+class VerifyResponse(BaseModel):
+    """The engine's ids beside the reference's."""
+
+    vocabulary: str
+    digest: str
+    witness: str
+    num_texts: int
+    num_different: int
+    num_ids: int
+    num_equal_ids: int
+    engines: list[str] = Field(description="What computed them: gpu, cpu, reference.")
+    first_difference: dict[str, Any] | None = Field(
+        description="The first differing text and both id lists; null when all are equal."
+    )
+
+
+def report(service: Service, known: Known) -> VocabularyReport:
+    """What a service knows of one vocabulary."""
+    made = _named(known)
+    entry = service.registry.entries.get(known.name)
+    if entry is None:
+        made.error = service.registry.failures.get(known.name, "")
+        made.state = "failed" if made.error else "unloaded"
+        return made
+    _fill(made, entry, service.registry.residency(entry))
+    return made
+
+
+def report_put(service: Service, entry: Entry) -> VocabularyReport:
+    """Of what was put under a name, whatever others have made of the name since."""
+    uploaded = Known(entry.name, "uploaded", "", False, lambda: entry.vocabulary)
+    made = _named(service.registry.known.get(entry.name, uploaded))
+    _fill(made, entry, service.registry.residency(entry))
+    return made
+
+
+def _named(known: Known) -> VocabularyReport:
+    return VocabularyReport(
+        name=known.name,
+        state="unloaded",
+        builtin=known.builtin,
+        source=known.source,
+        licence=known.licence,
+    )
+
+
+def _fill(report: VocabularyReport, entry: Entry, residency: Residency) -> None:
+    vocabulary = entry.vocabulary
+    report.state = "loaded"
+    report.digest, report.kind, report.size = vocabulary.digest, vocabulary.kind, len(vocabulary)
+    report.engine, report.encoder = residency.engine, residency.encoder
+    report.residency = ["gpu", "cpu"] if residency.device_bytes else ["cpu"]
+    report.device_bytes = residency.device_bytes
+    report.fallback_reason = residency.fallback_reason
+    test = residency.self_test
+    report.self_test = SelfTestReport(
+        witness=test.witness,
+        num_texts=test.num_texts,
+        num_different=test.num_different,
+        first_difference=test.first_difference,
+    )
+
+
+def samples(registry: Registry) -> list[VocabularySample]:
+    """Every known vocabulary as the metrics show it."""
+    rows = []
+    for name in list(registry.known):
+        entry = registry.entries.get(name)
+        if entry is None:
+            state = "failed" if name in registry.failures else "unloaded"
+            rows.append(VocabularySample(name, "", "", state, "", "", 0, 0))
+            continue
+        vocabulary, residency = entry.vocabulary, registry.residency(entry)
+        rows.append(
+            VocabularySample(
+                name,
+                vocabulary.digest,
+                vocabulary.kind,
+                "loaded",
+                residency.engine,
+                residency.encoder,
+                residency.self_test.num_texts,
+                residency.self_test.num_different,
+                residency.device_bytes,
+            )
+        )
+    return rows

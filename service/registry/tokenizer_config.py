@@ -1,0 +1,162 @@
+"""What comes with a vocabulary: special tokens by name, chat templates.
+
+They are in tokenizer_config.json; newer models have the template in chat_template.jinja beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from service.runtime.atomic_files import Store
+from vocabularies.canonical import sealed, unsealed
+from vocabularies.formats.contents import decode_text, parse_json
+from vocabularies.vocabulary import Finding, Vocabulary, VocabularyError
+
+__all__ = ["CONFIG_FILE", "TEMPLATE_FILE", "TokenizerConfig", "TokenizerConfigs"]
+
+logger = logging.getLogger(__name__)
+CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
+SUFFIX = ".config.json"
+DEFAULT, TOOL_USE = "default", "tool_use"
+LISTED = "added_tokens_decoder"
+MAX_FINDINGS = 100
+# Those that split text as vocab.json and merges.txt are read here, with nothing around it.
+GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "CodeGenTokenizer", "CodeGenTokenizerFast")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerConfig:
+    """A tokenizer_config.json that was uploaded with a vocabulary, or what stands for it.
+
+    Attributes:
+        values: the file's content.
+    """
+
+    values: dict[str, Any]
+
+    @classmethod
+    def of(cls, content: bytes) -> TokenizerConfig:
+        """From the file's bytes.
+
+        Raises:
+            VocabularyError: it is no JSON object.
+        """
+        try:
+            values = parse_json(content)
+        except VocabularyError as error:
+            findings = (Finding(f"{CONFIG_FILE}: {f.where}", f.message) for f in error.findings)
+            raise VocabularyError(findings) from error
+        if not isinstance(values, dict):
+            raise VocabularyError.at(CONFIG_FILE, "is no JSON object")
+        return cls(values)
+
+    @classmethod
+    def of_files(cls, files: dict[str, bytes], max_bytes: int) -> TokenizerConfig | None:
+        """Of what came with a vocabulary, taken out of its files; None where nothing did.
+
+        Raises:
+            VocabularyError: a file is wrong, or too large.
+        """
+        found = {name: files.pop(name) for name in (CONFIG_FILE, TEMPLATE_FILE) if name in files}
+        for name, content in found.items():
+            if len(content) > max_bytes:
+                message = f"{len(content)} bytes; max_template_bytes is {max_bytes}"
+                raise VocabularyError.at(name, message)
+        if not found:
+            return None
+        config = cls.of(found.get(CONFIG_FILE, b"{}"))
+        if TEMPLATE_FILE not in found:
+            return config
+        return cls(config.values | {"chat_template": decode_text(found[TEMPLATE_FILE])})
+
+    def refuse_other_ids(self, vocabulary: Vocabulary) -> None:
+        """Refuse a vocabulary without a token that the file lists, or with another id for it.
+
+        Raises:
+            VocabularyError: with the place of each such token.
+        """
+        listed = self.values.get(LISTED) or {}
+        if not isinstance(listed, dict):
+            raise VocabularyError.at(f"{CONFIG_FILE}: {LISTED}", "is no JSON object")
+        contents = {str(token.id): token.content for token in vocabulary.special_tokens}
+        findings = []
+        for token_id, token in listed.items():
+            content = token.get("content") if isinstance(token, dict) else token
+            if token_id not in contents or contents[token_id] != content:
+                message = f"{content!r} is no special or added token of this id in the vocabulary"
+                findings.append(Finding(f"{CONFIG_FILE}: {LISTED}.{token_id}", message))
+        if findings:
+            raise VocabularyError(findings[:MAX_FINDINGS])
+
+    def refuse_other_rule(self, *, has_pretokenizer: bool) -> None:
+        """Refuse vocab.json and merges.txt where they leave out what this file says of the text.
+
+        Raises:
+            VocabularyError: the tokenizer is none of GPT-2's kind, or puts something in front.
+        """
+        kind = self.values.get("tokenizer_class")
+        if kind is not None and kind not in GPT2_CLASSES and not has_pretokenizer:
+            message = f"vocab.json and merges.txt do not say how {kind} splits text"
+            message = f"{message}; send tokenizer.json, or name a pretokenizer"
+            raise VocabularyError.at(f"{CONFIG_FILE}: tokenizer_class", message)
+        for name in ("add_prefix_space", "add_bos_token"):
+            if self.values.get(name) is True:
+                message = "vocab.json and merges.txt do not say so; send tokenizer.json"
+                raise VocabularyError.at(f"{CONFIG_FILE}: {name}", message)
+
+    def special_tokens(self) -> dict[str, str]:
+        """bos_token, image_token and all others that are named so, as strings."""
+        extra = self.values.get("extra_special_tokens")
+        named = {name: value for name, value in self.values.items() if name.endswith("_token")}
+        found = {}
+        for name, value in ((extra if isinstance(extra, dict) else {}) | named).items():
+            content = value.get("content") if isinstance(value, dict) else value
+            if isinstance(content, str):
+                found[name] = content
+        return found
+
+    def template(self, *, has_tools: bool) -> str | None:
+        """The chat template, of several the one for calls with tools or the default one."""
+        value = self.values.get("chat_template")
+        if isinstance(value, list):
+            each_one = [each for each in value if isinstance(each, dict)]
+            named = {
+                name: each.get("template")
+                for each in each_one
+                if isinstance(name := each.get("name"), str)
+            }
+            value = (named.get(TOOL_USE) if has_tools else None) or named.get(DEFAULT)
+        return value if isinstance(value, str) else None
+
+
+class TokenizerConfigs:
+    """The configurations of the uploaded vocabularies, by name.
+
+    Args:
+        store: where they are kept; what is there was small enough when it came.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._configs: dict[str, TokenizerConfig] = {}
+        for name, path in store.files(SUFFIX):
+            try:
+                self._configs[name] = TokenizerConfig.of(unsealed(path.read_bytes()))
+            except (VocabularyError, OSError) as error:
+                logger.error("store: %s is not used: %s", path.name, error)
+
+    def get(self, name: str) -> TokenizerConfig | None:
+        """What came with a vocabulary; None where nothing did."""
+        return self._configs.get(name)
+
+    def put(self, name: str, config: TokenizerConfig | None) -> None:
+        """Keep what came with a vocabulary, or forget what came before."""
+        if config is None:
+            self.store.remove(name + SUFFIX)
+            self._configs.pop(name, None)
+        else:
+            self.store.write(name + SUFFIX, sealed(json.dumps(config.values).encode()))
+            self._configs[name] = config

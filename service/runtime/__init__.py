@@ -1,0 +1,1 @@
+"""Memory, threads and files; knows no tokenization."""

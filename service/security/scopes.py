@@ -1,0 +1,82 @@
+"""What each path and each gRPC method asks for: the scopes of all doors, in one place.
+
+A path that is not named here needs a key, whatever it is: what is forgotten is closed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from service.security.api_keys import Scope
+
+__all__ = ["OPEN", "key_of", "scope_of_method", "scope_of_path"]
+
+OPEN = frozenset(
+    {
+        "/",
+        "/livez",
+        "/readyz",
+        "/health",
+        "/ping",
+        "/version",
+        "/metrics",
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+        "/v2/health/live",
+        "/v2/health/ready",
+    }
+)
+OPEN_PREFIX = "/static-offline-docs/"  # Scripts of the documentation page.
+MANAGE = re.compile(
+    r"/v1/vocabularies/.*|/v2/repository/models/.*|/v2/\w+sharedmemory/.*", re.DOTALL
+)
+DECODE = re.compile(
+    r"(/v1)?/detokenize|/decode|/v1/decode(/batch)?|/v2/models/[^/]*\.decode/.*", re.DOTALL
+)
+TRAIN = re.compile(r"/v1/training-jobs(/.*)?", re.DOTALL)
+
+OPEN_METHODS = re.compile(r"/grpc\.(health|reflection)\..*|.*/Server(Live|Ready)", re.DOTALL)
+MANAGE_METHODS = re.compile(
+    r".*/(PutVocabulary|DeleteVocabulary|RepositoryModel\w+|\w+SharedMemory\w+)", re.DOTALL
+)
+ANY_METHODS = re.compile(
+    r".*/(List\w+|GetVocabulary|Server\w+|RepositoryIndex|Model\w+)", re.DOTALL
+)
+DECODE_METHODS = re.compile(r".*/Decode(Batch)?", re.DOTALL)
+
+
+def scope_of_path(method: str, path: str) -> Scope | None:
+    """What a request over HTTP needs; None: nothing."""
+    if path in OPEN or path.startswith(OPEN_PREFIX):
+        return None
+    if TRAIN.fullmatch(path):
+        return "train"
+    is_reading = method in ("GET", "HEAD", "OPTIONS")
+    if MANAGE.fullmatch(path) and not (is_reading and path.startswith("/v1/")):
+        return "manage"
+    if is_reading or path == "/v2/repository/index":
+        return "any"
+    return "decode" if DECODE.fullmatch(path) else "encode"
+
+
+def scope_of_method(path: str) -> Scope | None:
+    """What a gRPC call needs; None: nothing. `oip_infer` asks for more once it knows the model."""
+    if OPEN_METHODS.fullmatch(path):
+        return None
+    if MANAGE_METHODS.fullmatch(path):
+        return "manage"
+    if ANY_METHODS.fullmatch(path):
+        return "any"
+    return "decode" if DECODE_METHODS.fullmatch(path) else "encode"
+
+
+def key_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The key of a request, from either header; names are in lower case."""
+    for name, value in headers:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return value[7:].strip().decode("latin-1")
+        if name == b"x-api-key":
+            return value.strip().decode("latin-1")
+    return None

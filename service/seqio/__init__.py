@@ -1,0 +1,1 @@
+"""Readers of FASTA, FASTQ, BGZF and text files; knows no service."""

@@ -1,0 +1,64 @@
+"""A corpus out of files, for what is learnt and measured at the command line and in jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from service.seqio.reader import Reading, read_batches
+from vocabularies.corpus import Corpus
+from vocabularies.vocabulary import VocabularyError
+
+__all__ = ["NamedCorpus", "read_corpus"]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCorpus:
+    """A corpus and the name of each of its sequences."""
+
+    corpus: Corpus
+    names: list[str]
+
+
+def read_corpus(
+    paths: Sequence[str],
+    reading: Reading = "auto",
+    *,
+    upper: bool = False,
+    spell: Literal["T", "U"] | None = None,
+    max_letters: int | None = None,
+) -> NamedCorpus:
+    """The sequences of some files, all of them in memory.
+
+    Args:
+        paths: FASTA, FASTQ or text, gzip or not; none means stdin.
+        reading: as for `records.read_records`.
+        upper: make them upper case.
+        spell: write every U as T, or every T as U, whatever the case.
+        max_letters: the most that there may be, however packed they are; None: any number.
+
+    Raises:
+        OSError, ValueError, BadRecords: as `records.read_records`.
+        VocabularyError: a letter is not ASCII, a line ends inside a sequence, or there are too many
+            letters.
+    """
+    names: list[str] = []
+    parts, lengths = [np.zeros(0, np.uint8)], [np.zeros(1, np.int64)]
+    num_letters = 0
+    for batch_names, batch in read_batches(paths, reading):
+        num_letters += len(batch.data)
+        if max_letters is not None and num_letters > max_letters:
+            raise VocabularyError.at("corpus", f"more than {max_letters} letters")
+        names += batch_names
+        parts.append(batch.data)
+        lengths.append(np.diff(batch.offsets))
+    corpus = Corpus(np.concatenate(parts), np.cumsum(np.concatenate(lengths)))
+    if "\n" in corpus.letters:
+        place = int(np.searchsorted(corpus.offsets, np.argmax(corpus.data == 10), "right")) - 1
+        message = "holds line ends; --lines (reading=lines) makes a sequence of each line"
+        raise VocabularyError.at(names[place] or "stdin", message)
+    corpus = corpus.upper() if upper else corpus
+    return NamedCorpus(corpus if spell is None else corpus.spelled(spell), names)

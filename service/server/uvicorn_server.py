@@ -1,0 +1,169 @@
+"""The service in one process on a socket, from the line that says where to a drained stop.
+
+uvicorn does the HTTP; this adds the line, the settings and what SIGTERM means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import signal
+import socket
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from service.apis.oip.oip_first import InferFirst
+from service.cli.serve import BACKLOG, USAGE_ERROR, say_where
+from service.core.settings import PREFIX, Settings
+from service.http.asgi_fast_path import HotRoutes
+from service.http.connection.protocol import hot_protocol
+from service.observability.metrics_server import start_metrics, stop_metrics
+from service.operations.rendering.json_rows import WRITTEN_BY
+from service.registry.management import check_names
+from service.runtime.malloc import SWITCH_S, keep_large_blocks
+from service.server.app import create_app
+from service.server.sockets import listeners
+from vocabularies.text_joining import JOINED_BY
+
+if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
+    from service.apis.grpc.server import GrpcServer
+    from service.operations.context import Service
+
+__all__ = [
+    "Server",
+    "end_normally_on_signals",
+    "serve",
+    "start_grpc",
+]
+
+KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
+logger = logging.getLogger(__name__)
+
+
+def serve(settings: Settings) -> int:
+    """Answer requests in this process until SIGTERM or Ctrl-C; the exit code.
+
+    Raises:
+        ValueError: a setting is wrong.
+    """
+    end_normally_on_signals()
+    keep_large_blocks()
+    logger.info("strings are joined by %s, rows of ids written by %s", JOINED_BY, WRITTEN_BY)
+    sys.setswitchinterval(SWITCH_S)
+    sockets = listeners(settings)
+    app = create_app(settings)
+    check_names(app.service.registry)
+    Server(app, settings).run(sockets)
+    return 0
+
+
+def end_normally_on_signals() -> None:
+    """Uvicorn raises the signal again once it has drained: that end, too, is a normal one."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+async def start_grpc(service: Service) -> GrpcServer:
+    """GRPC beside HTTP; its libraries are imported only here.
+
+    Raises:
+        OSError: the port cannot be used; it was logged.
+    """
+    # A chat starts a process; gRPC would handle the fork, and write lines of its own into the log.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+    from service.apis.grpc.server import GrpcServer
+
+    server = GrpcServer(service)
+    try:
+        await server.start(service.settings.host, service.settings.grpc_port)
+    except OSError as error:
+        logger.error("%s; another port: %sGRPC_PORT, none: %sGRPC=false", error, PREFIX, PREFIX)
+        raise
+    return server
+
+
+class Server(uvicorn.Server):
+    """uvicorn, saying where it listens, and draining our queue while it drains its connections."""
+
+    def __init__(self, app: HotRoutes, settings: Settings) -> None:
+        self.app, self.settings = app, settings
+        self.grpc: GrpcServer | None = None
+        self.metrics: WSGIServer | None = None
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=settings.host,
+                port=settings.port,
+                loop="uvloop",
+                http=hot_protocol(app.service, infers=isinstance(app.app, InferFirst)),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level=None,
+                access_log=False,  # finishing writes it, for every way in.
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s) + 1,
+            )
+        )
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at the first signal; end at once at the second."""
+        if self.should_exit:
+            logger.warning("a second signal: what was accepted is not finished")
+            logging.shutdown()
+            os._exit(128 + sig)
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say where."""
+        await super().startup(sockets)
+        if self.started:
+            await self._start_others()
+        if self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            metrics_port = self.metrics.server_port if self.metrics else None
+            say_where(self.settings, port, self.grpc.port if self.grpc else None, metrics_port)
+
+    async def _start_others(self) -> None:
+        try:
+            self.metrics = start_metrics(self.app.service)
+            if self.settings.grpc:
+                self.grpc = await start_grpc(self.app.service)
+        except OSError:
+            await self.shutdown()
+            raise SystemExit(USAGE_ERROR) from None
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse what is new and finish what was accepted, within the drain time."""
+        service = self.app.service
+        service.draining = True
+        if service.training is not None:  # It saves its state while the others finish.
+            service.training.stop_soon()
+        grace_s = self.settings.drain_timeout_s
+        drain = asyncio.create_task(service.batcher.stop(grace_s))
+        grpc = asyncio.create_task(self.grpc.stop(grace_s)) if self.grpc else None
+        await super().shutdown(sockets)
+        await drain
+        if grpc is not None:
+            await grpc
+        if self.metrics is not None:
+            stop_metrics(self.metrics)
+        counts = service.metrics.counts()
+        accepted = counts["warptok_work_accepted_total"][()]
+        finished = counts["warptok_work_finished_total"].items()
+        outcomes = ", ".join(f"{number} {outcome}" for (outcome,), number in sorted(finished))
+        logger.info("stopped: %d accepted; %s", accepted, outcomes or "none finished")

@@ -1,0 +1,144 @@
+"""Where training jobs lie: a folder each, with its record, its inputs and what came of it.
+
+    <store_dir>/training/<id>/job.json        the record
+                             /corpus.0, ...   as uploaded, also motifs and confidence
+                             /state.npz       a training that can be continued
+                             /vocabulary      what was learnt, until it has its name
+
+A folder belongs to the process that holds its lock, so that services with one store leave each
+other's jobs alone. Without a store all of it is temporary.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from service.runtime.atomic_files import Store
+from service.training.schemas import TrainingJob
+
+__all__ = ["RECORD", "STATE", "UPLOAD_PREFIX", "VOCABULARY", "JobFolder", "JobFolders"]
+
+logger = logging.getLogger(__name__)
+UPLOAD_PREFIX = ".upload-"  # Of files in which front ends put what is uploaded to them.
+RECORD, STATE, VOCABULARY = "job.json", "state.npz", "vocabulary"
+
+
+class JobFolder:
+    """One job's folder, locked for this process.
+
+    Raises:
+        BlockingIOError: another process holds it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def write(self, job: TrainingJob) -> None:
+        """Keep the record as it is now."""
+        Store(self.path).write(RECORD, job.model_dump_json(indent=1).encode())
+
+    def read(self) -> TrainingJob:
+        """The record.
+
+        Raises:
+            OSError: there is none.
+            ValueError: it is damaged.
+        """
+        return TrainingJob.model_validate_json((self.path / RECORD).read_bytes())
+
+    def clear(self) -> None:
+        """Remove everything but the record."""
+        for path in self.path.iterdir():
+            if path.name != RECORD:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Give up the lock."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def remove(self) -> None:
+        """Remove it all."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.close()
+
+
+class JobFolders:
+    """The folders of one service.
+
+    Args:
+        store_dir: the service's store; None: there is none.
+    """
+
+    def __init__(self, store_dir: Path | None) -> None:
+        self.is_kept = store_dir is not None
+        self._root = None if store_dir is None else store_dir / "training"
+
+    def new(self) -> JobFolder:
+        """An empty folder; its name is the job's id."""
+        if self._root is None:
+            self._root = Path(tempfile.mkdtemp(prefix="warptok-training-"))
+        name = secrets.token_hex(8)
+        hidden = self._root / f".{name}"
+        hidden.mkdir(parents=True, mode=0o700)
+        # It gets its name when it is locked: nobody else finds it in between.
+        folder = JobFolder(hidden)
+        folder.path = hidden.rename(self._root / name)
+        return folder
+
+    def found(self) -> Iterator[tuple[JobFolder, TrainingJob]]:
+        """What an earlier run of the service has left, and no other one holds, oldest first.
+
+        A folder without a record is an upload that was not finished, and is removed.
+        """
+        rows: list[tuple[JobFolder, TrainingJob]] = []
+        if self._root is not None:
+            _remove_left(self._root)
+        for path in self._root.glob("[!.]*") if self._root else ():
+            try:
+                folder = JobFolder(path)
+            except (BlockingIOError, NotADirectoryError):
+                continue
+            try:
+                rows.append((folder, folder.read()))
+            except FileNotFoundError:
+                folder.remove()
+            except (OSError, ValidationError) as error:
+                logger.warning("training job %s is not used: %s", path.name, type(error).__name__)
+                folder.close()
+        yield from sorted(rows, key=lambda row: row[1].created_at)
+
+    def close(self) -> None:
+        """Remove what is only temporary."""
+        if not self.is_kept and self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove the files that killed front ends have left."""
+    for path in folder.glob(UPLOAD_PREFIX + "*"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,273 @@
+"""Training jobs: a bounded queue, and one process at a time.
+
+                        ┌──────── resume ────────┐
+    queued ──► running ─┼─► interrupted ─────────┘   stopped with the service, or its name is taken
+       │          │     ├─► finished                 the vocabulary has its name
+       │          │     └─► failed                   what is wrong is said
+       └──────────┴──cancel──► cancelled
+
+With a store all of it outlives the service: what was queued is run, what was running is interrupted
+then. Knows no HTTP; one event loop calls it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from time import monotonic
+
+from service.core.errors import Draining, ServiceError
+from service.core.settings import Settings
+from service.core.store_errors import disk_errors
+from service.core.training_errors import TooManyJobs, WrongState
+from service.observability.logging import fields
+from service.observability.metrics import Metrics
+from service.training.job_folder import VOCABULARY, JobFolder, JobFolders
+from service.training.job_store import TrainingBook
+from service.training.process import WORKER, TrainingProcess
+from service.training.schemas import ENDED, TrainingError, TrainingJob, TrainingParameters
+from vocabularies import canonical
+from vocabularies.vocabulary import Vocabulary, VocabularyError
+
+__all__ = ["Install", "TrainingJobs"]
+
+logger = logging.getLogger(__name__)
+Install = Callable[[str, Vocabulary, bool], Awaitable[object]]
+"""Gives a vocabulary its name; whether it may replace another one is the last argument."""
+SERVICE_ENDED = TrainingError(code="service_ended", detail="the service ended; resume the job")
+WRITE_PERIOD_S = 30.0  # How often the progress of a job is written down.
+
+
+class TrainingJobs:
+    """The training jobs of one service.
+
+    Args:
+        settings: the limits, and where the store is.
+        metrics: counts what ended.
+        install: called with what was learnt.
+        worker: the command of a job's process.
+
+    Attributes:
+        book: all jobs.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        install: Install,
+        worker: Sequence[str] = WORKER,
+    ) -> None:
+        self._settings, self._metrics, self._install = settings, metrics, install
+        self._worker = worker
+        self.book = TrainingBook(JobFolders(settings.store_dir), metrics)
+        self._num_uploads = 0
+        self._wanted = asyncio.Event()
+        self._running: tuple[TrainingJob, TrainingProcess] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._runner: asyncio.Task[None] | None = None
+        self._is_stopping = self._is_installing = False
+
+    def start(self) -> None:
+        """Find what an earlier run of the service has left, and go on with what is queued."""
+        self.book.open()
+        for job in self.book.jobs("running"):
+            self.book.becomes(job, "interrupted", SERVICE_ENDED)
+        self._wanted.set()
+        self._runner = asyncio.create_task(self._run_queue())
+
+    def stop_soon(self) -> None:
+        """Ask the running job to save its state and end; start no other."""
+        self._is_stopping = True
+        if self._running is not None:
+            _, process = self._running
+            if self.book.folders.is_kept:
+                process.stop()
+            else:  # Nobody will go on with it.
+                process.kill()
+
+    async def stop(self, grace_s: float) -> None:
+        """End the running job, within so many seconds in peace."""
+        self.stop_soon()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._idle.wait()
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.gather(self._runner, return_exceptions=True)
+        for job in self.book.jobs("running"):
+            logger.warning("training job %s did not end within %.0f s", job.id, grace_s)
+            self.book.becomes(job, "interrupted", SERVICE_ENDED)
+        await self.book.close()
+
+    @contextmanager
+    def place(self) -> Iterator[JobFolder]:
+        """A folder to upload a new job's inputs into; removed if no job comes of it.
+
+        Raises:
+            TooManyJobs: as many as may be have not ended.
+            Draining: the service is stopping.
+        """
+        if self._is_stopping:
+            raise Draining("the service is stopping")
+        limit, held = self._settings.max_training_jobs, self._num_uploads + self.book.num_held
+        if held >= limit:
+            self._metrics.rejected(TooManyJobs.code)
+            message = f"{held} training jobs wait, run or were interrupted"
+            raise TooManyJobs(f"{message} (max_training_jobs); cancel one, or come again")
+        with disk_errors():
+            folder = self.book.folders.new()
+        self._num_uploads += 1
+        try:
+            yield folder
+        finally:
+            self._num_uploads -= 1
+            if folder.path.name not in self.book:
+                folder.remove()
+
+    async def submit(
+        self, folder: JobFolder, parameters: TrainingParameters, corpus_bytes: int
+    ) -> TrainingJob:
+        """Queue a job whose inputs are in its folder.
+
+        Raises:
+            OSError: its record cannot be written.
+        """
+        job = TrainingJob(
+            id=folder.path.name,
+            vocabulary=parameters.vocabulary,
+            parameters=parameters,
+            corpus_bytes=corpus_bytes,
+            created_at=datetime.now(UTC),
+        )
+        await self.book.add(job, folder)
+        self._wanted.set()
+        return job
+
+    def resume(self, job: TrainingJob, vocabulary: str, replace: bool) -> None:
+        """Queue an interrupted job again, under the same or another name.
+
+        Raises:
+            WrongState: it is not interrupted.
+        """
+        if job.state != "interrupted":
+            raise WrongState(f"the job is {job.state}; only an interrupted one is resumed", "/id")
+        job.vocabulary = job.parameters.vocabulary = vocabulary
+        job.parameters.replace = replace
+        self.book.becomes(job, "queued")
+        self._wanted.set()
+
+    def cancel(self, job: TrainingJob) -> None:
+        """Cancel a job, or forget one that has ended.
+
+        Raises:
+            WrongState: what it has learnt is being given its name.
+        """
+        if job.state in ENDED:
+            self.book.forget(job)
+            return
+        if self._running is not None and self._running[0] is job:
+            if self._is_installing:
+                raise WrongState("the vocabulary is being given its name", "/id")
+            self._running[1].kill()
+        self.book.becomes(job, "cancelled")
+
+    async def _run_queue(self) -> None:
+        """One job after another, in the order in which they came."""
+        while True:
+            await self._wanted.wait()
+            queued = self.book.jobs("queued")
+            if queued and not self._is_stopping:
+                await self._run(queued[0])
+            else:
+                self._wanted.clear()
+
+    async def _run(self, job: TrainingJob) -> None:
+        """One run of a job, to whatever end."""
+        folder = self.book.folder(job)
+        process = TrainingProcess(
+            folder.path,
+            self._settings.training_memory_bytes,
+            self._settings.max_corpus_bytes,
+            (self._settings.training_device, self._settings.training_gpu_memory_share),
+            self._worker,
+        )
+        self._running = job, process
+        self._idle.clear()
+        job.metrics.ending = ""
+        self.book.becomes(job, "running")
+        try:
+            await self._follow(job, process)
+            if job.state == "running":
+                await self._finish(job, folder, process)
+        except Exception as error:
+            logger.exception("This is a bug. Training job %s", job.id)
+            if job.state == "running":
+                told = TrainingError(code="internal", detail=type(error).__name__)
+                self.book.becomes(job, "failed", told)
+        finally:
+            self._running = None
+            self._idle.set()
+
+    async def _follow(self, job: TrainingJob, process: TrainingProcess) -> None:
+        """Take what its process tells into the record."""
+        written = monotonic()
+        async for event in process.events():
+            if job.state != "running":  # Cancelled; more may have been told before the end.
+                continue
+            if "error" in event:
+                self.book.becomes(job, "failed", TrainingError(**event["error"]))
+                continue
+            job.progress = event.get("progress", job.progress)
+            job.metrics = job.metrics.model_copy(update=event["metrics"])
+            if "device" in event["metrics"]:
+                _log_device(job)
+            if monotonic() - written > WRITE_PERIOD_S:
+                written = monotonic()
+                self.book.write(job)
+
+    async def _finish(self, job: TrainingJob, folder: JobFolder, process: TrainingProcess) -> None:
+        """Give what was learnt its name; without anything learnt the job was interrupted."""
+        if not job.metrics.ending:
+            self.book.becomes(job, "interrupted", self._end_of(process))
+            return
+        content = await asyncio.to_thread((folder.path / VOCABULARY).read_bytes)
+        vocabulary = await asyncio.to_thread(canonical.from_bytes, content)
+        if job.state != "running":  # Cancelled meanwhile.
+            return
+        self._is_installing = True
+        try:
+            await self._install(job.vocabulary, vocabulary, job.parameters.replace)
+        except ServiceError as error:
+            # The name was taken meanwhile: what took hours is not thrown away for that.
+            told = TrainingError(code=error.code, detail=error.message, where=error.where)
+            self.book.becomes(job, "interrupted", told)
+        except VocabularyError as error:
+            self.book.becomes(job, "failed", TrainingError.of(error))
+        else:
+            job.digest, job.progress = vocabulary.digest, 1.0
+            self.book.becomes(job, "finished")
+        finally:
+            self._is_installing = False
+
+    def _end_of(self, process: TrainingProcess) -> TrainingError:
+        """Why a process ended with nothing learnt and nothing said."""
+        if self._is_stopping:
+            return SERVICE_ENDED
+        number = process.ending_signal
+        how = f"was ended by signal {number}" if number else "ended too early"
+        return TrainingError(code="process_ended", detail=f"its process {how}; resume the job")
+
+
+def _log_device(job: TrainingJob) -> None:
+    """What a job computes on. A reason may name what was uploaded, but for a failed self-test's."""
+    metrics = job.metrics
+    told = fields(selftest=metrics.device_selftest) if metrics.device_selftest else {}
+    if metrics.device_selftest == "failed":
+        what = "training job %s keeps off the GPU: %s"
+        logger.error(what, job.id, metrics.device_reason, extra=told)
+    logger.info("training job %s computes on %s", job.id, metrics.device, extra=told)

@@ -1,0 +1,95 @@
+"""The process of a training job, from its start to its end; its lowest priority is its own doing.
+
+It is told one thing only, to stop, by the end of its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["TrainingProcess"]
+
+WORKER = (sys.executable, "-m", "service.training.worker")
+LINE_BYTES = 1 << 20  # More than any line that the worker writes.
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
+
+
+class TrainingProcess:
+    """A worker on one job's folder.
+
+    Args:
+        folder: the job's.
+        memory_bytes: what its memory is bounded by.
+        corpus_bytes: the most letters that it reads.
+        device: what it computes on, and the part of a GPU's free memory that it may take.
+        worker: the command that it is.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        memory_bytes: int,
+        corpus_bytes: int,
+        device: tuple[str, float] = ("cpu", 1.0),
+        worker: Sequence[str] = WORKER,
+    ) -> None:
+        bounds = (
+            f"--memory-bytes={memory_bytes}",
+            f"--corpus-bytes={corpus_bytes}",
+            f"--device={device[0]}",
+            f"--gpu-memory-share={device[1]}",
+        )
+        self._command = (*worker, str(folder.absolute()), *bounds)
+        self._process: Process | None = None
+        self._is_stopped = self._is_killed = False
+
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
+        """Run it; what it tells until it ends."""
+        # In a session of its own: Ctrl-C in a terminal is for the service, which then says stop.
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=LINE_BYTES,
+            start_new_session=True,
+            env=os.environ | ONE_THREAD,
+        )
+        assert process.stdout is not None
+        if self._is_killed:
+            self.kill()
+        elif self._is_stopped:
+            self.stop()
+        try:
+            while line := await process.stdout.readline():
+                yield json.loads(line)
+            await process.wait()
+        finally:
+            self.kill()
+            await process.wait()
+
+    @property
+    def ending_signal(self) -> int:
+        """The signal that ended it; 0: it ended by itself."""
+        assert self._process is not None
+        return max(0, -(self._process.returncode or 0))
+
+    def stop(self) -> None:
+        """Ask it to save its state and end."""
+        self._is_stopped = True
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._is_killed = True
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()

@@ -1,0 +1,218 @@
+"""One training job, in a process of its own: `python -m service.training.worker FOLDER ...`.
+
+Reads the job's folder (training_folders), writes what happens as lines of JSON to its standard
+output, and what was learnt into the folder. It stops, and saves where it is, when its standard
+input ends: that is the service's word, and its end. Its priority is the lowest that there is, its
+memory bounded, and it is the first to go where the machine's memory ends. On a GPU no priority
+holds between processes: there it takes its turn, and no more memory than it is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import resource
+import sys
+import threading
+import traceback
+from functools import partial
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.training.device import DeviceName
+    from service.training.schemas import TrainingParameters
+    from vocabularies.training import Progress, Training
+
+__all__ = ["bound_memory", "main", "run", "stand_back"]
+
+LOWEST_PRIORITY = 19
+LINGER_S = 60.0  # What saving may take when nobody is there any more to end this process.
+LOCK = "worker.lock"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, or go on training; 0 whatever came of it that could be foreseen."""
+    parser = argparse.ArgumentParser(prog="python -m service.training.worker")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--memory-bytes", type=int, required=True)
+    parser.add_argument("--corpus-bytes", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--gpu-memory-share", type=float, default=1.0)
+    parsed = parser.parse_args(arguments)
+    stand_back()
+    stop = Stop()
+    bound_memory(parsed.device, parsed.memory_bytes)
+    os.chdir(parsed.folder)  # So that messages name files and no folders.
+    # One that a killed service has left may still be saving its state.
+    with open(LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(stop, parsed.corpus_bytes, parsed.device, parsed.gpu_memory_share)
+    return 0
+
+
+def run(
+    should_stop: Callable[[], bool],
+    max_letters: int,
+    device: DeviceName = "cpu",
+    memory_share: float = 1.0,
+) -> None:
+    """Train on the job of the current folder, and tell what happens."""
+    from gpu.runtime.device import OutOfMemory
+    from service.seqio.reader import BadRecords
+    from service.training.device import NO_GPU
+    from service.training.device_selftest import SelfTestFailed
+    from service.training.schemas import TrainingError
+    from vocabularies.vocabulary import VocabularyError
+
+    try:
+        _train(should_stop, max_letters, device, memory_share)
+    except VocabularyError as error:
+        _tell(error=TrainingError.of(error).model_dump())
+    except NO_GPU as error:
+        code = "selftest_failed" if isinstance(error, SelfTestFailed) else "no_gpu"
+        _fail(code, f"training_device is {device}: {error}")
+    except OutOfMemory as error:
+        _fail("out_of_memory", f"{error}; see training_gpu_memory_share")
+    except BadRecords as error:
+        _fail("bad_body", str(error))
+    except MemoryError:
+        _fail("out_of_memory", "the training takes more memory than training_memory_bytes allows")
+    except OSError as error:
+        _fail("os_error", f"{error.filename or 'a file'}: {error.strerror}")
+    except Exception as error:
+        # Its words may hold what was uploaded; where it happened does not.
+        print(f"This is a bug. A training failed: {type(error).__name__}", file=sys.stderr)
+        traceback.print_tb(error.__traceback__)
+        _fail("internal", f"an error of ours: {type(error).__name__}; the log has the place")
+
+
+def stand_back() -> None:
+    """Whatever else runs on this machine comes first."""
+    os.nice(LOWEST_PRIORITY)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def bound_memory(device: DeviceName, num_bytes: int) -> None:
+    """Let this process take no more memory than so much.
+
+    CUDA reserves addresses for all memory of the machine and its GPUs, which it does not take: with
+    it what is private and may be written counts.
+    """
+    limit = resource.RLIMIT_AS if device == "cpu" else resource.RLIMIT_DATA
+    resource.setrlimit(limit, (num_bytes, num_bytes))
+
+
+class Stop:
+    """Whether the standard input has ended; the training asks between two merges.
+
+    Before it first asks there is nothing to save, and the process ends at once.
+    """
+
+    def __init__(self) -> None:
+        self._is_wanted = self._was_asked = False
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def __call__(self) -> bool:
+        self._was_asked = True
+        return self._is_wanted
+
+    def _watch(self) -> None:
+        while os.read(0, 4096):
+            pass
+        self._is_wanted = True
+        if self._was_asked:
+            sleep(LINGER_S)
+        os._exit(0)
+
+
+def _train(
+    should_stop: Callable[[], bool], max_letters: int, device: DeviceName, memory_share: float
+) -> None:
+    from service.training.device import choose_merger
+    from service.training.job_folder import RECORD, STATE, VOCABULARY
+    from service.training.schemas import TrainingJob
+    from vocabularies import canonical
+    from vocabularies.training import train
+
+    job = TrainingJob.model_validate_json(Path(RECORD).read_bytes())
+    corpus, motifs, confidence = _inputs(job.parameters, max_letters)
+    _tell(metrics={"num_sequences": len(corpus), "num_bases": corpus.num_bases})
+    training: Training = train(
+        corpus,
+        job.parameters.options(),
+        motifs=motifs,
+        confidence=confidence,
+        state=Path(STATE),
+        progress=partial(_tell_progress, job.metrics.seconds),
+        should_stop=should_stop,
+        make_merger=choose_merger(
+            device, lambda choice: _tell(metrics=choice._asdict()), memory_share
+        ),
+    )
+    if training.ending == "stopped":
+        return
+    Path(VOCABULARY).write_bytes(canonical.to_bytes(training.vocabulary))
+    _tell(metrics={"ending": training.ending})
+
+
+def _tell_progress(seconds_before: float, now: Progress) -> None:
+    """How far it is; so many seconds were spent on it before this process began."""
+    metrics = {
+        "num_merges": now.num_ids - now.first_ids,
+        "wanted_merges": max(0, now.wanted_ids - now.first_ids),
+        "vocabulary_size": now.num_ids,
+        "compression": now.compression,
+        "seconds": seconds_before + now.seconds,
+    }
+    _tell(metrics=metrics, progress=now.fraction)
+
+
+def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any, Any]:
+    """The corpus, the motifs and the confidence of each base; the last two where there are."""
+    from service.cli.train import read_confidence_file, read_motif_file
+    from service.seqio.corpus import read_corpus
+    from vocabularies.vocabulary import VocabularyError
+
+    paths = [path.name for path in Path().glob("corpus.*")]
+    paths.sort(key=lambda name: int(name.rpartition(".")[2]))
+    sequences = read_corpus(
+        paths,
+        parameters.reading,
+        upper=parameters.upper,
+        spell=parameters.spell,
+        max_letters=max_letters,
+    )
+    if not sequences.corpus.num_bases:
+        raise VocabularyError.at("corpus", "holds no letter")
+    motifs, confidence = (
+        name if Path(name).exists() else None for name in ("motifs", "confidence")
+    )
+    return (
+        sequences.corpus,
+        read_motif_file(motifs),
+        read_confidence_file(confidence, sequences),
+    )
+
+
+def _fail(code: str, detail: str) -> None:
+    _tell(error={"code": code, "detail": detail})
+
+
+def _tell(**event: Any) -> None:
+    """A line of JSON; nobody need be there to read it."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, json.dumps(event).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
