@@ -17,9 +17,9 @@ from gpu.runtime.device import Device
 from gpu.streaming import encode_packed, encode_stream
 from gpu.windows import DeviceWindows, encode_windows
 from service.engines.cpu.engine import CpuEngine
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.framing import offsets_of
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import offsets_of
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Call", "Memory", "calls_of", "make_text", "right_answers"]
 

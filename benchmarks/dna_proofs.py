@@ -20,7 +20,7 @@ from benchmarks.dna_texts import Sequences, proof_rows
 from benchmarks.dna_witnesses import OWN, Witness, prove_witness, witness_of
 from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = ["Prover", "joined"]
 

@@ -18,8 +18,8 @@ from benchmarks.dna_witnesses import OWN, Witness
 from benchmarks.gpu_ways import GpuWays
 from benchmarks.timing import Run, clocked
 from service.engines.cpu.engine import CpuEngine
-from vocabularies.batch import Batch
-from vocabularies.vocabulary import Bpe, Characters, Vocabulary
+from vocabularies.batch.batch import Batch
+from vocabularies.model.vocabulary import Bpe, Characters, Vocabulary
 
 __all__ = ["Way", "cpu_ways", "front", "gpu_ways", "other_ways"]
 

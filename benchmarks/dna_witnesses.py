@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vocabularies import reference
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 from vocabularies.formats import tokenizer_json
-from vocabularies.vocabulary import Bpe, Characters, Kmers, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Characters, Kmers, Vocabulary
+from vocabularies.reference import tokenizer as reference
 
 __all__ = ["Witness", "prove_witness", "witness_of"]
 

@@ -17,8 +17,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 
 from benchmarks.http import free_port, server
-from vocabularies import builtin, reference
-from vocabularies.batch import EncodeOptions
+from vocabularies import builtin
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.reference import tokenizer as reference
 
 __all__ = ["PLAIN", "VOCABULARY", "Servers", "start"]
 

@@ -38,8 +38,9 @@ from benchmarks.timing import Run, clocked, per_second, summary, take_turns
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.engines.cpu.engine import CpuEngine
 from service.protos import warptok_pb2 as pb
-from vocabularies import builtin, reference
-from vocabularies.batch import Batch
+from vocabularies import builtin
+from vocabularies.batch.batch import Batch
+from vocabularies.reference import tokenizer
 
 Rows = list[NDArray[np.uint8]]
 DTYPES: dict[str, type[np.integer[Any]]] = {"uint8": np.uint8, "int32": np.int32}
@@ -153,7 +154,7 @@ def prove(found: dict[str, Door], rows: Rows) -> str:
     batch = Batch(data=data, offsets=np.array([0, len(data)]), options=PLAIN)
     expected = CpuEngine().encode(vocabulary, batch).ids.astype(np.int32)
     few = data[:PROVED_BYTES].tobytes().decode()
-    if reference.encode(vocabulary, few, PLAIN).ids != expected[: len(few)].tolist():
+    if tokenizer.encode(vocabulary, few, PLAIN).ids != expected[: len(few)].tolist():
         raise SystemExit("the engine differs from the reference")
     for name, door in found.items():
         came = door.run()

@@ -39,7 +39,7 @@ from benchmarks.starts import STARTS
 from benchmarks.witnesses import Witnesses
 from gpu.runtime.device import DeviceUnavailable
 from vocabularies import builtin
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 BLOCKS: dict[str, Block] = {
     "kernels": KERNELS,

@@ -17,7 +17,7 @@ from benchmarks.open_loop import LOST, Connection, Request, json_request
 from benchmarks.requests_of import OCTETS, bases, english
 from benchmarks.soak_server import MARK
 from vocabularies.formats import tokenizer_json
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 __all__ = ["Books", "Faults"]
 

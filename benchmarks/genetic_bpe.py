@@ -24,7 +24,7 @@ from benchmarks.mirna_lookup import lookups
 from benchmarks.mirna_runs import EVERYWHERE, HUMAN, Cell, Encoded, Kept, Plan, results
 from benchmarks.mirna_tables import tables
 from benchmarks.mirna_tokenizers import VARIANTS, cut_out, seed_bank, tokenized
-from vocabularies.motifs import MotifBank, find_spans
+from vocabularies.motifs.bank import MotifBank, find_spans
 
 __all__ = ["main"]
 

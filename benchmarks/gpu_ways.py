@@ -23,9 +23,9 @@ from gpu.engine import GpuEngine
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Device
 from gpu.streaming import PackedIds, encode_packed, encode_stream
-from vocabularies.batch import Batch
-from vocabularies.shared_rows import SharedRows, SharedText
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.shared_rows import SharedRows, SharedText
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["GpuWays", "Ids", "Kernels", "Way", "unpacked"]
 

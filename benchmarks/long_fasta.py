@@ -33,7 +33,7 @@ from benchmarks.http import cpu_seconds, free_port, server
 from benchmarks.machine import machine
 from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 
 RECORD_BASES = 2_500_000
 LINE_BASES = 80

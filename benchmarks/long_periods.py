@@ -26,7 +26,7 @@ from benchmarks.texts import Text, one_row
 from benchmarks.timing import summary
 from benchmarks.witnesses import ids_digest
 from gpu.runtime.device import CudaDevice, Device
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 PERIODS = (165, 200, 300, 700)
 SIZES = (1 << 16, 1 << 20, 10 << 20)

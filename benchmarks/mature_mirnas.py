@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.corpus import Corpus
-from vocabularies.motifs import MotifBank
+from vocabularies.motifs.bank import MotifBank
+from vocabularies.training.corpus import Corpus
 
 __all__ = [
     "SPECIES",

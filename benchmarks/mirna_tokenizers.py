@@ -1,6 +1,6 @@
 """The tokenizers that the GeneticBPE paper compares, made from one corpus, and what they do to it.
 
-Each gives ids and the place of every token; the measures are `vocabularies.motif_metrics`. Motifs
+Each gives ids and the place of every token; the measures are `vocabularies.motifs.metrics`. Motifs
 are the seeds of the corpus itself, or those that MirMachine lists for its families.
 """
 
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, trainers
 
 from service.engines.cpu.engine import CpuEngine
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.corpus import Corpus
-from vocabularies.motif_metrics import MotifMetrics, measure_motifs
-from vocabularies.motifs import MotifBank, Spans, choose_spans, find_spans, seed_spans
-from vocabularies.training import train
-from vocabularies.training_options import TrainingOptions
-from vocabularies.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.model.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans, seed_spans
+from vocabularies.motifs.metrics import MotifMetrics, measure_motifs
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import train
 
 __all__ = [
     "LAMBDA",

@@ -18,7 +18,7 @@ from benchmarks.published import Published
 from benchmarks.texts import Text
 from benchmarks.witnesses import Part, Witnesses, counts_digest, ids_digest
 from gpu.engine import GpuEngine
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 
 __all__ = ["Differs", "NotProved", "Pair", "Proofs", "Proved"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.witnesses import Witness
 from vocabularies import builtin
 from vocabularies.formats import read_vocabulary, tokenizer_json
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["NAMES", "Published", "read_published"]
 

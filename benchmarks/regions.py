@@ -41,7 +41,7 @@ from benchmarks.service_process import Running, service_process
 from benchmarks.texts import Bytes, Int64s, Text, cut_rows
 from benchmarks.timing import clocked, per_second, summary, take_turns
 from service.engines.cpu.engine import CpuEngine
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 ROW_BYTES = 1 << 16

@@ -24,7 +24,7 @@ from benchmarks.published import Published
 from benchmarks.texts import Text
 from benchmarks.witnesses import tiktoken_encoding
 from gpu.streaming import PackedIds
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import tokenizer_json
 
 __all__ = [

@@ -12,8 +12,8 @@ from service.cli.parser import main
 from service.core.settings import Settings
 from service.engines.base import Engine
 from service.server import app
-from vocabularies.batch import Batch, Encoded
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["MARK"]
 

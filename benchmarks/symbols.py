@@ -28,9 +28,9 @@ from gpu.batch.transfer import STATUS, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.runtime.device import CudaDevice, Device
 from service.engines.cpu.engine import CpuEngine
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "tokenizers", "fastokens", "warptok")
 ROUNDS, WARMUPS = 9, 4  # Kernels are recorded the third time.

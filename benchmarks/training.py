@@ -27,9 +27,9 @@ from benchmarks.machine import machine
 from benchmarks.timing import clocked, summary, take_turns
 from benchmarks.training_corpora import MILLION, NUM_MOTIFS, bank_of, copies, read_files
 from gpu.runtime.device import CudaDevice
-from vocabularies.corpus import Corpus
-from vocabularies.motifs import MotifBank
-from vocabularies.training import Training, TrainingOptions, train
+from vocabularies.motifs.bank import MotifBank
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.train import Training, TrainingOptions, train
 
 RESULTS = Path(__file__).with_name("results")
 Row = dict[str, Any]

@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.corpora import numbers
 from service.seqio.corpus import read_corpus
-from vocabularies.corpus import Corpus
-from vocabularies.motifs import MotifBank
+from vocabularies.motifs.bank import MotifBank
+from vocabularies.training.corpus import Corpus
 
 __all__ = ["FILES", "MILLION", "NUM_MOTIFS", "bank_of", "copies", "read_files"]
 

@@ -24,11 +24,11 @@ from benchmarks.timing import Seconds, summary
 from benchmarks.training_corpora import MILLION, bank_of, copies
 from gpu.runtime.device import Device
 from gpu.training.merger import DeviceMerger
-from vocabularies.corpus import Corpus
-from vocabularies.merger import Ids, Merge
-from vocabularies.motifs import MotifBank
-from vocabularies.training import Training, TrainingOptions, train
-from vocabularies.training_layout import Layout
+from vocabularies.motifs.bank import MotifBank
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.layout import Layout
+from vocabularies.training.merger import Ids, Merge
+from vocabularies.training.train import Training, TrainingOptions, train
 
 __all__ = ["FULL", "Plan", "learn_on", "run"]
 
@@ -99,7 +99,7 @@ class Watch:
     def __call__(
         self, layout: Layout, options: TrainingOptions, first: Ids, lengths: list[int]
     ) -> DeviceMerger:
-        """See vocabularies.merger.MakeMerger."""
+        """See vocabularies.training.merger.MakeMerger."""
         free = self.device.info.free_bytes
         self.laid_out = perf_counter()
         merger = self.merger = Moving(self.device, layout, options, first, lengths)

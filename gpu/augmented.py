@@ -1,6 +1,7 @@
 """Ids of augmented rows: random parts, random letters and other strands, made on the device.
 
-The rows are what `vocabularies.augmentation.augment` makes of them, before anything else is done.
+The rows are what `vocabularies.sequences.augmentation.augment` makes of them, before anything else
+is done.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from gpu.batch.transfer import STATUS, fetch, launch, pack_augmented, status_of
 from gpu.engine import GpuEngine
 from gpu.kernels.families import frame_kernels
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.augmentation import Augmentation, augment
-from vocabularies.batch import Batch, Encoded
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.sequences.augmentation import Augmentation, augment
 
 __all__ = ["encode_augmented"]
 

@@ -45,9 +45,9 @@ from gpu.text.bpe_tables import NotCovered
 from gpu.text.nfc_check import widen_spans
 from gpu.vocabulary.cache import Resident, Residents
 from gpu.vocabulary.device_tables import prepare
-from vocabularies.batch import Batch, Encoded, RowError
-from vocabularies.shared_rows import SharedRows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.shared_rows import SharedRows
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
 

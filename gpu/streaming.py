@@ -26,8 +26,8 @@ from gpu.small.call import SmallCall
 from gpu.small.direct_to_device import encode_straight
 from gpu.small.zero_copy_letters import fetch_letters
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import Batch
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch
+from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine

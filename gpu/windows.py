@@ -1,6 +1,7 @@
 """Windows over the ids of characters and k-mers, cut on the device and left there.
 
-What `vocabularies.windows.windows` makes of the ids and places of `encode`, by one kernel more.
+What `vocabularies.sequences.windows.windows` makes of the ids and places of `encode`, by one more
+kernel.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Device
 from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import Batch, EncodeOptions, RowError
-from vocabularies.framing import offsets_of
-from vocabularies.vocabulary import Vocabulary
-from vocabularies.windows import Windows, named_fields
+from vocabularies.batch.batch import Batch, EncodeOptions, RowError
+from vocabularies.batch.post_processing import offsets_of
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.sequences.windows import Windows, named_fields
 
 __all__ = ["DeviceArray", "DeviceWindows", "encode_windows"]
 
@@ -88,7 +89,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceWindows:
-    """W windows of C columns, as `vocabularies.windows.Windows` says, on the device.
+    """W windows of C columns, as `vocabularies.sequences.windows.Windows` says, on the device.
 
     Attributes:
         input_ids, attention_mask, position_ids, channel, starts: as there.

@@ -8,9 +8,9 @@ import time
 import numpy as np
 
 from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, SelfTest
-from vocabularies.batch import Batch, Encoded, RowError
-from vocabularies.shared_rows import SharedRows
-from vocabularies.vocabulary import Characters, Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.shared_rows import SharedRows
+from vocabularies.model.vocabulary import Characters, Vocabulary
 
 __all__ = ["FakeEngine", "byte_vocabulary"]
 

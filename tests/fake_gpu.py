@@ -17,9 +17,9 @@ from gpu.text.bpe_tables import NotCovered
 from service.engines.base import Engine
 from service.engines.gpu.residency import OpenedGpu
 from tests.emulated_device import EmulatedDevice
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
-from vocabularies.shared_rows import SharedRows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.batch.shared_rows import SharedRows
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["FakeGpu"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
 
 __all__ = ["motif_banks", "motif_cases", "motif_texts", "motif_vocabulary"]
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from gpu.kernels.families import TEXT
 from gpu.vocabulary.device_tables import Prepared, prepare
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["prepare_once"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from vocabularies.batch import EncodeOptions
-from vocabularies.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.model.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
 
 __all__ = ["OPTIONS", "SEQUENCES", "character_vocabularies", "kmer_vocabularies"]
 

@@ -17,11 +17,11 @@ from benchmarks.witnesses import Part, counts_digest, ids_digest, witness_ids
 from gpu.streaming import PackedIds
 from tests.data_files import ids_digest as expected_digest
 from tests.fake_engine import PanicException
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
-from vocabularies.pretokenizers import PRETOKENIZERS
-from vocabularies.reference import encode
+from vocabularies.reference.tokenizer import encode
+from vocabularies.text.pretokenizers import PRETOKENIZERS
 
 GPT2 = load("gpt2")
 PROSE = (

@@ -21,7 +21,7 @@ from benchmarks.mature_mirnas import (
 )
 from benchmarks.mirna_lookup import lookups
 from benchmarks.mirna_tables import tables
-from vocabularies.motifs import MotifBank
+from vocabularies.motifs.bank import MotifBank
 
 UNUSED = MotifBank.of(["ACGTACG"])  # The families' seeds; a quick run has no use for them.
 

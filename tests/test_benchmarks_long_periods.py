@@ -7,7 +7,7 @@ import pytest
 from benchmarks import long_periods
 from benchmarks.long_periods import PERIODS, of_halves, of_letters, run, vocabulary_of
 from tests.emulated_device import EmulatedDevice
-from vocabularies.reference import encode
+from vocabularies.reference.tokenizer import encode
 
 UNIT = b"abcdefgh,ijk"
 

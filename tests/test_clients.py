@@ -18,9 +18,9 @@ import pytest
 from tests.conftest import no_device
 from tests.data_files import ROOT
 from tests.server_process import Server, server_process
-from vocabularies import reference
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
+from vocabularies.reference import tokenizer
 
 TEMPLATE = "A chat: {% for message in messages %}{{ message['content'] }}{% endfor %}"
 TEXTS = ["Hello, world", "", "北京 now", "it's"]
@@ -64,7 +64,7 @@ def grpc_address(server: Server) -> str:
 
 
 def test_tritons_clients(running: Server) -> None:
-    expected = [reference.encode(load("gpt2"), text).ids for text in TEXTS]
+    expected = [tokenizer.encode(load("gpt2"), text).ids for text in TEXTS]
     http = running.url.removeprefix("http://")
     run_client("triton", http, grpc_address(running), json.dumps(expected))
 
@@ -73,7 +73,7 @@ def test_tritons_clients_with_memory_of_a_device(tmp_path: Path) -> None:
     if reason := no_device():
         pytest.skip(reason)
     settings = {"WARPTOK_PRELOAD": "gpt2", "WARPTOK_SHARED_MEMORY": "true"}
-    twice = reference.encode(load("gpt2"), 2 * "It's text on the device. ").ids
+    twice = tokenizer.encode(load("gpt2"), 2 * "It's text on the device. ").ids
     with server_process(tmp_path, settings | {"WARPTOK_ENGINE": "gpu"}) as server:
         server.wait_ready()
         http = server.url.removeprefix("http://")
@@ -88,5 +88,5 @@ def test_kserves_clients(running: Server) -> None:
 @pytest.mark.parametrize("name", ["openai", "anthropic", "lm_eval"])
 def test_clients_of_language_models(name: str, running: Server) -> None:
     chat = TEMPLATE.split("{%")[0] + "Hello, world"
-    ids = reference.encode(load("gpt2"), chat).ids
+    ids = tokenizer.encode(load("gpt2"), chat).ids
     run_client(name, running.url, str(len(ids)))

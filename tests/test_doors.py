@@ -25,9 +25,9 @@ from service.protos import inference_pb2, warptok_pb2
 from service.server.app import create_app, running
 from tests.texts import TEXTS
 from tests.waiting import run
-from vocabularies import reference
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
+from vocabularies.reference import tokenizer
 
 ENGINE = CpuEngine()
 LENGTH = "inference-header-content-length"
@@ -194,7 +194,7 @@ DOORS: list[Door] = [
 
 @pytest.mark.parametrize(("name", "texts"), CASES, ids=[name for name, _ in CASES])
 def test_every_door_gives_the_references_ids(name: str, texts: Sequence[str]) -> None:
-    expected = [reference.encode(load(name), text).ids for text in texts]
+    expected = [tokenizer.encode(load(name), text).ids for text in texts]
 
     async def scenario() -> None:
         async with house() as open_house:

@@ -19,7 +19,7 @@ from service.security import api_keys
 from service.server.app import ROUTES
 from tests.app_client import serving
 from tests.waiting import run, until
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
 

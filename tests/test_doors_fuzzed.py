@@ -27,11 +27,11 @@ from tests.test_service_grpc import batch_request
 from tests.test_service_grpc import serving as grpc_serving
 from tests.tokenizer_documents import ABC, document, encoded
 from tests.waiting import run, until, wait_until
-from vocabularies import class_patterns
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
-from vocabularies.normalizers import compile_replacement
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.text import class_patterns
+from vocabularies.text.normalizers import compile_replacement
 
 ENGINE = CpuEngine()
 INFER = "/v2/models/gpn/infer"

@@ -12,11 +12,11 @@ import pytest
 
 from tests.each_engine import ENGINES, MARKS, ON_GPU, TEXT, engine_of, make_engine
 from tests.texts import SEQUENCES, TEXTS
-from vocabularies import reference
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
-from vocabularies.tables import may_be_apart
-from vocabularies.vocabulary import Kmers
+from vocabularies.model.tables import may_be_apart
+from vocabularies.model.vocabulary import Kmers
+from vocabularies.reference import tokenizer
 
 VOCABULARIES = {"cpu": tuple(BUILTINS), "emulated": ON_GPU, "cuda": ON_GPU}
 ALL_TEXTS = [*TEXTS, *SEQUENCES]
@@ -57,9 +57,9 @@ def on_engines(names: Iterable[str]) -> pytest.MarkDecorator:
 
 
 @functools.cache
-def right(name: str, text: str, options: EncodeOptions) -> reference.ReferenceRow | RowError:
+def right(name: str, text: str, options: EncodeOptions) -> tokenizer.ReferenceRow | RowError:
     try:
-        return reference.encode(load(name), text, options)
+        return tokenizer.encode(load(name), text, options)
     except RowRefused as refused:
         return refused.error
 
@@ -206,7 +206,7 @@ def test_decode_gives_the_bytes_of_the_reference(engine, name, skip):
     assert decoded.errors == {}
     for row, row_ids in enumerate(rows):
         begin, end = decoded.offsets[row : row + 2]
-        expected = reference.decode(vocabulary, row_ids, skip)
+        expected = tokenizer.decode(vocabulary, row_ids, skip)
         assert decoded.data[begin:end].tobytes() == expected, row_ids
 
 
@@ -252,7 +252,7 @@ def test_ids_outside_the_vocabulary_are_refused_by_row_and_place(engine, name):
     sizes = np.diff(decoded.offsets)
     assert sizes[[1, 2, 3, 4]].tolist() == [0, 0, 0, 0]
     with pytest.raises(RowRefused) as refused:
-        reference.decode(load(name), rows[1])
+        tokenizer.decode(load(name), rows[1])
     assert decoded.errors[1] == refused.value.error
 
 

@@ -16,12 +16,12 @@ from tokenizers import Tokenizer
 from service.engines.base import Engine
 from tests.each_engine import ENGINES, MARKS, make_engine
 from tests.tokenizer_documents import BYTE_LEVEL, BYTES, added, document, encoded
-from vocabularies import reference
-from vocabularies.alphabet import meant_bytes
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import offsets_of
 from vocabularies.formats import read_vocabulary, write_vocabulary
-from vocabularies.framing import offsets_of
-from vocabularies.vocabulary import Bpe, SpecialToken, Upstream, Vocabulary
+from vocabularies.model.byte_alphabet import meant_bytes
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Upstream, Vocabulary
+from vocabularies.reference import tokenizer as reference
 
 MERGES = ["Ġ t", "h e", "Ġt he", "f o", "Ġ fo"]
 LISTED = [*BYTES, *(pair.replace(" ", "") for pair in MERGES)]

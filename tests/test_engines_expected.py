@@ -10,12 +10,12 @@ import pytest
 from gpu.text.nfc_check import is_in_nfc
 from tests.data_files import data_bytes, data_json, expected, ids_digest, records
 from tests.each_engine import MARKS, engine_of
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.formats import read_vocabulary
-from vocabularies.normalizers import nfc
-from vocabularies.pretokenizers import recognize_pattern
-from vocabularies.vocabulary import Normalizer, Vocabulary
+from vocabularies.model.vocabulary import Normalizer, Vocabulary
+from vocabularies.text.normalizers import nfc
+from vocabularies.text.pretokenizers import recognize_pattern
 
 ENGINES = [pytest.param(name, marks=MARKS[name]) for name in ("cpu", "cuda")]
 LLM = (

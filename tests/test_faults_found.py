@@ -12,10 +12,11 @@ from service.engines.cpu.engine import CpuEngine
 from tests.data_files import data_bytes
 from tests.test_service_vocabulary_routes import run
 from tests.tokenizer_documents import rank_file
-from vocabularies import builtin, formats, reference
-from vocabularies.alphabet import to_alphabet
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.vocabulary import Upstream, VocabularyError
+from vocabularies import builtin, formats
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.model.byte_alphabet import to_alphabet
+from vocabularies.model.vocabulary import Upstream, VocabularyError
+from vocabularies.reference import tokenizer
 
 ODD_TEXTS = [
     " \u180e'",
@@ -57,7 +58,7 @@ def test_characters_that_fastokens_classes_otherwise_get_the_reference_ids(engin
     texts = [*ODD_TEXTS, "plain"]
     encoded = engine.encode(vocabulary, Batch(texts))
     for row, text in enumerate(texts):
-        assert encoded.row(row).tolist() == reference.encode(vocabulary, text).ids
+        assert encoded.row(row).tolist() == tokenizer.encode(vocabulary, text).ids
         alone = engine.encode(vocabulary, Batch([text]))
         assert alone.ids.tolist() == encoded.row(row).tolist()
 

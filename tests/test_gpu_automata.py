@@ -32,8 +32,8 @@ from gpu.text.pretokenizer_automaton import (
 from gpu.text.pretokenizer_rules import RULES
 from tests.test_vocabularies_pretokenizers import every_tuple_once
 from tests.texts import TEXTS
-from vocabularies.class_patterns import to_code_points
-from vocabularies.pretokenizers import PRETOKENIZERS, pretokenize
+from vocabularies.text.class_patterns import to_code_points
+from vocabularies.text.pretokenizers import PRETOKENIZERS, pretokenize
 
 MAX_OWN_TEXTS = 300_000
 MAX_JOINED = 3_000_000

@@ -26,10 +26,10 @@ from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.lazy_device import LazyDevice
 from tests.torch_or_skip import torch_or_skip
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions, RowRefused
+from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
 
 TOKENS = (*(bytes([byte]) for byte in range(256)), b"ab", b" ab", b"11", b"<ab>", b"<end>")
 FRAMED = Vocabulary(
@@ -83,7 +83,7 @@ def pinned(engine: GpuEngine, data: np.ndarray) -> np.ndarray:
 
 def check_row(encoded, row: int, data: bytes, options: EncodeOptions) -> None:
     try:
-        wanted = reference.encode(FRAMED, data.decode(), options)
+        wanted = tokenizer.encode(FRAMED, data.decode(), options)
     except UnicodeDecodeError as error:
         assert encoded.errors[row].code == "not_utf8"
         assert encoded.errors[row].where == f"byte {error.start}"
@@ -482,7 +482,7 @@ def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
     ends = encode_stream(engine, FRAMED, data, offsets, ids, chunk_bytes=32 << 10, in_flight=2)
     engine.close()
     options = EncodeOptions(add_special_tokens=False)
-    assert ids[: ends[-1]].tolist() == reference.encode(FRAMED, row, options).ids * 100
+    assert ids[: ends[-1]].tolist() == tokenizer.encode(FRAMED, row, options).ids * 100
     assert max(most) > 2
 
 

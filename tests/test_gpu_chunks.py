@@ -17,9 +17,9 @@ from gpu.large.chunking import (
     may_cut_rows,
 )
 from gpu.memory.workspace_layout import BYTES_A_ROW
-from vocabularies import reference
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
 
 GPT2 = load("gpt2")
 ROWS = st.lists(st.text("ab é\n", max_size=40), max_size=30)
@@ -62,8 +62,8 @@ def test_parts_of_a_row_have_the_ids_of_the_row(words):
     text = "".join(words)
     data, offsets = flat([text.encode()])
     parts = [data[c.begin : c.end].tobytes().decode() for c in chunks_of(data, offsets, GPT2, 9)]
-    ids = [id_ for part in parts for id_ in reference.encode(GPT2, part).ids]
-    assert ids == reference.encode(GPT2, text).ids
+    ids = [id_ for part in parts for id_ in tokenizer.encode(GPT2, part).ids]
+    assert ids == tokenizer.encode(GPT2, text).ids
 
 
 @pytest.mark.parametrize("row_bytes", [100, 1000, 1 << 21, 3 << 20, 1 << 26])

@@ -26,13 +26,13 @@ from tests.test_engines import OPTIONS
 from tests.texts import TEXTS
 from tests.tokenizer_documents import BYTE_LEVEL, BYTES, added, document
 from tests.tokenizer_documents import encoded as encoded_document
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
-from vocabularies.normalizers import nfc
-from vocabularies.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
-from vocabularies.vocabulary import Normalizer, Vocabulary
+from vocabularies.model.vocabulary import Normalizer, Vocabulary
+from vocabularies.reference import tokenizer
+from vocabularies.text.normalizers import nfc
+from vocabularies.text.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
 
 BLOCK = constant("BLOCK")
 NFC = (Normalizer("nfc"),)
@@ -201,7 +201,7 @@ def test_a_mark_that_begins_a_row_joins_nothing(engine):
     texts = ["e", "\u0301 alone", "", "\u0301"]
     encoded = engine.encode(composing(), Batch(texts))
     for row, text in enumerate(texts):
-        assert encoded.row(row).tolist() == reference.encode(composing(), text).ids
+        assert encoded.row(row).tolist() == tokenizer.encode(composing(), text).ids
     assert refused(engine, composing(), ["e", "\u212b"])
     assert refused(engine, composing(), ["e", "\u0301e\u0301"])
 
@@ -233,7 +233,7 @@ def test_texts_in_nfc_have_the_ids_of_the_reference(engine, seed):
     vocabulary = composing(name)
     encoded = engine.encode(vocabulary, Batch(texts, options=options))
     for row, text in enumerate(texts):
-        wanted = reference.encode(vocabulary, text, options[row])
+        wanted = tokenizer.encode(vocabulary, text, options[row])
         assert encoded.row(row).tolist() == wanted.ids
     counts, _ = engine.count(vocabulary, Batch(texts, options=options))
     assert counts.tolist() == np.diff(encoded.offsets).tolist()
@@ -244,7 +244,7 @@ def test_spans_are_those_of_the_reference(engine):
     vocabulary = composing()
     encoded = engine.encode(vocabulary, Batch(texts, options=options))
     for row, text in enumerate(texts):
-        wanted = reference.encode(vocabulary, text, options)
+        wanted = tokenizer.encode(vocabulary, text, options)
         begin, end = encoded.offsets[row : row + 2]
         assert encoded.spans[begin:end].tolist() == [list(span) for span in wanted.spans]
 
@@ -296,7 +296,7 @@ def test_tokens_that_are_looked_for_behind_nfc_are_found(engine):
     texts = ["a   b", "gr\u00f6\u00dfe    <a>   x", "   ", "<a>", "<a\u0334>", ""]
     encoded = engine.encode(vocabulary, Batch(texts))
     for row, text in enumerate(texts):
-        assert encoded.row(row).tolist() == reference.encode(vocabulary, text).ids
+        assert encoded.row(row).tolist() == tokenizer.encode(vocabulary, text).ids
     assert refused(engine, vocabulary, ["<a>\u0338"])
 
 

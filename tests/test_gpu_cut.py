@@ -19,8 +19,8 @@ from gpu.text.bpe_tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_merge import SEEDS, vocabulary_of
 from vocabularies.builtin import load
-from vocabularies.reference import encode
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference.tokenizer import encode
 
 MAX_TOKEN, PART_BYTES = 40, constant("PART_BYTES")
 

@@ -19,10 +19,10 @@ from tests.emulated_device import EmulatedDevice, emulated_kernels
 from tests.test_gpu_cut import doubled, random_merges
 from tests.test_gpu_merge import SEEDS, vocabulary_of
 from tests.test_gpu_rounds import random_case
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
-from vocabularies.reference import encode
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference.tokenizer import encode
 
 DONE, MAX_PARTS = constant("TILE_DONE"), constant("MAX_PARTS")
 

@@ -17,7 +17,7 @@ from tests.test_gpu_cut import check, doubled
 from tests.test_gpu_merge import vocabulary_of
 from tests.test_gpu_write_borders import STRIDE, WINDOW, WINDOW_BYTES
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 FAR_BACK = 512 * constant("BACK_LOADS")
 MAX_RUN_PERIOD = constant("MAX_RUN_PERIOD")

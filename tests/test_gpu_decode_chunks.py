@@ -14,10 +14,10 @@ from gpu.engine import GpuEngine
 from service.engines.cpu.engine import CpuEngine
 from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.post_processing import offsets_of
 from vocabularies.builtin import load
-from vocabularies.framing import offsets_of
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 CPU = CpuEngine()
 NAMES = "gpt2", "hyenadna", "mtdna6", "nt_v2", "dnabert2"

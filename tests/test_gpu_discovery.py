@@ -19,10 +19,10 @@ from gpu.embedding.tokenizer_discovery import SELF_TEST, Discovery, discover
 from gpu.embedding.upstream_tokenizer import SequenceRefused
 from service.engines.cpu.engine import CpuEngine
 from tests.data_files import DATA
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import BUILTINS, load
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference import tokenizer as reference
 
 DNA = [name for name in BUILTINS if name not in ("gpt2", "cl100k_base", "o200k_base")]
 RULED = [name for name in DNA if name not in ("dnabert2", "gena_lm_t2t_32k")]
@@ -295,7 +295,7 @@ def test_the_rules_counts_are_the_numbers_of_ids(name: str) -> None:
 
 
 def test_a_vocabulary_of_the_library_alone_needs_an_engine() -> None:
-    from vocabularies.vocabulary import Upstream
+    from vocabularies.model.vocabulary import Upstream
 
     vocabulary = Vocabulary(tokens=(b"A",), model=Upstream("{}", "it is Unigram"))
     with pytest.raises(TypeError, match="needs an engine: it is Unigram"):

@@ -22,10 +22,10 @@ from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice
 from tests.gpu_emulation import compile_for_device
 from tests.test_gpu_dna_bpe import merge_lists, repeats, vocabulary_of
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Normalizer, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
 PLAIN = EncodeOptions(add_special_tokens=False)
@@ -52,7 +52,7 @@ def outcomes(monkeypatch):
 def ids_of(
     vocabulary: Vocabulary, rows: list[str], options: EncodeOptions = PLAIN
 ) -> list[list[int]]:
-    return [reference.encode(vocabulary, row, options).ids for row in rows]
+    return [tokenizer.encode(vocabulary, row, options).ids for row in rows]
 
 
 def check(

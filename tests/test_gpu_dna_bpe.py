@@ -23,11 +23,11 @@ from tests.each_device import DEVICES, new_engine
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import OPTIONS
 from tests.test_gpu_symbols import check
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.reference_bpe import bpe_rules
-from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
+from vocabularies.reference.bpe import bpe_rules
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")
 ANY = 1 << 40
@@ -258,7 +258,7 @@ def test_a_stream_has_the_ids_of_its_rows(device, name, in_flight):
     for row, text in enumerate(rows):
         assert (
             ids[offsets[row] : offsets[row + 1]].tolist()
-            == reference.encode(load(name), text, plain).ids
+            == tokenizer.encode(load(name), text, plain).ids
         )
     for dtype in (np.int32, np.uint16):
         out = np.zeros(len(batch.data) + 9, dtype)

@@ -17,10 +17,10 @@ from gpu.engine import GpuEngine
 from gpu.kernels.job import constant
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_dna_bpe import merge_lists, vocabulary_of
-from vocabularies import reference
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference import tokenizer
 
 EITHER, OPEN = 1, 2
 MOST_LOOKED = constant("MOST_LOOKED")
@@ -71,7 +71,7 @@ def listed_of(endings: suffix_tables.Endings, x: int, y: int) -> set[tuple[int, 
 
 def last_token(vocabulary: Vocabulary, tables: dna_tables.DnaTables, text: str) -> tuple[int, int]:
     """The left class and the letters of a text's last token."""
-    record = int(tables.tokens[reference.encode(vocabulary, text).ids[-1]])
+    record = int(tables.tokens[tokenizer.encode(vocabulary, text).ids[-1]])
     return record >> 24 & 0xFFFF, record & 0xFF
 
 
@@ -202,5 +202,5 @@ def assert_encodes(vocabulary: Vocabulary, fused_bytes: int, rows: list[str] | N
     engine, rows = GpuEngine(EmulatedDevice(1 << 33), 1 << 30), rows or texts_for(5)
     engine.fused_bytes = fused_bytes
     assert engine.encode(vocabulary, Batch(rows)).ids.tolist() == [
-        token_id for row in rows for token_id in reference.encode(vocabulary, row).ids
+        token_id for row in rows for token_id in tokenizer.encode(vocabulary, row).ids
     ]

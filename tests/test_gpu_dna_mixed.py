@@ -17,9 +17,9 @@ from gpu.kernels.job import constant
 from service.engines.cpu.engine import CpuEngine
 from tests.test_gpu_dna_bases import bases, check, engine_of, outcomes
 from tests.test_gpu_dna_bpe import merge_lists, repeats, vocabulary_of
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Normalizer, Vocabulary
+from vocabularies.model.vocabulary import Normalizer, Vocabulary
 
 ROUND, LEAD = constant("ROUND"), constant("LEAD")
 GENA = "gena_lm_t2t_32k"

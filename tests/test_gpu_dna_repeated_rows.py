@@ -16,10 +16,10 @@ from gpu.kernels.job import constant
 from gpu.small import call
 from tests.test_gpu_dna_bases import NAMES, bases, check, engine_of, outcomes
 from tests.test_gpu_dna_bpe import merge_lists, vocabulary_of
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference import tokenizer
 
 __all__ = ["outcomes"]
 
@@ -128,7 +128,7 @@ def test_the_table_has_the_last_tokens_of_the_reference(name):
             period, column = int(row[0]), length
             if length >= PLACES:
                 column = PLACES - period + (length - PLACES) % period
-            last = reference.encode(vocabulary, text, EncodeOptions(add_special_tokens=False)).ids[
+            last = tokenizer.encode(vocabulary, text, EncodeOptions(add_special_tokens=False)).ids[
                 -1
             ]
             assert row[column] >> 16 == len(vocabulary.tokens[last])

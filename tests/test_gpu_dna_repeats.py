@@ -19,9 +19,9 @@ from gpu.kernels.job import constant
 from service.engines.cpu.engine import CpuEngine
 from tests.test_gpu_dna_bpe import CHUNKS, NAMES, engine_of, merge_lists, vocabulary_of
 from tests.test_gpu_symbols import check
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 CPU = CpuEngine()
 PLAIN = EncodeOptions(add_special_tokens=False)

@@ -9,9 +9,9 @@ import pytest
 from gpu.kernels.job import constant
 from tests.test_gpu_dna_bases import bases, check, engine_of, outcomes
 from tests.test_gpu_dna_bpe import vocabulary_of
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Normalizer, Vocabulary
+from vocabularies.model.vocabulary import Normalizer, Vocabulary
 
 ROUND, LEAD = constant("ROUND"), constant("LEAD")
 GENA = "gena_lm_t2t_32k"

@@ -13,7 +13,7 @@ from gpu.embedding.letter_rule import ELSEWHERE, LetterRule, letter_rule
 from tests.emulated_row_kernels import EmulatedKernels, compiled, memory
 from tests.gpu_emulation import compile_for_device
 from tests.torch_or_skip import torch_or_skip
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 torch = torch_or_skip()

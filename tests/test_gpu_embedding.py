@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from tests.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
 from tests.torch_or_skip import torch_or_skip
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions, RowRefused
+from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference import tokenizer
 
 torch = torch_or_skip()
 from benchmarks import embedding as benchmark  # noqa: E402
@@ -49,7 +49,7 @@ def discovered(name: str) -> Discovery:
 
 
 def ids_of(vocabulary: Vocabulary, text: str) -> list[int]:
-    return reference.encode(vocabulary, text, EncodeOptions(add_special_tokens=False)).ids
+    return tokenizer.encode(vocabulary, text, EncodeOptions(add_special_tokens=False)).ids
 
 
 def padded(rows: list[list[int]], pad_id: int, width: int = 0) -> list[list[int]]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.each_engine import engine_of
 from tests.torch_or_skip import torch_or_skip
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 torch = torch_or_skip()

@@ -18,10 +18,10 @@ from tests.each_device import DEVICES, new_device
 from tests.emulated_device import EmulatedDevice
 from tests.test_engines import OPTIONS, SOME_TEXTS, check, right
 from tests.texts import SEQUENCES, TEXTS
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
 
 NAMES = ("gpt2", "cl100k_base", "o200k_base")
 MEGABYTES = 1 << 20
@@ -45,7 +45,7 @@ def engine_of(name: str) -> GpuEngine:
 
 @functools.cache
 def reference_ids(text: str) -> list[int]:
-    return reference.encode(load("gpt2"), text).ids
+    return tokenizer.encode(load("gpt2"), text).ids
 
 
 @pytest.fixture(params=DEVICES)
@@ -182,7 +182,7 @@ def test_random_vocabularies_give_the_ids_of_the_reference(engine, seed):
     texts += ["ab" * 40, "abc" * 60, "aab" * 90]
     encoded = engine.encode(vocabulary, Batch(texts, options=EncodeOptions(spans=True)))
     for row, text in enumerate(texts):
-        wanted = reference.encode(vocabulary, text)
+        wanted = tokenizer.encode(vocabulary, text)
         assert encoded.row(row).tolist() == wanted.ids, text
     engine.unload(vocabulary.digest)
 
@@ -263,7 +263,7 @@ def test_it_works_with_a_hundredth_of_the_memory(device):
     for batch in (Batch(texts), Batch.from_bytes([text.encode() for text in texts])):
         encoded = small.encode(vocabulary, batch)
         for row, text in enumerate(texts[: len(SOME_TEXTS)]):
-            assert encoded.row(row).tolist() == reference.encode(vocabulary, text).ids
+            assert encoded.row(row).tolist() == tokenizer.encode(vocabulary, text).ids
         words = encoded.row(len(SOME_TEXTS)).tolist()
         assert words == [4775] + [1573] * 299_999 + [220]
         assert encoded.ids[-60_000:].tolist() == [64, 275] * 30_000

@@ -18,11 +18,11 @@ from gpu.streaming import encode_stream
 from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.test_gpu_letter_tiles import own_kmers
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import offsets_of
 from vocabularies.builtin import load
-from vocabularies.framing import offsets_of
-from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.reference import tokenizer
 
 TILE = constant("KMER_TILE")
 FILLED = constant("FILLED_LETTERS")
@@ -50,7 +50,7 @@ def check(engine: GpuEngine, vocabulary: Vocabulary, text: str, sizes: list[int]
     """The ids of all widths are those of the reference, and nothing is written behind them."""
     offsets = offsets_of(np.array(sizes))
     rows = [text[begin : begin + size] for begin, size in zip(offsets, sizes, strict=False)]
-    wanted = [reference.encode(vocabulary, row, PLAIN).ids for row in rows]
+    wanted = [tokenizer.encode(vocabulary, row, PLAIN).ids for row in rows]
     ids = [token_id for row in wanted for token_id in row]
     data = np.frombuffer(text.encode(), np.uint8)
     for dtype in (np.int32, np.uint16, np.uint8):
@@ -162,7 +162,7 @@ def test_circles_are_no_even_rows(launched):
         launched.clear()
         options = replace(PLAIN, circular=circular)
         encoded = engine.encode(load("mtdna6"), Batch(texts, options=options))
-        wanted = [reference.encode(load("mtdna6"), text, options).ids for text in texts]
+        wanted = [tokenizer.encode(load("mtdna6"), text, options).ids for text in texts]
         assert encoded.ids.tolist() == [token_id for row in wanted for token_id in row]
         assert ("write_even_kmers" in launched) == is_even
         assert ("write_kmers" in launched) != is_even

@@ -21,9 +21,9 @@ from tests.emulated_device import EmulatedDevice, note_launches
 from tests.sequence_strategies import SEQUENCES, character_vocabularies
 from tests.test_gpu_bulk import DeviceArray, assert_idle, pinned
 from tests.waiting import GIVEN_UP_S
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 CPU, CONTENT = CpuEngine(), EncodeOptions(add_special_tokens=False)
 KINDS = {32: "<i4", 16: "<u2", 8: "|u1"}

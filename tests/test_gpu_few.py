@@ -19,9 +19,9 @@ from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.test_engines import check
 from tests.test_gpu_bulk import FRAMED
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
+from vocabularies.reference import tokenizer
 
 pytest.importorskip("gpu.host._fast_launch")
 
@@ -72,7 +72,7 @@ def test_usual_batches_are_one_call(engine, usual, times, id_dtype):
 def test_begin_and_end_tokens_are_added_or_not(engine, usual):
     texts = ["ab 11", "", "<ab>x", " a" * 50]
     for options in (EncodeOptions(), PLAIN):
-        expected = [reference.encode(FRAMED, text, options).ids for text in texts]
+        expected = [tokenizer.encode(FRAMED, text, options).ids for text in texts]
         for times in (1, 500):  # A block's, a cluster's.
             encoded = engine.encode(FRAMED, Batch(texts * times, options=options))
             got = [encoded.row(row).tolist() for row in range(4 * times)]
@@ -99,7 +99,7 @@ def test_what_asks_for_more_goes_the_usual_way(engine, usual, options):
 def test_a_row_that_is_not_utf8_is_refused_alone(engine, usual):
     encoded = engine.encode(load("gpt2"), Batch.from_bytes([b"fine", b"a\xffb", b"too"]))
     assert {row: error.where for row, error in encoded.errors.items()} == {1: "byte 1"}
-    assert encoded.row(0).tolist() == reference.encode(load("gpt2"), "fine").ids
+    assert encoded.row(0).tolist() == tokenizer.encode(load("gpt2"), "fine").ids
     assert usual == ["encode_block"]
 
 
@@ -150,7 +150,7 @@ def ids_of_bases(engine: GpuEngine, name: str, text: bytes, ends: list[int], dty
     out = engine.host_memory(dtype().itemsize * len(text)).view(dtype)
     begins = encode_stream(engine, load(name), data, offsets, out)
     texts = [text[a:b].decode() for a, b in pairwise(ends)]
-    rows = [reference.encode(load(name), each, PLAIN).ids for each in texts]
+    rows = [tokenizer.encode(load(name), each, PLAIN).ids for each in texts]
     assert np.diff(begins).tolist() == [len(row) for row in rows]
     assert out[: begins[-1]].tolist() == [token for row in rows for token in row]
     return out[: begins[-1]].tolist()
@@ -170,7 +170,7 @@ def test_bases_that_do_not_begin_where_16_bytes_do_go_the_usual_way(engine, usua
     data = pinned(engine, b"C" + text)[1:]
     out = engine.host_memory(4 * len(text)).view(np.int32)
     begins = encode_stream(engine, load("dnabert2"), data, np.array([0, len(text)]), out)
-    ids = reference.encode(load("dnabert2"), text.decode(), PLAIN).ids
+    ids = tokenizer.encode(load("dnabert2"), text.decode(), PLAIN).ids
     assert out[: begins[-1]].tolist() == ids
     assert len(usual) == 1
 
@@ -223,7 +223,7 @@ def test_what_a_grid_leaves_goes_on_the_usual_way_at_once(usual, monkeypatch):
     for text in (b"ab" * 300 + WORDS[:200_000], WORDS[:200_600], WORDS[:200_600]):
         data, out = pinned(engine, text), engine.host_memory(4 * len(text)).view(np.int32)
         begins = encode_stream(engine, load("gpt2"), data, np.array([0, len(text)]), out)
-        ids = reference.encode(load("gpt2"), text.decode(), PLAIN).ids
+        ids = tokenizer.encode(load("gpt2"), text.decode(), PLAIN).ids
         assert out[: begins[-1]].tolist() == ids
     assert usual == ["encode_grid"] * 2
     assert all(told) and len(told) == 2  # It knows what to leave before it runs again.
@@ -244,7 +244,7 @@ def test_what_a_few_texts_leave_is_launched_once(usual, monkeypatch):
         begins = encode_stream(
             engine, load("gpt2"), pinned(engine, text), np.array([0, len(text)]), out
         )
-        ids = reference.encode(load("gpt2"), text.decode(), PLAIN).ids
+        ids = tokenizer.encode(load("gpt2"), text.decode(), PLAIN).ids
         assert out[: begins[-1]].tolist() == ids
     assert usual == ["", ""]
     assert launches.count("encode_block") == 2
@@ -277,5 +277,5 @@ def test_ids_for_which_there_is_little_room_go_the_usual_way(engine, usual):
     begins = encode_stream(
         engine, load("gpt2"), pinned(engine, text), np.array([0, len(text)]), out
     )
-    assert out[: begins[-1]].tolist() == reference.encode(load("gpt2"), text.decode(), PLAIN).ids
+    assert out[: begins[-1]].tolist() == tokenizer.encode(load("gpt2"), text.decode(), PLAIN).ids
     assert usual == ["encode_block"]

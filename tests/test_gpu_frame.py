@@ -1,4 +1,4 @@
-"""Begin and end tokens, truncation, spans: the emulated device against vocabularies.framing."""
+"""Begin and end tokens, truncation, spans: the emulated device against post_processing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from gpu.kernels.job import constant
 from gpu.vocabulary.decode_table import decode_table
 from tests.gpu_emulation import compile_for_device, launch, make_job
-from vocabularies.batch import Encoded, EncodeOptions, RowError
-from vocabularies.framing import Content, Template, frame
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
+from vocabularies.batch.post_processing import Content, Template, frame
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
 SCAN_TILE, NO_LIMIT = constant("SCAN_TILE"), constant("NO_LIMIT")
@@ -92,7 +92,7 @@ def run(rows: Sequence[Row], around: Template, blocks: int) -> tuple[dict[str, N
 
 
 def expected(row: Row, around: Template) -> Encoded:
-    """One row through vocabularies.framing."""
+    """One row through vocabularies.batch.post_processing."""
     ids = np.array([] if row.fault else row.ids, np.int32)
     ends = np.cumsum(LENGTHS[ids])
     spans = np.stack([ends - LENGTHS[ids], ends], axis=1).astype(np.int64)

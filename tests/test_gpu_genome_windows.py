@@ -13,11 +13,11 @@ from gpu.kernels.job import constant
 from gpu.streaming import encode_stream
 from tests.data_files import records
 from tests.each_device import DEVICES, new_engine
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.formats.tokenizer_json_writer import tokenizer_json
-from vocabularies.vocabulary import Bpe
+from vocabularies.formats.huggingface.writer import tokenizer_json
+from vocabularies.model.vocabulary import Bpe
+from vocabularies.reference import tokenizer as reference
 
 PLAIN = EncodeOptions(add_special_tokens=False)
 WINDOWS = 20_000, 131_072, 1_000_000

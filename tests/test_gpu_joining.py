@@ -14,9 +14,9 @@ from gpu.host.string_join import Joining
 from gpu.runtime.device import OutOfMemory
 from gpu.streaming import encode_stream
 from tests.emulated_device import EmulatedDevice
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.string_join import JOINED_BY
 from vocabularies.builtin import load
-from vocabularies.text_joining import JOINED_BY
 
 GPT2 = load("gpt2")
 CHUNK_BYTES = 1 << 13

@@ -11,7 +11,7 @@ import pytest
 from gpu.engine import GpuEngine
 from service.engines.cpu.engine import CpuEngine
 from tests.each_device import DEVICES, new_engine
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 
 CPU = CpuEngine()

@@ -22,7 +22,7 @@ from tests.test_gpu_cut import check, doubled
 from tests.test_gpu_merge import SEEDS, vocabulary_of
 from tests.test_gpu_rounds import WINDOW
 from tests.test_gpu_rounds import check as check_windows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 THREADS = constant("BRIDGE_THREADS")
 LATE = [(b"ab", b"c"), (b"d", b"ab"), (b"a", b"b")]

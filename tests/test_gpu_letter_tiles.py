@@ -11,10 +11,10 @@ import pytest
 from gpu.kernels.job import constant
 from gpu.streaming import encode_stream
 from tests.each_device import DEVICES, new_engine
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.reference import tokenizer
 
 TILE = constant("KMER_TILE")
 PLAIN = EncodeOptions(add_special_tokens=False)
@@ -74,7 +74,7 @@ def test_rows_of_all_sizes_have_the_ids_of_the_reference(device, name, rows, let
         sizes = [size if size == 0 or size >= vocabulary.model.k else 7 for size in sizes]
         sizes = [size for size in sizes if size]  # What is shorter than a k-mer is refused.
     texts = ["".join(chance.choice([*LETTERS[letters]], size)) for size in sizes]
-    wanted = [reference.encode(vocabulary, text, PLAIN).ids for text in texts]
+    wanted = [tokenizer.encode(vocabulary, text, PLAIN).ids for text in texts]
     ids = [token_id for row in wanted for token_id in row]
     batch = Batch.from_bytes([text.encode() for text in texts], PLAIN)
     for dtype in (np.int32, np.uint16, np.uint8):
@@ -95,7 +95,7 @@ def test_rows_of_more_letters_than_are_marked_are_found(name):
     chance = np.random.default_rng(len(name))
     texts = ["".join(chance.choice([*"ACGT"], size)) for size in sizes]
     engine, batch = engine_of("emulated"), Batch.from_bytes([text.encode() for text in texts])
-    wanted = [reference.encode(load(name), text, PLAIN).ids for text in texts]
+    wanted = [tokenizer.encode(load(name), text, PLAIN).ids for text in texts]
     ids, offsets = engine.encode_ids(load(name), batch.data, batch.offsets)
     assert offsets.tolist() == [0, *np.cumsum([*map(len, wanted)]).tolist()]
     assert ids.tolist() == [token_id for row in wanted for token_id in row]
@@ -113,6 +113,6 @@ def test_a_tile_may_begin_with_letters_of_a_row_that_has_no_id_in_it(device):
     batch = Batch.from_bytes([text.encode() for text in texts])
     out = np.zeros(len(batch.data), np.uint8)
     offsets = encode_stream(engine_of(device), vocabulary, batch.data, batch.offsets, out)
-    ids = [i for text in texts for i in reference.encode(vocabulary, text, PLAIN).ids]
+    ids = [i for text in texts for i in tokenizer.encode(vocabulary, text, PLAIN).ids]
     assert (sum(sizes[:6]) - own_letters, sum(size - 3 for size in sizes[:6]) % 16) == (1, 15)
     assert (out[: len(ids)].tolist(), offsets[-1]) == (ids, len(ids))

@@ -16,7 +16,7 @@ from tests.emulated_row_kernels import EmulatedKernels, compiled, memory
 from tests.gpu_emulation import compile_for_device
 from tests.sequence_strategies import SEQUENCES, character_vocabularies, kmer_vocabularies
 from tests.torch_or_skip import torch_or_skip
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 torch = torch_or_skip()

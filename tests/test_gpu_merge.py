@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from gpu.engine import GpuEngine
 from gpu.text.bpe_tables import bpe_tables
 from tests.emulated_device import EmulatedDevice
-from vocabularies.reference import encode
-from vocabularies.reference_bpe import BpeRules, bpe_rules, merge
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.reference.bpe import BpeRules, bpe_rules, merge
+from vocabularies.reference.tokenizer import encode
 
 LETTERS = ["a", "b", "-", "é", "中"]
 BORDERS = [

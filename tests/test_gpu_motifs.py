@@ -16,12 +16,12 @@ from tests.each_device import new_engine
 from tests.motif_strategies import motif_cases, motif_vocabulary
 from tests.sequence_strategies import OPTIONS
 from tests.test_gpu_symbols import check
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.corpus import Corpus
-from vocabularies.motifs import MotifBank
-from vocabularies.training import train
-from vocabularies.training_options import TrainingOptions
-from vocabularies.vocabulary import Normalizer, SpecialToken, Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.model.vocabulary import Normalizer, SpecialToken, Vocabulary
+from vocabularies.motifs.bank import MotifBank
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import train
 
 TEXT_OPTIONS = OPTIONS.map(lambda o: replace(o, reverse_complement=False, circular=None))
 PLAIN = EncodeOptions(special="plain", spans=True)

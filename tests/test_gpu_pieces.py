@@ -20,8 +20,8 @@ from gpu.text.bpe_tables import bpe_tables
 from gpu.text.cjk_characters import LISTED_IDS, LISTED_SHIFT, RANGES
 from tests.test_gpu_merge import SEEDS, check, engine, text_of, vocabularies
 from vocabularies.builtin import load
-from vocabularies.reference import encode
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.reference.tokenizer import encode
 
 WHITE = [" ", "\n", "\t", "\r"]
 LANE, WORD, WARP = 16, 64, 512

@@ -21,7 +21,7 @@ from tests.data_files import DATA, data_bytes
 from tests.gpu_emulation import compile_for_device
 from tests.test_gpu_automata import representatives
 from tests.texts import RUNS, TEXTS
-from vocabularies.pretokenizers import pretokenize
+from vocabularies.text.pretokenizers import pretokenize
 
 HERE = Path(__file__).parent
 FILES = sorted(path.name for path in (DATA / "text").glob("*.*")) or ["(no data)"]

@@ -15,10 +15,10 @@ from gpu.windows import encode_windows
 from tests.each_device import DEVICES, new_engine
 from tests.gpu_emulation import launch, make_job
 from tests.test_gpu_even_rows import check, check_drawn, linear_kmers
-from vocabularies import reference
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.post_processing import offsets_of
 from vocabularies.builtin import load
-from vocabularies.framing import offsets_of
+from vocabularies.reference import tokenizer
 
 TILE = constant("KMER_TILE")
 ALPHABETS = {
@@ -160,7 +160,7 @@ def test_faults_of_another_batch_do_not_matter(name, sizes):
     rows = ["ACGTTGCAT"[:size] for size in sizes]
     encoded = engine.encode(vocabulary, Batch(rows))
     assert encoded.errors == {}
-    wanted = [token_id for row in rows for token_id in reference.encode(vocabulary, row).ids]
+    wanted = [token_id for row in rows for token_id in tokenizer.encode(vocabulary, row).ids]
     assert encoded.ids.tolist() == wanted
     made = encode_windows(engine, vocabulary, Batch(rows), window=4, stride=4, pad_id=0)
     assert made.errors == {}

@@ -11,8 +11,8 @@ from gpu.text.bpe_tables import NO_BOUND, bpe_tables
 from tests.test_gpu_cut import random_merges
 from tests.test_gpu_merge import vocabulary_of
 from vocabularies.builtin import load
-from vocabularies.reference_bpe import bpe_rules
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference.bpe import bpe_rules
 
 
 def distances(vocabulary: Vocabulary) -> dict[int, int]:

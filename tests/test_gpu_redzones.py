@@ -12,7 +12,7 @@ from gpu.engine import GpuEngine
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.kernels import batch_of, compare
 from tests.redzones import redzones
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 

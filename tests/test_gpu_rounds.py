@@ -18,8 +18,8 @@ from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_cut import doubled, random_merges
 from tests.test_gpu_merge import SEEDS, vocabulary_of
 from vocabularies.builtin import load
-from vocabularies.reference import encode
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference.tokenizer import encode
 
 WINDOW, THREADS = constant("WINDOW_1"), constant("BRIDGE_THREADS")
 

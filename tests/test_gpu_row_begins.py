@@ -10,7 +10,7 @@ from gpu.host import row_begins
 from gpu.host.row_begins import FallingRow, put_begins
 from gpu.streaming import encode_stream
 from tests.emulated_device import EmulatedDevice, note_launches
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 NAMES = ("gpt2", "dnabert2", "hyenadna", "dnabert1_6mer")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gpu.text.byte_run_period import MAX_STEP, RUN, run_steps
 from tests.test_gpu_merge import vocabulary_of
 from vocabularies.builtin import load
-from vocabularies.reference_bpe import bpe_rules, merge
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference.bpe import bpe_rules, merge
 
 
 def borders(vocabulary: Vocabulary, byte: int, size: int) -> set[int]:

@@ -21,11 +21,11 @@ from tests.each_device import DEVICES, new_engine
 from tests.emulated_device import EmulatedDevice, note_launches
 from tests.gpu_emulation import launch, make_job
 from tests.test_gpu_letter_tiles import own_kmers
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import offsets_of
 from vocabularies.builtin import load
-from vocabularies.framing import offsets_of
-from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.reference import tokenizer
 
 TILE = constant("KMER_TILE")
 PLAIN = EncodeOptions(add_special_tokens=False)
@@ -89,7 +89,7 @@ def rows_of(draw, size: int) -> list[int]:
 def check(engine: GpuEngine, vocabulary: Vocabulary, text: str, places: list[int]) -> None:
     """The ids of all widths are those of the reference, and nothing is written behind them."""
     rows = [text[begin:end] for begin, end in pairwise(places)]
-    wanted = [reference.encode(vocabulary, row, PLAIN).ids for row in rows]
+    wanted = [tokenizer.encode(vocabulary, row, PLAIN).ids for row in rows]
     ids = [token_id for row in wanted for token_id in row]
     data, offsets = np.frombuffer(text.encode(), np.uint8), np.array(places, np.int64)
     for dtype in (np.int32, np.uint16, np.uint8):
@@ -173,7 +173,7 @@ def test_no_row_is_at_fault_where_plain_kernels_were_not_tried():
         text = "ACGTN" * (SMALL_BYTES // rows // 5 + 1)
         encoded = engine.encode(vocabulary, Batch([text] * rows, options=PLAIN))
         assert encoded.errors == {}
-        assert encoded.ids.tolist() == rows * reference.encode(vocabulary, text, PLAIN).ids
+        assert encoded.ids.tolist() == rows * tokenizer.encode(vocabulary, text, PLAIN).ids
 
 
 @pytest.mark.parametrize("places", [[0, 120], [0, 60, 120], [0, 54, 120]])

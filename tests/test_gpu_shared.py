@@ -25,10 +25,10 @@ from gpu.text.bpe_tables import NotCovered
 from tests.each_device import new_device
 from tests.emulated_device import EmulatedDevice
 from tests.waiting import GIVEN_UP_S
-from vocabularies import reference
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.batch.shared_rows import SharedRows, SharedText
 from vocabularies.builtin import load
-from vocabularies.shared_rows import SharedRows, SharedText
+from vocabularies.reference import tokenizer
 
 TEXTS = ["It's unzipped", "", "北京 now " * 300, "one long row of words " * 900, "größe"]
 SEQUENCES = ["ACGTTGCA" * 300, "", "ACGNNNNNNNNNNNNACGT", "acgt" * 99]
@@ -133,7 +133,7 @@ def test_the_ids_are_the_references(
     for options in (EncodeOptions(), EncodeOptions(special="plain", add_special_tokens=False)):
         rows = rows_of(memory, texts, id_bytes=id_bytes, options=options)
         offsets = encode_shared(engine, vocabulary, rows)
-        wanted = [reference.encode(vocabulary, text, options).ids for text in texts]
+        wanted = [tokenizer.encode(vocabulary, text, options).ids for text in texts]
         assert offsets.tolist() == np.cumsum([0, *map(len, wanted)]).tolist()
         got = rows.out.ids(8, int(offsets[-1]), np.int32 if id_bytes == 4 else np.uint16)
         assert got == [token_id for row in wanted for token_id in row]

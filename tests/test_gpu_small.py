@@ -22,9 +22,9 @@ from tests.emulated_device import EmulatedDevice, EmulatedStream, note_launches
 from tests.test_engines import OPTIONS, check
 from tests.test_gpu_bulk import DeviceArray
 from tests.texts import SEQUENCES, TEXTS
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
+from vocabularies.reference import tokenizer
 
 NAMES = ("gpt2", "cl100k_base", "o200k_base")
 PARTS = [text for text in [*TEXTS, *SEQUENCES] if len(text) < 80]
@@ -233,7 +233,7 @@ def test_a_small_stream_is_one_launch(launches):
         ("dnabert2", ["ACGT" * 300, "", "ACGNNACGTTA", "A" * 700]),
     ):
         batch, seen = Batch(texts), set[str]()
-        wanted = [i for text in texts for i in reference.encode(load(name), text, PLAIN).ids]
+        wanted = [i for text in texts for i in tokenizer.encode(load(name), text, PLAIN).ids]
         for kind in ("<i4", "<u2"):
             if len(load(name)) >> 16 and kind == "<u2":
                 continue

@@ -17,9 +17,9 @@ from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.special_tokens import SpecialTables, special_tables
 from tests.data_files import data_json
 from tests.gpu_emulation import compile_for_device, launch, make_job
-from vocabularies.batch import RowRefused
-from vocabularies.reference_stretches import cut_text
-from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.batch.batch import RowRefused
+from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.reference.segments import cut_text
 
 Mode = Literal["match", "plain", "refuse"]
 TILE, BLOCK = constant("TILE"), constant("BLOCK")

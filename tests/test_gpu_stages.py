@@ -9,9 +9,9 @@ from gpu.engine import GpuEngine
 from gpu.kernels.catalog import KERNELS
 from gpu.runtime.stage_timer import STAGES, StageTimes, stage_of
 from tests.emulated_device import EmulatedDevice, EmulatedStream
-from vocabularies import reference
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
+from vocabularies.reference import tokenizer
 
 GPT2 = load("gpt2")
 TEXT = "Hello, world! It's 2024, naïve café. " * 20
@@ -29,7 +29,7 @@ def ids_of(made: GpuEngine, text: str) -> list[int]:
 
 
 def expected(text: str) -> list[int]:
-    return reference.encode(GPT2, text).ids
+    return tokenizer.encode(GPT2, text).ids
 
 
 def test_every_kernel_has_a_stage():

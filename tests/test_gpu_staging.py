@@ -22,8 +22,8 @@ from tests.compiled import extension
 from tests.data_files import ROOT
 from tests.thread_times import cpu_seconds
 from tests.waiting import GIVEN_UP_S, wait_until
-from vocabularies.batch import Batch
-from vocabularies.text_joining import JOINED_BY, LARGE_BYTES, join_in_python
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.string_join import JOINED_BY, LARGE_BYTES, join_in_python
 
 PIECE_BYTES = 1 << 17
 SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 9 * PIECE_BYTES + 5]
@@ -124,7 +124,7 @@ def test_random_copies_at_once_at_random_places(built, copies, num_threads, wait
 @pytest.fixture(scope="module")
 def measure():
     """Where strings begin as UTF-8, int64[B + 1]; CPython keeps the UTF-8 of each."""
-    texts = extension(ROOT / "vocabularies/texts.cpp", "_texts")
+    texts = extension(ROOT / "vocabularies/batch/string_join.cpp", "_string_join")
 
     def measured(strings: Sequence[str]) -> np.ndarray:
         offsets = np.zeros(len(strings) + 1, np.int64)

@@ -17,7 +17,7 @@ from tests.test_gpu_bulk import DeviceArray, pinned
 from tests.test_gpu_fetching import check, engine_of, rows_of
 from tests.test_gpu_letter_tiles import own_kmers
 from vocabularies.builtin import load
-from vocabularies.tables import may_be_apart
+from vocabularies.model.tables import may_be_apart
 
 
 @settings(max_examples=100)

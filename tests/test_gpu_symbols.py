@@ -26,11 +26,11 @@ from tests.sequence_strategies import (
     kmer_vocabularies,
 )
 from tests.test_engines_expected import vocabulary_of
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions, RowRefused
+from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
-from vocabularies.tables import may_be_apart
-from vocabularies.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.model.tables import may_be_apart
+from vocabularies.model.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
 
 NAMES = (
     *("evo_bytes", "hyenadna", "caduceus", "gpn", "ntv3", "mtdna6", "nt_v1", "nt_v2"),
@@ -68,7 +68,7 @@ def check(
         assert counts.tolist() == np.diff(encoded.offsets).tolist()
         for row, text in enumerate(texts):
             try:
-                right = reference.encode(vocabulary, text, options)
+                right = tokenizer.encode(vocabulary, text, options)
             except RowRefused as refused:
                 assert encoded.errors[row] == refused.error
                 continue
@@ -85,7 +85,7 @@ def check(
         assert errors == {}
         for (begin, end), (first, last) in zip(pairwise(offsets), pairwise(places), strict=True):
             row_ids = ids[begin:end].tolist()
-            assert data[first:last].tobytes() == reference.decode(vocabulary, row_ids, skip)
+            assert data[first:last].tobytes() == tokenizer.decode(vocabulary, row_ids, skip)
 
 
 def check_any(vocabulary: Vocabulary, texts: list[str], options: EncodeOptions) -> None:
@@ -238,7 +238,7 @@ def test_streams_have_the_ids_of_batches(engine, name, in_flight):
     wanted = [
         token_id
         for row in rows
-        for token_id in reference.encode(
+        for token_id in tokenizer.encode(
             load(name), row.decode(), EncodeOptions(add_special_tokens=False)
         ).ids
     ]
@@ -298,7 +298,7 @@ def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):
         ends = encode_stream(engine, vocabulary, batch.data, batch.offsets, out)
         options = EncodeOptions(add_special_tokens=False)
         for row, text in enumerate(rows):
-            right = reference.encode(vocabulary, text, options).ids
+            right = tokenizer.encode(vocabulary, text, options).ids
             assert out[ends[row] : ends[row + 1]].tolist() == right, text
         tried = {"place_rows", "write_even_strided", "write_filled"} & {*seen}
         assert bool(tried) == is_tried

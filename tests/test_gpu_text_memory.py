@@ -10,8 +10,8 @@ import pytest
 
 from gpu.embedding.inputs import as_batch
 from tests.torch_or_skip import torch_or_skip
-from vocabularies.batch import Batch
-from vocabularies.text_joining import join_in_python
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.string_join import join_in_python
 
 torch_or_skip()
 from gpu.embedding.pinned_text import TextMemory  # noqa: E402
@@ -80,7 +80,7 @@ def test_strings_are_joined_in_the_memory_that_is_given(monkeypatch, form):
         data[:] = joined
         return data, offsets
 
-    monkeypatch.setattr("vocabularies.batch.join_texts", join)
+    monkeypatch.setattr("vocabularies.batch.batch.join_texts", join)
     batch = as_batch(form(["ACGT", "", "CCGGTTAA"]), lambda num_bytes: given[:num_bytes])
     assert np.shares_memory(batch.data, given)
     assert given.tobytes() == b"ACGTCCGGTTAA"

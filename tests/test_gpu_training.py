@@ -27,10 +27,10 @@ from tests.emulated_device import (
 from tests.gpu_emulation import compile_for_device
 from tests.test_vocabularies_training import BANKS, OPTIONS, ROWS, assert_equal, row_spans
 from tests.textbook_training import textbook
-from vocabularies.corpus import Corpus
-from vocabularies.motifs import Motif, MotifBank
-from vocabularies.training import Training, TrainingOptions, train
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.motifs.bank import Motif, MotifBank
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.train import Training, TrainingOptions, train
 
 BLOCK = 256
 RUNS = st.lists(st.tuples(st.sampled_from("ACGTN"), st.integers(1, 60)), max_size=6).map(

@@ -11,7 +11,7 @@ from tokenizers.implementations import CharBPETokenizer
 
 from gpu.embedding.tokenizer_discovery import discover
 from gpu.embedding.upstream_tokenizer import upstream_encoder
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 LETTERS = {letter: i for i, letter in enumerate("?ACGT[]M")}
 

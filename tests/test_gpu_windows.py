@@ -17,12 +17,12 @@ from gpu.windows import encode_windows
 from tests.each_device import new_engine
 from tests.emulated_device import EmulatedDevice
 from tests.torch_or_skip import torch_or_skip
-from vocabularies import reference
-from vocabularies.augmentation import Augmentation, augment
-from vocabularies.batch import Batch, EncodeOptions, RowRefused
+from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
-from vocabularies.tables import may_be_apart
-from vocabularies.windows import windows
+from vocabularies.model.tables import may_be_apart
+from vocabularies.reference import tokenizer
+from vocabularies.sequences.augmentation import Augmentation, augment
+from vocabularies.sequences.windows import windows
 
 PAD = 0
 
@@ -52,7 +52,7 @@ def check_windows(engine, name, texts, options, window, stride, prefix, channel)
             spans=True,
         )
         try:
-            right = reference.encode(vocabulary, text, plain)
+            right = tokenizer.encode(vocabulary, text, plain)
         except RowRefused as refused:
             assert made.errors[row] == refused.error
             assert part.start == part.stop
@@ -186,7 +186,7 @@ def check_augmented(engine, name, texts, options, augmentation) -> None:
     for row in range(len(texts)):
         text = data[offsets[row] : offsets[row + 1]]
         try:
-            wanted = reference.encode(vocabulary, text.tobytes().decode(), options)
+            wanted = tokenizer.encode(vocabulary, text.tobytes().decode(), options)
         except UnicodeDecodeError:
             assert got.errors[row].code == "not_utf8"
         except RowRefused as refused:

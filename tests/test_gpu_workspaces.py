@@ -16,7 +16,7 @@ from gpu.memory.workspace_layout import (
 from gpu.memory.workspace_pool import Workspaces
 from tests.emulated_device import EmulatedDevice
 from tests.test_gpu_dna_bases import bases
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 BYTES_A_BASE = 16

@@ -26,7 +26,7 @@ from tests.app_client import serving
 from tests.fake_engine import FakeEngine
 from tests.waiting import run, until
 from vocabularies import builtin
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 
 V = "evo_bytes"
 MODELS = {

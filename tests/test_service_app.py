@@ -15,7 +15,7 @@ from service.server.app import create_app, preload, running
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
 from tests.waiting import run, until
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
 
 
 async def ready(client) -> None:

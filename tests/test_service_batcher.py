@@ -17,7 +17,7 @@ from service.core.settings import Settings
 from service.observability.metrics import Metrics
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.waiting import run, until
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 
 VOCABULARY = byte_vocabulary()
 OTHER = byte_vocabulary(257)

@@ -16,7 +16,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.http.body_takeover import TICK_BYTES, WORTH_BYTES, BodyReceiver
 from tests.test_service_hot_protocol import Reader, Writer, answer, listening, request, text_body
 from tests.waiting import GIVEN_UP_S, until
-from vocabularies.batch import DEFAULT_OPTIONS, Batch
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
 from vocabularies.builtin import load
 
 

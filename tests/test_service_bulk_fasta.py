@@ -16,7 +16,7 @@ from service.batching.work import Result
 from service.engines.cpu.engine import CpuEngine
 from tests.app_client import serving
 from tests.waiting import run
-from vocabularies.batch import Batch, Encoded, RowError
+from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.builtin import load
 
 ENGINE = CpuEngine()

@@ -16,7 +16,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.http.request_body import PIECE_BYTES
 from tests.app_client import serving
 from tests.waiting import run
-from vocabularies.batch import DEFAULT_OPTIONS, Batch, EncodeOptions
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, EncodeOptions
 from vocabularies.builtin import load
 
 try:

@@ -29,12 +29,11 @@ from tests.sequence_strategies import (
     kmer_vocabularies,
 )
 from tests.tokenizer_documents import added, document, encoded
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
-from vocabularies.tables import token_table
-from vocabularies.vocabulary import (
+from vocabularies.model.tables import token_table
+from vocabularies.model.vocabulary import (
     Bpe,
     Kmers,
     Normalizer,
@@ -43,6 +42,7 @@ from vocabularies.vocabulary import (
     Vocabulary,
     VocabularyError,
 )
+from vocabularies.reference import tokenizer as reference
 
 
 class Wrong:

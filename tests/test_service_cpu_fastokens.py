@@ -22,12 +22,13 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.encoder import ReferenceEncoder
 from tests.data_files import data_bytes, data_json
 from tests.waiting import wait_until
-from vocabularies import builtin, reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies import builtin
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary, tokenizer_json
-from vocabularies.pretokenizers import pretokenizer
-from vocabularies.tables import token_table
-from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.tables import token_table
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
+from vocabularies.text.pretokenizers import pretokenizer
 
 WHITE_SPACE = [" ", "\n", "\r", "\t", "\v", "\x85", "\xa0", "\u2028", "\u3000"]
 PARTS = [*WHITE_SPACE, " ", "\n", " ", "\n", "a", "!", "1", "<m>", "<p> ", "'\u017f", "\u180e"]
@@ -223,7 +224,7 @@ def test_it_takes_vocabularies_with_an_empty_token_and_without_bytes_that_no_tex
     batch = Batch(texts, options=EncodeOptions(spans=True))
     got = engine.encode(vocabulary, batch)
     for row, text in enumerate(texts):
-        right = reference.encode(vocabulary, text)
+        right = tokenizer.encode(vocabulary, text)
         begin, end = got.offsets[row : row + 2]
         assert got.row(row).tolist() == right.ids
         assert [*map(tuple, got.spans[begin:end].tolist())] == right.spans
@@ -237,7 +238,7 @@ def test_begin_and_end_tokens_of_roberta_do_not_keep_it_away():
     assert engine.load(vocabulary).encoder.startswith("fastokens")
     text = "a <m> b\n\n"
     assert engine.encode(vocabulary, Batch([text])).ids.tolist() == (
-        reference.encode(vocabulary, text).ids
+        tokenizer.encode(vocabulary, text).ids
     )
 
 

@@ -15,11 +15,11 @@ from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.selection import fastokens_covers
 from tests.data_files import data_bytes
 from tests.tokenizer_documents import BYTES, added, document, encoded
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary
-from vocabularies.tables import token_table
-from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.tables import token_table
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
 
 CONTENTS = ["<m>", "m", "<", ">", "a", "ab", "b<", "  ", "   ", " ", "\n", " a", "a "]
 TEXTS = st.lists(st.sampled_from(["<m>", "a", "b", "c", "<", ">", " ", "  ", "\n"]), max_size=12)
@@ -85,7 +85,7 @@ def test_random_tokens_have_the_ids_of_tokenizers_and_the_spans_of_the_reference
         begin, end = answer.offsets[row : row + 2]
         assert answer.ids[begin:end].tolist() == library.encode(text).ids, text
         spans = [tuple(span) for span in answer.spans[begin:end].tolist()]
-        assert spans == reference.encode(vocabulary, text, options).spans, text
+        assert spans == tokenizer.encode(vocabulary, text, options).spans, text
 
 
 def test_a_token_that_begins_in_the_blanks_of_the_one_before_it_has_its_own_span():

@@ -19,8 +19,8 @@ from service.server.app import create_app, running
 from tests.data_files import ROOT
 from tests.fake_engine import FakeEngine
 from tests.test_architecture import ROOMS
-from vocabularies.batch import RowError
-from vocabularies.vocabulary import Bpe, Vocabulary, VocabularyError
+from vocabularies.batch.batch import RowError
+from vocabularies.model.vocabulary import Bpe, Vocabulary, VocabularyError
 
 KINDS = [kind for kind in ServiceError.__subclasses__() if kind is not errors.RowRefused]
 assert body_timeout.BodyTimeout in KINDS

@@ -29,8 +29,8 @@ from tests.server_process import (
 )
 from tests.test_doors import CASES, DOORS, House
 from tests.waiting import run, wait_until
-from vocabularies import reference
 from vocabularies.builtin import load
+from vocabularies.reference import tokenizer
 
 SETTINGS = {
     "WARPTOK_FRONTENDS": "2",
@@ -132,7 +132,7 @@ class Load:
 
 @pytest.mark.parametrize(("name", "texts"), [case for case in CASES if case[0] in NAMES])
 def test_every_door_of_two_front_ends_gives_the_references_ids(server, name, texts):
-    expected = [reference.encode(load(name), text).ids for text in texts]
+    expected = [tokenizer.encode(load(name), text).ids for text in texts]
     grpc_address = server.log.read_text().split("gRPC on ")[1].split()[0]
 
     async def scenario() -> None:

@@ -37,10 +37,10 @@ from tests.tokenizer_documents import BYTES as CHARACTERS
 from tests.tokenizer_documents import document
 from tests.tokenizer_documents import encoded as encoded_document
 from tests.waiting import run, until
-from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
-from vocabularies.vocabulary import Normalizer
+from vocabularies.model.vocabulary import Normalizer
 
 BYTES = byte_vocabulary()
 OTHERS = [byte_vocabulary(256 + n) for n in range(1, 4)]

@@ -24,7 +24,7 @@ from service.protos import warptok_pb2 as pb
 from service.server.app import create_app, running
 from tests.fake_engine import FakeEngine
 from tests.waiting import run, until
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
 

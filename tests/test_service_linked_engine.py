@@ -18,7 +18,7 @@ from service.security.rate_limits import Limits, Rates
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.linked_house import V, client_of, house
 from tests.waiting import GIVEN_UP_S, run, until
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 
 
 def answer_at_once(_: Link, message: Message) -> asyncio.Future[Message] | None:

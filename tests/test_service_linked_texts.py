@@ -16,7 +16,7 @@ from tests.fake_engine import FakeEngine
 from tests.fake_gpu import FakeGpu
 from tests.linked_house import V, client_of, house
 from tests.waiting import run, until
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 
 def test_large_texts_and_ids_are_shared_and_let_go_of(tmp_path):

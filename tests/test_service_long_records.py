@@ -24,9 +24,9 @@ from service.seqio import fasta
 from service.seqio.fasta import Name, fasta_pieces
 from service.seqio.reader import sequence_batches
 from tests.server_process import server_process
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.vocabulary import Kmers, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Kmers, SpecialToken, Vocabulary
 
 ENGINE = CpuEngine()
 OWN = EncodeOptions(add_special_tokens=False)

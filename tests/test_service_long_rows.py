@@ -18,11 +18,11 @@ from service.runtime.memory_pool import LargeMemory
 from tests.fake_engine import byte_vocabulary
 from tests.motif_strategies import motif_vocabulary
 from vocabularies import builtin
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.framing import Content
-from vocabularies.pretokenizers import PRETOKENIZERS
-from vocabularies.tables import token_table
-from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import Content
+from vocabularies.model.tables import token_table
+from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.text.pretokenizers import PRETOKENIZERS
 
 PIECE = 1200
 WORDS = (

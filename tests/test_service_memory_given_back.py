@@ -20,7 +20,7 @@ from service.server import app
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.waiting import run, until
-from vocabularies.batch import DEFAULT_OPTIONS, Batch
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
 
 
 @pytest.fixture

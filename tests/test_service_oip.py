@@ -23,7 +23,7 @@ from service.operations.operation import Call
 from service.protos import inference_pb2 as pb
 from tests.app_client import serving
 from tests.waiting import run
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
 

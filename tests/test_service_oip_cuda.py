@@ -23,7 +23,7 @@ from tests.app_client import serving
 from tests.emulated_device import EmulatedDevice
 from tests.fake_gpu import FakeGpu
 from tests.waiting import run
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
 CPU = CpuEngine()

@@ -21,8 +21,8 @@ from service.multiprocess.local_encoders import OwnEncoders
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.linked_house import V, client_of, house
 from tests.waiting import run, until
-from vocabularies.batch import Batch
-from vocabularies.vocabulary import Vocabulary, VocabularyError
+from vocabularies.batch.batch import Batch
+from vocabularies.model.vocabulary import Vocabulary, VocabularyError
 
 WORTH = 3
 TEXT = "naïve ✓"

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from service.engines.cpu.engine import CpuEngine
 from service.operations.rendering.offset_units import convert_spans
 from tests.tokenizer_documents import BYTES, document, encoded
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary
-from vocabularies.vocabulary import Upstream
+from vocabularies.model.vocabulary import Upstream
 
 TEXT = st.text(st.sampled_from("aé中🙂\u0301 "), max_size=12)
 

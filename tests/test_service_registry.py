@@ -24,8 +24,9 @@ from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
 from tests.fake_engine import FakeEngine, byte_vocabulary
 from tests.waiting import run
-from vocabularies import builtin, canonical
-from vocabularies.vocabulary import VocabularyError
+from vocabularies import builtin
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import VocabularyError
 
 FIRST, SECOND = byte_vocabulary(), byte_vocabulary(300)
 

@@ -17,9 +17,9 @@ from service.engines.cpu.bpe.joined_short_texts import LONGEST, MOST, RULES, Sho
 from tests.compiled import extension
 from tests.data_files import ROOT
 from vocabularies import builtin
-from vocabularies.batch import Batch
-from vocabularies.tables import token_table
-from vocabularies.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.batch.batch import Batch
+from vocabularies.model.tables import token_table
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
 
 PARTS = [
     *(" ", " ", "  ", "\n", "\r\n", "\t", "\v", "\f", "\x1c", "\x85", "\xa0", "\xad", "\u180e"),

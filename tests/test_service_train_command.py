@@ -18,15 +18,16 @@ from service.cli.motif_report import measure_vocabulary
 from service.cli.parser import main
 from service.engines.cpu.engine import CpuEngine
 from service.seqio.corpus import NamedCorpus, read_corpus
-from vocabularies import builtin, training
-from vocabularies.corpus import Corpus
+from vocabularies import builtin
 from vocabularies.formats import read_vocabulary
-from vocabularies.motif_metrics import measure_motifs
-from vocabularies.motifs import MotifBank, Spans
-from vocabularies.reference import encode
-from vocabularies.training import Progress, TrainingOptions, train
-from vocabularies.training_layout import corpus_spans
-from vocabularies.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.motifs.bank import MotifBank, Spans
+from vocabularies.motifs.metrics import measure_motifs
+from vocabularies.reference.tokenizer import encode
+from vocabularies.training import train as training
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.layout import corpus_spans
+from vocabularies.training.train import Progress, TrainingOptions, train
 
 Capture = pytest.CaptureFixture[str]
 

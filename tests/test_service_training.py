@@ -31,10 +31,10 @@ from service.training.schemas import TrainingJob, TrainingParameters
 from tests.app_client import serving
 from tests.fake_engine import FakeEngine
 from tests.waiting import run
-from vocabularies import canonical
-from vocabularies.corpus import Corpus
-from vocabularies.motifs import MotifBank
-from vocabularies.training import TrainingOptions, train
+from vocabularies.model import canonical
+from vocabularies.motifs.bank import MotifBank
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.train import TrainingOptions, train
 
 ALONE = {**os.environ, **ONE_THREAD}  # As the service starts a worker.
 JOBS = "/v1/training-jobs"
@@ -240,7 +240,7 @@ def test_what_fails_in_a_worker_is_told_and_holds_nothing_of_the_input(
         raise failure
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("vocabularies.training.train", fail)
+    monkeypatch.setattr("vocabularies.training.train.train", fail)
     error = told(tmp_path, capfd, {})["error"]
     codes = {MemoryError: "out_of_memory", OSError: "os_error", KeyError: "internal"}
     assert error["code"] == codes[type(failure)]

@@ -16,11 +16,11 @@ from service.training.device import choose_merger
 from service.training.device_selftest import SelfTestFailed
 from tests.emulated_device import EmulatedDevice, EmulatedStream
 from tests.test_service_training import record
-from vocabularies import canonical
-from vocabularies.corpus import Corpus
-from vocabularies.merger import CpuMerger, Merge
-from vocabularies.training import TrainingOptions, train
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.merger import CpuMerger, Merge
+from vocabularies.training.train import TrainingOptions, train
 
 CORPUS = Corpus.of(["GATTACAGATTACA" * 3, "ACGTACGTTTGACGTA" * 2])
 

@@ -23,7 +23,7 @@ from tests.fuzz import memory
 from tests.fuzz.memory import GROWTH_BYTES, Size, measured, what_grew
 from tests.tokenizer_documents import rank_file
 from tests.waiting import run, wait_until
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.formats import read_vocabulary
 
 MIB = 1 << 20

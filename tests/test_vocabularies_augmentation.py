@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabularies.augmentation import Augmentation, augment, philox
+from vocabularies.sequences.augmentation import Augmentation, augment, philox
 
 ROWS = st.lists(st.text("ACGTNacgt-", max_size=30), max_size=6)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 
 TEXTS = ["one", "", "zwölf", "🙂", "last"]
 EACH = [EncodeOptions(max_length=n) for n in range(5)]

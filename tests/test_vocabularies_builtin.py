@@ -14,12 +14,12 @@ from tokenizers import Tokenizer
 import vocabularies.builtin as package
 from tests.data_files import DATA, data_bytes, data_json, expected, ids_digest, records
 from tests.texts import RUNS, SEQUENCES, TEXTS
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import BUILTINS, build, describe, load
 from vocabularies.builtin.stored import UPSTREAM
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.reference import encode
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.reference.tokenizer import encode
 
 TIKTOKEN = ("gpt2", "cl100k_base", "o200k_base")
 DNA_BPE = ("dnabert2", "gena_lm_t2t_32k", "gpn")

@@ -9,11 +9,11 @@ from tokenizers import Tokenizer
 
 from service.engines.cpu.engine import CpuEngine
 from tests.tokenizer_documents import document, encoded
-from vocabularies.batch import Batch
-from vocabularies.class_patterns import MAX_PATTERN, compile_patterns, fingerprint
+from vocabularies.batch.batch import Batch
 from vocabularies.formats import read_vocabulary
-from vocabularies.normalizers import compile_replacement
-from vocabularies.vocabulary import Upstream, VocabularyError
+from vocabularies.model.vocabulary import Upstream, VocabularyError
+from vocabularies.text.class_patterns import MAX_PATTERN, compile_patterns, fingerprint
+from vocabularies.text.normalizers import compile_replacement
 
 UNREAD = [
     "a{5,3}",  # Oniguruma: three to five, possessive.

@@ -13,14 +13,13 @@ from tokenizers import Tokenizer
 from service.engines.cpu.engine import CpuEngine
 from tests.data_files import data_bytes
 from tests.tokenizer_documents import ABC, BYTES, added, document, encoded
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import FORMATS, read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.formats import word_list_rules as heads
-from vocabularies.formats.kmer_config import from_pretrained, save_pretrained
-from vocabularies.formats.rank_merges import derive_merges
-from vocabularies.formats.word_lists import all_kmers
-from vocabularies.vocabulary import (
+from vocabularies.formats.tiktoken.rank_merges import derive_merges
+from vocabularies.formats.word_lists import rules as heads
+from vocabularies.formats.word_lists.kmer_config import from_pretrained, save_pretrained
+from vocabularies.formats.word_lists.word_lists import all_kmers
+from vocabularies.model.vocabulary import (
     Bpe,
     Characters,
     Kmers,
@@ -30,6 +29,7 @@ from vocabularies.vocabulary import (
     Vocabulary,
     VocabularyError,
 )
+from vocabularies.reference import tokenizer
 
 DNABERT1_3MER = "dna_vocab/dnabert1/vocab_3mer.txt"
 DNABERT1_6MER = "dna_vocab/dnabert1/vocab_6mer.txt"
@@ -378,8 +378,8 @@ def test_a_usual_content_that_a_merge_makes_is_no_special_token_of_the_gpt2_pair
     given = read_vocabulary(files, pretokenizer="none", special_tokens={"<s>": 5})
     assert [token.id for token in given.special_tokens] == [5]
     text = "<s></s><|endoftext|>"
-    assert reference.encode(vocabulary, text, EncodeOptions()).ids == [5, 6, 7]
-    plain = reference.encode(vocabulary, text[:7], EncodeOptions(special="plain"))
+    assert tokenizer.encode(vocabulary, text, EncodeOptions()).ids == [5, 6, 7]
+    plain = tokenizer.encode(vocabulary, text[:7], EncodeOptions(special="plain"))
     assert plain.ids == [5, 0, 3, 4]
 
 
@@ -402,7 +402,7 @@ def test_an_unknown_token_that_no_text_can_ask_for_need_not_be_listed(unknown):
     assert (vocabulary.model.unknown_id, vocabulary.model.fuse_unknown) == (None, False)
     text = "é\x00中 \U0010ffff"
     theirs = Tokenizer.from_str(encoded(content).decode()).encode(text).ids
-    assert reference.encode(vocabulary, text).ids == theirs
+    assert tokenizer.encode(vocabulary, text).ids == theirs
 
 
 def test_all_flags_of_added_tokens_are_kept():
@@ -486,8 +486,8 @@ def test_an_empty_token_such_as_whispers_is_found_in_no_text_and_spells_nothing(
     assert vocabulary.special_tokens == (SpecialToken("", 256, special=False, matched=False),)
     library = Tokenizer.from_str(json.dumps(content))
     for text in ("", "ab", "a b\u0120ab"):
-        assert reference.encode(vocabulary, text).ids == library.encode(text).ids
-    assert reference.decode(vocabulary, [257, 256, 97]) == b"aba"
+        assert tokenizer.encode(vocabulary, text).ids == library.encode(text).ids
+    assert tokenizer.decode(vocabulary, [257, 256, 97]) == b"aba"
     for format in ("tokenizer.json", "vocab.json"):
         assert read_vocabulary(write_vocabulary(vocabulary, format)) == vocabulary
     ranks = b"".join(b"%s %d\n" % (base64.b64encode(bytes([i])), i) for i in range(256))
@@ -541,7 +541,7 @@ ESM = (
 )
 def test_a_protein_list_of_esm_is_read_as_its_tokenizer_reads_it(text, ids):
     vocabulary = read_vocabulary({"vocab.txt": "\n".join(ESM.split()).encode()})
-    assert reference.encode(vocabulary, text).ids == [0, *ids, 2]
+    assert tokenizer.encode(vocabulary, text).ids == [0, *ids, 2]
     assert CpuEngine().encode(vocabulary, Batch([text])).ids.tolist() == [0, *ids, 2]
     assert vocabulary.special_ids == {0, 1, 2, 3, 32}
     assert read_vocabulary(write_vocabulary(vocabulary, "tokenizer.json")) == vocabulary

@@ -16,9 +16,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.tokenizer_documents import ABC, added, document, encoded
-from vocabularies import reference
 from vocabularies.formats import read_vocabulary
-from vocabularies.vocabulary import Upstream, VocabularyError
+from vocabularies.model.vocabulary import Upstream, VocabularyError
+from vocabularies.reference import tokenizer
 
 WORDS = {"a": 0, "b": 1, "ab": 2}
 ALL_BYTES = [bytes([byte]) for byte in range(256)]
@@ -508,7 +508,7 @@ def test_a_model_that_says_no_type_is_refused_where_the_library_reads_another(fi
         made = encoded(content | {"model": model | own})
         library = Tokenizer.from_str(made.decode()).encode("abab abc").ids
         assert (
-            reference.encode(read_vocabulary({"tokenizer.json": made}), "abab abc").ids == library
+            tokenizer.encode(read_vocabulary({"tokenizer.json": made}), "abab abc").ids == library
         )
     wrong = encoded(content | {"model": model | fields})
     with pytest.raises(VocabularyError) as refused:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tests.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.formats.rank_merges import derive_merges
-from vocabularies.pretokenizers import PRETOKENIZERS
-from vocabularies.reference import encode
-from vocabularies.vocabulary import Upstream, VocabularyError
+from vocabularies.formats.tiktoken.rank_merges import derive_merges
+from vocabularies.model.vocabulary import Upstream, VocabularyError
+from vocabularies.reference.tokenizer import encode
+from vocabularies.text.pretokenizers import PRETOKENIZERS
 
 
 def texts(letters: str) -> st.SearchStrategy[str]:

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tests.data_files import data_bytes
 from tests.texts import RUNS, SEQUENCES, TEXTS
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.vocabulary import Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Normalizer, SpecialToken, Vocabulary
 
 TOKENIZER_JSON = {
     "gpt2": "vocab/gpt2/tokenizer.json.xz",

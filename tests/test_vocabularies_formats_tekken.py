@@ -11,11 +11,11 @@ import tiktoken
 
 from service.engines.cpu.engine import CpuEngine
 from tests.texts import TEXTS
-from vocabularies import reference
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 from vocabularies.formats import read_vocabulary, write_vocabulary
-from vocabularies.pretokenizers import pretokenizer
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.reference import tokenizer
+from vocabularies.text.pretokenizers import pretokenizer
 
 TOKENS = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" the", b"lo", b"llo", b"unused"]
 PATTERN = pretokenizer("tekken").tiktoken_pattern
@@ -61,7 +61,7 @@ def test_ids_are_tiktokens_behind_the_control_tokens_which_no_text_gives():
     for row, text in enumerate(texts):
         expected = [1, *(6 + rank for rank in library.encode_ordinary(text))]
         assert got.row(row).tolist() == expected
-        assert reference.encode(vocabulary, text).ids == expected
+        assert tokenizer.encode(vocabulary, text).ids == expected
 
 
 def test_files_of_before_version_8_do_not_name_their_control_tokens():

@@ -6,11 +6,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vocabularies.batch import EncodeOptions, RowError
+from vocabularies.batch.batch import EncodeOptions, RowError
+from vocabularies.batch.post_processing import (
+    Content,
+    Template,
+    frame,
+    framed_lengths,
+    join_rows,
+    ragged,
+)
 from vocabularies.builtin import load
-from vocabularies.framing import Content, Template, frame, framed_lengths, join_rows, ragged
-from vocabularies.reference import _frame as reference_frame
-from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.reference.tokenizer import _frame as reference_frame
 
 REFUSED = RowError("refused", "for the test")
 

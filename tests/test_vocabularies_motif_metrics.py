@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.textbook_training import penalty, textbook
-from vocabularies.corpus import Corpus
-from vocabularies.motif_metrics import MAX_K, MotifMetrics, measure_motifs
-from vocabularies.motifs import MotifBank, Spans, choose_spans, find_spans
-from vocabularies.reference import encode
-from vocabularies.training import TrainingOptions, train
-from vocabularies.training_layout import corpus_spans
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans
+from vocabularies.motifs.metrics import MAX_K, MotifMetrics, measure_motifs
+from vocabularies.reference.tokenizer import encode
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.layout import corpus_spans
+from vocabularies.training.train import TrainingOptions, train
 
 ROWS = st.lists(st.text("ACG", max_size=30), min_size=1, max_size=4)
 BANKS = st.lists(st.text("ACG", min_size=2, max_size=5), min_size=1, max_size=4).map(MotifBank.of)

@@ -13,13 +13,11 @@ from tokenizers import Regex, Tokenizer
 from tokenizers.pre_tokenizers import Split
 
 from tests.motif_strategies import NORMALIZERS, motif_banks, motif_cases, motif_vocabulary
-from vocabularies.batch import EncodeOptions
-from vocabularies.canonical import from_bytes, to_bytes
+from vocabularies.batch.batch import EncodeOptions
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.formats.motif_pattern import motif_pattern, motifs_of_pattern
-from vocabularies.motif_rule import MAX_MOTIFS, cut_motifs
-from vocabularies.reference import decode, encode
-from vocabularies.vocabulary import (
+from vocabularies.formats.huggingface.motif_pattern import motif_pattern, motifs_of_pattern
+from vocabularies.model.canonical import from_bytes, to_bytes
+from vocabularies.model.vocabulary import (
     Bpe,
     Characters,
     Normalizer,
@@ -28,6 +26,8 @@ from vocabularies.vocabulary import (
     Vocabulary,
     VocabularyError,
 )
+from vocabularies.reference.tokenizer import decode, encode
+from vocabularies.text.motif_pretokenizer import MAX_MOTIFS, cut_motifs
 
 SEEDS = motif_vocabulary("ACGT", [("A", "C")], ["ACG", "GT", "AC"])
 

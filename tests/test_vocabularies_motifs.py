@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabularies import motifs as motifs_module
-from vocabularies.batch import Batch
-from vocabularies.motif_files import read_confidence, read_motifs
-from vocabularies.motifs import Motif, MotifBank, Spans, choose_spans, find_spans, seed_spans
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.batch.batch import Batch
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.motifs import bank as motifs_module
+from vocabularies.motifs.bank import Motif, MotifBank, Spans, choose_spans, find_spans, seed_spans
+from vocabularies.motifs.files import read_confidence, read_motifs
 
 BANKS = st.lists(st.text("ACGT", min_size=2, max_size=5), min_size=1, max_size=8)
 ROWS = st.lists(st.text("ACGTUN", max_size=30), max_size=6)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.data_files import data_bytes, expected, ids_digest, records
 from tests.torch_or_skip import torch_or_skip
-from vocabularies import reference
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
-from vocabularies.mtdna import KmerVocabulary, tokenize_sequence, window_sequence
-from vocabularies.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.reference import tokenizer
+from vocabularies.sequences.mtdna import KmerVocabulary, tokenize_sequence, window_sequence
 
 SIX = KmerVocabulary.build(k=6)
 THREE = KmerVocabulary.build(k=3)
@@ -146,7 +146,7 @@ def test_the_orders_are_the_references(junction: str) -> None:
         roles=SIX.vocabulary.roles,
     )
     seq = records(GENOME)[0][:500]
-    row = reference.encode(vocabulary, seq, EncodeOptions(add_special_tokens=False))
+    row = tokenizer.encode(vocabulary, seq, EncodeOptions(add_special_tokens=False))
     tokens = tokenize_sequence(seq, SIX, junction=junction)  # type: ignore[arg-type]
     assert tokens["input_ids"].tolist() == row.ids
     assert tokens["position_ids"].tolist() == [begin for begin, _ in row.spans]

@@ -15,11 +15,11 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.data_files import data_bytes, data_json
 from tests.texts import SEQUENCES, TEXTS
-from vocabularies import normalizers as ours
-from vocabularies.normalizers import lowercase, nfc, normalize, replace, replace_regex, strip
-from vocabularies.probe_unicode import CODE_POINTS
-from vocabularies.unicode_classes import normalizer_code_points
-from vocabularies.vocabulary import Normalizer
+from vocabularies.model.vocabulary import Normalizer
+from vocabularies.text import normalizers as ours
+from vocabularies.text.normalizers import lowercase, nfc, normalize, replace, replace_regex, strip
+from vocabularies.text.probe_unicode import CODE_POINTS
+from vocabularies.text.unicode_classes import normalizer_code_points
 
 NFC, LOWERCASE = normalizers.NFC(), normalizers.Lowercase()
 STRIP = normalizers.Strip()

@@ -24,9 +24,8 @@ from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 from tests.data_files import data_bytes, data_json
 from tests.texts import RUNS, TEXTS
-from vocabularies.class_patterns import compile_patterns, fingerprint, to_code_points
-from vocabularies.pretokenizer_patterns import CL100K, LLAMA3, SPELLINGS
-from vocabularies.pretokenizers import (
+from vocabularies.text.class_patterns import compile_patterns, fingerprint, to_code_points
+from vocabularies.text.pretokenizers import (
     PRETOKENIZERS,
     is_byte_level,
     pretokenize,
@@ -34,8 +33,9 @@ from vocabularies.pretokenizers import (
     recognize,
     recognize_pattern,
 )
-from vocabularies.probe_unicode import CODE_POINTS, CONTRACTION_LETTERS, DATA, main
-from vocabularies.unicode_classes import (
+from vocabularies.text.probe_unicode import CODE_POINTS, CONTRACTION_LETTERS, DATA, main
+from vocabularies.text.published_patterns import CL100K, LLAMA3, SPELLINGS
+from vocabularies.text.unicode_classes import (
     CLASSES,
     class_mask,
     engine_versions,

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabularies.batch import EncodeOptions, RowError, RowRefused
-from vocabularies.reference import decode, encode, other_strand
-from vocabularies.vocabulary import (
+from vocabularies.batch.batch import EncodeOptions, RowError, RowRefused
+from vocabularies.model.vocabulary import (
     Bpe,
     Characters,
     Kmers,
@@ -21,6 +20,7 @@ from vocabularies.vocabulary import (
     Upstream,
     Vocabulary,
 )
+from vocabularies.reference.tokenizer import decode, encode, other_strand
 
 BARE = EncodeOptions(add_special_tokens=False)
 PAD, UNK, CLS, SEP, MASK, FIRST = 0, 1, 2, 3, 4, 5

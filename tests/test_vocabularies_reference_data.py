@@ -14,11 +14,11 @@ from tokenizers import Tokenizer
 from tests.data_files import data_bytes, data_json, expected, ids_digest, records
 from tests.test_vocabularies_reference_witness import in_characters
 from tests.texts import SEQUENCES, TEXTS
-from vocabularies.batch import EncodeOptions
+from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
-from vocabularies.reference import decode, encode
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference.tokenizer import decode, encode
 
 ORDINARY = EncodeOptions(add_special_tokens=False, special="plain")
 TOKENIZER_JSON = {

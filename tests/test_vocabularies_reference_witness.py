@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
-from vocabularies.alphabet import to_alphabet
-from vocabularies.batch import EncodeOptions, RowRefused
-from vocabularies.pretokenizers import pretokenizer
-from vocabularies.reference import encode
-from vocabularies.reference_bpe import BpeRules, merge, merge_long
-from vocabularies.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.batch.batch import EncodeOptions, RowRefused
+from vocabularies.model.byte_alphabet import to_alphabet
+from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.reference.bpe import BpeRules, merge, merge_long
+from vocabularies.reference.tokenizer import encode
+from vocabularies.text.pretokenizers import pretokenizer
 
 LETTERS = ["a", "b", "é", "🙂", " ", "A"]
 UNKNOWN = "[UNK]"

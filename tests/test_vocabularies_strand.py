@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.texts import SEQUENCES
-from vocabularies import strand
-from vocabularies.batch import Batch
-from vocabularies.reference import other_strand
-from vocabularies.strand import COMPLEMENT, reverse_complement
+from vocabularies.batch.batch import Batch
+from vocabularies.reference.tokenizer import other_strand
+from vocabularies.sequences import strand
+from vocabularies.sequences.strand import COMPLEMENT, reverse_complement
 
 ROWS = st.lists(st.binary(max_size=40) | st.text("ACGTNacgtnURY", max_size=40).map(str.encode))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vocabularies.builtin import BUILTINS, load
-from vocabularies.tables import (
+from vocabularies.model.tables import (
     BASE,
     DROPPED,
     OTHER,
@@ -19,7 +19,7 @@ from vocabularies.tables import (
     special_marks,
     token_table,
 )
-from vocabularies.vocabulary import Bpe, Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Characters, Kmers, SpecialToken, Vocabulary
 
 
 @pytest.mark.parametrize("name", BUILTINS)

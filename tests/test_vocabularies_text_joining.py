@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.compiled import extension
 from tests.data_files import ROOT
-from vocabularies import text_joining
-from vocabularies.batch import Batch
-from vocabularies.text_joining import (
+from vocabularies.batch import string_join
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.string_join import (
     LARGE_BYTES,
     join_in_python,
     join_texts,
@@ -21,13 +21,13 @@ from vocabularies.text_joining import (
     wide_rows,
 )
 
-SOURCE = ROOT / "vocabularies/texts.cpp"
+SOURCE = ROOT / "vocabularies/batch/string_join.cpp"
 TEXTS = st.lists(st.text(max_size=200) | st.text("ACGT", max_size=200), max_size=40)
 
 
 @pytest.fixture(scope="module")
 def built():
-    return extension(SOURCE, "_texts")
+    return extension(SOURCE, "_string_join")
 
 
 @given(texts=TEXTS, as_tuple=st.booleans())
@@ -152,4 +152,4 @@ def test_a_row_that_is_no_text_is_named(built, own, letters):
 
 
 def test_what_is_used_says_so():
-    assert text_joining.JOINED_BY == ("Python" if text_joining.native is None else "C++")
+    assert string_join.JOINED_BY == ("Python" if string_join.native is None else "C++")

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, trainers
 
 from tests.textbook_training import Learnt, bonus, penalty, textbook
-from vocabularies import pair_records
-from vocabularies.corpus import Corpus
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.motifs import Motif, MotifBank, choose_spans, find_spans
-from vocabularies.reference import encode
-from vocabularies.span_scores import MAX_LEVELS, SpanScores
-from vocabularies.training import Training, TrainingOptions, train
-from vocabularies.training_layout import corpus_spans
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.motifs.bank import Motif, MotifBank, choose_spans, find_spans
+from vocabularies.reference.tokenizer import encode
+from vocabularies.training import pair_records
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.layout import corpus_spans
+from vocabularies.training.span_scores import MAX_LEVELS, SpanScores
+from vocabularies.training.train import Training, TrainingOptions, train
 
 ROWS = st.lists(
     st.text("AC", max_size=30) | st.text("ACGT", max_size=30) | st.text("ACGTN", max_size=12),

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vocabularies.builtin import BUILTINS, load
-from vocabularies.canonical import MAGIC, from_bytes, to_bytes
-from vocabularies.vocabulary import (
+from vocabularies.model.canonical import MAGIC, from_bytes, to_bytes
+from vocabularies.model.vocabulary import (
     Bpe,
     Characters,
     Kmers,

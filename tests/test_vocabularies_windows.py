@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabularies.windows import windows
+from vocabularies.sequences.windows import windows
 
 PAD = 99
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vocabularies.training_options import TrainingOptions
+from vocabularies.training.options import TrainingOptions
 
 Token = tuple[int, int, int]
 """An id with begin and end in its sequence; an unknown letter has id -1."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from vocabularies.alphabet import BYTE_TO_CHARACTER, to_alphabet
+from vocabularies.model.byte_alphabet import BYTE_TO_CHARACTER, to_alphabet
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")

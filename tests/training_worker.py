@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from tests.fake_engine import byte_vocabulary
-from vocabularies import canonical
+from vocabularies.model import canonical
 
 
 def tell(**event: object) -> None:

@@ -14,7 +14,7 @@ from gpu.kernels.job import WORD, constant
 from gpu.memory.workspace import Workspace
 from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = [
     "RARE_BREAK",

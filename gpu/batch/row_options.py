@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from gpu.kernels.families import Family
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.batch import (
+from vocabularies.batch.batch import (
     DEFAULT_OPTIONS,
     Batch,
     EncodeOptions,
     RowError,
     RowRefused,
 )
-from vocabularies.reference import encode
-from vocabularies.reference_stretches import cut_text
-from vocabularies.vocabulary import Bpe, Kmers, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Kmers, Vocabulary
+from vocabularies.reference.segments import cut_text
+from vocabularies.reference.tokenizer import encode
 
 __all__ = ["NOTHING_ADDED", "WITHOUT_TEMPLATE", "RowOptions", "row_errors", "row_options"]
 

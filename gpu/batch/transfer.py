@@ -21,10 +21,10 @@ from gpu.runtime.device import Stream
 from gpu.runtime.stage_timer import stage_of
 from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.cache import Resident
-from vocabularies.augmentation import Augmentation
-from vocabularies.batch import Batch
-from vocabularies.framing import offsets_of
-from vocabularies.shared_rows import SharedText
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.post_processing import offsets_of
+from vocabularies.batch.shared_rows import SharedText
+from vocabularies.sequences.augmentation import Augmentation
 
 __all__ = [
     "ROW_BYTES",

@@ -16,7 +16,7 @@ from gpu.decode.chunks import ID_BYTES, Found, Ids, decode_in_chunks, set_decode
 from gpu.kernels.catalog import num_blocks
 from gpu.memory.workspace import Workspace
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import RowError
+from vocabularies.batch.batch import RowError
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine

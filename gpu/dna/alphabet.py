@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from gpu.dna.normalizers import Steps, steps_of
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.motif_rule import MOTIFS
-from vocabularies.unicode_classes import class_mask, normalizer_code_points
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.text.motif_pretokenizer import MOTIFS
+from vocabularies.text.unicode_classes import class_mask, normalizer_code_points
 
 __all__ = ["BASES", "Letters", "letters_of"]
 

@@ -15,7 +15,7 @@ from itertools import chain, islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.reference_bpe import BpeRules, merge
+from vocabularies.reference.bpe import BpeRules, merge
 
 __all__ = ["Pairs", "Run", "compatible_pairs", "in_order", "run_of"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.unicode_classes import lowercase_mapping
-from vocabularies.vocabulary import Normalizer, Vocabulary
+from vocabularies.model.vocabulary import Normalizer, Vocabulary
+from vocabularies.text.unicode_classes import lowercase_mapping
 
 __all__ = ["Steps", "steps_of"]
 

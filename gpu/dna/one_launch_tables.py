@@ -13,7 +13,7 @@ from gpu.dna.compatible_pairs import Pairs
 from gpu.dna.repeat_table import repeats_of
 from gpu.dna.suffix_tables import Endings
 from gpu.kernels.job import constant
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Bases", "bases_of"]
 

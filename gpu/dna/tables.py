@@ -20,9 +20,9 @@ from gpu.kernels.families import Family, dna_family
 from gpu.kernels.job import constant
 from gpu.memory.workspace_layout import CHUNK_TEXT, MAX_TEMPLATE
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.reference_bpe import bpe_rules
-from vocabularies.strand import COMPLEMENT
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.reference.bpe import bpe_rules
+from vocabularies.sequences.strand import COMPLEMENT
 
 __all__ = ["DnaTables", "dna_tables", "prepare_dna"]
 

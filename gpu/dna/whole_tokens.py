@@ -12,9 +12,9 @@ from collections.abc import Container, Iterator
 from gpu.dna.normalizers import Steps
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.motif_rule import MOTIFS
-from vocabularies.reference_bpe import bpe_rules
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.reference.bpe import bpe_rules
+from vocabularies.text.motif_pretokenizer import MOTIFS
 
 __all__ = ["whole_tokens"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.batch import DEFAULT_OPTIONS, Batch
-from vocabularies.text_joining import Copy, Memory
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
+from vocabularies.batch.string_join import Copy, Memory
 
 __all__ = ["as_batch", "next_rows"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.tables import ASCII, BASE, character_table, kmer_table
-from vocabularies.vocabulary import Characters, Kmers, Vocabulary
+from vocabularies.model.tables import ASCII, BASE, character_table, kmer_table
+from vocabularies.model.vocabulary import Characters, Kmers, Vocabulary
 
 __all__ = ["ELSEWHERE", "LetterRule", "letter_rule"]
 

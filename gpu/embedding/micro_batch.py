@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpu.embedding.inputs import next_rows
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = ["MAX_AHEAD", "Part", "Run", "is_too_large"]
 

@@ -21,7 +21,7 @@ from gpu.embedding.pinned_text import TextMemory, staging
 from gpu.embedding.tokenizer_discovery import Discovery
 from gpu.embedding.torch_lookup import LookUp, to_device
 from gpu.embedding.upstream_tokenizer import Ragged, SequenceRefused
-from vocabularies.batch import DEFAULT_OPTIONS, Batch
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
 
 __all__ = ["LookedUp", "RowIds", "Way", "patched"]
 

@@ -38,8 +38,8 @@ from gpu.embedding.upstream_tokenizer import (
     special_tokens,
     upstream_encoder,
 )
-from vocabularies.batch import Batch
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["SELF_TEST", "Discovery", "discover"]
 

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies import reference
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
-from vocabularies.framing import offsets_of
-from vocabularies.vocabulary import Upstream, Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.post_processing import offsets_of
+from vocabularies.model.vocabulary import Upstream, Vocabulary
+from vocabularies.reference import tokenizer as reference
 
 __all__ = [
     "EncodeBatch",

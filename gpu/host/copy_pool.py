@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.host.split_points import find_border
-from vocabularies.shared_rows import SharedText
+from vocabularies.batch.shared_rows import SharedText
 
 try:
     from gpu.host import _copy_pool as native
@@ -80,7 +80,7 @@ class Staging:
     def start_gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> Copy:
         """Begin to copy the UTF-8 of strings to `target`, where int64[B + 1] offsets say.
 
-        The strings must have been measured (`vocabularies.text_joining`): nobody looks at all of
+        The strings must have been measured (`batch.string_join`): nobody looks at all of
         them before the threads do. Where they were not, or are others, `wait` raises ValueError.
 
         Raises:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.shared_rows import SharedText
+from vocabularies.batch.shared_rows import SharedText
 
 __all__ = ["FindBorder", "find_border"]
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.host.copy_pool import Copy, Staging
-from vocabularies.batch import Batch
-from vocabularies.text_joining import Memory
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.string_join import Memory
 
 __all__ = ["Joining"]
 

@@ -16,9 +16,7 @@ from gpu.kernels.families import CHARACTERS, KMERS, STRIDED_KMERS, Family
 from gpu.kernels.job import constant
 from gpu.kmers.two_bit_letters import four_characters, four_letters
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.normalizers import normalize
-from vocabularies.strand import COMPLEMENT
-from vocabularies.tables import (
+from vocabularies.model.tables import (
     BASE,
     DROPPED,
     OTHER,
@@ -28,8 +26,10 @@ from vocabularies.tables import (
     kmer_table,
     special_marks,
 )
-from vocabularies.unicode_classes import class_mask
-from vocabularies.vocabulary import Bpe, Kmers, Normalizer, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Kmers, Normalizer, Vocabulary
+from vocabularies.sequences.strand import COMPLEMENT
+from vocabularies.text.normalizers import normalize
+from vocabularies.text.unicode_classes import class_mask
 
 __all__ = ["symbol_tables"]
 

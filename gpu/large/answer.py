@@ -17,9 +17,9 @@ from gpu.host.addresses import address_of
 from gpu.large.chunk_in_flight import Flight
 from gpu.memory.pinned_pool import Leases
 from gpu.memory.workspace import Workspace
-from vocabularies.batch import Batch, Encoded, RowError
-from vocabularies.framing import offsets_of, ragged
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.post_processing import offsets_of, ragged
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["BatchAnswer", "Counts", "GrowingArray", "RowsRefused", "drop_rows"]
 

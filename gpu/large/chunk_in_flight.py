@@ -24,7 +24,7 @@ from gpu.large.chunking import Chunk
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Stream
 from gpu.vocabulary.cache import Resident
-from vocabularies.shared_rows import SharedText
+from vocabularies.batch.shared_rows import SharedText
 
 __all__ = ["Flight", "Lanes", "Work"]
 

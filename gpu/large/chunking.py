@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gpu.host.split_points import FindBorder, find_border
 from gpu.memory.workspace_layout import BYTES_A_ROW
-from vocabularies.shared_rows import SharedText
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.batch.shared_rows import SharedText
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 __all__ = ["CHUNK_BYTES", "Chunk", "Ends", "chunks_of", "may_cut_rows", "next_size"]
 

@@ -20,9 +20,9 @@ from gpu.large.chunk_sizes import BY_BUS
 from gpu.large.chunking import Chunk, chunks_of
 from gpu.large.pipeline import Answer
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import Batch, Encoded, RowError
-from vocabularies.shared_rows import SharedText
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.shared_rows import SharedText
+from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine

@@ -20,9 +20,9 @@ from gpu.large.pipeline import AT_ONCE
 from gpu.memory.output_buffer import Out
 from gpu.streaming import StreamAnswer
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.batch import Batch
-from vocabularies.shared_rows import SharedRows, check_bounds
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.shared_rows import SharedRows, check_bounds
+from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpu.runtime.borrowed import Loan
 from gpu.runtime.device import Device
-from vocabularies.shared_rows import check_bounds
+from vocabularies.batch.shared_rows import check_bounds
 
 __all__ = ["HANDLE_BYTES", "SharedDeviceMemory", "SharedHostMemory"]
 

@@ -29,8 +29,8 @@ from gpu.small.one_launch import (
     put_batch,
 )
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import Batch, Encoded, RowError
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine

@@ -16,7 +16,7 @@ from gpu.batch.transfer import STATUS, checked, launch, pack
 from gpu.kernels.job import WORD
 from gpu.memory.workspace_layout import BYTES_A_ROW
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine

@@ -33,7 +33,7 @@ from gpu.small.one_launch import (
     fused_kernel,
 )
 from gpu.vocabulary.cache import Resident, Residents
-from vocabularies.batch import Batch, Encoded
+from vocabularies.batch.batch import Batch, Encoded
 
 __all__ = ["Few"]
 

@@ -19,7 +19,7 @@ from gpu.kernels.job import WORD, constant
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import SMALL_BYTES
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = [
     "CLUSTER_BYTES",

@@ -32,7 +32,7 @@ from gpu.memory.workspace import Workspace
 from gpu.runtime.device import OutOfMemory
 from gpu.runtime.stage_timer import stage_of
 from gpu.vocabulary.cache import Resident
-from vocabularies.batch import Batch, Encoded
+from vocabularies.batch.batch import Batch, Encoded
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.reference_bpe import BpeRules
+from vocabularies.reference.bpe import BpeRules
 
 __all__ = ["MAX_STEP", "run_steps"]
 

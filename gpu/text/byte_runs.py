@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.reference_bpe import BpeRules
+from vocabularies.reference.bpe import BpeRules
 
 __all__ = ["RunTables", "run_tables"]
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.kernels.job import constant
-from vocabularies.batch import Batch
-from vocabularies.class_patterns import to_code_points
-from vocabularies.normalizers import nfc
-from vocabularies.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.batch.batch import Batch
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.text.class_patterns import to_code_points
+from vocabularies.text.normalizers import nfc
+from vocabularies.text.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
 
 __all__ = ["composed_leads", "composed_tables", "is_in_nfc", "only_composes", "widen_spans"]
 

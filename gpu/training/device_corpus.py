@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from gpu.kernels.job import TRAIN_JOB, constant
 from gpu.memory.workspace_layout import cut
 from gpu.runtime.device import Device, OutOfMemory
-from vocabularies.merger import Ids, span_scores
-from vocabularies.segmentation import GONE
-from vocabularies.training_layout import Layout
-from vocabularies.training_options import TrainingOptions
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.training.layout import Layout
+from vocabularies.training.merger import Ids, span_scores
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.segmentation import GONE
 
 __all__ = ["MAX_IDS", "Allocation", "Arrays", "check_room", "corpus_arrays", "fields_of_corpus"]
 __all__ += ["fields_of_pairs"]

@@ -1,4 +1,4 @@
-"""Learning a vocabulary on a device: `vocabularies.merger.Merger` in device memory.
+"""Learning a vocabulary on a device: `vocabularies.training.merger.Merger` in device memory.
 
 For each merge kernels read the whole corpus, find the occurrences of the pair and write what stays
 (cuda/train_merge.cuh); the pairs are a table of all ids by all ids (cuda/train_pairs.cuh). The
@@ -24,12 +24,12 @@ from gpu.training.device_corpus import (
     fields_of_corpus,
     fields_of_pairs,
 )
-from vocabularies.merger import Ids, MakeMerger, Merge
-from vocabularies.pair_records import UNIT
-from vocabularies.segmentation import BARRIER, GONE
-from vocabularies.training_layout import Layout
-from vocabularies.training_options import TrainingOptions
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.training.layout import Layout
+from vocabularies.training.merger import Ids, MakeMerger, Merge
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.pair_records import UNIT
+from vocabularies.training.segmentation import BARRIER, GONE
 
 __all__ = ["DeviceMerger", "merger_on"]
 
@@ -42,7 +42,7 @@ DOUBLED = (("tokens", "merged_tokens"), ("places", "merged_places"))
 
 
 def merger_on(device: Device, memory_share: float = 1.0) -> MakeMerger:
-    """What `vocabularies.training.train` takes to learn on a device; see DeviceMerger."""
+    """What `vocabularies.training.train.train` takes to learn on a device; see DeviceMerger."""
 
     def make(
         layout: Layout, options: TrainingOptions, first: Ids, lengths: list[int]
@@ -53,7 +53,7 @@ def merger_on(device: Device, memory_share: float = 1.0) -> MakeMerger:
 
 
 class DeviceMerger:
-    """A corpus in device memory; see vocabularies.merger.Merger.
+    """A corpus in device memory; see vocabularies.training.merger.Merger.
 
     Args:
         device: where it lies.

@@ -25,7 +25,7 @@ from gpu.kernels.job import WORD
 from gpu.runtime.borrowed import Loan
 from gpu.runtime.device import Device, OutOfMemory
 from gpu.vocabulary.device_tables import Prepared, prepare
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Resident", "Residents"]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import NotCovered
-from vocabularies.tables import token_table
-from vocabularies.vocabulary import Upstream, Vocabulary
+from vocabularies.model.tables import token_table
+from vocabularies.model.vocabulary import Upstream, Vocabulary
 
 __all__ = ["decode_table"]
 

@@ -26,8 +26,8 @@ from gpu.text.nfc_check import composed_leads, composed_tables, only_composes
 from gpu.text.pretokenizer_automaton import automaton
 from gpu.vocabulary.decode_table import decode_table
 from gpu.vocabulary.special_tokens import SpecialTables, special_tables
-from vocabularies.tables import token_table
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.tables import token_table
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 __all__ = ["Prepared", "prepare"]
 

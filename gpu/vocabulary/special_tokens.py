@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import NotCovered
 from gpu.text.nfc_check import only_composes
-from vocabularies.vocabulary import SpecialToken, Vocabulary
+from vocabularies.model.vocabulary import SpecialToken, Vocabulary
 
 __all__ = ["SpecialTables", "special_tables"]
 

@@ -22,8 +22,8 @@ from service.engines.fault_isolation import (
     raise_if_not_the_engines,
 )
 from service.runtime.memory_pool import Take
-from vocabularies.batch import Batch, Encoded, EncodeOptions
-from vocabularies.shared_rows import SharedRows
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
+from vocabularies.batch.shared_rows import SharedRows
 
 __all__ = [
     "Placed",

@@ -16,9 +16,9 @@ from starlette.requests import ClientDisconnect
 from service.core.call import Times
 from service.engines.base import Decoded
 from service.security.rate_limits import CLIENT
-from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
-from vocabularies.shared_rows import SharedRows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
+from vocabularies.batch.shared_rows import SharedRows
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["GONE", "ClientGone", "IdRows", "Result", "Waiter", "Work"]
 

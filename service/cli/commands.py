@@ -15,7 +15,7 @@ from service.cli.vocabulary_files import open_vocabulary, output_format, write_f
 from service.engines.cpu.engine import CpuEngine
 from service.seqio.reader import standard_input
 from vocabularies import builtin
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["COMMANDS"]
 

@@ -21,8 +21,8 @@ from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from service.operations.rendering.offset_units import convert_spans
 from service.seqio.reader import Record, batches, read_records
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["run"]
 

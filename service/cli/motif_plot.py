@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from html import escape
 from math import isnan
 
-from vocabularies.motif_metrics import MotifMetrics
+from vocabularies.motifs.metrics import MotifMetrics
 
 __all__ = ["plot"]
 

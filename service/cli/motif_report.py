@@ -16,11 +16,11 @@ from service.cli.vocabulary_files import open_vocabulary
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from service.seqio.corpus import NamedCorpus, read_corpus
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.motif_metrics import MotifMetrics, measure_motifs
-from vocabularies.motifs import Spans
-from vocabularies.training_layout import corpus_spans
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.motifs.bank import Spans
+from vocabularies.motifs.metrics import MotifMetrics, measure_motifs
+from vocabularies.training.layout import corpus_spans
 
 __all__ = ["measure_vocabulary", "run"]
 

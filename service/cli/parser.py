@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from service.cli.training_arguments import add_motifs, add_train
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
 
 __all__ = ["main", "make_parser"]
 

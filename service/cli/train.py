@@ -21,9 +21,9 @@ from gpu.runtime.device import OutOfMemory
 from service.cli.vocabulary_files import output_format, write_files
 from service.seqio.corpus import NamedCorpus, read_corpus
 from service.training.device import NO_GPU, Choice, choose_merger
-from vocabularies.motif_files import read_confidence, read_motifs
-from vocabularies.motifs import MotifBank
-from vocabularies.training import Merge, Progress, Training, TrainingOptions, train
+from vocabularies.motifs.bank import MotifBank
+from vocabularies.motifs.files import read_confidence, read_motifs
+from vocabularies.training.train import Merge, Progress, Training, TrainingOptions, train
 
 __all__ = ["read_confidence_file", "read_motif_file", "run"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vocabularies import builtin
 from vocabularies.formats import FORMATS, read_vocabulary, write_vocabulary
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["NoSuchVocabulary", "open_vocabulary", "output_format", "write_files"]
 

@@ -28,8 +28,8 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from service.observability.logging import REQUEST_ID
-from vocabularies import batch
-from vocabularies.vocabulary import Finding, VocabularyError
+from vocabularies.batch import batch
+from vocabularies.model.vocabulary import Finding, VocabularyError
 
 __all__ = [
     "BadBody",

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.counters import Histogram
-from vocabularies.batch import Batch, Encoded, RowError
-from vocabularies.shared_rows import SharedMemory, SharedRows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.batch.shared_rows import SharedMemory, SharedRows
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = [
     "Abandoned",

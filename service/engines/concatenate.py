@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.base import Counted, Decoded
-from vocabularies.batch import Encoded, RowError
+from vocabularies.batch.batch import Encoded, RowError
 
 __all__ = ["join_counted", "join_decoded", "join_encoded"]
 

@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
-from vocabularies.framing import Content, join_rows, offsets_of, ragged
-from vocabularies.tables import ASCII
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.post_processing import Content, join_rows, offsets_of, ragged
+from vocabularies.model.tables import ASCII
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference import tokenizer
 
 __all__ = [
     "Encoder",
@@ -64,7 +64,7 @@ class ReferenceEncoder:
             ids, spans = [], []
             try:
                 if row not in errors:
-                    encoded = reference.encode(self.vocabulary, text, options)
+                    encoded = tokenizer.encode(self.vocabulary, text, options)
                     ids, spans = encoded.ids, encoded.spans
             except RowRefused as refused:
                 errors[row] = refused.error

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from service.engines.base import Abandoned, Counted, Decoded, Engine, LibraryFailed
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
-from vocabularies.batch import Batch, Encoded, RowError
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, RowError
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = [
     "count_isolated",

@@ -11,9 +11,9 @@ from typing import Literal
 
 from service.engines.base import SelfTest
 from service.engines.encoder import Encoder
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.framing import Content
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import Content
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["TEXTS", "compare", "texts_for"]
 

@@ -28,8 +28,8 @@ from service.multiprocess.request_forwarding import answer_forwarded
 from service.observability.process_metrics import Families, families_of
 from service.registry.registry import Entry
 from service.security.rate_limits import Spent
-from vocabularies import canonical
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["NAME", "EngineRoom"]
 

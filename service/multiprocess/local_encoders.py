@@ -19,8 +19,8 @@ from service.batching.work import Work
 from service.engines.base import Engine
 from service.engines.eviction import leaving
 from service.engines.fault_isolation import encode_isolated, raise_if_not_the_engines
-from vocabularies.batch import Batch
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["OwnEncoders"]
 

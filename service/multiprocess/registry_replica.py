@@ -16,8 +16,9 @@ from service.multiprocess.link.channel import Message
 from service.multiprocess.remote_engine import LinkedEngine, residency_of
 from service.registry.registry import Entry, Known, Registry
 from service.registry.tokenizer_config import TokenizerConfig
-from vocabularies import builtin, canonical
-from vocabularies.vocabulary import Vocabulary
+from vocabularies import builtin
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Replica"]
 

@@ -35,9 +35,9 @@ from service.multiprocess.link.batch_messages import (
 from service.multiprocess.link.channel import Link, Message
 from service.multiprocess.link.link_waiters import Asking
 from service.multiprocess.link.shared_memory import LinkMemory
-from vocabularies import canonical
-from vocabularies.batch import Batch, Encoded
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["UNKNOWN_DIGEST", "LinkedEngine", "residency_of", "residency_values"]
 

@@ -31,8 +31,8 @@ from service.operations.rendering.json_stream import (
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.rendering.padding import pad_rows
 from service.operations.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
-from vocabularies.batch import DEFAULT_OPTIONS, EncodeOptions
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from service.operations.context import Service

@@ -19,9 +19,9 @@ from service.batching.work import IdRows, Result, Work
 from service.core.call import Times
 from service.core.errors import DigestDiffers, TooLarge, invalid_body
 from service.operations.schemas import Strict
-from vocabularies.batch import MAX_UTF8, Batch, EncodeOptions, RowError
-from vocabularies.shared_rows import SharedRows
-from vocabularies.text_joining import utf8_size
+from vocabularies.batch.batch import MAX_UTF8, Batch, EncodeOptions, RowError
+from vocabularies.batch.shared_rows import SharedRows
+from vocabularies.batch.string_join import utf8_size
 
 if TYPE_CHECKING:
     from service.operations.context import Service

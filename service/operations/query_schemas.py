@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 
 from service.core.errors import InvalidRequest, invalid_body
 from service.operations import schemas
-from vocabularies.batch import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
 
 __all__ = ["DTYPES", "BatchQuery", "TextQuery", "parse_query"]
 

@@ -18,10 +18,10 @@ from service.operations.rendering.json_stream import flat_json, head, matrix_jso
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.schemas import WindowsRequest, WindowsResponse
 from service.registry.registry import Entry
-from vocabularies.batch import EncodeOptions
-from vocabularies.vocabulary import Kmers, Vocabulary
-from vocabularies.windows import Windows
-from vocabularies.windows import windows as make_windows
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.sequences.windows import Windows
+from vocabularies.sequences.windows import windows as make_windows
 
 __all__ = ["WINDOWS", "plan_windows"]
 

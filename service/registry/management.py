@@ -16,7 +16,7 @@ from service.operations.context import Service
 from service.registry.registry import Entry, Registry
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies import formats
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = [
     "MAX_FILES",

@@ -30,8 +30,9 @@ from service.engines.fault_isolation import raise_if_not_the_engines
 from service.registry.entries import Entry, Known
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.runtime.atomic_files import open_store, reader_of
-from vocabularies import builtin, canonical
-from vocabularies.vocabulary import Vocabulary, VocabularyError
+from vocabularies import builtin
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Vocabulary, VocabularyError
 
 __all__ = ["Entry", "Known", "Registry"]
 

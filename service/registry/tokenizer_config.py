@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.runtime.atomic_files import Store
-from vocabularies.canonical import sealed, unsealed
-from vocabularies.formats.contents import decode_text, parse_json
-from vocabularies.vocabulary import Finding, Vocabulary, VocabularyError
+from vocabularies.formats.file_contents import decode_text, parse_json
+from vocabularies.model.canonical import sealed, unsealed
+from vocabularies.model.vocabulary import Finding, Vocabulary, VocabularyError
 
 __all__ = ["CONFIG_FILE", "TEMPLATE_FILE", "TokenizerConfig", "TokenizerConfigs"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.core.settings import PREFIX
-from vocabularies import canonical
-from vocabularies.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Vocabulary, VocabularyError
 
 __all__ = ["Store", "open_store", "reader_of"]
 

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from service.seqio.reader import Reading, read_batches
-from vocabularies.corpus import Corpus
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.training.corpus import Corpus
 
 __all__ = ["NamedCorpus", "read_corpus"]
 

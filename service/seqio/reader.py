@@ -24,7 +24,7 @@ from service.seqio.fasta import Name, fasta_pieces
 from service.seqio.fastq import open_fastq
 from service.seqio.format_detection import format_of
 from service.seqio.sequence_checks import bases_of, is_plain
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = [
     "BadRecords",

@@ -48,7 +48,7 @@ from service.runtime import malloc
 from service.runtime.memory_pool import Take
 from service.security.api_keys import Guard
 from service.training.jobs import TrainingJobs
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
 
 __all__ = [
     "close_tracer",

@@ -28,7 +28,7 @@ from service.registry.management import check_names
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.server.app import create_app
 from service.server.sockets import listeners
-from vocabularies.text_joining import JOINED_BY
+from vocabularies.batch.string_join import JOINED_BY
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer

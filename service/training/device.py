@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 from gpu.runtime.device import CudaDevice, Device, DeviceUnavailable, OutOfMemory
 from gpu.training.merger import merger_on
 from service.training.device_selftest import SelfTestFailed, proved_device
-from vocabularies.merger import CpuMerger, Ids, MakeMerger, Merger
-from vocabularies.training_layout import Layout
-from vocabularies.training_options import TrainingOptions
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.training.layout import Layout
+from vocabularies.training.merger import CpuMerger, Ids, MakeMerger, Merger
+from vocabularies.training.options import TrainingOptions
 
 __all__ = ["AUTO_LETTERS", "NO_GPU", "Choice", "DeviceName", "choose_merger"]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpu.runtime.device import Device, DeviceUnavailable
 from gpu.training.merger import merger_on
-from vocabularies.corpus import Corpus
-from vocabularies.motifs import Motif, MotifBank
-from vocabularies.training import TrainingOptions, train
+from vocabularies.motifs.bank import Motif, MotifBank
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.train import TrainingOptions, train
 
 __all__ = ["SelfTestFailed", "proved_device"]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from vocabularies.training_options import TrainingOptions
-from vocabularies.vocabulary import VocabularyError
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.training.options import TrainingOptions
 
 __all__ = [
     "ENDED",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from service.training.device import DeviceName
     from service.training.schemas import TrainingParameters
-    from vocabularies.training import Progress, Training
+    from vocabularies.training.train import Progress, Training
 
 __all__ = ["bound_memory", "main", "run", "stand_back"]
 
@@ -69,7 +69,7 @@ def run(
     from service.training.device import NO_GPU
     from service.training.device_selftest import SelfTestFailed
     from service.training.schemas import TrainingError
-    from vocabularies.vocabulary import VocabularyError
+    from vocabularies.model.vocabulary import VocabularyError
 
     try:
         _train(should_stop, max_letters, device, memory_share)
@@ -141,8 +141,8 @@ def _train(
     from service.training.device import choose_merger
     from service.training.job_folder import RECORD, STATE, VOCABULARY
     from service.training.schemas import TrainingJob
-    from vocabularies import canonical
-    from vocabularies.training import train
+    from vocabularies.model import canonical
+    from vocabularies.training.train import train
 
     job = TrainingJob.model_validate_json(Path(RECORD).read_bytes())
     corpus, motifs, confidence = _inputs(job.parameters, max_letters)
@@ -181,7 +181,7 @@ def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any,
     """The corpus, the motifs and the confidence of each base; the last two where there are."""
     from service.cli.train import read_confidence_file, read_motif_file
     from service.seqio.corpus import read_corpus
-    from vocabularies.vocabulary import VocabularyError
+    from vocabularies.model.vocabulary import VocabularyError
 
     paths = [path.name for path in Path().glob("corpus.*")]
     paths.sort(key=lambda name: int(name.rpartition(".")[2]))

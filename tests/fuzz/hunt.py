@@ -22,9 +22,9 @@ from tests.fuzz.messages import CANARY, Message
 from tests.fuzz.mutators import changed
 from tests.fuzz.requests import requests
 from tests.fuzz.uploads import uploads
-from vocabularies import reference
-from vocabularies.batch import EncodeOptions, RowRefused
-from vocabularies.vocabulary import Upstream
+from vocabularies.batch.batch import EncodeOptions, RowRefused
+from vocabularies.model.vocabulary import Upstream
+from vocabularies.reference import tokenizer
 
 __all__ = ["Found", "Hunt", "resident_bytes"]
 
@@ -146,7 +146,7 @@ def _difference(vocabulary: object, answer: dict) -> str:
     refused = {fault["row"]: fault["code"] for fault in answer.get("errors", [])}
     for row, text in enumerate(TEXTS):
         try:
-            expected: object = reference.encode(vocabulary, text, EncodeOptions(spans=True)).ids
+            expected: object = tokenizer.encode(vocabulary, text, EncodeOptions(spans=True)).ids
         except RowRefused as error:
             expected = error.error.code
         if refused.get(row, answer["ids"][row]) != expected:

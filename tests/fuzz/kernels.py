@@ -24,9 +24,9 @@ from gpu.text.bpe_tables import NotCovered
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.texts import nasty_text, strings
 from tests.redzones import redzones
-from vocabularies.batch import Batch, Encoded, EncodeOptions
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.builtin import BUILTINS, load
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["batch_of", "compare"]
 

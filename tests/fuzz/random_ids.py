@@ -20,10 +20,11 @@ from tests.app_client import serving
 from tests.fuzz.texts import nasty_text, strings
 from tests.sequence_strategies import character_vocabularies, kmer_vocabularies
 from tests.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
-from vocabularies import canonical, reference
-from vocabularies.batch import EncodeOptions, RowRefused
+from vocabularies.batch.batch import EncodeOptions, RowRefused
 from vocabularies.formats import read_vocabulary
-from vocabularies.vocabulary import Upstream, Vocabulary, VocabularyError
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Upstream, Vocabulary, VocabularyError
+from vocabularies.reference import tokenizer
 
 __all__ = ["random_hunt"]
 
@@ -138,7 +139,7 @@ async def check_encode(
     for row, (text, wanted) in enumerate(zip(texts, options, strict=True)):
         about = f"{text!r} {wanted}"
         try:
-            expected = reference.encode(vocabulary, text, wanted)
+            expected = tokenizer.encode(vocabulary, text, wanted)
         except RowRefused as refused:
             if faults.get(row) != refused.error.code:
                 found(f"{about}: {faults.get(row)}, not {refused.error}: {shown(content)}")
@@ -171,7 +172,7 @@ async def check_decode(
         refused = {fault["row"]: fault["code"] for fault in answer.get("errors", [])}
         for row, ids in enumerate(rows):
             try:
-                expected: bytes | str = reference.decode(vocabulary, ids, skip)
+                expected: bytes | str = tokenizer.decode(vocabulary, ids, skip)
             except RowRefused as error:
                 expected = error.error.code
             got = refused.get(row) or base64.b64decode(answer["base64"][row])

@@ -16,11 +16,11 @@ from tokenizers.normalizers import NFC
 from service.engines.cpu.engine import CpuEngine
 from tests.data_files import data_bytes, data_json
 from tests.fuzz.texts import nasty_bytes, nasty_text, strings
-from vocabularies import reference
-from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.formats import read_vocabulary
-from vocabularies.vocabulary import Upstream, Vocabulary
+from vocabularies.model.vocabulary import Upstream, Vocabulary
+from vocabularies.reference import tokenizer
 
 __all__ = ["real_hunt"]
 
@@ -49,7 +49,7 @@ def engine() -> CpuEngine:
 def right(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> Ids:
     """What the reference says."""
     try:
-        return reference.encode(vocabulary, text, options).ids
+        return tokenizer.encode(vocabulary, text, options).ids
     except RowRefused as refused:
         return refused.error
 
@@ -95,7 +95,9 @@ def tiktoken_of(name: str, described: dict[str, Any]) -> Witness:
     )
     offset = described.get("id_offset") or 0
     if described.get("normalizer"):
-        normal = NFC()  # Of the Unicode version that tokenizers has; see vocabularies.normalizers.
+        normal = (
+            NFC()
+        )  # Of the Unicode version that tokenizers has; see vocabularies.text.normalizers.
         return lambda text: made.encode_ordinary(normal.normalize_str(text))
     return lambda text: [offset + token_id for token_id in made.encode_ordinary(text)]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from service.apis.oip.tensors import bytes_tensor
 from tests.fuzz.messages import CANARY, DNA, ENCODERS, TEXT, Message
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = ["requests"]
 

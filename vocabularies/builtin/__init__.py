@@ -14,8 +14,8 @@ from importlib import resources
 
 from vocabularies.builtin.rules import RULES
 from vocabularies.builtin.stored import SUFFIX, UPSTREAM
-from vocabularies.canonical import from_bytes
-from vocabularies.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.canonical import from_bytes
+from vocabularies.model.vocabulary import Vocabulary, VocabularyError
 
 __all__ = ["BUILTINS", "BuiltinInfo", "describe", "load"]
 

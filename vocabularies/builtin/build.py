@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vocabularies.builtin.stored import SUFFIX, UPSTREAM
-from vocabularies.canonical import to_bytes
 from vocabularies.formats import read_vocabulary
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.canonical import to_bytes
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["compress", "find_upstream", "main", "rebuild"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from vocabularies.formats.word_list_rules import DNABERT1, HYENADNA, MTDNA, NT_V1, NT_V2, NT_V3
-from vocabularies.formats.word_lists import all_kmers, vocabulary_of_words
-from vocabularies.vocabulary import Characters, Vocabulary
+from vocabularies.formats.word_lists.rules import DNABERT1, HYENADNA, MTDNA, NT_V1, NT_V2, NT_V3
+from vocabularies.formats.word_lists.word_lists import all_kmers, vocabulary_of_words
+from vocabularies.model.vocabulary import Characters, Vocabulary
 
 __all__ = ["RULES"]
 

@@ -16,17 +16,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from vocabularies import canonical
 from vocabularies.formats.bpe_files import read_bpe_files, write_bpe_files
-from vocabularies.formats.contents import parse_json, refuse_others
-from vocabularies.formats.kmer_config import CONFIG_NAME, read_kmer_config, write_kmer_config
-from vocabularies.formats.tekken import is_tekken, read_tekken
-from vocabularies.formats.tiktoken_ranks import looks_like_ranks, read_tiktoken, write_tiktoken
-from vocabularies.formats.tokenizer_json import read_tokenizer_json
-from vocabularies.formats.tokenizer_json_writer import tokenizer_json
-from vocabularies.formats.word_lists import read_vocab_json, read_vocab_txt, write_words
-from vocabularies.pretokenizers import pretokenizer as find_pretokenizer
-from vocabularies.vocabulary import Bpe, Finding, Vocabulary, VocabularyError
+from vocabularies.formats.file_contents import parse_json, refuse_others
+from vocabularies.formats.huggingface.reader import read_tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
+from vocabularies.formats.tiktoken.ranks import looks_like_ranks, read_tiktoken, write_tiktoken
+from vocabularies.formats.tiktoken.tekken import is_tekken, read_tekken
+from vocabularies.formats.word_lists.kmer_config import (
+    CONFIG_NAME,
+    read_kmer_config,
+    write_kmer_config,
+)
+from vocabularies.formats.word_lists.word_lists import read_vocab_json, read_vocab_txt, write_words
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Bpe, Finding, Vocabulary, VocabularyError
+from vocabularies.text.pretokenizers import pretokenizer as find_pretokenizer
 
 __all__ = ["FORMATS", "read_vocabulary", "tokenizer_json", "write_vocabulary"]
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from vocabularies.alphabet import to_alphabet
 from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
-from vocabularies.formats.contents import (
+from vocabularies.formats.file_contents import (
     MAX_TOKENS,
     NotCovered,
     decode_text,
     parse_json,
     token_ids,
 )
-from vocabularies.formats.roles import ROLE_CONTENTS, guess_roles
-from vocabularies.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, VocabularyError
+from vocabularies.formats.special_token_roles import ROLE_CONTENTS, guess_roles
+from vocabularies.model.byte_alphabet import to_alphabet
+from vocabularies.model.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, VocabularyError
 
 __all__ = ["read_bpe_files", "write_bpe_files"]
 

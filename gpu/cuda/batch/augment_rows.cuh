@@ -1,5 +1,5 @@
 // Rows as they are encoded where that is not as they were sent: the other strand, a random part, random
-// letters. vocabularies/augmentation.py and vocabularies/strand.py say what each means.
+// letters. vocabularies/sequences/augmentation.py and vocabularies/sequences/strand.py say what each means.
 //
 // A random number is a function of the seed, the row's number and the place in the row as it was sent
 // (Philox 4x32, ten rounds: Salmon et al., 2011), so that it is the same in any batch and by any number

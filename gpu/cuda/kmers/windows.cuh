@@ -1,4 +1,4 @@
-// Windows over the ids of each row, as vocabularies/windows.py cuts them, with what belongs to each id. (Windows of text, in
+// Windows over the ids of each row, as vocabularies/sequences/windows.py cuts them, with what belongs to each id. (Windows of text, in
 // which long pieces are encoded, are those of text/split/windows_common.cuh.)
 //
 // A thread writes four neighbouring cells of the rectangle of all windows, prefix columns included.

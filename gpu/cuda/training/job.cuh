@@ -23,7 +23,7 @@ struct TrainJob {
     uint64_t tile_threads;         // Threads of a block that have tokens: BLOCK, fewer in tests.
     // What an occurrence counts by, where there are places.
     const uint64_t* slot_counts;   // uint64[num_slots] how often each slot counts; a null pointer: once.
-    const int32_t* span_tables;    // int32[num_levels][3][num_slots + 1], see vocabularies/span_scores.py.
+    const int32_t* span_tables;    // int32[num_levels][3][num_slots + 1], see vocabularies/training/span_scores.py.
     const uint64_t* level_steps;   // uint64[num_levels].
     uint64_t num_levels;
     uint64_t num_slots;
@@ -33,7 +33,7 @@ struct TrainJob {
     uint64_t* bonuses;             // int64[capacity][capacity]; a null pointer: all are 0.
     uint64_t* penalties;
     uint32_t* lengths;             // uint32[capacity] letters of each token.
-    // How pairs are scored, see vocabularies/pair_records.py.
+    // How pairs are scored, see vocabularies/training/pair_records.py.
     uint64_t unit;
     uint64_t motif_weight;
     uint64_t penalty_weight;

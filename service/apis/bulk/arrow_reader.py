@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from service.core.errors import BadBody, InvalidRequest, UnsupportedFormat
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = ["CONTINUATION", "MEDIA_TYPE", "TextReader"]
 

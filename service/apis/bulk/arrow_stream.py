@@ -30,8 +30,8 @@ from service.observability.request_observer import serialized
 from service.operations.encode import check_dtype
 from service.operations.operation import bulk_work, check_digest, check_rows, find_entry
 from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from fastapi import Request

@@ -14,7 +14,7 @@ from service.apis.bulk.fasta_batches import Named
 from service.apis.bulk.text_chunks import shifted
 from service.batching.work import Result
 from service.core.errors import TooLarge
-from vocabularies.framing import offsets_of, ragged
+from vocabularies.batch.post_processing import offsets_of, ragged
 
 __all__ = ["IdMessages", "RecordMessages", "WindowMessages"]
 

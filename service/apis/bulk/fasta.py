@@ -25,7 +25,7 @@ from service.operations.query_schemas import BatchQuery
 from service.seqio.fasta import fasta_pieces
 from service.seqio.format_detection import FORMATS, PACKED
 from service.seqio.reader import BATCH_BYTES, sequence_batches
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 
 __all__ = ["BulkFasta", "FastaQuery"]
 

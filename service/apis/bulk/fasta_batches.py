@@ -16,7 +16,7 @@ from service.apis.bulk.sequence_chunks import Splitter
 from service.core.errors import TooLarge
 from service.seqio.fasta import Name
 from service.seqio.reader import BATCH_BYTES
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = ["BATCH_RECORDS", "FastaBatches", "Named", "too_long"]
 

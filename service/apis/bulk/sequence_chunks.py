@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from service.apis.bulk.text_chunks import Cutter
 from service.engines.encoder import holds_any
-from vocabularies.batch import EncodeOptions
-from vocabularies.tables import BASE, OTHER, SPACE, KmerTable, kmer_table
-from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.model.tables import BASE, OTHER, SPACE, KmerTable, kmer_table
+from vocabularies.model.vocabulary import Kmers, Vocabulary
 
 __all__ = ["Splitter", "splitter_of"]
 

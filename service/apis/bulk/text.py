@@ -28,7 +28,7 @@ from service.operations.encode import ENCODE, check_dtype, truncated_row
 from service.operations.operation import LARGE_BYTES, bulk_work, check_digest, find_entry
 from service.operations.query_schemas import DTYPES, TextQuery, parse_query
 from service.operations.schemas import EncodeRequest
-from vocabularies.batch import Batch, EncodeOptions, RowError
+from vocabularies.batch.batch import Batch, EncodeOptions, RowError
 
 if TYPE_CHECKING:
     from fastapi import Request

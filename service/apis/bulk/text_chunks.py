@@ -17,9 +17,9 @@ from service.batching.work import Result
 from service.core.errors import RowRefused
 from service.http.request_body import Body
 from service.runtime.memory_pool import Take
-from vocabularies.batch import Batch, EncodeOptions, RowError
-from vocabularies.tables import character_table
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions, RowError
+from vocabularies.model.tables import character_table
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Cutter", "encode_while_reading", "shifted"]
 

@@ -29,9 +29,9 @@ from service.http.streaming_response import check_length
 from service.operations.context import Service
 from service.operations.operation import Call, check_rows, decode_work, find_entry, make_work
 from service.registry.registry import Entry
-from vocabularies.alphabet import to_alphabet
-from vocabularies.batch import EncodeOptions
-from vocabularies.vocabulary import Bpe
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.model.byte_alphabet import to_alphabet
+from vocabularies.model.vocabulary import Bpe
 
 __all__ = [
     "NO_LIMIT",

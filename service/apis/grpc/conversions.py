@@ -15,7 +15,7 @@ from service.operations.encode import truncated_row
 from service.operations.query_schemas import DTYPES
 from service.protos import warptok_pb2 as pb
 from service.registry.reports import VocabularyReport
-from vocabularies.batch import DEFAULT_OPTIONS, Batch, EncodeOptions, RowError
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, EncodeOptions, RowError
 
 __all__ = [
     "TextsRequest",

@@ -40,7 +40,7 @@ from service.operations.schemas import WindowsRequest
 from service.operations.windows import plan_windows
 from service.protos import warptok_pb2 as pb
 from service.registry.registry import Entry
-from vocabularies.batch import Batch, RowError
+from vocabularies.batch.batch import Batch, RowError
 
 __all__ = ["count", "decode", "decode_batch", "encode", "encode_batch", "encode_stream", "windows"]
 

@@ -21,7 +21,7 @@ from service.operations.context import Service
 from service.operations.operation import shared_work
 from service.operations.query_schemas import DTYPES
 from service.registry.registry import Entry
-from vocabularies.shared_rows import SharedRows, SharedText
+from vocabularies.batch.shared_rows import SharedRows, SharedText
 
 __all__ = ["encode_shared"]
 

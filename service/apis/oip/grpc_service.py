@@ -24,7 +24,7 @@ from service.operations.context import Service
 from service.operations.operation import Call
 from service.protos import inference_pb2 as pb
 from service.registry import management
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = ["NAME", "UNARY", "stream_infer"]
 

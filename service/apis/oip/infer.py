@@ -45,7 +45,7 @@ from service.operations.operation import (
 from service.operations.query_schemas import DTYPES
 from service.operations.rendering.padding import pad_rows
 from service.registry.registry import Entry
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = ["DECODE_SUFFIX", "Inference", "Wanted", "infer"]
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from service.apis.oip.shared_memory import CudaRegion, Region, SystemRegion
 from service.core.errors import InvalidRequest, NameTaken, RegionsOff, TooLarge, UnknownRegion
 from service.engines.base import DeviceMemory
-from vocabularies.shared_rows import SharedMemory
+from vocabularies.batch.shared_rows import SharedMemory
 
 __all__ = ["Regions"]
 

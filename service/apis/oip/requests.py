@@ -17,7 +17,7 @@ from service.operations import schemas
 from service.operations.context import Service
 from service.operations.operation import Call, check_rows
 from service.operations.query_schemas import BatchQuery
-from vocabularies.batch import Batch
+from vocabularies.batch.batch import Batch
 
 __all__ = [
     "DecodeParameters",

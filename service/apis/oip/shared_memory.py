@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from service.core.errors import InvalidRequest, UnknownRegion
 from service.engines.base import DeviceMemory
-from vocabularies.shared_rows import SharedMemory
+from vocabularies.batch.shared_rows import SharedMemory
 
 __all__ = ["CudaRegion", "Region", "SystemRegion", "check_bounds", "ordinary"]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from service.apis.oip.shared_memory import Region
 from service.core.errors import InvalidRequest
-from vocabularies.batch import Batch
-from vocabularies.shared_rows import SharedMemory
+from vocabularies.batch.batch import Batch
+from vocabularies.batch.shared_rows import SharedMemory
 
 __all__ = [
     "BYTES",

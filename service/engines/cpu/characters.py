@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from service.engines.cpu.byte_pair_lookup import BytePairs
 from service.engines.encoder import ReferenceEncoder, encode_parts, flagged_rows, holds_any
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.framing import Content, offsets_of
-from vocabularies.tables import ASCII, DROPPED, CharacterTable
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import Content, offsets_of
+from vocabularies.model.tables import ASCII, DROPPED, CharacterTable
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["CharacterEncoder"]
 

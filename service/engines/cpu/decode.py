@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from service.engines.base import Decoded
 from service.engines.fault_isolation import raise_if_not_the_engines
-from vocabularies.batch import RowError
-from vocabularies.framing import offsets_of, ragged
-from vocabularies.tables import TokenTable
-from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.batch.batch import RowError
+from vocabularies.batch.post_processing import offsets_of, ragged
+from vocabularies.model.tables import TokenTable
+from vocabularies.model.vocabulary import Kmers, Vocabulary
 
 __all__ = ["decode_by_library", "decode_rows"]
 

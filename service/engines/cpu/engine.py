@@ -19,12 +19,19 @@ from service.engines.cpu.decode import decode_by_library, decode_rows
 from service.engines.cpu.selection import Chosen, choose_encoder, host_bytes
 from service.engines.encoder import ReferenceEncoder, refuse_rows
 from service.runtime.memory_pool import LargeMemory, Take
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
-from vocabularies.framing import Content, Template, frame, framed_lengths, offsets_of, ragged
-from vocabularies.reference import NO_STRANDS
-from vocabularies.strand import reverse_complement
-from vocabularies.tables import ASCII, TokenTable, token_table
-from vocabularies.vocabulary import Kmers, Upstream, Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.batch.post_processing import (
+    Content,
+    Template,
+    frame,
+    framed_lengths,
+    offsets_of,
+    ragged,
+)
+from vocabularies.model.tables import ASCII, TokenTable, token_table
+from vocabularies.model.vocabulary import Kmers, Upstream, Vocabulary
+from vocabularies.reference.tokenizer import NO_STRANDS
+from vocabularies.sequences.strand import reverse_complement
 
 __all__ = ["CpuEngine"]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.encoder import ReferenceEncoder, encode_parts, flagged_rows
-from vocabularies.batch import Batch, EncodeOptions
-from vocabularies.framing import Content, offsets_of, ragged
-from vocabularies.tables import BASE, SINGLE, SPACE, kmer_table
-from vocabularies.vocabulary import Kmers, Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import Content, offsets_of, ragged
+from vocabularies.model.tables import BASE, SINGLE, SPACE, kmer_table
+from vocabularies.model.vocabulary import Kmers, Vocabulary
 
 __all__ = ["KmerEncoder"]
 

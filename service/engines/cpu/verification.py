@@ -12,9 +12,10 @@ from service.engines.base import Engine
 from service.engines.concatenate import join_encoded
 from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
 from service.engines.fault_isolation import encode_isolated, raise_if_not_the_engines
-from vocabularies import formats, reference
-from vocabularies.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
-from vocabularies.vocabulary import Bpe, Upstream, Vocabulary
+from vocabularies import formats
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
+from vocabularies.model.vocabulary import Bpe, Upstream, Vocabulary
+from vocabularies.reference import tokenizer
 
 __all__ = ["Verification", "sample_texts", "verify"]
 
@@ -120,7 +121,7 @@ class _Witness:
         if isinstance(self.vocabulary.model, Upstream):
             return theirs
         try:
-            ours = reference.encode(self.vocabulary, text).ids
+            ours = tokenizer.encode(self.vocabulary, text).ids
         except RowRefused:
             return None
         assert theirs is None or theirs == ours, f"the two witnesses differ: {ours} and {theirs}"

@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from vocabularies.batch import Batch, Encoded
+from vocabularies.batch.batch import Batch, Encoded
 
 __all__ = ["NEVER", "SIZES", "Differs", "log_crossover", "measure_crossover"]
 

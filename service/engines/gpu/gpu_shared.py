@@ -9,8 +9,8 @@ from gpu.runtime.device import OutOfMemory
 from gpu.text.bpe_tables import NotCovered
 from service.engines.gpu.fallbacks import Fallbacks
 from service.engines.gpu.selftest import Gpu
-from vocabularies.shared_rows import SharedMemory, SharedRows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.shared_rows import SharedMemory, SharedRows
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["encode_shared", "share_host"]
 

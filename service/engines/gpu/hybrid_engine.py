@@ -44,9 +44,9 @@ from service.engines.gpu.residency import GpuVocabularies, Held, OpenedGpu
 from service.engines.gpu.selftest import Gpu
 from service.engines.gpu.telemetry import GpuSight
 from service.runtime.memory_pool import Take
-from vocabularies.batch import Batch, Encoded
-from vocabularies.shared_rows import SharedMemory, SharedRows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded
+from vocabularies.batch.shared_rows import SharedMemory, SharedRows
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["DEFAULT_CROSSOVER_BYTES", "RoutedEngine", "open_cuda"]
 

@@ -26,7 +26,7 @@ from gpu.text.bpe_tables import NotCovered
 from service.engines.base import Engine, Holding, Residency, SelfTest
 from service.engines.gpu.fallbacks import REST_S
 from service.engines.gpu.selftest import Gpu, compare_with_cpu
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["GpuVocabularies", "Held", "OpenedGpu"]
 

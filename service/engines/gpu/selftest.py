@@ -19,11 +19,11 @@ from gpu.text.nfc_check import is_in_nfc, only_composes
 from service.engines.base import DeviceMemory, Engine, SelfTest
 from service.engines.encoder import ReferenceEncoder
 from service.engines.selftest import TEXTS, compare, texts_for
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
-from vocabularies.framing import Content
-from vocabularies.shared_rows import SharedMemory, SharedRows
-from vocabularies.tables import may_be_apart
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.batch.post_processing import Content
+from vocabularies.batch.shared_rows import SharedMemory, SharedRows
+from vocabularies.model.tables import may_be_apart
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Gpu", "compare_with_cpu"]
 

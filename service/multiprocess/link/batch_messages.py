@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from service.batching.work import IdRows, Result
 from service.engines.base import Counted, Decoded
 from service.multiprocess.link.channel import Message
-from vocabularies.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 
 __all__ = [
     "counted_of",

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.runtime.memory_pool import KEPT_BYTES, LargeMemory
-from vocabularies.shared_rows import SharedMemory
+from vocabularies.batch.shared_rows import SharedMemory
 
 __all__ = ["FRONT_BYTES", "LinkMemory", "Loan", "OtherMemory"]
 

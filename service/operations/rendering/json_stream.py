@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from service.operations.rendering.json_rows import rows_json
 from service.registry.registry import Entry
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = [
     "base64_json",

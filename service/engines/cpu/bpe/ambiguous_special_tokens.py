@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vocabularies.vocabulary import SpecialToken
+from vocabularies.model.vocabulary import SpecialToken
 
 __all__ = ["MAX_DELICATE", "delicate_contents"]
 

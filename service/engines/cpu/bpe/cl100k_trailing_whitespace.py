@@ -16,10 +16,10 @@ import fastokens
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.batch.post_processing import Content
 from vocabularies.formats import tokenizer_json
-from vocabularies.framing import Content
-from vocabularies.unicode_classes import class_mask
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.text.unicode_classes import class_mask
 
 __all__ = ["Cl100kTails"]
 

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.cpu.bpe.cl100k_trailing_whitespace import LINE_BREAKS, SPACES
-from vocabularies.motif_rule import MOTIFS
-from vocabularies.pretokenizers import PRETOKENIZERS
-from vocabularies.unicode_classes import Mask, class_mask
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.text.motif_pretokenizer import MOTIFS
+from vocabularies.text.pretokenizers import PRETOKENIZERS
+from vocabularies.text.unicode_classes import Mask, class_mask
 
 __all__ = ["RUN_BYTES", "CutPlaces"]
 

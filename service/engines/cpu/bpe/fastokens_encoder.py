@@ -26,13 +26,13 @@ from service.engines.cpu.bpe.joined_short_texts import ShortTexts
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.encoder import ReferenceEncoder, take_rows
 from service.engines.selftest import compare, texts_for
-from vocabularies.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.post_processing import Content, join_rows, offsets_of
+from vocabularies.batch.string_join import wide_rows
 from vocabularies.formats import tokenizer_json
-from vocabularies.framing import Content, join_rows, offsets_of
-from vocabularies.pretokenizers import pretokenizer
-from vocabularies.tables import TokenTable
-from vocabularies.text_joining import wide_rows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.model.tables import TokenTable
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.text.pretokenizers import pretokenizer
 
 __all__ = ["FastokensEncoder"]
 

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.framing import Content
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.batch.post_processing import Content
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 try:
     from service.engines.cpu.bpe import _joined_short_texts as native

@@ -23,9 +23,9 @@ from service.engines.cpu.bpe.cut_points import RUN_BYTES, CutPlaces
 from service.engines.cpu.bpe.motif_cut_points import MotifPlaces
 from service.engines.encoder import Encoder
 from service.runtime.memory_pool import Growing, Take
-from vocabularies.batch import Batch, EncodeOptions, RowError
-from vocabularies.framing import Content, join_rows
-from vocabularies.vocabulary import Vocabulary
+from vocabularies.batch.batch import Batch, EncodeOptions, RowError
+from vocabularies.batch.post_processing import Content, join_rows
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["PIECE_BYTES", "LongRows"]
 

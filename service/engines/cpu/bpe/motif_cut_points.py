@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.batch import RowError
-from vocabularies.framing import Content
-from vocabularies.vocabulary import Bpe, Vocabulary
+from vocabularies.batch.batch import RowError
+from vocabularies.batch.post_processing import Content
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 __all__ = ["MotifPlaces"]
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from tokenizers import Encoding
 
-from vocabularies.batch import RowError
-from vocabularies.reference_stretches import refusal_of
-from vocabularies.vocabulary import SpecialToken, Upstream, Vocabulary
+from vocabularies.batch.batch import RowError
+from vocabularies.model.vocabulary import SpecialToken, Upstream, Vocabulary
+from vocabularies.reference.segments import refusal_of
 
 __all__ = ["earlier", "found_behind_normalizers", "has_hidden_tokens"]
 

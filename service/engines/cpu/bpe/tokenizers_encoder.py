@@ -22,13 +22,13 @@ from service.engines.cpu.bpe.normalized_special_tokens import (
 )
 from service.engines.encoder import ReferenceEncoder, refuse_rows, take_rows
 from service.engines.fault_isolation import raise_if_not_the_engines
-from vocabularies.alphabet import UTF8_BYTES
-from vocabularies.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
+from vocabularies.batch.post_processing import Content, join_rows, offsets_of
 from vocabularies.formats import tokenizer_json
-from vocabularies.framing import Content, join_rows, offsets_of
-from vocabularies.reference_stretches import cut_text
-from vocabularies.tables import TokenTable
-from vocabularies.vocabulary import Bpe, Upstream, Vocabulary, VocabularyError
+from vocabularies.model.byte_alphabet import UTF8_BYTES
+from vocabularies.model.tables import TokenTable
+from vocabularies.model.vocabulary import Bpe, Upstream, Vocabulary, VocabularyError
+from vocabularies.reference.segments import cut_text
 
 __all__ = ["TokenizersEncoder", "is_byte_level", "read_tokenizer"]
 

@@ -1,0 +1,1 @@
+"""What crosses between a service and an engine: texts in, ids out, flat arrays."""

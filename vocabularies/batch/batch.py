@@ -1,0 +1,289 @@
+"""What crosses the waist between a service and an engine: texts in, ids out, flat arrays.
+
+Knows neither HTTP nor CUDA; both engines and the reference speak it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.batch.encode_options import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.batch.string_join import (
+    Copy,
+    Memory,
+    bytes_of_rows,
+    join_texts,
+    offsets_of_lengths,
+)
+
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "MAX_UTF8",
+    "Batch",
+    "EncodeOptions",
+    "Encoded",
+    "RowError",
+    "RowRefused",
+]
+
+
+MAX_UTF8 = 4  # Bytes of a character.
+ID_DTYPES = (np.int32, np.uint16, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """Why one row of a batch was refused; the other rows are answered.
+
+    Attributes:
+        code: a word for programs, such as ``special_token_refused``.
+        message: a sentence for people.
+        where: the place inside the row, such as ``byte 17``.
+    """
+
+    code: str
+    message: str
+    where: str = ""
+
+
+class RowRefused(ValueError):
+    """One row cannot be encoded or decoded; `error` says why."""
+
+    def __init__(self, error: RowError) -> None:
+        self.error = error
+        super().__init__(f"{error.code}: {error.message}")
+
+
+class Batch:
+    """Texts with their options, as strings or as joined bytes and offsets; each form is made once.
+
+    Attributes:
+        options: one EncodeOptions for each row, or a single one for all of them.
+        id_dtype: what the ids will be written as, int32, uint16 or uint8; every id of the
+            vocabulary fits. An engine for which that is faster gives them so, others as int32.
+        is_wanted: asked by engines that take long, from their own thread; False: they may stop.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str] | None = None,
+        *,
+        data: NDArray[np.uint8] | None = None,
+        offsets: NDArray[np.int64] | None = None,
+        options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
+        id_dtype: type[np.integer[Any]] = np.int32,
+    ) -> None:
+        """Either texts, or data uint8[N] and offsets int64[B + 1], left unchanged by the caller.
+
+        Offsets may begin behind 0 and end before N: what lies outside belongs to no row.
+
+        Raises:
+            TypeError: the texts are one string, or data and offsets are of other kinds.
+            ValueError: offsets begin before 0 or end behind N, or there are not as many options as
+                rows.
+        """
+        if isinstance(texts, str):
+            raise TypeError("one text was given; give a list of them")
+        assert (texts is None) == (data is not None and offsets is not None)
+        if data is not None and offsets is not None:
+            data, offsets = self.__dict__["_flat"] = bytes_of_rows(data, offsets)
+        self._texts, self._data, self._offsets = texts, data, offsets
+        self.options, self.id_dtype = options, id_dtype
+        self.is_wanted: Callable[[], bool] = lambda: True
+        self.num_rows = len(texts) if texts is not None else len(offsets) - 1  # type: ignore[arg-type]
+        if not isinstance(options, EncodeOptions) and len(options) != self.num_rows:
+            raise ValueError(f"{len(options)} options for {self.num_rows} rows")
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the rows came as strings, and so are valid UTF-8."""
+        return self._texts is not None
+
+    def check_id_dtype(self, num_ids: int) -> None:
+        """Raises ValueError where ids below `num_ids` do not fit, or ids are never such."""
+        if self.id_dtype is np.int32:
+            return
+        if self.id_dtype not in ID_DTYPES:
+            raise ValueError(f"ids are int32, uint16 or uint8, not {np.dtype(self.id_dtype)}")
+        if num_ids > np.iinfo(self.id_dtype).max + 1:
+            raise ValueError(f"{num_ids} ids do not fit in {np.dtype(self.id_dtype)}")
+
+    def groups(self) -> Iterator[tuple[EncodeOptions, Sequence[int]]]:
+        """Rows that share their options, in order of first appearance."""
+        if isinstance(self.options, EncodeOptions):
+            yield self.options, range(self.num_rows)
+            return
+        rows: dict[EncodeOptions, list[int]] = {}
+        for row, options in enumerate(self.options):
+            rows.setdefault(options, []).append(row)
+        if len(rows) == 1:
+            yield self.options[0], range(self.num_rows)
+        else:
+            yield from rows.items()
+
+    def select(self, rows: Sequence[int], options: EncodeOptions) -> Batch:
+        """The batch of some rows, all with the same options; no copy when it is all of them."""
+        if isinstance(rows, range) and rows == range(self.num_rows):
+            return self.with_options(options)
+        if self._texts is not None:
+            return Batch([self._texts[row] for row in rows], options=options)
+        return Batch.from_bytes([self.row_bytes(row) for row in rows], options)
+
+    def with_options(self, options: EncodeOptions | Sequence[EncodeOptions]) -> Batch:
+        """The same rows with other options; nothing is copied."""
+        if self.options is options:
+            return self
+        same = Batch(
+            self._texts,
+            data=self._data,
+            offsets=self._offsets,
+            options=options,
+            id_dtype=self.id_dtype,
+        )
+        same.is_wanted = self.is_wanted
+        return same
+
+    def part(self, begin: int, end: int) -> Batch:
+        """Neighbouring rows as a batch of their own; no bytes are copied."""
+        if (begin, end) == (0, self.num_rows):
+            return self
+        options = self.options
+        if not isinstance(options, EncodeOptions):
+            options = options[begin:end]
+        if self._data is None or self._offsets is None:
+            assert self._texts is not None
+            return Batch(self._texts[begin:end], options=options, id_dtype=self.id_dtype)
+        offsets = self._offsets[begin : end + 1]
+        data = self._data[offsets[0] : offsets[-1]]
+        return Batch(
+            data=data, offsets=offsets - offsets[0], options=options, id_dtype=self.id_dtype
+        )
+
+    @classmethod
+    def joined(
+        cls,
+        batches: Sequence[Batch],
+        options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
+        memory: Memory | None = None,
+    ) -> Batch:
+        """The rows of several batches, in order, with options of their own.
+
+        Args:
+            batches: at least one.
+            options: of the rows.
+            memory: gives so many bytes or more, for texts that are joined; None: any will do.
+        """
+        if len(batches) == 1:
+            return batches[0].with_options(options)
+        if all(batch.has_texts for batch in batches):
+            return cls([text for batch in batches for text in batch._texts or ()], options=options)
+        offsets = np.zeros(sum(map(len, batches)) + 1, np.int64)
+        np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in batches]), out=offsets[1:])
+        room = None if memory is None else memory(int(offsets[-1]))
+        into = None if room is None else room[: int(offsets[-1])]
+        data = np.concatenate([batch.data for batch in batches], out=into)
+        id_dtypes = {batch.id_dtype for batch in batches}
+        id_dtype = id_dtypes.pop() if len(id_dtypes) == 1 else np.int32
+        return cls(data=data, offsets=offsets, options=options, id_dtype=id_dtype)
+
+    def has_bytes(self, num_bytes: int) -> bool:
+        """Whether there are so many bytes; a batch that is clearly smaller is not joined for it."""
+        if self._data is None and self._texts is not None:
+            num_characters = sum(map(len, self._texts))
+            if num_characters >= num_bytes or num_characters * MAX_UTF8 < num_bytes:
+                return num_characters >= num_bytes
+        return len(self.data) >= num_bytes
+
+    @classmethod
+    def from_bytes(
+        cls,
+        rows: Sequence[bytes],
+        options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS,
+    ) -> Batch:
+        """A batch of byte strings, which need not be UTF-8."""
+        data = np.frombuffer(b"".join(rows), np.uint8)
+        offsets = offsets_of_lengths(map(len, rows), len(rows))
+        if offsets[-1] != len(data):  # Buffers whose items are longer than bytes.
+            offsets = offsets_of_lengths((memoryview(row).nbytes for row in rows), len(rows))
+        return cls(data=data, offsets=offsets, options=options)
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """uint8[N]: the bytes of all texts, joined."""
+        return self._flat[0]
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64[B + 1]: where each text begins in `data`; the last entry is N."""
+        return self._flat[1]
+
+    def join_in(self, memory: Memory, copy: Copy | None = None) -> None:
+        """Join the texts in memory of the caller's, unless that has been done: see `join_texts`."""
+        if self._texts is not None and "_flat" not in self.__dict__:
+            self.__dict__["_flat"] = join_texts(self._texts, memory, copy=copy)
+
+    @cached_property
+    def _flat(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        assert self._texts is not None
+        return join_texts(self._texts)
+
+    def row_bytes(self, row: int) -> bytes:
+        """The bytes of one text."""
+        if self._texts is not None:
+            return self._texts[row].encode()
+        begin, end = self.offsets[row], self.offsets[row + 1]
+        return self.data[begin:end].tobytes()
+
+    def texts(self) -> tuple[Sequence[str], dict[int, RowError]]:
+        """The texts as strings; a row that is not UTF-8 is "" and named in the errors."""
+        if self._texts is not None:
+            return self._texts, {}
+        texts: list[str] = []
+        errors: dict[int, RowError] = {}
+        for row in range(self.num_rows):
+            try:
+                texts.append(self.row_bytes(row).decode())
+            except UnicodeDecodeError as error:
+                texts.append("")
+                where = f"byte {error.start}"
+                errors[row] = RowError("not_utf8", f"the text is not UTF-8: {error.reason}", where)
+        return texts, errors
+
+
+@dataclass(slots=True)
+class Encoded:
+    """The ids of a batch; every array belongs to the caller.
+
+    Attributes:
+        ids: int32[T], or the batch's `id_dtype`; the rows one after another.
+        offsets: int64[B + 1], where each row's ids begin; a refused row has none.
+        spans: int64[T, 2], begin and end byte of each id in its row's text as it was sent;
+            (0, 0) for begin and end tokens. None when no row asked.
+        num_tokens: int64[B], ids each row had before truncation, begin and end tokens included;
+            None when no row was cut.
+        kept: int64[B, 2], begin and end of the kept range among the row's own ids, without
+            begin and end tokens; None when no row was cut.
+        errors: the refused rows.
+        engine: what computed the ids: "gpu", "cpu" or "reference".
+    """
+
+    ids: NDArray[np.integer[Any]]
+    offsets: NDArray[np.int64]
+    spans: NDArray[np.int64] | None = None
+    num_tokens: NDArray[np.int64] | None = None
+    kept: NDArray[np.int64] | None = None
+    errors: dict[int, RowError] = field(default_factory=dict)
+    engine: str = "cpu"
+
+    def row(self, row: int) -> NDArray[np.integer[Any]]:
+        """The ids of one row (a view)."""
+        return self.ids[self.offsets[row] : self.offsets[row + 1]]

@@ -1,0 +1,233 @@
+"""Begin and end tokens and truncation, on ragged arrays of ids with their spans.
+
+Vectorized: no Python runs for a row. Knows no text and no engine; the rules are those of
+`reference`, which says them in plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
+from vocabularies.model.vocabulary import Kmers, Vocabulary
+
+__all__ = ["Content", "Template", "frame", "framed_lengths", "join_rows", "offsets_of", "ragged"]
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Content:
+    """The texts' own ids, before begin and end tokens and truncation.
+
+    Attributes:
+        ids: int32[T] or narrower, the rows one after another.
+        offsets: int64[B + 1]; a refused row has no ids.
+        spans: int64[T, 2] begin and end byte in the row's text; None where nobody asked.
+        errors: the refused rows.
+    """
+
+    ids: NDArray[np.integer[Any]]
+    offsets: Int64s
+    spans: Int64s | None = None
+    errors: dict[int, RowError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """What stands around the content.
+
+    Attributes:
+        prefix, suffix: int32[...] ids before and after.
+        max_piece_tokens: they stand around every so many ids; None: once.
+    """
+
+    prefix: NDArray[np.int32]
+    suffix: NDArray[np.int32]
+    max_piece_tokens: int | None = None
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> Template:
+        """The template of a vocabulary."""
+        model = vocabulary.model
+        size = model.max_piece_tokens if isinstance(model, Kmers) else None
+        prefix, suffix = (
+            np.array(side, np.int32) for side in (vocabulary.prefix, vocabulary.suffix)
+        )
+        return cls(prefix, suffix, size)
+
+    def __len__(self) -> int:
+        """Ids added to one piece."""
+        return len(self.prefix) + len(self.suffix)
+
+
+EMPTY = Template(np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
+def ragged(begins: Int64s, counts: Int64s, step: int = 1) -> Int64s:
+    """begins[i] + step * (0 .. counts[i] - 1) for each i, joined.
+
+    Example: begins 5 0 and counts 2 3 give 5 6 0 1 2.
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    index = np.repeat(begins - step * (ends - counts), counts)
+    index += np.arange(0, step * total, step)
+    return index
+
+
+def offsets_of(counts: Int64s) -> Int64s:
+    """int64[B + 1] from int64[B] counts."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def frame(content: Content, template: Template, options: EncodeOptions) -> Encoded:
+    """Cut each row to max_length and put begin and end tokens around it.
+
+    Where nothing is added or cut the arrays of `content` are handed on as they are. A row that
+    cannot hold its begin and end tokens is refused.
+
+    Example: prefix 1, suffix 2, max_length 4 and content 7 8 9 give 1 7 8 2.
+    """
+    if not options.add_special_tokens or not len(template):
+        template = EMPTY
+    spans = content.spans if options.spans else None
+    if template is EMPTY and options.max_length is None:
+        return Encoded(content.ids, content.offsets, spans, errors=content.errors)
+    if options.max_length is None and len(content.offsets) == 2 and not content.errors:
+        if template.max_piece_tokens is None:
+            return _frame_one(content, template, spans)
+    sizes = np.diff(content.offsets)
+    kept_sizes = _kept_sizes(sizes, template, options.max_length)
+    errors = content.errors | _too_small(content, template, options.max_length)
+    cut_rows = kept_sizes != sizes
+    num_tokens = kept = None
+    if cut_rows.any():
+        left = options.truncation_side == "left"
+        first = sizes - kept_sizes if left else np.zeros_like(sizes)
+        kept = np.stack([first, first + kept_sizes], axis=1)
+        num_tokens = _total(sizes, template)
+        for values in (kept, num_tokens):
+            values[list(errors)] = 0
+        index = ragged(content.offsets[:-1] + first, kept_sizes)
+        cut_spans = None if spans is None else spans[index]
+        content = Content(content.ids[index], offsets_of(kept_sizes), cut_spans, errors)
+    else:
+        content = Content(content.ids, content.offsets, spans, errors)
+    encoded = _add_template(content, template)
+    encoded.num_tokens, encoded.kept = num_tokens, kept
+    return encoded
+
+
+def framed_lengths(
+    content: Content, template: Template, options: EncodeOptions
+) -> tuple[Int64s, dict[int, RowError]]:
+    """int64[B]: how many ids `frame` would give each row, 0 for a refused one; and the refused."""
+    if not options.add_special_tokens:
+        template = EMPTY
+    errors = content.errors | _too_small(content, template, options.max_length)
+    sizes = np.diff(content.offsets)
+    lengths = _total(_kept_sizes(sizes, template, options.max_length), template)
+    lengths[list(errors)] = 0
+    return lengths, errors
+
+
+def _total(sizes: Int64s, template: Template) -> Int64s:
+    """Ids of a row with `sizes` of its own, begin and end tokens included."""
+    pieces = 1 if template.max_piece_tokens is None else sizes // template.max_piece_tokens + 1
+    return sizes + pieces * len(template)
+
+
+def _too_small(content: Content, template: Template, max_length: int | None) -> dict[int, RowError]:
+    if max_length is None or max_length >= len(template):
+        return {}
+    message = f"{max_length} ids are too few for begin and end tokens ({len(template)})"
+    error = RowError("max_length_too_small", message)
+    rows = range(len(content.offsets) - 1)
+    return {row: error for row in rows if row not in content.errors}
+
+
+def _kept_sizes(sizes: Int64s, template: Template, max_length: int | None) -> Int64s:
+    """Most ids of its own that a row may keep."""
+    if max_length is None:
+        return sizes
+    room, size = max_length - len(template), template.max_piece_tokens
+    if room < 0:
+        return np.zeros_like(sizes)
+    if size is not None:
+        pieces, rest = divmod(room, size + len(template))
+        room = pieces * size + min(rest, size - 1)
+    return np.minimum(sizes, room)
+
+
+def _frame_one(content: Content, template: Template, spans: Int64s | None) -> Encoded:
+    own, narrow = content.ids, content.ids.dtype
+    ids = np.concatenate([template.prefix.astype(narrow), own, template.suffix.astype(narrow)])
+    if spans is not None:
+        framed = np.zeros((len(ids), 2), np.int64)
+        framed[len(template.prefix) : len(ids) - len(template.suffix)] = spans
+        spans = framed
+    return Encoded(ids, np.array([0, len(ids)]), spans)
+
+
+def _add_template(content: Content, template: Template) -> Encoded:
+    """Put the template around every piece; a piece is a row where pieces are not limited."""
+    if template is EMPTY:
+        return Encoded(content.ids, content.offsets, content.spans, errors=content.errors)
+    sizes, size = np.diff(content.offsets), template.max_piece_tokens
+    pieces = np.ones_like(sizes) if size is None else sizes // size + 1
+    pieces[list(content.errors)] = 0
+    last = offsets_of(pieces)
+    piece_sizes = sizes[pieces > 0]
+    if size is not None:
+        full = np.full(int(last[-1]), size, np.int64)
+        full[last[1:][pieces > 0] - 1] = piece_sizes % size
+        piece_sizes = full
+    ends = np.cumsum(piece_sizes + len(template))
+    begins = ends - piece_sizes - len(template)
+    total = int(ends[-1]) if len(ends) else 0
+    ids = np.empty(total, content.ids.dtype)
+    own = np.ones(total, np.bool_)
+    suffix_begins = ends - len(template.suffix)
+    for places, side in ((begins, template.prefix), (suffix_begins, template.suffix)):
+        for i, token_id in enumerate(side.tolist()):
+            ids[places + i] = token_id
+            own[places + i] = False
+    ids[own] = content.ids
+    spans = None
+    if content.spans is not None:
+        spans = np.zeros((total, 2), np.int64)
+        spans[own] = content.spans
+    offsets = np.concatenate([[0], ends])[last]
+    return Encoded(ids, offsets, spans, errors=content.errors)
+
+
+def join_rows(parts: Sequence[tuple[NDArray[np.int64], Content]], num_rows: int) -> Content:
+    """Contents of some rows each as one content of all rows.
+
+    Args:
+        parts: row numbers int64[...], and the content of these rows in this order; no row twice.
+        num_rows: B.
+    """
+    counts = np.zeros(num_rows, np.int64)
+    for rows, part in parts:
+        counts[rows] = np.diff(part.offsets)
+    offsets = offsets_of(counts)
+    ids = np.empty(int(offsets[-1]), np.int32)
+    with_spans = any(part.spans is not None for _, part in parts)
+    spans = np.zeros((len(ids), 2), np.int64) if with_spans else None
+    errors: dict[int, RowError] = {}
+    for rows, part in parts:
+        places = ragged(offsets[rows], counts[rows])
+        ids[places] = part.ids
+        if spans is not None and part.spans is not None:
+            spans[places] = part.spans
+        errors |= {int(rows[row]): error for row, error in part.errors.items()}
+    return Content(ids, offsets, spans, errors)

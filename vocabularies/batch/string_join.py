@@ -1,0 +1,181 @@
+"""Strings as joined UTF-8 with offsets, in C++ where that was built (texts.cpp), else in Python.
+
+Both give the same bytes and refuse the same strings; JOINED_BY says which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from vocabularies.batch import _string_join as native
+
+    if not hasattr(native, "hold"):  # Built from older sources.
+        raise ImportError
+except ImportError:
+    native = None  # type: ignore[assignment]
+
+__all__ = [
+    "JOINED_BY",
+    "Copy",
+    "Memory",
+    "bytes_of_rows",
+    "join_in_python",
+    "join_texts",
+    "offsets_of_lengths",
+    "utf8_size",
+    "wide_rows",
+]
+
+Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Memory = Callable[[int], NDArray[np.uint8] | None]
+"""Gives uint8[N] to write to, or None where there is none left."""
+Copy = Callable[[tuple[str, ...], NDArray[np.int64], NDArray[np.uint8]], object]
+"""Writes the UTF-8 of strings that were measured to uint8[N], where int64[B + 1] offsets say."""
+JOINED_BY = "Python" if native is None else "C++"
+LARGE_BYTES = 1 << 18  # For less no memory of the caller's is taken.
+LONG_TEXT = 64  # Characters from which on a call for each text costs less than a second pass.
+CACHE_BYTES = 1 << 22
+UINT8, INT64, ONE_PIECE = np.dtype(np.uint8), np.dtype(np.int64), (1,)
+INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+SAMPLE = 64  # Texts at least, of which the typical length is taken.
+
+
+def join_texts(
+    texts: Sequence[str],
+    memory: Memory | None = None,
+    by: Any = native,
+    copy: Copy | None = None,
+) -> Joined:
+    """UTF-8 of all texts, uint8[N], and where each begins, int64[B + 1].
+
+    Args:
+        texts: the texts.
+        memory: where many bytes go; Python takes memory of its own.
+        by: the extension, or None.
+        copy: copies many bytes; None: the extension does.
+
+    Raises:
+        TypeError: a row is no string; it is named.
+        UnicodeEncodeError: a text has a lone surrogate; it is named.
+    """
+    try:
+        return join_in_python(texts) if by is None else _joined(texts, memory, by, copy)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise _named(error, texts) from error
+
+
+def _joined(texts: Sequence[str], memory: Memory | None, by: Any, copy: Copy | None) -> Joined:
+    listed: Any = texts if isinstance(texts, list | tuple) else list(texts)
+    offsets = np.empty(len(listed) + 1, np.int64)
+    if copy is None:
+        by.measure(listed, offsets)
+    else:  # Others copy: a tuple still has what was measured.
+        listed = by.hold(listed, offsets)
+    num_bytes = int(offsets[-1])
+    data = memory(num_bytes) if memory is not None and num_bytes >= LARGE_BYTES else None
+    if data is None:
+        data = np.empty(num_bytes, np.uint8)
+    if copy is None or num_bytes < LARGE_BYTES:
+        copy = by.copy
+    copy(listed, offsets, data)
+    return data, offsets
+
+
+def _named(error: Exception, texts: Sequence[Any]) -> Exception:
+    """The same with the number of the row that it is about."""
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            return TypeError(f"row {row} is a {type(text).__name__}; texts are str")
+        try:
+            text.encode()
+        except UnicodeEncodeError as own:
+            own.reason = f"{own.reason} (row {row})"
+            return own
+    return error
+
+
+def join_in_python(texts: Sequence[str]) -> Joined:
+    """The same without the extension.
+
+    Long texts are encoded one by one, each while it is in a cache, unless all are ASCII and fit
+    into a cache together; short ones are joined first, for a call costs more than a second pass.
+    """
+    sample = texts[:: len(texts) // SAMPLE + 1]
+    typical = sum(map(len, sample)) // max(1, len(sample))
+    fits = typical * len(texts) <= CACHE_BYTES
+    if typical >= LONG_TEXT and not (fits and all(map(str.isascii, texts))):
+        rows = [*map(str.encode, texts)]
+        data = np.frombuffer(b"".join(rows), np.uint8)
+        return data, offsets_of_lengths(map(len, rows), len(rows))
+    joined = "".join(texts)
+    data = np.frombuffer(joined.encode(), np.uint8)
+    lengths: Iterable[int] = map(len, texts)
+    if len(data) != len(joined):
+        lengths = (len(t) if t.isascii() else len(t.encode()) for t in texts)
+    return data, offsets_of_lengths(lengths, len(texts))
+
+
+def offsets_of_lengths(lengths: Iterable[int], num_rows: int) -> NDArray[np.int64]:
+    """int64[B + 1] from the lengths of B rows."""
+    offsets = np.zeros(num_rows + 1, np.int64)
+    np.cumsum(np.fromiter(lengths, np.int64, num_rows), out=offsets[1:])
+    return offsets
+
+
+def utf8_size(texts: list[str], most: int, by: Any = native) -> int:
+    """Of the UTF-8 of all; -1 where the texts have more than `most` characters together.
+
+    Raises:
+        UnicodeEncodeError: a text has a lone surrogate.
+    """
+    if by is not None:
+        counted: int = by.utf8_size(texts, most)
+        return counted
+    if sum(map(len, texts)) > most:
+        return -1
+    joined = "".join(texts)
+    return len(joined) if joined.isascii() else len(joined.encode())
+
+
+def wide_rows(texts: Sequence[str], by: Any = native) -> list[int]:
+    """The numbers of the texts that have a character above U+00FF; without C++ perhaps of more."""
+    if by is None:
+        return [row for row, text in enumerate(texts) if not text.isascii()]
+    found: list[int] = by.wide_rows(texts if isinstance(texts, list) else list(texts))
+    return found
+
+
+def bytes_of_rows(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes uint8[N] that belong to rows, in one piece, and where rows begin, int64[B + 1].
+
+    Raises:
+        TypeError: the data are no uint8[N], or the offsets no integers[B + 1].
+        ValueError: offsets begin before 0 or end behind the data.
+    """
+    if data.dtype != UINT8 or offsets.dtype != INT64 or data.strides != ONE_PIECE:
+        data, offsets = _one_piece(data, offsets)
+    if not offsets[0] and offsets[-1] == len(data):
+        return data, offsets
+    if not 0 <= offsets[0] <= offsets[-1] <= len(data):
+        raise ValueError(f"offsets go from {offsets[0]} to {offsets[-1]} in {len(data)} bytes")
+    return data[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def _one_piece(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The same bytes and offsets as such are expected; raises TypeError where they are others."""
+    for name, array, kinds, wanted in (
+        ("data", data, ("u1",), "uint8[N]"),
+        ("offsets", offsets, INTEGERS, "int64[B + 1]"),
+    ):
+        if array.dtype.str[1:] not in kinds or array.ndim != 1:
+            raise TypeError(f"{name} are {array.dtype}{list(array.shape)}, not {wanted}")
+    return np.ascontiguousarray(data), offsets.astype(np.int64, copy=False)

@@ -1,0 +1,195 @@
+"""From a file's bytes to text or JSON, with the place of every damage.
+
+Knows no format: archives, compressed files and pickles are refused here before anything is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from vocabularies.model.vocabulary import Finding, VocabularyError
+
+__all__ = ["MAX_TOKENS", "NotCovered", "decode_text", "parse_json", "refuse_others", "token_ids"]
+
+MAX_TOKENS = 4_000_000
+MAX_DEPTH = 64
+MAX_FINDINGS = 100
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
+_MAGIC = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x5d\x00\x00", "lzma"),
+    (b"BZh", "bzip2"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"PK\x03\x04", "zip"),
+    (b"PK\x05\x06", "zip"),
+    (b"PK\x07\x08", "zip"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"Rar!", "rar"),
+)
+
+
+class NotCovered(Exception):
+    """The file is right, but no model of ours says exactly the same; the text is the reason."""
+
+
+class _BadJson(ValueError):
+    """What the JSON parser itself lets pass."""
+
+
+def refuse_others(files: Mapping[str, bytes]) -> None:
+    """Look at the first bytes of every file, before anything reads further.
+
+    Raises:
+        VocabularyError: a file is compressed, an archive, a pickle or SentencePiece's.
+    """
+    findings = []
+    for name, data in files.items():
+        if _is_sentencepiece(data):
+            message = (
+                "a SentencePiece model is not read; send the tokenizer.json that is made of it"
+            )
+            findings.append(Finding(name, message))
+            continue
+        kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
+        if data[257:262] == b"ustar":
+            kind = "tar"
+        elif data[:1] == b"\x80" and data[1:2] in b"\x02\x03\x04\x05":
+            kind = "pickle"
+        if kind:
+            message = (
+                f"archives are not read, nor are pickles: this is {kind}; send the file inside"
+            )
+            findings.append(Finding(name, message))
+    if findings:
+        raise VocabularyError(findings)
+
+
+def _is_sentencepiece(data: bytes) -> bool:
+    """Whether a file begins as a ModelProto does: a message, in it a string and its score."""
+    if len(data) < 4 or data[0] != 0x0A or data[2] != 0x0A:
+        return False
+    return data[4 + data[3] : 5 + data[3]] == b"\x15"
+
+
+def decode_text(data: bytes) -> str:
+    """UTF-8, with or without a byte order mark.
+
+    Raises:
+        VocabularyError: with the first byte that is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        where = f"line {line}"
+        raise VocabularyError.at(where, f"byte {error.start}: {error.reason}, not UTF-8") from error
+
+
+def parse_json(data: bytes) -> Any:
+    """A JSON document without repeated keys, NaN, deep nesting or half surrogate pairs.
+
+    Raises:
+        VocabularyError: with line and column, or the place in the document.
+    """
+    text = decode_text(data)
+    try:
+        document = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        cut = " (the file ends there)" if not text[error.pos :].strip() else ""
+        raise VocabularyError.at(where, f"not JSON: {error.msg}{cut}") from error
+    except RecursionError as error:
+        raise VocabularyError.at("line 1", f"nested more than {MAX_DEPTH} deep") from error
+    except ValueError as error:
+        raise VocabularyError.at("line 1", str(error)) from error
+    if _depth_above(document, MAX_DEPTH):
+        raise VocabularyError.at("line 1", f"nested more than {MAX_DEPTH} deep")
+    if _ESCAPED_HALF.search(text):
+        for where in _half_characters(document, ""):
+            raise VocabularyError.at(where, "holds half a surrogate pair, which is no character")
+    return document
+
+
+def _half_characters(node: Any, where: str) -> Iterator[str]:
+    """The places of strings, keys too, that are no text."""
+    match node:
+        case str():
+            if _HALF.search(node):
+                yield where
+        case dict():
+            for key, child in node.items():
+                name = f".{key}" if key.isidentifier() else f"[{key!r}]"
+                place = (where + name).removeprefix(".")
+                yield from _half_characters(key, place)
+                yield from _half_characters(child, place)
+        case list():
+            for i, child in enumerate(node):
+                yield from _half_characters(child, f"{where}[{i}]")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) == len(pairs):
+        return content
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise _BadJson(f"the key {key!r} stands twice in one object")
+        seen.add(key)
+    raise AssertionError("a shorter dictionary has a repeated key")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _BadJson(f"{name} is not JSON")
+
+
+def _depth_above(document: Any, limit: int) -> bool:
+    level = [document]
+    for _ in range(limit):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list) and node
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def token_ids(vocab: Any, where: str) -> dict[str, int]:
+    """A JSON object of token -> id, checked.
+
+    Raises:
+        VocabularyError: with every entry that is not a number, too large, or given twice.
+    """
+    if not isinstance(vocab, dict) or not vocab:
+        raise VocabularyError.at(where, "must be an object of token -> id with at least one entry")
+    ids = list(vocab.values())
+    plain = all(type(token_id) is int for token_id in ids)
+    if plain and 0 <= min(ids) and max(ids) < MAX_TOKENS and len(set(ids)) == len(ids):
+        return vocab
+    raise VocabularyError(_id_findings(vocab.items(), where))
+
+
+def _id_findings(entries: Iterable[tuple[str, Any]], where: str) -> list[Finding]:
+    """Every entry (token, id) that cannot stand, at most MAX_FINDINGS."""
+    findings: list[Finding] = []
+    owner: dict[int, str] = {}
+    for token, token_id in entries:
+        place = f"{where}[{token!r}]"
+        if type(token_id) is not int or not 0 <= token_id < MAX_TOKENS:
+            findings.append(Finding(place, f"{token_id!r} is not an id of 0..{MAX_TOKENS - 1}"))
+        elif token_id in owner:
+            findings.append(Finding(place, f"id {token_id} is given to {owner[token_id]!r} too"))
+        else:
+            owner[token_id] = token
+        if len(findings) == MAX_FINDINGS:
+            break
+    return findings

@@ -1,0 +1,1 @@
+"""Hugging Face's tokenizer.json, read and written."""

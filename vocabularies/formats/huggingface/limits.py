@@ -1,0 +1,89 @@
+"""What a tokenizer.json may ask of the library that computes it: neither all memory nor for ever.
+
+Its normalizers could make gigabytes of a word, and its WordPiece search for days; the process of
+the service would end. Knows no tokens.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vocabularies.formats.huggingface.pipeline import steps_of
+from vocabularies.model.checks import MAX_GROWTH, TOO_LONG, growth_of
+from vocabularies.model.vocabulary import Finding, VocabularyError
+from vocabularies.text.normalizers import compile_replacement
+
+__all__ = ["MAX_WORD", "check_bounds"]
+
+MAX_WORD = 1_000  # Letters of a word that WordPiece looks into; 100 in all files we know.
+
+
+def check_bounds(document: Mapping[str, Any]) -> None:
+    """Look at what the library alone computes.
+
+    Raises:
+        VocabularyError: with the place of what has no bound.
+    """
+    findings = [*_growing(document, "normalizer"), *_growing(document, "decoder")]
+    most = document["model"].get("max_input_chars_per_word")
+    if isinstance(most, int) and most > MAX_WORD:
+        message = f"{most}; words of more than {MAX_WORD} letters take too long"
+        findings.append(Finding("model.max_input_chars_per_word", message))
+    if findings:
+        raise VocabularyError(findings)
+
+
+def _growing(document: Mapping[str, Any], name: str) -> Iterator[Finding]:
+    total = 1
+    for where, step in steps_of(document.get(name), f"{name}s", name):
+        total *= _growth(where, step)
+        if total > MAX_GROWTH:
+            yield Finding(where, TOO_LONG)
+            return
+
+
+def _growth(where: str, step: Mapping[str, Any]) -> int:
+    """How many bytes may stand for one, rounded up; 1 for steps that Unicode bounds."""
+    match step:
+        case {"type": "Replace", "pattern": {"String": str(literal)}, "content": str(content)}:
+            return growth_of(literal, content)
+        case {"type": "Replace", "pattern": {"Regex": str(pattern)}, "content": str(content)}:
+            return growth_of("x" if _is_never_nothing(pattern) else "", content)
+        case {"type": "Replace", "content": str(content)}:
+            return growth_of("", content)
+        case {"type": "Prepend", "prepend": str(content)}:
+            return growth_of("", content)
+        case {"type": "ByteLevel"}:
+            return 2
+        case {"type": "Precompiled", "precompiled_charsmap": str(charsmap)}:
+            return _longest(where, charsmap)
+    return 1
+
+
+def _is_never_nothing(pattern: str) -> bool:
+    """Whether we are sure that a regular expression matches one character at least."""
+    try:
+        compile_replacement(pattern)
+    except ValueError:
+        return False
+    return True
+
+
+def _longest(where: str, charsmap: str) -> int:
+    """Bytes of the longest replacement: a 32-bit size, a trie of that size, and then strings.
+
+    Raises:
+        VocabularyError: the trie is not there, for which the library would take memory first.
+    """
+    try:
+        data = b64decode(charsmap, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise VocabularyError.at(where, f"precompiled_charsmap is no base64: {error}") from error
+    size = int.from_bytes(data[:4], "little")
+    if len(data) < 4 + size:
+        message = f"precompiled_charsmap has {len(data)} bytes; its trie takes {4 + size}"
+        raise VocabularyError.at(where, message)
+    return max(1, *map(len, data[4 + size :].split(b"\0")))

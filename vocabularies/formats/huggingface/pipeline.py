@@ -1,0 +1,160 @@
+"""What stands around the model in a tokenizer.json: normalizer, pre_tokenizer, post_processor.
+
+Each reader gives our form of the step or raises NotCovered with the reason. Knows no tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from vocabularies.formats.file_contents import NotCovered
+from vocabularies.formats.huggingface.motif_pattern import motifs_of_split
+from vocabularies.model.vocabulary import Normalizer, VocabularyError
+from vocabularies.text.motif_pretokenizer import MOTIFS
+from vocabularies.text.normalizers import compile_replacement
+from vocabularies.text.pretokenizers import is_byte_level, recognize
+
+__all__ = ["Template", "read_normalizers", "read_pretokenizer", "read_template", "steps_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Ids around a text, and the roles that the post-processor itself names."""
+
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    roles: dict[str, int] = field(default_factory=dict)
+
+
+def steps_of(step: Any, list_name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, step) of every step, sequences inside sequences laid flat.
+
+    The depth is bounded: `contents.parse_json` refuses deeper documents.
+    """
+    if step is None:
+        return
+    if not isinstance(step, dict) or not isinstance(step.get("type"), str):
+        raise VocabularyError.at(where, "must be null or an object with a type")
+    if step["type"] != "Sequence":
+        yield where, step
+        return
+    parts = step.get(list_name)
+    if not isinstance(parts, list):
+        raise VocabularyError.at(f"{where}.{list_name}", "must be a list")
+    for i, part in enumerate(parts):
+        yield from steps_of(part, list_name, f"{where}.{list_name}[{i}]")
+
+
+def read_normalizers(step: Any) -> tuple[Normalizer, ...]:
+    """The normalizers in order.
+
+    Raises:
+        NotCovered: one of them is not ours.
+        VocabularyError: the block is damaged.
+    """
+    return tuple(_normalizer(*part) for part in steps_of(step, "normalizers", "normalizer"))
+
+
+def _normalizer(where: str, step: dict[str, Any]) -> Normalizer:
+    match step:
+        case {"type": "NFC"}:
+            return Normalizer("nfc")
+        case {"type": "Lowercase"}:
+            return Normalizer("lowercase")
+        case {"type": "Strip", "strip_left": bool(left), "strip_right": bool(right)}:
+            return Normalizer("strip", left=left, right=right)
+        case {"type": "Replace", "pattern": {"String": str(literal)}, "content": str(content)}:
+            if literal:
+                return Normalizer("replace", literal, content)
+        case {"type": "Replace", "pattern": {"Regex": str(pattern)}, "content": str(content)}:
+            try:
+                compile_replacement(pattern)
+            except ValueError as error:
+                raise NotCovered(f"{where}: {error}") from error
+            return Normalizer("replace_regex", pattern, content)
+    raise NotCovered(f"{where}: {step['type']} is not one of our normalizers")
+
+
+def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
+    """The splitting rule, its motifs, and whether pretokens are spelled in the byte alphabet.
+
+    Raises:
+        NotCovered: the rule is not ours.
+        VocabularyError: the block is damaged.
+    """
+    parts = [*steps_of(step, "pretokenizers", "pre_tokenizer")]
+    motifs = _motifs([part for _, part in parts])
+    if motifs is not None:
+        return MOTIFS, motifs, is_byte_level(step)
+    name = recognize(step)
+    if name is None:
+        types = ", ".join(part["type"] for _, part in parts)
+        raise NotCovered(f"pre_tokenizer: no splitting rule of ours means this ({types})")
+    return name, (), is_byte_level(step)
+
+
+def _motifs(steps: list[dict[str, Any]]) -> tuple[str, ...] | None:
+    """The motifs of a Split step alone, or before one that spells bytes and cuts nothing."""
+    match steps:
+        case [split]:
+            return motifs_of_split(split)
+        case [split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]:
+            return motifs_of_split(split)
+    return None
+
+
+def read_template(step: Any) -> Template:
+    """The begin and end tokens of a single text; what only pairs of texts use does not matter.
+
+    Raises:
+        NotCovered: more than ids before and after the text.
+        VocabularyError: the block is damaged.
+    """
+    templates = []
+    for where, part in steps_of(step, "processors", "post_processor"):
+        match part["type"]:
+            case "ByteLevel":  # Moves offsets only.
+                continue
+            case "TemplateProcessing":
+                templates.append(_template(where, part))
+            case "BertProcessing" | "RobertaProcessing":
+                templates.append(_bert_template(where, part))
+            case kind:
+                raise NotCovered(f"{where}: {kind} is not one of our templates")
+    if len(templates) > 1:
+        raise NotCovered("post_processor: several templates, one around the other")
+    return templates[0] if templates else Template()
+
+
+def _bert_template(where: str, step: dict[str, Any]) -> Template:
+    match step:
+        case {"cls": [str(), cls], "sep": [str(), sep]} if type(cls) is type(sep) is int:
+            return Template((cls,), (sep,), {"cls": cls, "sep": sep})
+    raise VocabularyError.at(where, "cls and sep must each be [token, id]")
+
+
+def _template(where: str, step: dict[str, Any]) -> Template:
+    single, special = step.get("single"), step.get("special_tokens")
+    if not isinstance(single, list) or not isinstance(special, dict):
+        raise VocabularyError.at(where, "needs the list single and the object special_tokens")
+    sides: list[list[int]] = [[]]
+    for i, piece in enumerate(single):
+        match piece:
+            case {"Sequence": {"id": "A"}}:
+                sides.append([])
+            case {"SpecialToken": {"id": str(name)}}:
+                sides[-1] += _template_ids(f"{where}.special_tokens[{name!r}]", special.get(name))
+            case _:
+                raise NotCovered(f"{where}.single[{i}]: not a special token nor the text")
+    if len(sides) != 2:
+        raise NotCovered(f"{where}.single: the text stands there {len(sides) - 1} times")
+    return Template(tuple(sides[0]), tuple(sides[1]))
+
+
+def _template_ids(where: str, entry: Any) -> list[int]:
+    ids = entry.get("ids") if isinstance(entry, dict) else None
+    if not isinstance(ids, list) or not all(type(token_id) is int for token_id in ids):
+        raise VocabularyError.at(where, "must be an object with a list of ids")
+    return ids

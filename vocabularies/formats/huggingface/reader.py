@@ -1,0 +1,296 @@
+"""Hugging Face's tokenizer.json -> Vocabulary.
+
+A BPE file that one of our models can say exactly becomes that model; any other file that is right
+becomes an Upstream model with the reason, which only the library computes. The blocks truncation
+and padding are ignored: the request decides. Writing is `tokenizer_json_writer`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import NoneType
+from typing import Any
+
+from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
+from vocabularies.formats.file_contents import MAX_TOKENS, NotCovered, parse_json, token_ids
+from vocabularies.formats.huggingface.limits import check_bounds
+from vocabularies.formats.huggingface.pipeline import (
+    Template,
+    read_normalizers,
+    read_pretokenizer,
+    read_template,
+)
+from vocabularies.formats.special_token_roles import guess_roles
+from vocabularies.model.byte_alphabet import BYTE_TO_CHARACTER, UTF8_BYTES
+from vocabularies.model.vocabulary import (
+    Finding,
+    Normalizer,
+    SpecialToken,
+    Upstream,
+    Vocabulary,
+    VocabularyError,
+)
+from vocabularies.text.normalizers import normalize
+from vocabularies.text.pretokenizers import is_byte_level
+
+__all__ = ["read_tokenizer_json"]
+
+VERSION = "1.0"
+_OF_MOTIFS = ("motifs", "model.ignore_merges")
+_TEXTS = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
+_TYPES: dict[str, tuple[type, ...]] = dict.fromkeys(_TEXTS, (NoneType, str)) | {
+    "dropout": (NoneType, int, float)
+}
+_TYPES |= dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), (NoneType, bool))
+_FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+
+
+def read_tokenizer_json(data: bytes) -> Vocabulary:
+    """The vocabulary of a tokenizer.json.
+
+    Raises:
+        VocabularyError: with the place of everything that is wrong.
+    """
+    document = parse_json(data)
+    if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
+        raise VocabularyError.at("model", "a tokenizer.json is an object with an object model")
+    if document.get("version", VERSION) != VERSION:
+        message = f"{document['version']!r}: the tokenizers library reads {VERSION!r} only"
+        raise VocabularyError.at("version", message)
+    model = document["model"]
+    if model.get("dropout"):
+        message = f"{model['dropout']!r}: merges left out at random give other ids each time"
+        raise VocabularyError.at("model.dropout", message)
+    if "type" in model and not (isinstance(model["type"], str) and model["type"]):
+        raise VocabularyError.at("model.type", f"{model['type']!r} is no name of a model")
+    kind = model["type"] if "type" in model else _kind(model)
+    vocab = _list_ids(model.get("vocab")) if kind == "Unigram" else model.get("vocab")
+    vocab = token_ids(vocab, "model.vocab")
+    added = _added_tokens(document.get("added_tokens", []), vocab, len(model["vocab"]))
+    try:
+        if kind != "BPE":
+            raise NotCovered(f"model: {kind} is not BPE")
+        return _bpe(document, model, vocab, added)
+    except NotCovered as reason:
+        return _upstream(document, vocab, added, str(reason))
+
+
+def _kind(model: Mapping[str, Any]) -> str:
+    """What a model is that does not say it, as files of 2020: by what the library goes by."""
+    if "merges" in model:
+        for name, types in _TYPES.items():
+            if type(value := model.get(name)) not in types:
+                message = f"{value!r}: with that, and no type, the library takes it for no BPE"
+                raise VocabularyError.at(f"model.{name}", message)
+        return "BPE"
+    if isinstance(model.get("vocab"), list):
+        return "Unigram"
+    return "WordPiece" if "continuing_subword_prefix" in model else "WordLevel"
+
+
+def _bpe(
+    document: dict[str, Any],
+    model: dict[str, Any],
+    vocab: dict[str, int],
+    added: list[SpecialToken],
+) -> Vocabulary:
+    pairs = _merges(model, vocab)
+    _refuse_uncovered_options(model)
+    pretokenizer, motifs, byte_level = read_pretokenizer(document.get("pre_tokenizer"))
+    unknown_id = _unknown_id(model, vocab, byte_level)
+    normalizers = read_normalizers(document.get("normalizer"))
+    template = read_template(document.get("post_processor"))
+    if not normalizers and all(token.normalized for token in added):
+        # Looked for after a step that changes nothing: the same as before it.
+        added = [replace(token, normalized=False) for token in added]
+    make = functools.partial(
+        bpe_vocabulary,
+        vocab,
+        pairs,
+        byte_level=byte_level,
+        special_tokens=added,
+        ignore_merges=model.get("ignore_merges") or False,
+        unknown_id=unknown_id,
+        fuse_unknown=(model.get("fuse_unk") or False) and unknown_id is not None,
+        pretokenizer=pretokenizer,
+        motifs=motifs,
+        normalizers=normalizers,
+        prefix=template.prefix,
+        suffix=template.suffix,
+        roles=_roles(added, template, unknown_id),
+    )
+    try:
+        vocabulary = make()
+    except VocabularyError as error:
+        # The library also takes a regex whose literals are no tokens of their own.
+        if motifs and all(f.where.startswith(_OF_MOTIFS) for f in error.findings):
+            raise NotCovered(f"pre_tokenizer: {error.findings[0]}") from error
+        raise
+    _refuse_rewritten(added, normalizers)
+    return vocabulary
+
+
+def _refuse_rewritten(added: Iterable[SpecialToken], normalizers: Sequence[Normalizer]) -> None:
+    """Refuse added tokens that are decoded as something else than they are called.
+
+    Raises:
+        NotCovered: the normalizers make "the" of "The", which is then what the library writes.
+    """
+    for token in added:
+        if token.normalized and normalize(token.content, normalizers)[0] != token.content:
+            reason = "is another one behind the normalizers, and is decoded as that"
+            raise NotCovered(f"the added token {token.content!r} {reason}")
+
+
+def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[int, int]]:
+    merges = model.get("merges")
+    if not isinstance(merges, list):
+        raise VocabularyError.at("model.merges", "must be a list")
+    prefix = model.get("continuing_subword_prefix") or ""
+    if not isinstance(prefix, str):
+        raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is no text")
+    # The library cuts the right part without a look at it, and ends the process where that leaves
+    # half a character.
+    ids = merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
+    if len({isinstance(each, str) for each in merges}) > 1:
+        raise VocabularyError.at("model.merges", "has strings and lists: the library reads neither")
+    return ids
+
+
+def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: bool) -> int | None:
+    """None where there is none, and where no text asks for it: all its bytes are tokens."""
+    unknown = model.get("unk_token")
+    if unknown is None:
+        return None
+    if isinstance(unknown, str) and unknown in vocab:
+        return vocab[unknown]
+    has_all = all(BYTE_TO_CHARACTER[byte] in vocab for byte in UTF8_BYTES)
+    if isinstance(unknown, str) and byte_level and has_all:
+        return None
+    message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
+    raise VocabularyError.at("model.unk_token", message)
+
+
+def _without_version(merges: list[Any]) -> list[Any]:
+    """The library drops lines that begin with "#version", though merges are no lines here."""
+    if any(isinstance(pair, str) and pair.startswith("#version") for pair in merges):
+        return [p for p in merges if not (isinstance(p, str) and p.startswith("#version"))]
+    return merges
+
+
+def _refuse_uncovered_options(model: dict[str, Any]) -> None:
+    for name in ("byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise NotCovered(f"model.{name}: {model[name]!r} is not one of our rules")
+    for name in ("ignore_merges", "fuse_unk"):
+        if not isinstance(model.get(name, False), bool | None):
+            raise VocabularyError.at(f"model.{name}", f"{model[name]!r} is not true or false")
+
+
+def _list_ids(vocab: Any) -> dict[str, int]:
+    """Unigram's list of [token, score]; of a repeated token the last one counts."""
+    if not isinstance(vocab, list) or not all(
+        isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) for entry in vocab
+    ):
+        raise VocabularyError.at("model.vocab", "must be a list of [token, score]")
+    return {entry[0]: i for i, entry in enumerate(vocab)}
+
+
+def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> list[SpecialToken]:
+    """The added tokens, each with the id that the library gives it.
+
+    The library numbers what is not in model.vocab from its number of entries on, whatever the file
+    says; a file that says otherwise is refused, and so is one whose list has holes such that two
+    tokens share a number.
+    """
+    if not isinstance(entries, list):
+        raise VocabularyError.at("added_tokens", "must be a list")
+    tokens: list[SpecialToken] = []
+    findings: list[Finding] = []
+    given: set[str] = set()
+    owner = {token_id: string for string, token_id in vocab.items()} if entries else {}
+    following = num_listed
+    for i, entry in enumerate(entries):
+        where = f"added_tokens[{i}]"
+        token = _added_token(entry)
+        if isinstance(token, str):
+            findings.append(Finding(where, token))
+            continue
+        expected = vocab.get(token.content, following)
+        if token.content in given:
+            findings.append(Finding(where, f"{token.content!r} stands there twice"))
+        elif expected != token.id:
+            message = f"{token.content!r} says id {token.id}, the tokenizers library gives it"
+            message = f"{message} {expected}: put it into model.vocab with its id"
+            findings.append(Finding(where, message))
+        elif (other := owner.get(token.id, token.content)) != token.content:
+            message = f"id {token.id} is that of {other!r} in model.vocab, too"
+            findings.append(Finding(where, f"{message}: put {token.content!r} there with its own"))
+        given.add(token.content)
+        following = max(following, token.id + 1)
+        tokens.append(token)
+    if findings:
+        raise VocabularyError(findings[:100])
+    return tokens
+
+
+def _added_token(entry: Any) -> SpecialToken | str:
+    """The token, or what is wrong with it."""
+    match entry:
+        case {"id": token_id, "content": str(content)} if (
+            type(token_id) is int and 0 <= token_id < MAX_TOKENS
+        ):
+            if not content:
+                return f"{content!r} is no text"
+            flags = {name: entry.get(name) for name in _FLAGS}
+            for name, value in flags.items():
+                if not isinstance(value, bool):
+                    return f"{name} is {value!r}, not true or false"
+            return SpecialToken(content, token_id, **flags)
+    return "must be an object with an id, a content and five flags"
+
+
+def _roles(
+    added: Iterable[SpecialToken], template: Template, unknown_id: int | None
+) -> dict[str, int]:
+    roles = guess_roles((token.content, token.id) for token in added)
+    if unknown_id is not None:
+        roles["unk"] = unknown_id
+    return roles | template.roles
+
+
+def _upstream(
+    document: dict[str, Any], vocab: dict[str, int], added: list[SpecialToken], reason: str
+) -> Vocabulary:
+    """A vocabulary that only the library computes; its template is in the file."""
+    check_bounds(document)
+    byte_level = is_byte_level(document.get("pre_tokenizer"))
+    size = max([*vocab.values(), *(token.id for token in added)]) + 1
+    tokens: list[bytes | None] = [None] * size
+    listed = document["model"]["vocab"]  # Unigram's may name a token twice, both ids mean it.
+    by_id = ((entry[0], i) for i, entry in enumerate(listed))
+    for string, token_id in by_id if isinstance(listed, list) else vocab.items():
+        spelled = spell(string, byte_level)
+        tokens[token_id] = string.encode() if spelled is None else spelled
+    for token in added:
+        tokens[token.id] = token.content.encode()
+    try:
+        template = read_template(document.get("post_processor"))
+    except NotCovered:
+        template = Template()
+    model = document["model"]
+    unknown = model.get("unk_token")
+    unknown_id = vocab.get(unknown) if isinstance(unknown, str) else model.get("unk_id")
+    content = document | {"truncation": None, "padding": None}
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return Vocabulary(
+        tokens=tuple(tokens),
+        model=Upstream(text, reason),
+        special_tokens=tuple(sorted(added, key=lambda token: token.id)),
+        prefix=template.prefix,
+        suffix=template.suffix,
+        roles=_roles(added, template, unknown_id if type(unknown_id) is int else None),
+    )

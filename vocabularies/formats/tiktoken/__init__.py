@@ -1,0 +1,1 @@
+"""tiktoken's rank files and Mistral's tekken.json."""

@@ -1,0 +1,117 @@
+"""Mistral's tekken.json -> Vocabulary: ranks, the splitting rule and the control tokens.
+
+Source: mistral-common, tokens/tokenizers/tekken.py. The first ids are the control tokens', which no
+text gives; every other id is its rank behind them. Ranks that the vocabulary has no room for do not
+count.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from vocabularies.formats.file_contents import MAX_TOKENS
+from vocabularies.formats.tiktoken.ranks import vocabulary_of_ranks
+from vocabularies.model.vocabulary import Finding, SpecialToken, Vocabulary, VocabularyError
+from vocabularies.text.pretokenizers import recognize_pattern
+
+__all__ = ["is_tekken", "read_tekken"]
+
+_MAX_FINDINGS = 100
+# Of files that do not name them, which those up to version 7 need not.
+_CONTROL_TOKENS = (
+    *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
+    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]"),
+    *("[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
+    "[TOOL_CONTENT]",
+)
+
+
+def is_tekken(document: Any) -> bool:
+    """Whether a JSON document is a tekken.json, by what no other format has."""
+    config = document.get("config") if isinstance(document, dict) else None
+    return isinstance(config, dict) and "default_num_special_tokens" in config
+
+
+def read_tekken(document: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary of a parsed tekken.json; its begin token <s> stands before a text.
+
+    Raises:
+        VocabularyError: with the place of everything that is wrong.
+    """
+    config = document["config"]
+    names = ("default_vocab_size", "default_num_special_tokens")
+    size, num_control = (_number(config.get(name), f"config.{name}") for name in names)
+    pattern = config.get("pattern")
+    rule = recognize_pattern(pattern) if isinstance(pattern, str) else None
+    if rule is None:
+        raise VocabularyError.at("config.pattern", "no splitting rule of ours means this")
+    ranks = _ranks(document.get("vocab"), size - num_control)
+    control = _control_tokens(document.get("special_tokens"), num_control)
+    begin = next((token.id for token in control if token.content == "<s>"), None)
+    return vocabulary_of_ranks(
+        ranks, rule, control, num_control, prefix=() if begin is None else (begin,)
+    )
+
+
+def _number(value: Any, where: str) -> int:
+    if type(value) is not int or not 0 <= value < MAX_TOKENS:
+        raise VocabularyError.at(where, f"{value!r} is not a number of 0..{MAX_TOKENS - 1}")
+    return value
+
+
+def _ranks(entries: Any, num_ranks: int) -> dict[bytes, int]:
+    """The first ranks; entry n has rank n, as the library demands."""
+    if not isinstance(entries, list) or not 0 < num_ranks <= len(entries):
+        message = f"must be a list of at least {num_ranks} tokens (config.default_vocab_size)"
+        raise VocabularyError.at("vocab", message)
+    ranks: dict[bytes, int] = {}
+    findings: list[Finding] = []
+    for rank, entry in enumerate(entries[:num_ranks]):
+        token = _token(entry, rank)
+        if token is None:
+            message = f"must be an object with rank {rank} and base64 token_bytes"
+            findings.append(Finding(f"vocab[{rank}]", message))
+        elif token in ranks:
+            message = f"spells {token!r}, as vocab[{ranks[token]}] does"
+            findings.append(Finding(f"vocab[{rank}]", message))
+        else:
+            ranks[token] = rank
+        if len(findings) == _MAX_FINDINGS:
+            break
+    if findings:
+        raise VocabularyError(findings)
+    return ranks
+
+
+def _token(entry: Any, rank: int) -> bytes | None:
+    match entry:
+        case {"rank": int(own), "token_bytes": str(word)} if own == rank:
+            try:
+                return binascii.a2b_base64(word, strict_mode=True) or None
+            except ValueError:  # A character that is not ASCII, or no base64.
+                return None
+    return None
+
+
+def _control_tokens(entries: Any, num_control: int) -> list[SpecialToken]:
+    """The control tokens that have names, and the library's fillers behind them."""
+    named = list(_CONTROL_TOKENS) if entries is None else _names(entries)
+    if len(named) > num_control:
+        message = f"{len(named)} tokens; config.default_num_special_tokens is {num_control}"
+        raise VocabularyError.at("special_tokens", message)
+    names = [*named, *(f"<SPECIAL_{i}>" for i in range(len(named), num_control))]
+    return [SpecialToken(name, token_id, matched=False) for token_id, name in enumerate(names)]
+
+
+def _names(entries: Any) -> list[str]:
+    names: list[str] = []
+    for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+        match entry:
+            case {"rank": int(rank), "token_str": str(name)} if rank == i and name:
+                names.append(name)
+            case _:
+                message = f"must be an object with rank {i} and a token_str"
+                raise VocabularyError.at(f"special_tokens[{i}]", message)
+    return names

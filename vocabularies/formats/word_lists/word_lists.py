@@ -1,0 +1,235 @@
+"""Lists of words (vocab.txt, or vocab.json alone) <-> k-mer and character vocabularies.
+
+Such a list holds tokens and ids but not the rule. The rule is taken from how the list is made: the
+special tokens at its head tell DNABERT-1, Nucleotide Transformer, HyenaDNA, mtDNA and the protein
+models of ESM apart; any other list of all k-mers is read at every base, any other list of letters
+one id a letter. A list that needs another rule is written as vocab_config.json (`kmer_config`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from itertools import product
+
+from vocabularies.formats.file_contents import decode_text, parse_json, token_ids
+from vocabularies.formats.special_token_roles import guess_roles
+from vocabularies.formats.word_lists.rules import with_rule
+from vocabularies.model.vocabulary import (
+    Characters,
+    Finding,
+    Kmers,
+    Model,
+    SpecialToken,
+    Vocabulary,
+    VocabularyError,
+)
+
+__all__ = ["all_kmers", "read_vocab_json", "read_vocab_txt", "vocabulary_of_words", "write_words"]
+
+_SPECIAL = re.compile(r"\[[^\[\]\s]+\]|<[^<>\s]+>")
+Words = Mapping[int, str]
+Place = Callable[[int], str]
+
+
+def read_vocab_txt(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
+    """A word on each line, its id the line's number from 0.
+
+    Raises:
+        VocabularyError: with the lines that do not fit.
+    """
+    lines = [line.removesuffix("\r") for line in decode_text(data).split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return vocabulary_of_words(dict(enumerate(lines)), special_tokens, "line {}", first_place=1)
+
+
+def read_vocab_json(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
+    """An object of word -> id.
+
+    Raises:
+        VocabularyError: with the ids that do not fit.
+    """
+    vocab = token_ids(parse_json(data), "vocab.json")
+    words = {token_id: word for word, token_id in sorted(vocab.items(), key=lambda item: item[1])}
+    return vocabulary_of_words(words, special_tokens, "id {}")
+
+
+def all_kmers(letters: str, k: int) -> list[str]:
+    """All k-mers, counted in the order of the letters."""
+    return ["".join(word) for word in product(letters, repeat=k)]
+
+
+def vocabulary_of_words(
+    words: Words,
+    special_tokens: Mapping[str, int] | None = None,
+    where: str = "id {}",
+    first_place: int = 0,
+) -> Vocabulary:
+    """The vocabulary of a list.
+
+    Args:
+        words: id -> word, in order of the ids.
+        special_tokens: content -> id of words that are special; None: those in [] or <>.
+        where: how findings call a place, and what the first place is called.
+        first_place: number of the first place.
+
+    Raises:
+        VocabularyError: the list is of no kind that is read.
+    """
+
+    def place(token_id: int) -> str:
+        return where.format(token_id + first_place)
+
+    special = _special(words, special_tokens, place)
+    ordinary = {token_id: word for token_id, word in words.items() if token_id not in special}
+    _refuse_others(ordinary, place)
+    lengths = {len(word) for word in ordinary.values()}
+    if lengths == {1}:
+        model: Model = _characters(ordinary, special)
+    else:
+        model = _kmers(ordinary, special, max(lengths), place)
+    tokens: list[bytes | None] = [None] * (max(words) + 1)
+    for token_id, word in words.items():
+        tokens[token_id] = word.encode()
+    return with_rule(
+        Vocabulary(
+            tokens=tuple(tokens),
+            model=model,
+            special_tokens=tuple(SpecialToken(word, i) for i, word in sorted(special.items())),
+            roles=guess_roles((word, token_id) for token_id, word in special.items()),
+        )
+    )
+
+
+def _special(words: Words, given: Mapping[str, int] | None, place: Place) -> dict[int, str]:
+    if given is None:
+        return {token_id: word for token_id, word in words.items() if _SPECIAL.fullmatch(word)}
+    findings = [
+        Finding(f"special_tokens[{word!r}]", f"{place(token_id)} holds {words.get(token_id)!r}")
+        for word, token_id in given.items()
+        if words.get(token_id) != word
+    ]
+    if findings:
+        raise VocabularyError(findings)
+    return {token_id: word for word, token_id in sorted(given.items(), key=lambda item: item[1])}
+
+
+def _refuse_others(ordinary: Words, place: Place) -> None:
+    """Only letters and words of one length are a list of ours; WordPiece is told its own reason."""
+    pieces = [token_id for token_id, word in ordinary.items() if word.startswith("##")]
+    if pieces:
+        message = f"{ordinary[pieces[0]]!r}: a WordPiece list, which lacks its rules (lower case,"
+        raise VocabularyError.at(place(pieces[0]), f"{message} accents); send its tokenizer.json")
+    if not ordinary:
+        raise VocabularyError.at("vocabulary", "no letter and no k-mer in the list")
+    empty = next((token_id for token_id, word in ordinary.items() if not word), None)
+    if empty is not None:
+        raise VocabularyError.at(place(empty), "an empty word")
+    k = max(map(len, ordinary.values()))
+    findings = [
+        Finding(
+            place(token_id), f"{word[:40]!r} is no special token, letter or word of {k} letters"
+        )
+        for token_id, word in ordinary.items()
+        if len(word) not in (1, k) or word.isspace()
+    ]
+    seen: dict[str, int] = {}
+    for token_id, word in ordinary.items():
+        if word in seen:
+            findings.append(Finding(place(token_id), f"{word!r} stands at {place(seen[word])} too"))
+        seen.setdefault(word, token_id)
+    if findings:
+        raise VocabularyError(findings[:100])
+
+
+def _unknown_id(special: Mapping[int, str]) -> int:
+    roles = guess_roles((word, token_id) for token_id, word in special.items())
+    if "unk" not in roles:
+        message = "no token for what is unknown ([UNK] or <unk>)"
+        raise VocabularyError.at("special_tokens", message)
+    return roles["unk"]
+
+
+def _characters(ordinary: Words, special: Mapping[int, str]) -> Characters:
+    letter_ids = tuple((word, token_id) for token_id, word in ordinary.items())
+    return Characters(letter_ids, unknown_id=_unknown_id(special))
+
+
+def _kmers(ordinary: Words, special: Mapping[int, str], k: int, place: Place) -> Kmers:
+    ids = [token_id for token_id, word in ordinary.items() if len(word) == k]
+    first = ids[0]
+    letters = ""
+    for token_id in ids:
+        letter = ordinary[token_id][-1]
+        if letter in letters:
+            break
+        letters += letter
+    if len(letters) ** k != len(ids):
+        raise VocabularyError.at(place(first), _why_not_all([ordinary[i] for i in ids], k))
+    findings, in_order = [], zip(ids, all_kmers(letters, k), strict=True)
+    for right_id, (token_id, right) in enumerate(in_order, first):
+        word = ordinary[token_id]
+        if word != right:
+            message = f"{word!r} where {right!r} comes in counting order"
+            findings.append(Finding(place(token_id), message))
+        elif token_id != right_id:
+            message = f"{word!r} belongs to {place(right_id)}: k-mers lie side by side"
+            findings.append(Finding(place(token_id), message))
+    if findings:
+        raise VocabularyError(findings[:100])
+    letter_ids = tuple((word, token_id) for token_id, word in ordinary.items() if len(word) == 1)
+    unknown_id = _unknown_id(special)
+    if not letter_ids:
+        return Kmers(k, first, unknown_id, letters)
+    return Kmers(
+        k,
+        first,
+        unknown_id,
+        letters,
+        stride=k,
+        frame="run",
+        letter_ids=letter_ids,
+        remainder="letters" if set(letters) <= dict(letter_ids).keys() else "drop",
+        whitespace="skip",
+    )
+
+
+def _why_not_all(words: list[str], k: int) -> str:
+    """Why different words of k letters are not all k-mers, one after another."""
+    letters = "".join(dict.fromkeys("".join(words)))
+    if len(letters) ** k == len(words):
+        return f"the {len(words)} words of {k} letters over {letters!r} are not in counting order"
+    return f"{len(words)} words of {k} letters; all over {letters!r} are {len(letters) ** k}"
+
+
+def write_words(vocabulary: Vocabulary, *, as_json: bool) -> dict[str, bytes]:
+    """vocab.txt, or vocab.json, of a k-mer or character vocabulary.
+
+    Raises:
+        VocabularyError: the list would be read as another vocabulary.
+    """
+    name = "vocab.json" if as_json else "vocab.txt"
+    if not isinstance(vocabulary.model, Kmers | Characters):
+        raise VocabularyError.at("model", f"only k-mers and characters are written as {name}")
+    words: dict[int, str] = {}
+    for token_id, token in enumerate(vocabulary.tokens):
+        if token is None and not as_json:
+            raise VocabularyError.at(f"tokens[{token_id}]", "a list of lines has no holes")
+        if token is not None:
+            words[token_id] = token.decode(errors="replace")
+    if as_json:
+        data = json.dumps({word: i for i, word in words.items()}, ensure_ascii=False).encode()
+    else:
+        data = "".join(f"{word}\n" for word in words.values()).encode()
+    special = {token.content: token.id for token in vocabulary.special_tokens}
+    try:
+        again = (read_vocab_json if as_json else read_vocab_txt)(data, special)
+    except VocabularyError as error:
+        findings = [Finding("model", f"{name} cannot say this vocabulary"), *error.findings]
+        raise VocabularyError(findings) from error
+    if again != vocabulary:
+        message = f"{name} holds no rule and would be read with another one; write kmer instead"
+        raise VocabularyError.at("model", message)
+    return {name: data}

@@ -1,0 +1,1 @@
+"""What a vocabulary is: a frozen value, its checks, its canonical form, its tables."""

@@ -1,0 +1,251 @@
+"""A vocabulary as flat NumPy arrays: what engines look up instead of walking Python objects.
+
+Made once when a vocabulary is loaded, for the CPU and for a device alike. Knows no batch and no
+engine. Every array is read-only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.model.vocabulary import Bpe, Characters, Kmers, Vocabulary
+from vocabularies.reference.basic_tokenizer import PLAIN
+from vocabularies.text.unicode_classes import class_mask
+
+__all__ = [
+    "BASE",
+    "DROPPED",
+    "OTHER",
+    "SINGLE",
+    "SPACE",
+    "CharacterTable",
+    "KmerTable",
+    "TokenTable",
+    "character_table",
+    "kmer_table",
+    "may_be_apart",
+    "special_marks",
+    "token_table",
+]
+
+BASE, SINGLE, SPACE, OTHER = range(4)
+DROPPED = -1
+"""In a character table: the character gives no id."""
+ASCII = 128
+Scalar = TypeVar("Scalar", bound=np.generic)
+PYTHON_SPACE = [byte for byte in range(ASCII) if chr(byte).isspace()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenTable:
+    """The bytes of every token.
+
+    Attributes:
+        data: uint8[N], the tokens joined; an id that means nothing has no bytes.
+        offsets: int64[V + 1], where each token begins in `data`.
+        lengths: int32[V], bytes of each token; -1 for an id that means nothing.
+        is_special: bool[V], the ids that `skip_special_tokens` leaves out.
+    """
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+    is_special: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KmerTable:
+    """The letters of a k-mer vocabulary, its case rule already applied.
+
+    Attributes:
+        codes: int32[256], a byte's letter index 0..n-1; n**k for a byte that is no letter, which
+            lifts any k-mer that holds it to n**k or more.
+        classes: uint8[256], BASE for a letter; SINGLE for another byte with an id of its own; SPACE
+            for white space that gives no id; OTHER for the rest.
+        letter_ids: int32[256], ids of single letters; the unknown id where there is none.
+        is_space: bool[256], ASCII white space as Python has it.
+        is_rare: bool[256], bytes at which a row may need the reference: non-ASCII ones, one byte
+            of each special token that is looked for, and where a text may be words all that may
+            take a k-mer apart (`reference_words`).
+        is_sign: bool[256], where a text may be words of k-mers at every base: ASCII signs that are
+            no letters and in no special token, which only take a k-mer apart.
+        num_kmers: n**k.
+    """
+
+    codes: NDArray[np.int32]
+    classes: NDArray[np.uint8]
+    letter_ids: NDArray[np.int32]
+    is_space: NDArray[np.bool_]
+    is_rare: NDArray[np.bool_]
+    is_sign: NDArray[np.bool_]
+    num_kmers: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharacterTable:
+    """One id for each byte or code point, the case rule already applied.
+
+    Attributes:
+        ids: int32[M + 1] by byte or code point, at least 256 entries; the last entry stands for
+            everything from M on; DROPPED where no id is given.
+        drops: whether any entry is DROPPED.
+        by_byte: bytes are looked up (True) or code points (False).
+        ascii_only: a row with a non-ASCII byte needs the reference.
+        is_rare: bool[256], bytes at which a row may need the reference.
+    """
+
+    ids: NDArray[np.int32]
+    drops: bool
+    by_byte: bool
+    ascii_only: bool
+    is_rare: NDArray[np.bool_]
+
+
+def token_table(vocabulary: Vocabulary) -> TokenTable:
+    """The tokens of any vocabulary."""
+    tokens = vocabulary.tokens
+    holes = np.fromiter((token is None for token in tokens), np.bool_, len(tokens))
+    filled = [token or b"" for token in tokens]
+    lengths = np.fromiter(map(len, filled), np.int32, len(tokens))
+    offsets = np.zeros(len(tokens) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    lengths[holes] = -1
+    is_special = np.zeros(len(tokens), np.bool_)
+    is_special[list(vocabulary.special_ids)] = True
+    data = np.frombuffer(b"".join(filled), np.uint8)
+    return TokenTable(data, _frozen(offsets), _frozen(lengths), _frozen(is_special))
+
+
+def kmer_table(vocabulary: Vocabulary) -> KmerTable:
+    """The letters of a vocabulary whose model is Kmers."""
+    model = vocabulary.model
+    assert isinstance(model, Kmers)
+    num_kmers: int = len(model.letters) ** model.k
+    codes = np.full(256, num_kmers, np.int32)
+    letter_ids = np.full(256, model.unknown_id, np.int32)
+    classes = np.full(256, OTHER, np.uint8)
+    is_space = _flags(PYTHON_SPACE)
+    if model.whitespace == "skip":
+        classes[is_space] = SPACE
+    for letter, token_id in model.letter_ids:
+        letter_ids[ord(letter)] = token_id
+        classes[ord(letter)] = SINGLE
+    for code, letter in enumerate(model.letters):
+        codes[ord(letter)] = code
+        classes[ord(letter)] = BASE
+    if model.case == "upper":
+        for table in (codes, letter_ids, classes):
+            table[ord("a") : ord("z") + 1] = table[ord("A") : ord("Z") + 1]
+    is_rare = special_marks(vocabulary)
+    is_rare[ASCII:] = True
+    is_sign = np.zeros(256, np.bool_)
+    if model.whitespace == "words":
+        signs = _flags([byte for byte in range(ord("!"), 127) if chr(byte) not in PLAIN])
+        if model.frame == "sequence" and model.stride == 1 and model.remainder == "drop":
+            is_sign = signs & ~is_rare & (codes == num_kmers)
+        is_rare[:ASCII] |= [chr(byte) not in PLAIN for byte in range(ASCII)]
+    return KmerTable(
+        codes=_frozen(codes),
+        classes=_frozen(classes),
+        letter_ids=_frozen(letter_ids),
+        is_space=_frozen(is_space),
+        is_rare=_frozen(is_rare),
+        is_sign=_frozen(is_sign),
+        num_kmers=num_kmers,
+    )
+
+
+def may_be_apart(vocabulary: Vocabulary, text: str) -> bool:
+    """Whether a k-mer of the text may be taken apart, which only the reference does."""
+    model = vocabulary.model
+    if not isinstance(model, Kmers) or model.whitespace != "words":
+        return False
+    return bool(kmer_table(vocabulary).is_rare[np.frombuffer(text.encode(), np.uint8)].any())
+
+
+def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
+    """The table of a vocabulary that gives each character an id by itself; None for any other.
+
+    That is a Characters model, and a Bpe over characters that has no merges (GPN's).
+    """
+    model = vocabulary.model
+    is_rare = special_marks(vocabulary)
+    if isinstance(model, Bpe):
+        return _bpe_characters(vocabulary, model, is_rare) if _is_plain(vocabulary, model) else None
+    if not isinstance(model, Characters) or vocabulary.normalizers:
+        return None
+    if vocabulary.pretokenizer != "none":
+        return None
+    by_byte, upper = model.unit == "byte", model.case == "upper"
+    unknown = DROPPED if model.unknown_id is None else model.unknown_id
+    ids = np.full(max(256, *(ord(c) + 2 for c, _ in model.letter_ids), 0), unknown, np.int32)
+    for character, token_id in model.letter_ids:
+        ids[ord(character)] = token_id
+    if upper:
+        ids[ord("a") : ord("z") + 1] = ids[ord("A") : ord("Z") + 1]
+    if upper:
+        is_rare[ASCII:] = True
+    return CharacterTable(_frozen(ids), False, by_byte, upper, _frozen(is_rare))
+
+
+def _is_plain(vocabulary: Vocabulary, model: Bpe) -> bool:
+    """Whether every ASCII character of any text gives its own id whatever stands around it."""
+    return (
+        not model.merges
+        and not model.byte_level
+        and not model.ignore_merges
+        and not model.fuse_unknown
+        and vocabulary.pretokenizer in ("none", "whitespace", "whitespace_split")
+        and all(step.kind == "lowercase" for step in vocabulary.normalizers)
+    )
+
+
+def _bpe_characters(
+    vocabulary: Vocabulary, model: Bpe, is_rare: NDArray[np.bool_]
+) -> CharacterTable:
+    unknown = DROPPED if model.unknown_id is None else model.unknown_id
+    ids = np.full(257, unknown, np.int32)
+    special = {token.id for token in vocabulary.special_tokens}
+    in_order = sorted(range(len(vocabulary)), key=lambda token_id: token_id not in special)
+    for token_id in in_order:
+        token = vocabulary.tokens[token_id]
+        if token is not None and len(token) == 1 and token.isascii():
+            ids[token[0]] = token_id
+    if vocabulary.normalizers:
+        ids[ord("A") : ord("Z") + 1] = ids[ord("a") : ord("z") + 1]
+    if vocabulary.pretokenizer != "none":
+        ids[:ASCII][class_mask("s", "rust")[:ASCII]] = DROPPED
+    is_rare[ASCII:] = True
+    drops = bool((ids[:ASCII] == DROPPED).any())
+    return CharacterTable(_frozen(ids), drops, False, True, _frozen(is_rare))
+
+
+def special_marks(vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """bool[256]: one byte of each special token that is looked for, in both cases if a letter.
+
+    A text with none of these bytes holds no special token. A sign is taken where there is one, as
+    the letters of a sequence are everywhere.
+    """
+    marks = np.zeros(256, np.bool_)
+    for token in vocabulary.special_tokens:
+        if token.matched:
+            content = token.content.encode()
+            signs = [byte for byte in content if byte < ASCII and not chr(byte).isalnum()]
+            mark = signs[0] if signs else content[0]
+            marks[[mark, *bytes([mark]).upper(), *bytes([mark]).lower()]] = True
+    return marks
+
+
+def _flags(bytes_: list[int]) -> NDArray[np.bool_]:
+    flags = np.zeros(256, np.bool_)
+    flags[bytes_] = True
+    return flags
+
+
+def _frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    array.flags.writeable = False
+    return array

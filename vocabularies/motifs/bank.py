@@ -1,0 +1,258 @@
+"""What a bank of motifs is, and where its motifs lie in a corpus: all of them, or a choice.
+
+Knows no file (`motif_files`), no tokens and no scores. Positions are bases of the joined corpus,
+`data` uint8[N] with `offsets` int64[B + 1]; no motif lies across two sequences.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from ahocorasick_rs import BytesAhoCorasick
+from numpy.typing import NDArray
+
+from vocabularies.model.vocabulary import Finding, VocabularyError
+
+__all__ = ["FULL_WEIGHT", "Motif", "MotifBank", "Spans", "choose_spans", "find_spans", "seed_spans"]
+
+FULL_WEIGHT = 1000
+MAX_WEIGHT = 1_000_000
+MIN_LENGTH, MAX_LENGTH = 2, 256
+LETTERS = frozenset("ACGT")
+CHUNK_BYTES = 1 << 22  # Of the corpus at once; its matches are Python tuples for a moment.
+_U_AS_T = bytes.maketrans(b"Uu", b"Tt")
+
+
+@dataclass(frozen=True, slots=True)
+class Motif:
+    """A sequence that tokens shall not split.
+
+    Attributes:
+        sequence: letters A C G T; U is written T, and both are found.
+        name: for people; may be empty.
+        weight: how much it counts, in thousandths: integers, so that scores are the same on every
+            machine.
+        where: the place it was read from, such as ``seeds.tsv: line 3``.
+    """
+
+    sequence: str
+    name: str = ""
+    weight: int = FULL_WEIGHT
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class MotifBank:
+    """Different motifs in the order of their letters, whatever order they were given in.
+
+    Where a sequence comes several times the first name and the highest weight are kept.
+
+    Raises:
+        VocabularyError: with every fault found and its place.
+    """
+
+    motifs: tuple[Motif, ...]
+
+    def __post_init__(self) -> None:
+        if findings := tuple(_faults(self.motifs)):
+            raise VocabularyError(findings)
+        known: dict[str, Motif] = {}
+        for motif in self.motifs:
+            other = known.setdefault(motif.sequence, motif)
+            if motif.weight > other.weight:
+                known[motif.sequence] = Motif(other.sequence, other.name, motif.weight, other.where)
+        in_order = tuple(known[sequence] for sequence in sorted(known))
+        object.__setattr__(self, "motifs", in_order)
+
+    @classmethod
+    def of(cls, sequences: Iterable[str]) -> MotifBank:
+        """Motifs of full weight, upper or lower case, with T or U.
+
+        Raises:
+            VocabularyError: with every fault found and its place.
+        """
+        return cls(
+            tuple(
+                Motif(spell_with_t(sequence), where=f"motifs[{i}]")
+                for i, sequence in enumerate(sequences)
+            )
+        )
+
+    def __len__(self) -> int:
+        return len(self.motifs)
+
+    @property
+    def sequences(self) -> tuple[str, ...]:
+        """The motifs' letters, sorted."""
+        return tuple(motif.sequence for motif in self.motifs)
+
+    @cached_property
+    def weights(self) -> NDArray[np.int64]:
+        """Thousandths, int64[K]."""
+        return np.array([motif.weight for motif in self.motifs], np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:`` and a hash of sequences and weights: what decides which spans there are."""
+        lines = "".join(f"{motif.sequence} {motif.weight}\n" for motif in self.motifs)
+        return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
+
+    @cached_property
+    def _automaton(self) -> BytesAhoCorasick:
+        return BytesAhoCorasick([sequence.encode() for sequence in self.sequences])
+
+    def matches(self, data: bytes) -> list[tuple[int, int, int]]:
+        """(motif, begin, end) of every occurrence in one piece, ends ascending; U counts as T."""
+        return self._automaton.find_matches_as_indexes(data.translate(_U_AS_T), overlapping=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """Stretches of a corpus that tokens shall not split, by begin, of equal begins longest first.
+
+    Attributes:
+        begins, ends: int64[S], bases of the joined corpus.
+        motifs: int32[S], which motif of the bank; -1: a region by position.
+        weights: int64[S], thousandths, above 0.
+    """
+
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    motifs: NDArray[np.int32]
+    weights: NDArray[np.int64]
+
+    @classmethod
+    def in_order(
+        cls,
+        begins: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        motifs: NDArray[np.int32],
+        weights: NDArray[np.int64],
+    ) -> Spans:
+        """The spans of unsorted arrays."""
+        order = np.lexsort((-ends, begins))
+        return cls(begins[order], ends[order], motifs[order], weights[order])
+
+    @classmethod
+    def none(cls) -> Spans:
+        """No spans."""
+        empty = np.zeros(0, np.int64)
+        return cls(empty, empty, np.zeros(0, np.int32), empty)
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def take(self, index: NDArray[Any]) -> Spans:
+        """The spans of an ascending index, or of a mask."""
+        return Spans(self.begins[index], self.ends[index], self.motifs[index], self.weights[index])
+
+    def joined(self, other: Spans) -> Spans:
+        """These and others; a stretch that both have stays there twice."""
+        return Spans.in_order(
+            np.concatenate((self.begins, other.begins)),
+            np.concatenate((self.ends, other.ends)),
+            np.concatenate((self.motifs, other.motifs)),
+            np.concatenate((self.weights, other.weights)),
+        )
+
+    def weighted(self, confidence: NDArray[np.int64]) -> Spans:
+        """Each weight times the mean confidence of its bases, rounded; spans without any left out.
+
+        Args:
+            confidence: int64[N], thousandths for each base of the joined corpus.
+        """
+        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(confidence)))
+        lengths = (self.ends - self.begins) * FULL_WEIGHT
+        parts = self.weights * (sums[self.ends] - sums[self.begins])
+        weights = (2 * parts + lengths) // (2 * lengths)
+        kept = weights > 0
+        return Spans(self.begins[kept], self.ends[kept], self.motifs[kept], weights[kept])
+
+
+def spell_with_t(sequence: str) -> str:
+    """A sequence in upper case with T for U."""
+    return sequence.upper().replace("U", "T")
+
+
+def _faults(motifs: tuple[Motif, ...]) -> Iterator[Finding]:
+    if not motifs:
+        yield Finding("motifs", "a bank needs at least one motif")
+    for i, motif in enumerate(motifs):
+        where = motif.where or f"motifs[{i}]"
+        if wrong := sorted({*motif.sequence} - LETTERS):
+            letters = ", ".join(map(repr, wrong[:5]))
+            yield Finding(where, f"{letters}: a motif is spelled in A C G T or U")
+        elif not MIN_LENGTH <= len(motif.sequence) <= MAX_LENGTH:
+            length = len(motif.sequence)
+            yield Finding(where, f"{length} letters; {MIN_LENGTH} to {MAX_LENGTH} are possible")
+        if not 0 < motif.weight <= MAX_WEIGHT:
+            yield Finding(where, f"weight {motif.weight / FULL_WEIGHT}; above 0 and at most 1000")
+
+
+def find_spans(bank: MotifBank, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Spans:
+    """Every occurrence of every motif, those that overlap and those inside another included.
+
+    Upper case only, as the corpus has it; U and T are alike. Memory: 32 bytes for each occurrence.
+
+    Example, motifs ACG and CG in TACGA|CG: ACG at 1, CG at 2 and at 5; A|CG is no ACG.
+    """
+    overlap = max(map(len, bank.sequences)) - 1
+    found = [np.zeros((0, 3), np.int64)]
+    for begin in range(0, len(data), CHUNK_BYTES):
+        # Matches that end inside the overlap were those of the chunk before.
+        first = max(0, begin - overlap)
+        matches = bank.matches(data[first : begin + CHUNK_BYTES].tobytes())
+        flat = np.fromiter(chain.from_iterable(matches), np.int64, 3 * len(matches))
+        rows = flat.reshape(-1, 3) + np.array([0, first, first])
+        found.append(rows[rows[:, 2] > begin])
+    motifs, begins, ends = np.concatenate(found).T
+    inside = _row_ends(begins, offsets) >= ends
+    motifs = motifs[inside].astype(np.int32)
+    return Spans.in_order(begins[inside], ends[inside], motifs, bank.weights[motifs])
+
+
+def _row_ends(positions: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the sequence that holds each position ends."""
+    return offsets[np.searchsorted(offsets, positions, side="right")]
+
+
+def seed_spans(
+    offsets: NDArray[np.int64], first: int = 2, last: int = 8, weight: int = FULL_WEIGHT
+) -> Spans:
+    """The same region of every sequence, by position: a miRNA's seed is bases 2 to 8.
+
+    Args:
+        offsets: int64[B + 1], where each sequence begins.
+        first: the first base of the region, counted from 1.
+        last: its last base; a shorter sequence has no such region.
+        weight: thousandths.
+
+    Raises:
+        ValueError: the region is empty or begins before base 1.
+    """
+    if not 1 <= first < last:
+        raise ValueError(f"bases {first} to {last}: at least two, counted from 1, first below last")
+    long_enough = np.diff(offsets) >= last
+    begins = offsets[:-1][long_enough] + (first - 1)
+    motifs = np.full(len(begins), -1, np.int32)
+    return Spans(begins, begins + (last - first + 1), motifs, np.full(len(begins), weight))
+
+
+def choose_spans(spans: Spans) -> Spans:
+    """Leftmost, of several the longest, without overlaps: what the rule `motifs` cuts out.
+
+    Example, motifs AC, ACG and GT in TACGTT: ACG at 1; AC is shorter, GT begins inside it.
+    """
+    follower = np.searchsorted(spans.begins, spans.ends).tolist()
+    chosen = []
+    place = 0
+    while place < len(follower):
+        chosen.append(place)
+        place = follower[place]
+    return spans.take(np.array(chosen, np.int64))

@@ -1,0 +1,133 @@
+"""How whole a vocabulary leaves motifs: the measures of the GeneticBPE paper, and what they miss.
+
+Takes spans and tokens as arrays; knows no vocabulary and no engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.motifs.bank import Spans
+from vocabularies.training.corpus import Corpus
+
+__all__ = ["MAX_K", "MotifMetrics", "measure_motifs"]
+
+MAX_K = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MotifMetrics:
+    """What is measured on one corpus. NaN where there is nothing to take a mean of.
+
+    An instance is one span. Where tokens overlap (k-mers with stride 1), those that begin last
+    before a place stand for it.
+
+    Attributes:
+        num_sequences, num_bases, num_tokens, num_instances: how many there are.
+        distortion: the paper's delta_T (Equation 3) for k = 1 to MAX_K tokens (Definition 3.1): the
+            share of a sequence's instances that do not lie inside k tokens in a row, mean over the
+            sequences that have any.
+        preserved: share of all instances that lie inside one token.
+        split_rate: share of all instances of which a token has a part together with letters
+            outside, and not the whole. 0 where every letter is a token, as in the paper's tables,
+            where `distortion` is 1 by its own definition.
+        boundary_violations: borders of instances inside such a token.
+        compression: the paper's C_T (Equation 4): letters for each token of a sequence, mean over
+            the sequences.
+        total_compression: letters of the corpus for each of its tokens.
+        fertility: tokens that an instance needs, mean over those that tokens cover.
+        tokens_per_sequence: mean.
+    """
+
+    num_sequences: int
+    num_bases: int
+    num_tokens: int
+    num_instances: int
+    distortion: tuple[float, ...]
+    preserved: float
+    split_rate: float
+    boundary_violations: int
+    compression: float
+    total_compression: float
+    fertility: float
+    tokens_per_sequence: float
+
+
+def measure_motifs(
+    corpus: Corpus,
+    spans: Spans,
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+) -> MotifMetrics:
+    """Measure one tokenization of a corpus; each sequence counts once.
+
+    Args:
+        corpus: the sequences.
+        spans: the instances; weights do not matter.
+        begins: int64[T], where each token begins in the joined corpus, ascending.
+        ends: int64[T], where each ends.
+    """
+    rows = np.searchsorted(corpus.offsets, spans.begins, side="right") - 1
+    needed, violations, is_split = _instances(spans, begins, ends)
+    tokens = np.diff(np.searchsorted(begins, corpus.offsets))
+    with_tokens = tokens > 0
+    inside = [(needed > 0) & (needed <= k) for k in range(1, MAX_K + 1)]
+    return MotifMetrics(
+        num_sequences=len(corpus),
+        num_bases=len(corpus.data),
+        num_tokens=len(begins),
+        num_instances=len(spans),
+        distortion=tuple(_mean_by_row(~whole, rows, len(corpus)) for whole in inside),
+        preserved=_mean(inside[0]),
+        split_rate=_mean(is_split),
+        boundary_violations=int(violations.sum()),
+        compression=_mean(corpus.lengths[with_tokens] / tokens[with_tokens]),
+        total_compression=len(corpus.data) / len(begins) if len(begins) else np.nan,
+        fertility=_mean(needed[needed > 0]),
+        tokens_per_sequence=len(begins) / len(corpus) if len(corpus) else np.nan,
+    )
+
+
+def _instances(
+    spans: Spans, begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """For each instance: tokens needed (0: a letter is in none), borders violated, whether split.
+
+    Example, tokens [0, 3) [3, 5) [5, 9) and the instance [2, 5): needs 2; the border 2 lies inside
+    the first token, which has not all of it.
+    """
+    if not len(begins):
+        nothing = np.zeros(len(spans), np.int64)
+        return nothing, nothing, nothing > 0
+    first = np.searchsorted(begins, spans.begins, side="right") - 1
+    # Tokens that overlap: the first one may end behind where an earlier one would do.
+    last = np.clip(np.searchsorted(ends, spans.ends), first, len(ends) - 1)
+    gaps = np.concatenate(([0], np.cumsum(begins[1:] > ends[:-1])))
+    covered = (
+        (first >= 0)
+        & (ends[first] > spans.begins)
+        & (begins[last] < spans.ends)
+        & (ends[last] >= spans.ends)
+        & (gaps[last] == gaps[first])
+    )
+    needed = np.where(covered, last - first + 1, 0)
+    over_left = (begins[first] < spans.begins) & (ends[first] > spans.begins) & (first >= 0)
+    over_right = (begins[last] < spans.ends) & (ends[last] > spans.ends)
+    over_left &= ends[first] < spans.ends
+    over_right &= begins[last] > spans.begins
+    return needed, over_left.astype(np.int64) + over_right, over_left | over_right
+
+
+def _mean(values: NDArray[np.generic]) -> float:
+    return float(values.mean()) if len(values) else np.nan
+
+
+def _mean_by_row(values: NDArray[np.bool_], rows: NDArray[np.int64], num_rows: int) -> float:
+    """The mean over rows of each row's mean; rows without values do not count."""
+    totals = np.bincount(rows, minlength=num_rows)
+    sums = np.bincount(rows, weights=values, minlength=num_rows)
+    has_any = totals > 0
+    return _mean(sums[has_any] / totals[has_any])

@@ -1,0 +1,1 @@
+"""The oracle: encode and decode, slow and plain."""

@@ -1,0 +1,143 @@
+"""Byte-pair encoding of one pretoken, as slow and plain as its definition.
+
+Part of the oracle (`reference`): plain Python, knows no special token, normalizer or template.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.reference.segments import Stretch, Token
+
+__all__ = ["BpeRules", "bpe_rules", "encode_bpe", "merge", "merge_long"]
+
+MAX_PLAIN_SYMBOLS = 64
+Symbol = tuple[int, int, int]
+"""An id with its begin and end byte in the pretoken."""
+
+
+@dataclass(frozen=True, slots=True)
+class BpeRules:
+    """A BPE model as dictionaries.
+
+    Attributes:
+        merges: {(left id, right id): (rank, merged id)}; where a pair is listed twice, the later
+            rank counts, as in `tokenizers`.
+        token_ids: {bytes: id}; where an ordinary and a special token spell the same, the ordinary.
+    """
+
+    merges: Mapping[tuple[int, int], tuple[int, int]]
+    token_ids: Mapping[bytes, int]
+
+
+@functools.lru_cache(maxsize=32)
+def bpe_rules(vocabulary: Vocabulary) -> BpeRules:
+    """The dictionaries of a vocabulary whose model is Bpe."""
+    model, tokens = vocabulary.model, vocabulary.tokens
+    assert isinstance(model, Bpe)
+    special = {token.id for token in vocabulary.special_tokens}
+    special_last = sorted(range(len(tokens)), key=lambda token_id: token_id in special)
+    token_ids: dict[bytes, int] = {}
+    for token_id in special_last:
+        token = tokens[token_id]
+        if token is not None:
+            token_ids.setdefault(token, token_id)
+    merges = {}
+    for rank, (left, right) in enumerate(model.merges):
+        left_token, right_token = tokens[left], tokens[right]
+        assert left_token is not None
+        assert right_token is not None
+        merges[left, right] = rank, token_ids[left_token + right_token]
+    return BpeRules(merges, token_ids)
+
+
+def encode_bpe(vocabulary: Vocabulary, pretoken: Stretch) -> list[Token]:
+    """The ids of one pretoken.
+
+    Example (Wikipedia's, https://en.wikipedia.org/wiki/Byte-pair_encoding): with the merges
+    Z = aa, Y = ab, X = ZY the text aaabdaaabac becomes aa|ab|d|aa|ab|a|c by the first two ranks
+    and aaab|d|aaab|a|c by the third: X d X a c.
+    """
+    model, rules = vocabulary.model, bpe_rules(vocabulary)
+    assert isinstance(model, Bpe)
+    whole = pretoken.text.encode()
+    if model.ignore_merges and whole in rules.token_ids:
+        return [pretoken.token(rules.token_ids[whole], 0, len(whole))]
+    symbols = _first_symbols(model, rules, pretoken.text)
+    plain = len(symbols) <= MAX_PLAIN_SYMBOLS
+    merged = merge(symbols, rules) if plain else merge_long(symbols, rules)
+    return [pretoken.token(*symbol) for symbol in merged]
+
+
+def _first_symbols(model: Bpe, rules: BpeRules, text: str) -> list[Symbol]:
+    """Bytes or characters with their ids; those without one are unknown or left out."""
+    symbols: list[Symbol] = []
+    begin, unknown_before = 0, False
+    parts = [bytes([byte]) for byte in text.encode()] if model.byte_level else map(str.encode, text)
+    for part in parts:
+        end = begin + len(part)
+        token_id = rules.token_ids.get(part)
+        unknown = token_id is None
+        if unknown and model.unknown_id is not None:
+            token_id = model.unknown_id
+            if model.fuse_unknown and unknown_before:
+                begin = symbols.pop()[1]
+        if token_id is not None:
+            symbols.append((token_id, begin, end))
+        begin, unknown_before = end, unknown
+    return symbols
+
+
+def merge(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
+    """The definition: merge the pair of lowest rank, leftmost first, until no pair has a rank."""
+    symbols = list(symbols)
+    while True:
+        best: tuple[int, int, int] | None = None  # Rank, place, merged id.
+        for place in range(len(symbols) - 1):
+            found = rules.merges.get((symbols[place][0], symbols[place + 1][0]))
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found[0], place, found[1]
+        if best is None:
+            return symbols
+        _, place, merged_id = best
+        symbols[place : place + 2] = [(merged_id, symbols[place][1], symbols[place + 1][2])]
+
+
+def merge_long(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
+    """The same as `merge` for long texts: a queue holds every mergeable pair by (rank, place).
+
+    A pair that was overtaken by a merge of one of its sides is thrown away when it is met: symbols
+    only grow, so it cannot come back.
+    """
+    slots: list[Symbol | None] = list(symbols)
+    last = len(slots)
+    before = list(range(-1, last - 1))
+    after = list(range(1, last + 1))
+    queue: list[tuple[int, int, int, int]] = []  # Rank, place, left id, right id.
+
+    def push(left: int, right: int) -> None:
+        if left >= 0 and right < last:
+            pair = slots[left][0], slots[right][0]  # type: ignore[index]
+            if pair in rules.merges:
+                heapq.heappush(queue, (rules.merges[pair][0], left, *pair))
+
+    for place in range(last - 1):
+        push(place, place + 1)
+    while queue:
+        _, place, left_id, right_id = heapq.heappop(queue)
+        left, next_place = slots[place], after[place]
+        right = slots[next_place] if next_place < last else None
+        if left is None or right is None or (left[0], right[0]) != (left_id, right_id):
+            continue
+        slots[place] = rules.merges[left_id, right_id][1], left[1], right[2]
+        slots[next_place] = None
+        after[place] = after[next_place]
+        if after[place] < last:
+            before[after[place]] = place
+        push(before[place], place)
+        push(place, after[place])
+    return [symbol for symbol in slots if symbol is not None]

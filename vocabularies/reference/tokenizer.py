@@ -1,0 +1,212 @@
+"""Which ids a text gets and which bytes ids stand for: the oracle, slow and plain.
+
+Every engine is held to it. Knows nothing of speed, NumPy, batches, files or HTTP. Its parts:
+`reference_stretches` (special tokens, normalizers), `reference_bpe`, `reference_sequences` (k-mers,
+characters) and here the order of the steps, the other strand, truncation, begin and end tokens,
+decoding. Models of kind "upstream" are defined by the Hugging Face library, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions, RowError, RowRefused
+from vocabularies.model.vocabulary import Bpe, Characters, Kmers, Upstream, Vocabulary
+from vocabularies.reference.bpe import encode_bpe
+from vocabularies.reference.segments import Span, Stretch, Token, cut_text
+from vocabularies.reference.sequences import encode_characters, encode_kmers, is_circular
+from vocabularies.text.pretokenizers import pretokenize
+
+__all__ = ["NO_STRANDS", "ReferenceRow", "decode", "encode", "other_strand"]
+
+NO_STRANDS = RowError("no_other_strand", "this vocabulary is of text; only sequences have strands")
+_CODES = "ACGTURYSWKMBDHVN"
+_COMPLEMENTS = "TGCAAYRSWMKVHDBN"
+_COMPLEMENT = str.maketrans(_CODES + _CODES.lower(), _COMPLEMENTS + _COMPLEMENTS.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRow:
+    """The answer for one text.
+
+    Attributes:
+        ids: begin and end tokens included where they are added.
+        spans: begin and end byte of each id in the text as it was sent; (0, 0) for begin and end
+            tokens.
+        num_tokens: how many ids there were before truncation, begin and end tokens included.
+        kept: begin and end of the kept range among the text's own ids.
+    """
+
+    ids: list[int]
+    spans: list[Span]
+    num_tokens: int
+    kept: Span
+
+
+def encode(
+    vocabulary: Vocabulary, text: str, options: EncodeOptions = DEFAULT_OPTIONS
+) -> ReferenceRow:
+    """The ids of one text.
+
+    Raises:
+        RowRefused: the options do not fit the text or the vocabulary; its error says why.
+        ValueError: the model is upstream: there the library is the reference.
+
+    Example: GPT-2's "Hello, world!" is cut into Hello | , | world | ! (with its blank), each of
+    which merges to one token: 15496 11 995 0.
+    """
+    if isinstance(vocabulary.model, Upstream):
+        raise ValueError(f"only the library computes this vocabulary: {vocabulary.model.reason}")
+    if options.reverse_complement:
+        content = _other_strand_content(vocabulary, text, options)
+    else:
+        content = _content(vocabulary, text, options)
+    return _frame(vocabulary, content, options)
+
+
+def _content(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> list[Token]:
+    """The text's own tokens, without begin and end tokens."""
+    circular = is_circular(vocabulary, text, options)
+    tokens: list[Token] = []
+    for part in cut_text(vocabulary, text, options.special):
+        if isinstance(part, Stretch):
+            spans = pretokenize(vocabulary.pretokenizer, part.text, vocabulary.motifs)
+            for pretoken in part.cut(spans):
+                tokens += _pretoken(vocabulary, pretoken, options, circular)
+        elif circular:
+            message = "the sequence holds a special token"
+            raise RowRefused(RowError("circular_not_possible", message, f"byte {part[1]}"))
+        else:
+            tokens.append(part)
+    return tokens
+
+
+def _pretoken(
+    vocabulary: Vocabulary, pretoken: Stretch, options: EncodeOptions, circular: bool
+) -> list[Token]:
+    match vocabulary.model:
+        case Bpe():
+            return encode_bpe(vocabulary, pretoken)
+        case Kmers():
+            return encode_kmers(vocabulary, pretoken, options, circular)
+        case Characters():
+            return encode_characters(vocabulary.model, pretoken)
+        case Upstream():
+            raise AssertionError("refused before")
+
+
+def other_strand(text: str) -> str:
+    """Reversed and complemented: IUPAC codes, U as A, case kept, all else unchanged.
+
+    Example: AACGN-u becomes a-NCGTT.
+    """
+    return text[::-1].translate(_COMPLEMENT)
+
+
+def _other_strand_content(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> list[Token]:
+    """The other strand's tokens with spans in the text as sent: byte i came from byte N - 1 - i."""
+    if not vocabulary.has_strands:
+        raise RowRefused(NO_STRANDS)
+    num_bytes = len(text)
+    for place, character in enumerate(text):
+        if not character.isascii():
+            message = f"{character!r} is no letter of a sequence; only ASCII has another strand"
+            raise RowRefused(RowError("not_a_sequence", message, f"byte {place}"))
+    try:
+        tokens = _content(vocabulary, other_strand(text), options)
+    except RowRefused as refused:
+        word, _, byte = refused.error.where.partition(" ")
+        if word != "byte":
+            raise
+        where = f"byte {num_bytes - 1 - int(byte)}"
+        raise RowRefused(replace(refused.error, where=where)) from refused
+    return [(token_id, num_bytes - end, num_bytes - begin) for token_id, begin, end in tokens]
+
+
+def _frame(vocabulary: Vocabulary, content: list[Token], options: EncodeOptions) -> ReferenceRow:
+    """Cut the content to max_length and put the begin and end tokens around it.
+
+    Example: prefix 1, suffix 2, max_length 4 and content 7 8 9 gives 1 7 8 2, num_tokens 5 and kept
+    (0, 2); cut on the left it gives 1 8 9 2 and kept (1, 3).
+    """
+    added = options.add_special_tokens
+    template = (vocabulary.prefix, vocabulary.suffix) if added else ((), ())
+    size = vocabulary.model.max_piece_tokens if isinstance(vocabulary.model, Kmers) else None
+
+    def total(num_content: int) -> int:
+        pieces = 1 if size is None else num_content // size + 1
+        return num_content + pieces * sum(map(len, template))
+
+    num_kept = len(content)
+    while options.max_length is not None and total(num_kept) > options.max_length:
+        num_kept -= 1
+        if num_kept < 0:
+            message = f"{options.max_length} ids are too few for begin and end tokens ({total(0)})"
+            raise RowRefused(RowError("max_length_too_small", message))
+    first = len(content) - num_kept if options.truncation_side == "left" else 0
+    kept = content[first : first + num_kept]
+    tokens = list(_pieces(kept, template, size))
+    return ReferenceRow(
+        ids=[token_id for token_id, _, _ in tokens],
+        spans=[(begin, end) for _, begin, end in tokens],
+        num_tokens=total(len(content)),
+        kept=(first, first + num_kept),
+    )
+
+
+def _pieces(
+    content: list[Token], template: tuple[tuple[int, ...], tuple[int, ...]], size: int | None
+) -> Iterator[Token]:
+    """The template around all of the content, or around every `size` tokens of it.
+
+    With size 510 as DNABERT-1 has it: 509 tokens are one piece, 510 are a full one and an empty
+    one, 1,019 are 510 and 509, 1,020 are 510, 510 and an empty one.
+    """
+    size = size or len(content) + 1
+    for begin in range(0, len(content) + 1, size):
+        yield from ((token_id, 0, 0) for token_id in template[0])
+        yield from content[begin : begin + size]
+        yield from ((token_id, 0, 0) for token_id in template[1])
+
+
+def decode(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool = False) -> bytes:
+    """The bytes that ids stand for, joined without separators.
+
+    A k-mer after a k-mer adds only its new letters where the two agree on what they share. Special
+    tokens that are left out do not part them, an unknown does. Ids of a circular sequence give its
+    first k - 1 bases again at the end: they do not say that they were circular.
+
+    Raises:
+        RowRefused: an id is outside the vocabulary or means nothing (``ids[3]``).
+        ValueError: the model is upstream: there the library is the reference.
+
+    Example, k = 3, stride 1: ACG CGT GTT gives ACGTT; ACG [UNK] GTT gives ACG[UNK]GTT.
+    """
+    model = vocabulary.model
+    if isinstance(model, Upstream):
+        raise ValueError(f"only the library computes this vocabulary: {model.reason}")
+    parts: list[bytes] = []
+    before: bytes | None = None  # The k-mer that a next one may overlap.
+    for place, token_id in enumerate(ids):
+        token = vocabulary.tokens[token_id] if 0 <= token_id < len(vocabulary) else None
+        if token is None:
+            message = f"id {token_id} means nothing in a vocabulary of {len(vocabulary)} ids"
+            raise RowRefused(RowError("id_out_of_range", message, f"ids[{place}]"))
+        shown = not (skip_special_tokens and token_id in vocabulary.special_ids)
+        if isinstance(model, Kmers) and _is_kmer(model, token_id):
+            shared = model.k - model.stride
+            overlaps = before is not None and before[model.stride :] == token[:shared]
+            parts.append(token[shared:] if overlaps else token)
+            before = token
+            continue
+        if shown:
+            parts.append(token)
+        if shown or (isinstance(model, Kmers) and token_id == model.unknown_id):
+            before = None
+    return b"".join(parts)
+
+
+def _is_kmer(model: Kmers, token_id: int) -> bool:
+    num_kmers: int = len(model.letters) ** model.k
+    return model.first_id <= token_id < model.first_id + num_kmers

@@ -1,0 +1,1 @@
+"""DNA sequences: strands, windows, augmentation, the mtDNA tokenizer."""

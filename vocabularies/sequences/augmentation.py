@@ -1,0 +1,140 @@
+"""Random parts of sequences, with random letters: training data from a seed, everywhere the same.
+
+Knows no vocabulary. A random number depends on the seed, the number of the row and the place in the
+row, and on nothing else: not on the batch, not on the order, not on the engine. cuda/turn.cuh does
+the same on a device.
+
+Philox 4x32 with ten rounds gives four words of 32 bits for the key (seed % 2^32, seed // 2^32)
+and the counter (number, purpose, row % 2^32, row // 2^32). With purpose 0 and number 0, words 0
+and 1 say where a row's part begins: (word 1 * 2^32 + word 0) * choices // 2^64. With purpose 1,
+word p % 4 of number p // 4 is for letter p of the row as sent: it is substituted where word //
+2^8 is below the rate * 2^24, and (word % 2^8) * 3 // 2^8 says by which of the three that follow
+it in ACGTACG.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import index
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.batch.post_processing import offsets_of, ragged
+
+__all__ = ["Augmentation", "augment", "philox"]
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+UInt64s = NDArray[np.uint64]
+
+ROUNDS = 10
+MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+CROP, LETTER = 0, 1
+RATE_BITS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Augmentation:
+    """What is done to each row, letters first.
+
+    Attributes:
+        seed: 0 .. 2^64 - 1.
+        crop_letters: longer rows are cut to so many; None: none is.
+        substitution_rate: the share of the letters A, C, G, T, in either case, that become another
+            of them; all other letters stay.
+        first_row: the number of the first row, so that a part of a data set is what it is in all.
+
+    Raises:
+        TypeError: one of them is no number of its kind.
+        ValueError: one of them is out of range.
+    """
+
+    seed: int
+    crop_letters: int | None = None
+    substitution_rate: float = 0.0
+    first_row: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "crop_letters", "first_row"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else index(value))
+        if not 0 <= self.seed < 1 << 64:
+            raise ValueError(f"seed is {self.seed}; it must be 0 to 2^64 - 1")
+        if self.crop_letters is not None and self.crop_letters < 1:
+            raise ValueError(f"crop_letters is {self.crop_letters}; it must be at least 1")
+        if not 0 <= self.substitution_rate <= 1:
+            raise ValueError(f"substitution_rate is {self.substitution_rate}; it must be 0 to 1")
+        if not 0 <= self.first_row < 1 << 63:
+            raise ValueError(f"first_row is {self.first_row}; it must be 0 to 2^63 - 1")
+
+    @property
+    def rate(self) -> int:
+        """Letters of 2^24 that are substituted."""
+        return round(self.substitution_rate * (1 << RATE_BITS))
+
+    def sizes(self, sizes: Int64s) -> Int64s:
+        """int64[B]: the letters that rows of so many keep."""
+        return sizes if self.crop_letters is None else np.minimum(sizes, self.crop_letters)
+
+
+def philox(seed: int, counters: UInt64s) -> UInt64s:
+    """uint64[..., 4]: four random words of 32 bits for each counter uint64[..., 4].
+
+    Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
+
+    Example: philox(0, zeros) is 0x6627E8D5 0xE169C58D 0xBC57AC4C 0x9B00DBD8.
+    """
+    a, b, c, d = (counters[..., i].astype(np.uint64) for i in range(4))
+    low, high = np.uint64(seed & int(LOW)), np.uint64(seed >> 32)
+    for _ in range(ROUNDS):
+        first, second = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
+        a, c = second >> HALF ^ b ^ low, first >> HALF ^ d ^ high
+        b, d = second & LOW, first & LOW
+        low, high = low + STEPS[0] & LOW, high + STEPS[1] & LOW
+    return np.stack([a, b, c, d], axis=-1)
+
+
+def augment(data: Bytes, offsets: Int64s, augmentation: Augmentation) -> tuple[Bytes, Int64s]:
+    """Rows, int64[B + 1] offsets into uint8[N], as the augmentation makes them: the same, anew.
+
+    Example: a row of 9 letters and crop_letters 4 gives one of its six parts of 4.
+    """
+    sizes = np.diff(offsets)
+    rows = np.uint64(augmentation.first_row) + np.arange(len(sizes), dtype=np.uint64)
+    letters = data
+    if augmentation.rate:
+        letters = _substituted(data, offsets, rows, augmentation)
+    kept = augmentation.sizes(sizes)
+    words = _words(augmentation.seed, np.zeros_like(rows), CROP, rows)
+    choices = (sizes - kept + 1).astype(np.uint64)
+    # The upper half of a product of 64 and 32 bits.
+    first = ((words[:, 0] * choices >> HALF) + words[:, 1] * choices) >> HALF
+    return letters[ragged(offsets[:-1] + first.astype(np.int64), kept)], offsets_of(kept)
+
+
+def _words(seed: int, numbers: UInt64s, purpose: int, rows: UInt64s) -> UInt64s:
+    counters = np.stack(
+        [numbers & LOW, np.full_like(numbers, purpose), rows & LOW, rows >> HALF], axis=-1
+    )
+    return philox(seed, counters)
+
+
+def _substituted(data: Bytes, offsets: Int64s, rows: UInt64s, augmentation: Augmentation) -> Bytes:
+    sizes = np.diff(offsets)
+    places = ragged(np.zeros_like(sizes), sizes).astype(np.uint64)
+    numbers = places >> np.uint64(2)
+    words = _words(augmentation.seed, numbers, LETTER, np.repeat(rows, sizes))
+    word = np.take_along_axis(words, (places & np.uint64(3)).astype(np.int64)[:, None], 1)[:, 0]
+    letters = np.frombuffer(b"ACGT", np.uint8)
+    upper, case = data & 0xDF, data & 0x20
+    code = np.full(256, 4, np.uint8)
+    code[letters] = np.arange(4)
+    own = code[upper].astype(np.uint64)
+    other = (
+        own + np.uint64(1) + ((word & np.uint64(0xFF)) * np.uint64(3) >> np.uint64(8))
+    ) % np.uint64(4)
+    chosen = (word >> np.uint64(8) < np.uint64(augmentation.rate)) & (own < 4)
+    return np.where(chosen, letters[other.astype(np.int64)] | case, data)

@@ -1,0 +1,274 @@
+"""The k-mer tokenizer of a genome model under its own names: a vocabulary, sequences, windows.
+
+A thin face over Vocabulary, tables and windows; every array is NumPy's and goes to torch and other
+libraries through DLPack without a copy. Knows no engine: one sequence at a time, on the CPU.
+
+Source: mtdna-foundation-model, docs/02_tokenization.md and its code. Where the two differ, the code
+is followed; the other order at the junction is there by name ("prepend").
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vocabularies.formats import read_vocabulary
+from vocabularies.formats.word_lists.kmer_config import (
+    CONFIG_NAME,
+    read_kmer_config,
+    save_pretrained,
+)
+from vocabularies.model.tables import kmer_table
+from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.sequences.windows import Windows, windows
+
+__all__ = ["Junction", "KmerVocabulary", "tokenize_sequence", "window_sequence"]
+
+Junction = Literal["append", "prepend"]
+"""Where the k-mers over the junction stand: behind the others, or in front of them."""
+
+VOCAB_NAME = "vocab.json"
+MAX_IDS = 1 << 25  # As many as a GPU's tables have room for: enough for 12-mers.
+
+
+class KmerVocabulary:
+    """All k-mers of A, C, G and T behind six special tokens.
+
+    Attributes:
+        vocabulary: the same as a Vocabulary, for engines.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        """Take a vocabulary of k-mers at every base.
+
+        Raises:
+            ValueError: it is another kind.
+        """
+        model = vocabulary.model
+        if not isinstance(model, Kmers) or (model.frame, model.stride) != ("sequence", 1):
+            raise ValueError(f"a vocabulary of kind {vocabulary.kind} has no k-mer at every base")
+        if model.whitespace != "letter":
+            raise ValueError("in this vocabulary white space parts k-mers")
+        self.vocabulary, self.k = vocabulary, model.k
+        self._model, self._table = model, kmer_table(vocabulary)
+        self._special = {token.content: token.id for token in vocabulary.special_tokens}
+
+    @classmethod
+    def build(cls, k: int = 6) -> KmerVocabulary:
+        """The vocabulary of a k: special tokens 0 to 5, then the k-mers in order of the alphabet.
+
+        Those of 11 letters take half a GiB, of 12 two GiB and six seconds.
+
+        Raises:
+            TypeError: k is no whole number.
+            ValueError: k is not 1 to 12.
+        """
+        k = operator.index(k)
+        if not 1 <= k <= 12:
+            raise ValueError(f"k is {k}; 1 to 12 are possible")
+        return cls(read_kmer_config(b'{"model_type": "kmer", "k": %d}' % k, MAX_IDS))
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> KmerVocabulary:
+        """Read vocab_config.json, or where there is none vocab.json, of a folder.
+
+        Raises:
+            VocabularyError: the file is wrong, with every place.
+            ValueError: its vocabulary has no k-mer at every base.
+            OSError: neither file is there.
+        """
+        config = Path(folder) / CONFIG_NAME
+        if config.exists():
+            return cls(read_kmer_config(config.read_bytes(), MAX_IDS))
+        return cls(read_vocabulary({VOCAB_NAME: (Path(folder) / VOCAB_NAME).read_bytes()}))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write vocab_config.json and, for the model's own code, vocab.json into a folder."""
+        save_pretrained(self.vocabulary, folder)
+        words = {self.decode(i): i for i in range(len(self)) if self.vocabulary.tokens[i]}
+        (Path(folder) / VOCAB_NAME).write_text(json.dumps(words))
+
+    def __len__(self) -> int:
+        """Number of ids: 4**k k-mers and the special tokens."""
+        return len(self.vocabulary)
+
+    def __contains__(self, token: str) -> bool:
+        return token in self._special or self._is_kmer(token)
+
+    def _is_kmer(self, token: str) -> bool:
+        return len(token) == self.k and set(token) <= set(self._model.letters)
+
+    def encode(self, token: str) -> int:
+        """The id of one k-mer or special token; [UNK]'s for anything else. "AAAAAA" is 6."""
+        if self._is_kmer(token):
+            return int(self.kmer_ids(token, np.zeros(1, np.int64))[0])
+        return self._special.get(token, self._model.unknown_id)
+
+    def decode(self, token_id: int) -> str:
+        """The k-mer or special token of an id; "[UNK]" for a number that is none."""
+        if not 0 <= token_id < len(self) or self.vocabulary.tokens[token_id] is None:
+            token_id = self._model.unknown_id
+        return self.vocabulary.token_string(token_id)
+
+    def role_id(self, role: str) -> int:
+        """The id of "pad", "cls", "mask", "unk" or "sep".
+
+        Raises:
+            KeyError: the vocabulary has no token for it.
+        """
+        return self.vocabulary.roles[role]
+
+    def in_case(self, seq: str) -> str:
+        """The sequence in the case of the k-mers."""
+        return seq.upper() if self._model.case == "upper" else seq
+
+    def kmer_ids(self, seq: str, positions: NDArray[np.int64]) -> NDArray[np.int32]:
+        """int32[T]: the k-mers that begin at int64[T] positions; beyond the end they wrap."""
+        data = np.frombuffer(seq.encode("ascii", "replace"), np.uint8)
+        codes = self._table.codes[data].astype(np.int64)
+        numbers = np.zeros(len(positions), np.int64)
+        for i in range(self.k):
+            numbers = numbers * len(self._model.letters) + codes[(positions + i) % len(data)]
+        is_kmer = numbers < self._table.num_kmers
+        ids = np.where(is_kmer, numbers + self._model.first_id, self._model.unknown_id)
+        return ids.astype(np.int32)
+
+
+def tokenize_sequence(
+    seq: str,
+    vocabulary: KmerVocabulary,
+    k: int | None = None,
+    stride: int = 1,
+    max_seq_len: int | None = 512,
+    circular: bool = True,
+    het_levels: ArrayLike | None = None,
+    junction: Junction = "append",
+) -> dict[str, NDArray[Any]]:
+    """The k-mers of one sequence with their places and heteroplasmy.
+
+    Args:
+        seq: bases; a k-mer with any letter but A, C, G and T is [UNK]. Made upper case first.
+        vocabulary: which ids k-mers have.
+        k: must be the vocabulary's; None takes that.
+        stride: bases from one k-mer to the next.
+        max_seq_len: most tokens; the rest is cut off. None: all. Nothing is padded.
+        circular: the k-mers of the last k - 1 bases wrap; without it they are left out.
+        het_levels: float[L], 0 to 1, the share of copies with another allele at each base; None:
+            zeros.
+        junction: "append" gives the k-mers in order of their first base, so that those over the
+            junction are the last, as the model's code does; "prepend" puts these k - 1 in front,
+            as its documentation says. Both give the same k-mers.
+
+    Returns:
+        NumPy arrays of T tokens, which torch.from_dlpack takes without a copy: input_ids int32,
+        attention_mask int8 (1 everywhere), position_ids int64 (the base at which the k-mer begins)
+        and het_values float32 (the level at that base).
+
+    Raises:
+        TypeError: the sequence is no str, or a number that must be is no whole one.
+        ValueError: a number is out of range, lengths differ, or a circular sequence is too short.
+
+    Example, k = 3: ACGTT gives ACG CGT GTT TTA TAC at 0 1 2 3 4; with the junction prepended
+    TTA TAC ACG CGT GTT at 3 4 0 1 2.
+    """
+    if not isinstance(seq, str):
+        raise TypeError(f"a sequence is a str, not {type(seq).__name__}")
+    seq, stride = vocabulary.in_case(seq), operator.index(stride)
+    _check(seq, vocabulary, k, stride, max_seq_len, circular, junction)
+    length = len(seq)
+    num_places = length if circular else max(length - vocabulary.k + 1, 0)
+    positions = np.arange(0, num_places, stride, dtype=np.int64)
+    if circular and junction == "prepend":
+        num_before = int(np.count_nonzero(positions > length - vocabulary.k))
+        positions = np.roll(positions, num_before)
+    positions = positions[:max_seq_len]
+    levels = _levels(het_levels, length)
+    return {
+        "input_ids": vocabulary.kmer_ids(seq, positions),
+        "attention_mask": np.ones(len(positions), np.int8),
+        "position_ids": positions,
+        "het_values": levels[positions],
+    }
+
+
+def _check(
+    seq: str,
+    vocabulary: KmerVocabulary,
+    k: int | None,
+    stride: int,
+    max_seq_len: int | None,
+    circular: bool,
+    junction: str,
+) -> None:
+    if k is not None and k != vocabulary.k:
+        raise ValueError(f"k is {k}, and the vocabulary has {vocabulary.k}-mers")
+    if stride < 1 or (max_seq_len is not None and max_seq_len < 0):
+        raise ValueError(f"stride is {stride}, max_seq_len {max_seq_len}; the least are 1 and 0")
+    if junction not in ("append", "prepend"):
+        raise ValueError(f"junction is {junction!r}, neither append nor prepend")
+    if circular and 0 < len(seq) < vocabulary.k:
+        raise ValueError(f"a circular sequence needs at least {vocabulary.k} bases")
+
+
+def _levels(het_levels: ArrayLike | None, length: int) -> NDArray[np.float32]:
+    if het_levels is None:
+        return np.zeros(length, np.float32)
+    levels = np.asarray(het_levels, np.float32)
+    if levels.shape != (length,):
+        raise ValueError(f"het_levels has the shape {levels.shape} for {length} bases")
+    wrong = np.flatnonzero(~((levels >= 0) & (levels <= 1)))
+    if len(wrong):
+        raise ValueError(f"het_levels[{wrong[0]}] is {levels[wrong[0]]}; levels are 0 to 1")
+    return levels
+
+
+def window_sequence(
+    seq: str,
+    vocabulary: KmerVocabulary,
+    *,
+    window: int = 512,
+    stride: int = 256,
+    circular: bool = True,
+    het_levels: ArrayLike | None = None,
+    junction: Junction = "append",
+    add_cls: bool = False,
+) -> Windows:
+    """A whole genome as overlapping windows of its k-mers, wrapping where it is circular.
+
+    Args:
+        seq: bases, as for `tokenize_sequence`.
+        vocabulary: which ids k-mers have.
+        window: tokens in a window, [CLS] not counted.
+        stride: tokens from one window's begin to the next one's.
+        circular: k-mers and windows wrap; else the last windows are padded with [PAD].
+        het_levels: float[L], a level for each base; None: zeros.
+        junction: as for `tokenize_sequence`.
+        add_cls: put [CLS] before every window, as the model's documentation says; its code does
+            not.
+
+    Returns:
+        Windows: input_ids, attention_mask and position_ids, and the levels as its channel.
+
+    Raises:
+        ValueError: as `tokenize_sequence` and `windows`.
+
+    Example: 16,569 bases give 65 windows of 512, the last of which reads over the junction.
+    """
+    tokens = tokenize_sequence(
+        seq, vocabulary, max_seq_len=None, circular=circular, junction=junction
+    )
+    return windows(
+        tokens["input_ids"],
+        tokens["position_ids"],
+        window=window,
+        stride=stride,
+        circular=circular,
+        pad_id=vocabulary.role_id("pad"),
+        prefix=(vocabulary.role_id("cls"),) if add_cls else (),
+        channel=_levels(het_levels, len(vocabulary.in_case(seq))),
+    )

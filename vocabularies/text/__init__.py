@@ -1,0 +1,1 @@
+"""What happens to a text before the model: normalizers, pretokenizers, Unicode classes."""

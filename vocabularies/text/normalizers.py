@@ -1,0 +1,272 @@
+"""What the normalizers of tokenizer.json files do to a text, and where each character came from.
+
+Each function returns the new text and, for each of its characters, the (begin, end) of the
+characters of the input that `tokenizers` says it came from. Knows nothing about pretokens, ids or
+bytes.
+
+NFC and Lowercase are those of the library, whose Unicode tables are older (NFC: 9.0) or newer than
+Python's: which characters they touch was probed, see `unicode_classes`. What a character decomposes
+to and its combining class may then be asked of `unicodedata` of any version: Unicode promises that
+these never change for a character that has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+import numpy as np
+
+from vocabularies.model.vocabulary import Normalizer
+from vocabularies.text.class_patterns import (
+    ClassPatterns,
+    check_length,
+    compile_patterns,
+    to_code_points,
+)
+from vocabularies.text.unicode_classes import (
+    NUM_CODE_POINTS,
+    Mask,
+    lowercase_mapping,
+    normalizer_code_points,
+)
+
+__all__ = [
+    "Aligned",
+    "Alignment",
+    "compile_replacement",
+    "lowercase",
+    "nfc",
+    "normalize",
+    "replace",
+    "replace_regex",
+    "strip",
+]
+
+MAX_OPTIONAL = 8
+Alignment = list[tuple[int, int]]
+Aligned = tuple[str, Alignment]
+# A character and what it did to the number of characters: 1 where it was inserted, 0 where it took
+# the place of one, -n where n more characters went into it.
+_Change = tuple[str, int]
+
+
+def normalize(text: str, normalizers: Iterable[Normalizer]) -> Aligned:
+    """Apply normalizers one after the other; the alignment leads back to the text before the first.
+
+    Raises:
+        ValueError: a replace_regex pattern is not understood.
+    """
+    alignment = _identity(len(text))
+    for step in normalizers:
+        text, latest = _apply(text, step)
+        alignment = [(alignment[a][0], alignment[b - 1][1]) for a, b in latest]
+    return text, alignment
+
+
+def _apply(text: str, step: Normalizer) -> Aligned:
+    match step.kind:
+        case "nfc":
+            return nfc(text)
+        case "lowercase":
+            return lowercase(text)
+        case "strip":
+            return strip(text, step.left, step.right)
+        case "replace":
+            return replace(text, step.pattern, step.content)
+        case "replace_regex":
+            return replace_regex(text, step.pattern, step.content)
+
+
+def _identity(length: int, first: int = 0) -> Alignment:
+    return [(i, i + 1) for i in range(first, first + length)]
+
+
+def lowercase(text: str) -> Aligned:
+    """Each character by itself to lower case: a final sigma is no exception."""
+    mapping = lowercase_mapping()
+    lowered = text.translate(mapping)
+    if len(lowered) == len(text):
+        return lowered, _identity(len(text))
+    lengths = [len(mapping.get(ord(character), character)) for character in text]
+    return lowered, [(i, i + 1) for i, length in enumerate(lengths) for _ in range(length)]
+
+
+def strip(text: str, left: bool = True, right: bool = True) -> Aligned:
+    """Without the white space at its left and right end."""
+    white_space = "".join(normalizer_code_points("strip"))
+    shorter = text.lstrip(white_space) if left else text
+    removed = len(text) - len(shorter)
+    shorter = shorter.rstrip(white_space) if right else shorter
+    return shorter, _identity(len(shorter), removed)
+
+
+def replace(text: str, pattern: str, content: str) -> Aligned:
+    """Each occurrence of `pattern`, from left to right, becomes `content`.
+
+    The characters of the content are aligned with the last character of what they stand for.
+
+    Raises:
+        ValueError: the pattern is empty.
+    """
+    if not pattern:
+        raise ValueError("an empty pattern would be found everywhere")
+    found = re.finditer(re.escape(pattern), text)
+    return _replace(text, (match.span() for match in found), content)
+
+
+def replace_regex(text: str, pattern: str, content: str) -> Aligned:
+    """Each match of a regular expression, from left to right, becomes `content`, taken literally.
+
+    Raises:
+        ValueError: as `compile_replacement`.
+    """
+    compiled = compile_replacement(pattern)
+    found = compiled.patterns[0].finditer(compiled.to_cells(text))
+    return _replace(text, (match.span() for match in found), content)
+
+
+@functools.lru_cache(maxsize=32)
+def compile_replacement(pattern: str) -> ClassPatterns:
+    """The matcher of a replacement: characters, classes, groups, alternatives and quantifiers.
+
+    Raises:
+        ValueError: the pattern uses other syntax, or it matches where there is nothing.
+    """
+    check_length(pattern)
+    if "$" in pattern or "(?i:" in pattern or "(?!" in pattern:
+        raise ValueError(f"{pattern!r}: only characters, sets, groups and quantifiers are possible")
+    _refuse_unbounded(pattern)
+    compiled = compile_patterns((pattern,), "onig")
+    if compiled.patterns[0].fullmatch(b""):
+        raise ValueError(f"{pattern!r}: a pattern that matches nothing would be found everywhere")
+    return compiled
+
+
+def _refuse_unbounded(pattern: str) -> None:
+    """Refuse what Python's matcher could go back over without any limit, held by a short text.
+
+    That are nested and neighbouring repetitions, alternatives inside one, and many optional parts.
+    """
+    bare = re.sub(r"\\p\{\^?\w+\}|\\.|\[(?:\\.|[^\]])*\]", "x", pattern)
+    bare = re.sub(r"([*+}])\+", r"\1", bare)  # A possessive repetition goes back over nothing.
+    repeated = re.findall(r"(.)(?:[*+]|\{\d)", bare)
+    if len(repeated) > 1 or (")" in repeated and "|" in bare) or bare.count("?") > MAX_OPTIONAL:
+        raise ValueError(f"{pattern!r}: only one repetition is possible, of no alternatives")
+
+
+def _replace(text: str, spans: Iterable[tuple[int, int]], content: str) -> Aligned:
+    parts: list[str] = []
+    alignment: Alignment = []
+    last = 0
+    for begin, end in spans:
+        parts += text[last:begin], content
+        alignment += _identity(begin - last, last)
+        alignment += [(end - 1, end)] * len(content)
+        last = end
+    alignment += _identity(len(text) - last, last)
+    return "".join((*parts, text[last:])), alignment
+
+
+def nfc(text: str) -> Aligned:
+    """Canonical composition, with the tables and the alignment of tokenizers' NFC.
+
+    A composed character is aligned with the first one it was made of, an inserted one with the
+    one before the place from which the next is taken.
+    """
+    parts: list[str] = []
+    alignment: Alignment = []
+    last = 0
+    affected = _affected()[to_code_points(text)].tobytes()
+    for match in re.finditer(rb"\x00?\x01+", affected):
+        begin, end = match.span()
+        parts.append(text[last:begin])
+        alignment += _identity(begin - last, last)
+        changes = list(_compose(_decompose(text[begin:end])))
+        parts.append("".join(character for character, _ in changes))
+        alignment += _aligned(changes, begin)
+        last = end
+    alignment += _identity(len(text) - last, last)
+    return "".join((*parts, text[last:])), alignment
+
+
+def _aligned(changes: list[_Change], begin: int) -> Iterator[tuple[int, int]]:
+    taken = accumulate((max(1 - change, 0) for _, change in changes), initial=begin)
+    for position, (_, change) in zip(taken, changes, strict=False):
+        source = position - 1 if change > 0 else position
+        yield source, source + 1
+
+
+@functools.cache
+def _affected() -> Mask:
+    """The characters that NFC may change or join to the one before them.
+
+    Any other character begins anew: it stays itself, and nothing before it reaches behind it.
+    """
+    joining = normalizer_code_points("combining") | {second for _, second in _compositions()}
+    mask = np.zeros(NUM_CODE_POINTS, np.bool_)
+    mask[[*map(ord, joining)]] = True
+    for character in normalizer_code_points("decomposing"):
+        mask[ord(character)] |= unicodedata.normalize("NFC", character) != character
+    return mask
+
+
+@functools.cache
+def _compositions() -> dict[tuple[str, str], str]:
+    """{(first, second): the character they compose to}."""
+    pairs = {}
+    for character in normalizer_code_points("decomposing"):
+        if unicodedata.normalize("NFC", character) == character:
+            parts = unicodedata.normalize("NFD", character)
+            pairs[unicodedata.normalize("NFC", parts[:-1]), parts[-1]] = character
+    return pairs
+
+
+def _combining_class(character: str) -> int:
+    known = character in normalizer_code_points("combining")
+    return unicodedata.combining(character) if known else 0
+
+
+def _decompose(text: str) -> list[_Change]:
+    """Canonical decomposition in canonical order."""
+    decomposing = normalizer_code_points("decomposing")
+    ordered: list[_Change] = []
+    pending: list[_Change] = []
+    for character in text:
+        known = character in decomposing
+        parts = unicodedata.normalize("NFD", character) if known else character
+        for i, part in enumerate(parts):
+            if _combining_class(part) == 0:
+                ordered += sorted(pending, key=lambda change: _combining_class(change[0]))
+                pending = []
+            pending.append((part, min(i, 1)))
+    return ordered + sorted(pending, key=lambda change: _combining_class(change[0]))
+
+
+def _compose(changes: list[_Change]) -> Iterator[_Change]:
+    """Canonical composition: a character joins the last starter where nothing between blocks it."""
+    starter: _Change | None = None
+    waiting: list[_Change] = []
+    last_class = -1
+    for character, change in changes:
+        combining_class = _combining_class(character)
+        blocked = starter is None or last_class >= combining_class
+        if starter is not None and not blocked:
+            composed = _compositions().get((starter[0], character))
+            if composed is not None:
+                starter = composed, starter[1] + change - 1
+                continue
+        if combining_class == 0:
+            yield from [starter] if starter is not None else []
+            yield from waiting
+            starter, waiting, last_class = (character, change), [], -1
+        elif starter is None:
+            yield character, change
+        else:
+            waiting.append((character, change))
+            last_class = combining_class
+    yield from [starter] if starter is not None else []
+    yield from waiting

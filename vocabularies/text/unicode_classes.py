@@ -1,0 +1,118 @@
+r"""Which characters the reference engines put in which class: the only Unicode this room believes.
+
+Read from `unicode_classes.json`, which `probe_unicode` made by asking the engines; knows no pattern
+and no rule. Two regex engines were asked: "rust" (tiktoken's, also behind tokenizers' Whitespace)
+and "onig" (tokenizers' Split and ByteLevel). They agree on every class here but ``\w``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib.resources import files
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "CLASSES",
+    "NUM_CODE_POINTS",
+    "Engine",
+    "Mask",
+    "class_mask",
+    "engine_versions",
+    "folded",
+    "lowercase_mapping",
+    "normalizer_code_points",
+    "to_mask",
+]
+
+Engine = Literal["rust", "onig"]
+Mask = NDArray[np.bool_]
+
+NUM_CODE_POINTS = 0x110000
+CLASSES = ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "P", "S", "s", "w")
+
+
+@functools.cache
+def _data() -> dict[str, Any]:
+    text = files(__package__).joinpath("unicode_classes.json").read_text("ascii")
+    data: dict[str, Any] = json.loads(text)
+    return data
+
+
+def _ranges(text: str) -> list[tuple[int, int]]:
+    """``"41-5a aa"`` as [(0x41, 0x5A), (0xAA, 0xAA)], both ends included."""
+    ends = (part.partition("-") for part in text.split())
+    return [(int(first, 16), int(last or first, 16)) for first, _, last in ends]
+
+
+def to_mask(ranges: str) -> Mask:
+    """bool[NUM_CODE_POINTS] of ranges written as in the data file; read-only."""
+    mask = np.zeros(NUM_CODE_POINTS, np.bool_)
+    for first, last in _ranges(ranges):
+        mask[first : last + 1] = True
+    mask.flags.writeable = False
+    return mask
+
+
+def _answer(table: str, name: str, engine: Engine) -> str:
+    answers = _data()[table]
+    both: str | None = answers.get(name)
+    ranges: str = answers[f"{engine}:{name}"] if both is None else both
+    return ranges
+
+
+@functools.cache
+def class_mask(name: str, engine: Engine) -> Mask:
+    """Members of a class as bool[NUM_CODE_POINTS], read-only.
+
+    Args:
+        name: one of CLASSES: a general category, "s" for white space or "w" for word characters.
+        engine: whose answer; a surrogate is in no class, since no text of an engine holds one.
+
+    Raises:
+        KeyError: no such class.
+    """
+    return to_mask(_answer("classes", name, engine))
+
+
+def folded(letter: str, engine: Engine) -> frozenset[str]:
+    """The characters that ``(?i:letter)`` matches, for the lower-case letters of contractions.
+
+    Raises:
+        KeyError: the letter was not probed.
+    """
+    ranges = _ranges(_answer("folded", letter, engine))
+    return frozenset(chr(c) for first, last in ranges for c in range(first, last + 1))
+
+
+@functools.cache
+def normalizer_code_points(name: Literal["strip", "decomposing", "combining"]) -> frozenset[str]:
+    """Characters as tokenizers' normalizers see them.
+
+    Args:
+        name: "strip": Strip removes them; "decomposing": NFD rewrites them; "combining": NFD sorts
+            them (their combining class is not 0).
+    """
+    ranges = _ranges(_data()[name])
+    return frozenset(chr(c) for first, last in ranges for c in range(first, last + 1))
+
+
+@functools.cache
+def lowercase_mapping() -> dict[int, str]:
+    """{code point: what tokenizers' Lowercase makes of it}, for `str.translate`."""
+    lowercase = _data()["lowercase"]
+    mapping = {ord(upper): lower for upper, lower in lowercase["several"].items()}
+    for run in lowercase["runs"].split():
+        ends, step, distance = run.split(":")
+        for first, last in _ranges(ends):
+            for code_point in range(first, last + 1, int(step)):
+                mapping[code_point] = chr(code_point + int(distance))
+    return mapping
+
+
+def engine_versions() -> dict[str, str]:
+    """The engines that were asked, such as ``{"rust": "tiktoken 0.14.0", ...}``."""
+    return dict(_data()["engines"])

@@ -1,0 +1,1 @@
+"""Learning a vocabulary from a corpus: BPE and GeneticBPE."""

@@ -1,0 +1,79 @@
+"""A training on disk, so that it can be continued: the tokens in their slots, and the merges.
+
+An .npz of NumPy arrays and one JSON header; nothing in it is executed. Counts are not stored: they
+follow from the tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.model.vocabulary import VocabularyError
+
+__all__ = ["TrainingState", "read_state", "write_state"]
+
+VERSION = 1
+NUM_FIELDS = 6  # Of `training.Merge`.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingState:
+    """A training between two merges.
+
+    Attributes:
+        first: `Segmentation.first`.
+        merges: `training.Merge` of every merge so far.
+    """
+
+    first: NDArray[np.signedinteger[Any]]
+    merges: Sequence[Sequence[int]]
+
+
+def write_state(path: Path, key: Mapping[str, object], state: TrainingState) -> None:
+    """Write a training; the file is whole at every moment.
+
+    Args:
+        path: written over where it is there.
+        key: what it is the training of, JSON.
+        state: where it is.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    header = json.dumps({"version": VERSION, **key})
+    merges = np.array(state.merges, np.int64).reshape(-1, NUM_FIELDS)
+    beside = path.with_name(path.name + ".new")
+    with open(beside, "wb") as file:
+        np.savez(file, header=np.array(header), first=state.first, merges=merges)
+    os.replace(beside, path)
+
+
+def read_state(path: Path, key: Mapping[str, object]) -> TrainingState | None:
+    """The training of a file; None where there is no file.
+
+    Raises:
+        VocabularyError: the file is damaged, or that of another training.
+        OSError: it cannot be read.
+    """
+    if not path.exists():
+        return None
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            header = json.loads(str(arrays["header"]))
+            state = TrainingState(arrays["first"], arrays["merges"].tolist())
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise VocabularyError.at(str(path), f"not the state of a training: {error}") from error
+    expected = json.loads(json.dumps({"version": VERSION, **key}))
+    for name, value in expected.items():
+        if header.get(name) != value:
+            raise VocabularyError.at(str(path), f"the state of a training with another {name}")
+    return state

@@ -1,0 +1,103 @@
+"""What a vocabulary is learnt from and measured on: sequences as joined bytes and offsets.
+
+Knows no file and no tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.batch.batch import Batch
+from vocabularies.model.vocabulary import VocabularyError
+
+__all__ = ["Corpus"]
+
+COUNTED_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Sequences of ASCII letters; merges never cross from one to the next.
+
+    Attributes:
+        data: uint8[N], the sequences joined.
+        offsets: int64[B + 1], where each begins; the last entry is N.
+        counts: int64[B], how often each counts; None: once.
+
+    Raises:
+        VocabularyError: a byte is not ASCII, or the arrays do not fit.
+    """
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    counts: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.data) and self.data.max() > 127:
+            place = int(np.argmax(self.data > 127))
+            row = int(np.searchsorted(self.offsets, place, side="right")) - 1
+            where = f"sequence {row + 1}, letter {place - self.offsets[row] + 1}"
+            raise VocabularyError.at(where, f"byte {self.data[place]:#x} is not ASCII")
+        if self.counts is not None:
+            if len(self.counts) != len(self):
+                message = f"{len(self.counts)} counts for {len(self)} sequences"
+                raise VocabularyError.at("counts", message)
+            if len(self) and self.counts.min() < 1:
+                raise VocabularyError.at("counts", "a sequence counts at least once")
+
+    @classmethod
+    def of(cls, sequences: Iterable[str]) -> Corpus:
+        """The corpus of some strings."""
+        batch = Batch([*sequences])
+        return cls(batch.data, batch.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Letters of each sequence, int64[B]."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def num_bases(self) -> int:
+        """Letters of all sequences, each as often as its sequence counts."""
+        counts = 1 if self.counts is None else self.counts
+        return int((self.lengths * counts).sum())
+
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:`` and a hash of letters, offsets and counts."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.offsets, "<i8").tobytes())
+        if self.counts is not None:
+            digest.update(np.ascontiguousarray(self.counts, "<i8").tobytes())
+        digest.update(np.ascontiguousarray(self.data).data)
+        return "sha256:" + digest.hexdigest()
+
+    @cached_property
+    def letters(self) -> str:
+        """The letters that occur, in the order of their codes."""
+        counts = np.zeros(128, np.int64)
+        # bincount makes eight bytes of each that it counts.
+        for begin in range(0, len(self.data), COUNTED_AT_ONCE):
+            counts += np.bincount(self.data[begin : begin + COUNTED_AT_ONCE], minlength=128)
+        return bytes(np.flatnonzero(counts).tolist()).decode()
+
+    def upper(self) -> Corpus:
+        """The same in upper case, as for a genome whose repeats are lower case."""
+        lower = (self.data >= ord("a")) & (self.data <= ord("z"))
+        return replace(self, data=np.where(lower, self.data - 32, self.data).astype(np.uint8))
+
+    def spelled(self, letter: Literal["T", "U"]) -> Corpus:
+        """The same with T for every U, or U for every T, whatever the case."""
+        other = b"Uu" if letter == "T" else b"Tt"
+        table = np.arange(256, dtype=np.uint8)
+        table[[*other]] = [ord(letter), ord(letter.lower())]
+        return replace(self, data=table[self.data])

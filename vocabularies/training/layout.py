@@ -1,0 +1,224 @@
+"""A corpus with its spans as the slots that training merges in, and the first ids.
+
+Knows no pairs and no scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans, seed_spans
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.segmentation import BARRIER
+
+__all__ = ["Layout", "corpus_spans", "lay_out"]
+
+TAKEN_AT_ONCE = 1 << 20
+LONG_ROW = 1000  # Letters of a sequence, on average, from which on each is copied by itself.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """What training starts from.
+
+    Attributes:
+        letters: the letters that are tokens, by id from `num_special` on.
+        motifs: the motifs that are tokens, spelled as in the corpus, by id behind the letters.
+        num_special: special tokens, which have the first ids.
+        symbols: int16 or int32[slots], id of each letter, BARRIER between sequences and for
+            unknown letters.
+        span_begins, span_ends, span_weights: int64[S], slots, and thousandths.
+        slot_counts: int64[slots], how often each slot counts; None: once.
+        num_fixed_tokens: tokens that no merge changes: motifs cut out, and unknown letters.
+        num_bases: letters of the whole corpus.
+    """
+
+    letters: str
+    motifs: tuple[str, ...]
+    num_special: int
+    symbols: NDArray[np.signedinteger[Any]]
+    span_begins: NDArray[np.int64]
+    span_ends: NDArray[np.int64]
+    span_weights: NDArray[np.int64]
+    slot_counts: NDArray[np.int64] | None
+    num_fixed_tokens: int
+    num_bases: int
+
+    @property
+    def tokens(self) -> tuple[bytes, ...]:
+        """Letters and motifs, in the order of their ids."""
+        return tuple(token.encode() for token in (*self.letters, *self.motifs))
+
+    @property
+    def num_ids(self) -> int:
+        """Ids before anything is merged."""
+        return self.num_special + len(self.letters) + len(self.motifs)
+
+
+def corpus_spans(
+    corpus: Corpus,
+    motifs: MotifBank | None,
+    seed_region: tuple[int, int] | None = None,
+    confidence: NDArray[np.int64] | None = None,
+) -> Spans:
+    """Every span of a corpus: motifs found anywhere, and a region by position.
+
+    Args:
+        corpus: what is searched.
+        motifs: None: none.
+        seed_region: first and last base, from 1; None: none.
+        confidence: int64[N], thousandths for each base, see `Spans.weighted`; None: 1.
+    """
+    spans = Spans.none() if motifs is None else find_spans(motifs, corpus.data, corpus.offsets)
+    if seed_region is not None:
+        spans = spans.joined(seed_spans(corpus.offsets, *seed_region))
+    return spans if confidence is None else spans.weighted(confidence)
+
+
+def lay_out(
+    corpus: Corpus,
+    options: TrainingOptions,
+    motifs: MotifBank | None = None,
+    confidence: NDArray[np.int64] | None = None,
+) -> Layout:
+    """The slots of a corpus.
+
+    Raises:
+        VocabularyError: nothing to learn from, or more tokens than the vocabulary may have.
+    """
+    letters = "".join(sorted(options.alphabet)) if options.alphabet else corpus.letters
+    if not letters:
+        raise VocabularyError.at("corpus", "holds no letter")
+    num_bases, num_cut = corpus.num_bases, 0
+    motif_tokens: tuple[str, ...] = ()
+    if options.merge_rule == "span_preserving":
+        motif_tokens, cut = _cut_out(corpus, options, motifs, confidence)
+        num_cut, corpus, spans = _count(corpus, cut.begins), _between(corpus, cut), Spans.none()
+    else:
+        spans = corpus_spans(corpus, motifs, options.seed_region, confidence)
+    _refuse_too_many(options, letters, motif_tokens)
+    num_special = len(options.special_tokens)
+    symbols = _symbols(corpus, letters, num_special)
+    unknown = np.flatnonzero(symbols == BARRIER)
+    rows = np.searchsorted(corpus.offsets, spans.begins, side="right")
+    return Layout(
+        letters=letters,
+        motifs=motif_tokens,
+        num_special=num_special,
+        symbols=_with_barriers(corpus, symbols, BARRIER),
+        span_begins=spans.begins + rows,
+        span_ends=spans.ends + rows,
+        span_weights=spans.weights,
+        slot_counts=_slot_counts(corpus),
+        num_fixed_tokens=num_cut + _count(corpus, unknown),
+        num_bases=num_bases,
+    )
+
+
+def _refuse_too_many(options: TrainingOptions, letters: str, motifs: tuple[str, ...]) -> None:
+    num_special = len(options.special_tokens)
+    if num_special + len(letters) + len(motifs) > options.vocabulary_size:
+        message = (
+            f"{options.vocabulary_size} ids are too few for {num_special} special tokens, "
+            f"{len(letters)} letters and {len(motifs)} motifs"
+        )
+        raise VocabularyError.at("vocabulary_size", message)
+
+
+def _symbols(corpus: Corpus, letters: str, num_special: int) -> NDArray[np.signedinteger[Any]]:
+    """The id of each letter, or BARRIER."""
+    is_short = num_special + len(letters) <= np.iinfo(np.int16).max
+    dtype: type[np.signedinteger[Any]] = np.int16 if is_short else np.int32
+    ids = np.full(256, BARRIER, dtype)
+    ids[[*letters.encode()]] = num_special + np.arange(len(letters))
+    symbols = np.empty(len(corpus.data), dtype)
+    # Taking makes eight bytes of each letter that it looks up.
+    for begin in range(0, len(symbols), TAKEN_AT_ONCE):
+        part = slice(begin, begin + TAKEN_AT_ONCE)
+        np.take(ids, corpus.data[part], out=symbols[part], mode="clip")
+    return symbols
+
+
+def _with_barriers(
+    corpus: Corpus, values: NDArray[np.signedinteger[Any]], barrier: int
+) -> NDArray[np.signedinteger[Any]]:
+    """A value for each letter, with one for the barriers around every sequence."""
+    slots = np.full(len(corpus.data) + len(corpus) + 1, barrier, values.dtype)
+    if len(values) >= LONG_ROW * len(corpus):
+        for row, (begin, end) in enumerate(pairwise(corpus.offsets.tolist())):
+            slots[begin + row + 1 : end + row + 1] = values[begin:end]
+        return slots
+    is_letter = np.ones(len(slots), bool)
+    is_letter[corpus.offsets + np.arange(len(corpus) + 1)] = False
+    slots[is_letter] = values
+    return slots
+
+
+def _slot_counts(corpus: Corpus) -> NDArray[np.int64] | None:
+    if corpus.counts is None:
+        return None
+    return _with_barriers(corpus, np.repeat(corpus.counts, corpus.lengths), 0).astype(np.int64)
+
+
+def _count(corpus: Corpus, positions: NDArray[np.int64]) -> int:
+    """How many there are, each as often as its sequence counts."""
+    if corpus.counts is None:
+        return len(positions)
+    rows = np.searchsorted(corpus.offsets, positions, side="right") - 1
+    return int(corpus.counts[rows].sum())
+
+
+def _cut_out(
+    corpus: Corpus,
+    options: TrainingOptions,
+    bank: MotifBank | None,
+    confidence: NDArray[np.int64] | None,
+) -> tuple[tuple[str, ...], Spans]:
+    """The motifs that become tokens, spelled as the corpus does, and where they are cut out."""
+    if bank is None:
+        raise VocabularyError.at("motifs", "'span_preserving' needs motifs")
+    if confidence is not None:
+        message = "'span_preserving' finds motifs by their letters alone, as encoding does"
+        raise VocabularyError.at("confidence", message)
+    has_u, has_t = "U" in corpus.letters, "T" in corpus.letters
+    if has_u and has_t:
+        message = "has both U and T; 'span_preserving' needs one spelling of a motif"
+        raise VocabularyError.at("corpus", message)
+    spans = choose_spans(find_spans(bank, corpus.data, corpus.offsets))
+    if options.motif_tokens is not None and options.motif_tokens < len(bank):
+        bank = _most_frequent(bank, spans, options.motif_tokens)
+        spans = choose_spans(find_spans(bank, corpus.data, corpus.offsets))
+    sequences = bank.sequences
+    if has_u:
+        sequences = tuple(sequence.replace("T", "U") for sequence in sequences)
+    return sequences, spans
+
+
+def _most_frequent(bank: MotifBank, spans: Spans, number: int) -> MotifBank:
+    """The motifs that weigh most together where they would be cut out; of equal ones the first."""
+    totals = np.bincount(spans.motifs, minlength=len(bank)) * bank.weights
+    kept = np.sort(np.argsort(-totals, kind="stable")[:number])
+    return replace(bank, motifs=tuple(bank.motifs[i] for i in kept))
+
+
+def _between(corpus: Corpus, spans: Spans) -> Corpus:
+    """What lies between spans that do not overlap, each piece a sequence of its own."""
+    edges = np.zeros(len(corpus.data) + 1, np.int64)
+    np.add.at(edges, spans.begins, 1)
+    np.add.at(edges, spans.ends, -1)
+    outside = np.cumsum(edges)[:-1] == 0
+    borders = np.union1d(corpus.offsets, np.concatenate((spans.begins, spans.ends)))
+    kept_before = np.concatenate((np.zeros(1, np.int64), np.cumsum(outside)))
+    offsets = np.unique(kept_before[borders])
+    counts = None
+    if corpus.counts is not None:
+        first_letters = np.flatnonzero(outside)[offsets[:-1]]
+        counts = corpus.counts[np.searchsorted(corpus.offsets, first_letters, side="right") - 1]
+    return Corpus(corpus.data[outside], offsets, counts)

@@ -1,0 +1,143 @@
+"""What a training asks of its corpus: which pair of tokens is best, and to merge it.
+
+`CpuMerger` is the one in NumPy, `gpu.training.merger.DeviceMerger` another; both make the same
+merges.
+Knows no vocabulary and no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.training.layout import Layout
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.pair_records import UNIT, PairRecords
+from vocabularies.training.segmentation import BARRIER, GONE, Segmentation
+from vocabularies.training.span_scores import SpanScores
+
+__all__ = ["CpuMerger", "MakeMerger", "Merge", "Merger", "span_scores"]
+
+Ids = NDArray[np.signedinteger[Any]]
+
+
+class Merge(NamedTuple):
+    """One merge and why it was chosen; bonus, penalty and score in their integer units."""
+
+    left: int
+    right: int
+    frequency: int
+    bonus: int
+    penalty: int
+    score: int
+
+
+class Merger(Protocol):
+    """A corpus as tokens so far."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens now, each as often as its sequence counts."""
+
+    @property
+    def first(self) -> Ids:
+        """`Segmentation.first`."""
+
+    def best(self) -> Merge | None:
+        """The pair of the highest score; of equal ones that of the lowest left, then right id.
+
+        None: no pair is frequent enough and scores enough.
+        """
+
+    def merge(self, merge: Merge, merged_id: int) -> None:
+        """Make one token of every occurrence of the best pair, leftmost first."""
+
+    def close(self) -> None:
+        """Give its memory back."""
+
+
+MakeMerger = Callable[[Layout, TrainingOptions, Ids, list[int]], Merger]
+"""Makes one of a layout, the options, `first`, which it may overwrite, and the length of each id.
+
+Raises VocabularyError where weights overflow a score, and its own errors where it cannot do it.
+"""
+
+
+class CpuMerger:
+    """A corpus in this process's memory; see Merger."""
+
+    def __init__(
+        self, layout: Layout, options: TrainingOptions, first: Ids, lengths: list[int]
+    ) -> None:
+        self._records = PairRecords(options.min_frequency, options.rule)
+        self._segmentation = Segmentation(
+            first,
+            _last(first, lengths),
+            lengths,
+            self._records,
+            slot_counts=layout.slot_counts,
+            scores=span_scores(layout, options),
+            max_length=options.max_token_length,
+        )
+        self._best: int | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens now, each as often as its sequence counts."""
+        return self._segmentation.num_tokens
+
+    @property
+    def first(self) -> Ids:
+        """`Segmentation.first`."""
+        return self._segmentation.first
+
+    def best(self) -> Merge | None:
+        """The pair of the highest score."""
+        record = self._best = self._records.best()
+        if record is None:
+            return None
+        return Merge(*self._records.pair(record), *self._records.figures(record))
+
+    def merge(self, merge: Merge, merged_id: int) -> None:
+        """Merge the pair that `best` has just given."""
+        assert self._best is not None
+        self._segmentation.merge(self._best, merged_id)
+
+    def close(self) -> None:
+        """Nothing: memory goes with this object."""
+
+
+def span_scores(layout: Layout, options: TrainingOptions) -> SpanScores | None:
+    """Bonus and penalty of stretches; None where there are no spans.
+
+    Raises:
+        VocabularyError: scores may not fit into 64 bits, or spans have too many different weights.
+    """
+    if not len(layout.span_begins):
+        return None
+    _check_scores(layout, options)
+    spans = layout.span_begins, layout.span_ends, layout.span_weights
+    return SpanScores(*spans, len(layout.symbols), options.crossing)
+
+
+def _last(first: Ids, lengths: list[int]) -> Ids:
+    """The id of each token where it ends."""
+    last = np.where(first == BARRIER, BARRIER, GONE).astype(first.dtype)
+    begins = np.flatnonzero(first >= 0)
+    ids = first[begins]
+    last[begins + np.array(lengths, np.int64)[ids] - 1] = ids
+    return last
+
+
+def _check_scores(layout: Layout, options: TrainingOptions) -> None:
+    """Scores must fit into 64 bits, whatever the order they are added in."""
+    rule = options.rule
+    heaviest = int(layout.span_weights.max())
+    per_base = UNIT + (rule.motif_weight + rule.penalty_weight) * heaviest
+    if layout.num_bases * per_base >= 1 << 62:
+        message = f"too large, with motifs' weights, for a corpus of {layout.num_bases} letters"
+        raise VocabularyError.at("motif_weight, penalty_weight", message)

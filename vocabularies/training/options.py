@@ -1,0 +1,157 @@
+"""What a training is asked for: every choice by name, with its default and the reason for it.
+
+Knows no corpus. Weights and compressions are decimal numbers to three places: scores are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vocabularies.model.vocabulary import Finding, VocabularyError
+from vocabularies.training.pair_records import ScoreRule
+from vocabularies.training.span_scores import Crossing
+
+__all__ = ["MAX_VOCABULARY", "TrainingOptions"]
+
+MAX_VOCABULARY = 1 << 20
+MAX_SCORE_WEIGHT = 1000
+MAX_COMPRESSION = 1000
+THOUSAND = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """What a training is asked for; the corpus, the motifs and where they lie come beside it.
+
+    Attributes:
+        vocabulary_size: ids in all: special tokens, letters, motif tokens, merges. 512 as in the
+            GeneticBPE paper.
+        min_frequency: a rarer pair is not merged. 2: a token seen once is the corpus, not its rule.
+        max_token_length: most letters of a learnt token; None: any number.
+        motif_weight: the paper's lambda, for each occurrence inside a motif's span. 2.5 is its
+            best.
+        penalty_weight: its mu, for each occurrence that crosses a motif's border. 10: "a value
+            like 10 or 20" (section 6.2). Without motifs neither has any effect: plain BPE.
+        min_compression: the paper's c_min, letters for each token of the whole corpus; None: no
+            such limit.
+        stop: "either": at the vocabulary size or the compression, whichever comes first
+            (Algorithm 1's while-condition); "both": when both are reached (the text of section
+            4.2), so the vocabulary may become larger. "either", because a model's embedding has the
+            size that was asked for.
+        merge_rule: "global": a merge holds wherever its pair stands (Equation 9); motifs only move
+            the choice, and encoding needs no motifs. "span_preserving": motifs are tokens, cut out
+            before anything is merged, in training and in encoding (Figure 3c); no token ever splits
+            a motif that was cut out, and the two weights have nothing left to decide. "global", for
+            it is what the paper's equation says.
+        motif_tokens: for "span_preserving": how many motifs become tokens, the most frequent by
+            weight; None: all of the bank.
+        seed_region: first and last base, from 1, of a region that is a span in every sequence:
+            (2, 8) for miRNA; None: none. By position, so for "global" only.
+        penalty: "count": occurrences that cross a border (Algorithm 1); "binary": 1 for a pair that
+            has any ("binary in its simplest form", section 6.2). "count", for 10 or 20 is nothing
+            beside frequencies of thousands.
+        crossing: "split": a border is crossed by a token that has some of the motif and not all;
+            "any": also by one that has more than all of it. "split", for the motif is whole then,
+            and a motif inside a longer one would bar the longer one's token.
+        merge_harmful: go on with pairs whose score is not above 0. False: a merge that costs more
+            than it brings is none; Algorithm 1 does not say.
+        alphabet: the letters that are tokens; others are unknown and part what stands around them;
+            None: all that occur.
+        special_tokens: the first ids; "[UNK]" stands for letters that are no tokens, which are
+            dropped without it, as the Hugging Face library does.
+
+    Raises:
+        VocabularyError: with every option that is wrong.
+    """
+
+    vocabulary_size: int = 512
+    min_frequency: int = 2
+    max_token_length: int | None = None
+    motif_weight: float = 2.5
+    penalty_weight: float = 10.0
+    min_compression: float | None = None
+    stop: Literal["either", "both"] = "either"
+    merge_rule: Literal["global", "span_preserving"] = "global"
+    motif_tokens: int | None = None
+    seed_region: tuple[int, int] | None = None
+    penalty: Literal["count", "binary"] = "count"
+    crossing: Crossing = "split"
+    merge_harmful: bool = False
+    alphabet: str | None = None
+    special_tokens: tuple[str, ...] = ("[UNK]",)
+
+    def __post_init__(self) -> None:
+        if findings := tuple(_faults(self)):
+            raise VocabularyError(findings)
+
+    @property
+    def rule(self) -> ScoreRule:
+        """How pairs are scored."""
+        return ScoreRule(
+            thousandths(self.motif_weight),
+            thousandths(self.penalty_weight),
+            self.penalty == "binary",
+            -(1 << 62) if self.merge_harmful else 1,
+        )
+
+
+def thousandths(value: float) -> int:
+    """A number of at most three decimals as an integer."""
+    return round(value * THOUSAND)
+
+
+def _faults(options: TrainingOptions) -> Iterator[Finding]:
+    bounds: tuple[tuple[str, Any, float, float], ...] = (
+        ("vocabulary_size", options.vocabulary_size, 1, MAX_VOCABULARY),
+        ("min_frequency", options.min_frequency, 1, 1 << 40),
+        ("max_token_length", options.max_token_length, 2, 1 << 20),
+        ("motif_weight", options.motif_weight, 0, MAX_SCORE_WEIGHT),
+        ("penalty_weight", options.penalty_weight, 0, MAX_SCORE_WEIGHT),
+        ("min_compression", options.min_compression, 1, MAX_COMPRESSION),
+        ("motif_tokens", options.motif_tokens, 1, MAX_VOCABULARY),
+    )
+    for name, value, lowest, highest in bounds:
+        if value is None:
+            continue
+        if not lowest <= value <= highest:
+            yield Finding(name, f"{value}; {lowest} to {highest} are possible")
+        elif isinstance(value, float) and abs(value * THOUSAND - thousandths(value)) > 1e-6:
+            yield Finding(name, f"{value}; three decimals are possible")
+    yield from _choice_faults(options)
+    yield from _token_faults(options)
+
+
+def _choice_faults(options: TrainingOptions) -> Iterator[Finding]:
+    choices = {
+        "stop": ("either", "both"),
+        "merge_rule": ("global", "span_preserving"),
+        "penalty": ("count", "binary"),
+        "crossing": ("split", "any"),
+    }
+    for name, known in choices.items():
+        if (value := getattr(options, name)) not in known:
+            yield Finding(name, f"{value!r} is none of {', '.join(known)}")
+    if options.seed_region is not None:
+        first, last = options.seed_region
+        if not 1 <= first < last:
+            message = f"{first} to {last}: two bases at least, counted from 1"
+            yield Finding("seed_region", message)
+        if options.merge_rule == "span_preserving":
+            message = "a region by position cannot be found again in a text; give motifs instead"
+            yield Finding("seed_region", message)
+    if options.motif_tokens is not None and options.merge_rule == "global":
+        yield Finding("motif_tokens", "only 'span_preserving' makes motifs tokens")
+
+
+def _token_faults(options: TrainingOptions) -> Iterator[Finding]:
+    alphabet = options.alphabet
+    if alphabet is not None and (
+        not alphabet or not alphabet.isascii() or len({*alphabet}) < len(alphabet)
+    ):
+        yield Finding("alphabet", f"{alphabet!r} must be different ASCII letters")
+    for i, token in enumerate(options.special_tokens):
+        if len(token) < 2 or token in options.special_tokens[:i]:
+            message = f"{token!r} must be two letters at least, and different from the others"
+            yield Finding(f"special_tokens[{i}]", message)

@@ -1,0 +1,240 @@
+"""A corpus as tokens so far: what a merge touches, and only that, is looked at and counted anew.
+
+Merging over the whole training costs as much as there are letters, whatever the number of merges:
+each merged occurrence removes a token. Knows no motif files, options or vocabularies.
+
+A slot is a letter or a barrier; barriers stand around every sequence and where a letter is unknown.
+
+    slots        |   A   C   G   T   A   |       after AC (4), ACG (5):
+    first       -1   0   1   2   3   0  -1      -1   5   .   .   3   0  -1
+    last        -1   0   1   2   3   0  -1      -1   .   .   5   3   0  -1
+
+`first` holds a token's id where it begins, `last` where it ends, so both neighbours of a token are
+found without links: what follows slot p is at p + length, what precedes it ends at p - 1.
+
+Every pair of neighbours comes into being at once: when the younger of the two tokens does. Its
+occurrences are then written down in order, and only become fewer. So a pair is a record with a
+stretch of `places`, and its occurrences now are those of them at which both tokens still stand.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.training.pair_records import PairRecords, grown
+from vocabularies.training.span_scores import SpanScores
+
+__all__ = ["BARRIER", "GONE", "Segmentation"]
+
+BARRIER, GONE = -1, -2
+FIRST = np.ones(1, bool)
+Slots = NDArray[np.intp]
+
+
+class _Pairs(Protocol):
+    """Pairs of ids as numbers, equal where the pairs are."""
+
+    def keys(self) -> NDArray[Any]:
+        """A number for each pair; 16 bits where they suffice, which sort fastest."""
+
+    def ids(self, keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The left and the right ids of some of these numbers."""
+
+
+class _AllPairs(NamedTuple):
+    """Any pairs."""
+
+    lefts: NDArray[np.signedinteger[Any]]
+    rights: NDArray[np.signedinteger[Any]]
+
+    @property
+    def width(self) -> int:
+        return int(self.rights.max()) + 1
+
+    def keys(self) -> NDArray[Any]:
+        dtype = _key_dtype((int(self.lefts.max()) + 1) * self.width)
+        keys: NDArray[Any] = self.lefts.astype(dtype) * self.width + self.rights.astype(dtype)
+        return keys
+
+    def ids(self, keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        return keys // self.width, keys % self.width
+
+
+class _Sides(NamedTuple):
+    """Pairs whose right id, then pairs whose left id is the same."""
+
+    middle: int
+    lefts: NDArray[np.signedinteger[Any]]
+    rights: NDArray[np.signedinteger[Any]]
+
+    def keys(self) -> NDArray[Any]:
+        # All other ids are at most the middle one.
+        dtype = _key_dtype(2 * self.middle + 2)
+        rights: NDArray[Any] = self.rights.astype(dtype) + (self.middle + 1)
+        return np.concatenate((self.lefts.astype(dtype), rights))
+
+    def ids(self, keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        is_left = keys <= self.middle
+        return (
+            np.where(is_left, keys, self.middle),
+            np.where(is_left, self.middle, keys - (self.middle + 1)),
+        )
+
+
+def _key_dtype(num_keys: int) -> type[np.uint16] | type[np.int64]:
+    return np.uint16 if num_keys <= 1 << 16 else np.int64
+
+
+class Segmentation:
+    """Tokens in slots and the pairs of neighbours.
+
+    Attributes:
+        first, last: see above; int16 where every id fits, else int32.
+        lengths: slots of each token, by id.
+        records: the pairs that are frequent enough.
+        num_tokens: tokens now, each as often as its sequence counts; barriers are none.
+    """
+
+    def __init__(
+        self,
+        first: NDArray[np.signedinteger[Any]],
+        last: NDArray[np.signedinteger[Any]],
+        lengths: list[int],
+        records: PairRecords,
+        *,
+        slot_counts: NDArray[np.int64] | None = None,
+        scores: SpanScores | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        """Count the pairs of tokens in slots.
+
+        Args:
+            first: barriers at both ends and between sequences; overwritten.
+            last: of the same length; overwritten.
+            lengths: slots of each token, by id.
+            records: without pairs.
+            slot_counts: int64[slots], how often each slot counts; None: once.
+            scores: bonus and penalty of stretches; None: both are 0.
+            max_length: pairs that are longer are left out; None: none is.
+        """
+        self.first, self.last, self.records = first, last, records
+        self.lengths = np.array(lengths, np.int64)
+        self._slot_counts, self._scores = slot_counts, scores
+        self._max_length = max_length
+        self._place_dtype = np.int32 if len(first) < np.iinfo(np.int32).max else np.int64
+        # Each merge writes two places for each token that it removes.
+        self._places = np.empty(3 * len(first), self._place_dtype)
+        self._num_places = 0
+        self.pair_at = np.zeros(len(first), np.int32)
+        begins = np.flatnonzero(first >= 0)
+        self.num_tokens = self._count(begins)
+        begins = begins[first[begins + self.lengths[first[begins]]] >= 0]
+        middles = begins + self.lengths[first[begins]]
+        pairs = _AllPairs(first[begins], first[middles])
+        self._add(begins, middles + self.lengths[pairs.rights], pairs)
+
+    def merge(self, record: int, merged_id: int) -> None:
+        """Make one token of every occurrence of a pair, leftmost first where they overlap.
+
+        Example, a a into c: in a a a a a the pairs begin at 0, 1, 2, 3 and those at 0 and 2 are
+        merged: c c a. The pairs that go are a a at 1 and at 3, those that come c c and c a.
+        """
+        left, right = self.records.pair(record)
+        begins, middles = self._occurrences(record, left, right)
+        ends = middles + self.lengths[right]
+        if merged_id >= len(self.lengths):
+            self.lengths = grown(self.lengths, 2 * merged_id)
+        self.lengths[merged_id] = self.lengths[left] + self.lengths[right]
+        before, after = self.last[begins - 1], self.first[ends]
+        # A pair between two occurrences is the left one of the second.
+        has_right = after >= 0
+        has_right[:-1] &= ends[:-1] != begins[1:]
+        lefts, rights = (before >= 0).nonzero()[0], has_right.nonzero()[0]
+        after = after[rights]
+        right_ends = ends[rights] + self.lengths[after]
+        self.records.drop(record)
+        self._remove(
+            np.concatenate((begins[lefts] - self.lengths[before[lefts]], middles[rights])),
+            np.concatenate((middles[lefts], right_ends)),
+        )
+        self.first[begins], self.first[middles], self.last[ends - 1] = merged_id, GONE, merged_id
+        self.num_tokens -= self._count(begins)
+        before = self.last[begins[lefts] - 1]
+        self._add(
+            np.concatenate((begins[lefts] - self.lengths[before], begins[rights])),
+            np.concatenate((ends[lefts], right_ends)),
+            _Sides(merged_id, before, after),
+        )
+
+    def _occurrences(self, record: int, left: int, right: int) -> tuple[Slots, Slots]:
+        """Begins and middles of the occurrences that are still there, without overlaps."""
+        begins = self._places[self.records.stretch(record)].astype(np.intp)
+        middles = begins + self.lengths[left]
+        there = (self.first[begins] == left) & (self.first[middles] == right)
+        begins, middles = begins[there], middles[there]
+        if left == right and len(begins):
+            kept = _alternate(begins, int(self.lengths[left]))
+            begins, middles = begins[kept], middles[kept]
+        return begins, middles
+
+    def _remove(self, begins: Slots, ends: Slots) -> None:
+        """Take pairs away that a merge breaks."""
+        counts = 1 if self._slot_counts is None else self._slot_counts[begins]
+        measured = () if self._scores is None else self._scores.measure(begins, ends)
+        self.records.subtract(self.pair_at[begins], counts, *measured)
+
+    def _add(self, begins: Slots, ends: Slots, pairs: _Pairs) -> None:
+        """Write new pairs down, of which none has a record yet; equal pairs come in order."""
+        if not len(begins):
+            return
+        keys = pairs.keys()
+        order = keys.argsort(kind="stable")
+        begins, keys = begins[order], keys[order]
+        starts = np.concatenate((FIRST, keys[1:] != keys[:-1])).nonzero()[0]
+        sizes = np.concatenate((starts[1:], [len(begins)])) - starts
+        sums = self._sums(begins, ends, order, starts, sizes)
+        kept = sums[0] >= self.records.min_frequency
+        if self._max_length is not None:
+            kept &= ends[order[starts]] - begins[starts] <= self._max_length
+        number = len(self.records)
+        numbers = (kept * (kept.cumsum() + (number - 1))).astype(np.int32)
+        self.pair_at[begins] = numbers.repeat(sizes)
+        if not kept.all():
+            begins, keys = begins[kept.repeat(sizes)], keys[starts[kept]]
+            sizes, sums = sizes[kept], [column[kept] for column in sums]
+        else:
+            keys = keys[starts]
+        self._places[self._num_places : self._num_places + len(begins)] = begins
+        place_ends = self._num_places + sizes.cumsum()
+        self._num_places += len(begins)
+        self.records.append(*pairs.ids(keys), place_ends - sizes, place_ends, *sums)
+
+    def _sums(
+        self, begins: Slots, ends: Slots, order: Slots, starts: Slots, sizes: Slots
+    ) -> list[NDArray[np.int64]]:
+        """Frequency of each pair and, where there are scores, its bonus and its penalty."""
+        counts = None if self._slot_counts is None else self._slot_counts[begins]
+        sums = [sizes if counts is None else np.add.reduceat(counts, starts)]
+        if self._scores is not None:
+            for part in self._scores.measure(begins, ends[order]):
+                sums.append(np.add.reduceat(part if counts is None else part * counts, starts))
+        return sums
+
+    def _count(self, slots: Slots) -> int:
+        return len(slots) if self._slot_counts is None else int(self._slot_counts[slots].sum())
+
+
+def _alternate(begins: Slots, length: int) -> NDArray[np.bool_]:
+    """Every other one of those that overlap the one before, beginning with the first of each run.
+
+    Example, length 1: 0 1 2 3 7 8 keeps 0 2 7.
+    """
+    index = np.arange(len(begins))
+    starts_run = np.ones(len(begins), bool)
+    starts_run[1:] = begins[1:] - begins[:-1] != length
+    run_start = np.maximum.accumulate(np.where(starts_run, index, 0))
+    alternate: NDArray[np.bool_] = (index - run_start) % 2 == 0
+    return alternate

@@ -1,0 +1,272 @@
+"""Learns a vocabulary from a corpus: byte-pair encoding, or GeneticBPE where there are motifs.
+
+The same corpus, motifs and options give the same vocabulary on every machine: scores are integers,
+and of equal scores the pair of the lowest left, then the lowest right id is merged. Knows neither
+files of sequences nor HTTP. Source: GeneticBPE, Algorithm 1 and Equation 9.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vocabularies.formats.special_token_roles import guess_roles
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.motifs.bank import MotifBank
+from vocabularies.training.checkpoint import TrainingState, read_state, write_state
+from vocabularies.training.corpus import Corpus
+from vocabularies.training.layout import Layout, lay_out
+from vocabularies.training.merger import CpuMerger, MakeMerger, Merge
+from vocabularies.training.options import TrainingOptions, thousandths
+
+__all__ = ["Merge", "Progress", "Training", "TrainingOptions", "train"]
+
+REPORT_SECONDS = 0.1
+SAVE_SECONDS = 60.0
+UNKNOWN = "[UNK]"
+Ending = Literal["size", "compression", "both", "no pair", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a training is.
+
+    Attributes:
+        num_ids: ids so far.
+        wanted_ids: ids asked for.
+        first_ids: ids before the first merge.
+        compression: letters for each token so far.
+        seconds: since it began, or was continued.
+    """
+
+    num_ids: int
+    wanted_ids: int
+    first_ids: int
+    compression: float
+    seconds: float
+
+    @property
+    def fraction(self) -> float:
+        """0 to 1, by the vocabulary's size."""
+        wanted = self.wanted_ids - self.first_ids
+        return min(1.0, (self.num_ids - self.first_ids) / wanted) if wanted else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What came of a training.
+
+    Attributes:
+        vocabulary: learnt so far, also where it was stopped.
+        merges: every merge in order, with the figures it was chosen by.
+        ending: why it ended: "size", "compression", "both", "no pair" that is frequent enough and
+            scores above 0, or "stopped" by `should_stop`.
+        compression: letters for each token of the whole corpus.
+        seconds: since it began, or was continued.
+    """
+
+    vocabulary: Vocabulary
+    merges: tuple[Merge, ...]
+    ending: Ending
+    compression: float
+    seconds: float
+
+
+def train(
+    corpus: Corpus,
+    options: TrainingOptions | None = None,
+    *,
+    motifs: MotifBank | None = None,
+    confidence: NDArray[np.int64] | None = None,
+    state: Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    make_merger: MakeMerger = CpuMerger,
+) -> Training:
+    """Learn a vocabulary.
+
+    Args:
+        corpus: sequences; merges never cross from one to the next.
+        options: None: the defaults.
+        motifs: what tokens shall not split; None: plain BPE, unless the options name a region.
+        confidence: int64[N], thousandths for each base, by which spans weigh; None: 1.
+        state: a file that the training is written to at once, every minute and at its end, and
+            continued from where it is there; None: none.
+        progress: called ten times a second, and at the end.
+        should_stop: asked before every merge.
+        make_merger: what counts and merges pairs; every one gives the same merges and states.
+
+    Raises:
+        VocabularyError: an option, the corpus or the motifs are wrong, or the file of the state is
+            that of another training.
+        OSError: the file cannot be read or written.
+
+    Example: train(Corpus.of(["ACGACG", "ACG"]), TrainingOptions(8)).vocabulary.tokens is
+    [UNK] A C G AC ACG. What follows, ACG ACG, stands there once and is no pair.
+    """
+    options = options or TrainingOptions()
+    layout = lay_out(corpus, options, motifs, confidence)
+    key = _key(corpus, options, motifs, confidence)
+    before = read_state(state, key) if state is not None else None
+    trainer = _Trainer(layout, options, before, make_merger)
+    try:
+        return _train(trainer, state, key, progress, should_stop)
+    finally:
+        trainer.merger.close()
+
+
+def _train(
+    trainer: _Trainer,
+    state: Path | None,
+    key: dict[str, object],
+    progress: Callable[[Progress], None] | None,
+    should_stop: Callable[[], bool] | None,
+) -> Training:
+    """Merge until it is over, telling and saving how far it is."""
+
+    def save() -> None:
+        if state is not None:
+            write_state(state, key, trainer.state())
+
+    save()  # Now, and not after hours, it is found out that it cannot be written.
+    started = reported = saved = monotonic()
+    while (ending := trainer.ending()) is None:
+        if should_stop is not None and should_stop():
+            ending = "stopped"
+            break
+        if not trainer.merge_best():
+            ending = "no pair"
+            break
+        now = monotonic()
+        if progress is not None and now - reported >= REPORT_SECONDS:
+            reported = now
+            progress(trainer.progress(now - started))
+        if now - saved >= SAVE_SECONDS:
+            save()
+            saved = monotonic()
+    save()
+    seconds = monotonic() - started
+    if progress is not None:
+        progress(trainer.progress(seconds))
+    return Training(
+        trainer.vocabulary(), tuple(trainer.merges), ending, trainer.compression, seconds
+    )
+
+
+def _key(
+    corpus: Corpus,
+    options: TrainingOptions,
+    motifs: MotifBank | None,
+    confidence: NDArray[np.int64] | None,
+) -> dict[str, object]:
+    """What a training is the training of: a state of another one is not continued."""
+    return {
+        "corpus": corpus.digest,
+        "options": dataclasses.asdict(options),
+        "motifs": None if motifs is None else motifs.digest,
+        "confidence": None if confidence is None else _digest(confidence),
+    }
+
+
+def _digest(array: NDArray[np.int64]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array, "<i8").data).hexdigest()
+
+
+class _Trainer:
+    """A training between two merges."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        options: TrainingOptions,
+        state: TrainingState | None,
+        make_merger: MakeMerger,
+    ) -> None:
+        self.layout, self.options = layout, options
+        self.merges: list[Merge] = []
+        self._lengths = [0] * layout.num_special + [len(token) for token in layout.tokens]
+        symbols = layout.symbols
+        if state is not None:
+            for merge in state.merges:
+                self._learn(Merge(*merge))
+            symbols = state.first
+        largest = np.iinfo(np.int16).max
+        fits = options.stop == "either" and options.vocabulary_size <= largest
+        first: NDArray[np.signedinteger[Any]] = symbols.astype(np.int16 if fits else np.int32)
+        self.merger = make_merger(layout, options, first, [*self._lengths])
+
+    @property
+    def num_ids(self) -> int:
+        return len(self._lengths)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the whole corpus."""
+        return self.merger.num_tokens + self.layout.num_fixed_tokens
+
+    @property
+    def compression(self) -> float:
+        return self.layout.num_bases / max(1, self.num_tokens)
+
+    def ending(self) -> Ending | None:
+        """Why it is over; None while it is not."""
+        options = self.options
+        is_large = self.num_ids >= options.vocabulary_size
+        if options.min_compression is None:
+            return "size" if is_large else None
+        wanted = thousandths(options.min_compression)
+        is_short = self.layout.num_bases * 1000 >= wanted * self.num_tokens
+        if options.stop == "both":
+            return "both" if is_large and is_short else None
+        return "size" if is_large else "compression" if is_short else None
+
+    def merge_best(self) -> bool:
+        """Merge the pair of the highest score; False where there is none."""
+        merge = self.merger.best()
+        if merge is None:
+            return False
+        self.merger.merge(merge, self.num_ids)
+        self._learn(merge)
+        return True
+
+    def _learn(self, merge: Merge) -> None:
+        self.merges.append(merge)
+        self._lengths.append(self._lengths[merge.left] + self._lengths[merge.right])
+
+    def progress(self, seconds: float) -> Progress:
+        wanted = self.options.vocabulary_size
+        return Progress(self.num_ids, wanted, self.layout.num_ids, self.compression, seconds)
+
+    def state(self) -> TrainingState:
+        return TrainingState(self.merger.first, [*self.merges])
+
+    def vocabulary(self) -> Vocabulary:
+        """What was learnt so far."""
+        layout, contents = self.layout, self.options.special_tokens
+        tokens = [content.encode() for content in contents]
+        tokens += layout.tokens
+        for merge in self.merges:
+            tokens.append(tokens[merge.left] + tokens[merge.right])
+        # Two pairs never spell the same: what lies between two borders merges in one way.
+        assert len(set(tokens)) == len(tokens), "two tokens are equal; this is a bug"
+        return Vocabulary(
+            tokens=tuple(tokens),
+            model=Bpe(
+                merges=tuple((merge.left, merge.right) for merge in self.merges),
+                byte_level=False,
+                ignore_merges=bool(layout.motifs),
+                unknown_id=contents.index(UNKNOWN) if UNKNOWN in contents else None,
+            ),
+            special_tokens=tuple(SpecialToken(content, i) for i, content in enumerate(contents)),
+            pretokenizer="motifs" if layout.motifs else "none",
+            motifs=layout.motifs,
+            roles=guess_roles((content, i) for i, content in enumerate(contents)),
+        )
