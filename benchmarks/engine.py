@@ -6,7 +6,8 @@
 
 What the figures do not show: HTTP, a service's queue, other work on the machine, files that must be
 read first. Every id is compared with tiktoken's before anything is timed, and what is timed must
-give the ids that were proved. README.md says what is in FOLDER and what each block is.
+give the ids that were proved. benchmarks/README.md says what is in FOLDER
+and what each block is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which two tokens may stand side by side in a byte-pair encoding, by classes of tokens.
 
-Tokens l and r are *compatible* where enc(l + r) = l, r (gpu/README.md, Pairs decide). Knows no text
-and no device.
+Tokens l and r are *compatible* where enc(l + r) = l, r; see *Pairs decide* in
+docs/internals/text-bpe.md. Knows no text and no device.
 """
 
 from __future__ import annotations

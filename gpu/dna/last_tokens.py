@@ -2,7 +2,7 @@
 
 Letters are the four bases, as numbers of two bits. Texts are numbers, the first letter's bits the
 lowest, so that the letters before the last j are `text & (4**(m - j) - 1)`, the last j `text >> 2 *
-(m - j)`. What is proved of it stands in DNA.md, *What letters leave*.
+(m - j)`. What is proved of it stands in docs/internals/dna-bpe.md, *What letters leave*.
 """
 
 from __future__ import annotations

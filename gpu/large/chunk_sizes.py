@@ -1,4 +1,4 @@
-"""How large the chunks of a stream are and how many are in flight; README.md says why."""
+"""The sizes of the chunks of a call or stream, and how many are in flight."""
 
 from __future__ import annotations
 

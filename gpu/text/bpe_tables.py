@@ -37,7 +37,7 @@ TOKEN_LOAD, PAIR_LOAD = 1 / 6, 1 / 8
 SHORT_A_BUCKET, PAIRS_A_BUCKET = 1, 2
 FILTER_BITS, NUM_ASCII = 19, 128
 ASK_AGAIN, NO_ASCII_PAIR = 0xFFFE, 0xFFFF
-NUM_BYTES, MAX_LATE_TOKEN = 256, 320  # Of more bytes: pieces may be level 2's (README.md).
+NUM_BYTES, MAX_LATE_TOKEN = 256, 320  # Pieces of longer ones are merged whole.
 EMPTY_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 

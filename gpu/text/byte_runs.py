@@ -1,7 +1,7 @@
 """What runs of one byte become before anything else can merge with them: tables of cuda/runs.cuh.
 
 Lines of dashes, stars and zeros need a merge for almost every byte, and always the same ones. Why
-merging may begin behind them is told in gpu/README.md, Head start. Knows no device.
+merging may begin behind them is told in docs/internals/text-bpe.md. Knows no device.
 """
 
 from __future__ import annotations

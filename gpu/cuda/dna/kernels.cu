@@ -1,4 +1,4 @@
-// The kernels of byte-pair encoding of letters, in the order in which they run; see gpu/DNA.md.
+// The kernels of byte-pair encoding of letters, in the order in which they run; see docs/internals/dna-bpe.md.
 // Launch: any number of blocks of BLOCK threads, of WALKERS where they walk.
 #include "dna/windows/last_tokens.cuh"
 #include "dna/write_ids.cuh"

@@ -1,5 +1,5 @@
 // All stages of byte-pair encoding of letters in one launch: the same that have kernels of their own in
-// larger batches, in the same order (gpu/DNA.md). Chunks are small. Windows that do not meet are
+// larger batches, in the same order (docs/internals/dna-bpe.md). Chunks are small. Windows that do not meet are
 // repaired here, too, so that nothing is left to other launches.
 #pragma once
 #include "dna/windows/last_tokens.cuh"

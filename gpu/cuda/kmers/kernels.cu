@@ -1,4 +1,4 @@
-// The kernels of characters and k-mers, in the order in which they run; see gpu/DNA.md. Launch:
+// The kernels of characters and k-mers, in the order in which they run; see docs/internals/kmers.md. Launch:
 // BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
 #include "kmers/full_rows.cuh"
 #include "kmers/windows.cuh"

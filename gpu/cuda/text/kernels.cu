@@ -1,5 +1,5 @@
 // The kernels of byte-level BPE but for those that cut pieces (text/split/kernels.cu) and merge them (text/merge/kernels.cu), in the
-// order in which they run (gpu/kernels/families.py); see gpu/README.md.
+// order in which they run (gpu/kernels/families.py); see docs/internals/text-bpe.md.
 //
 // Above each kernel, here and in the other files, stands who takes what, which fields of the Job it reads, and behind an
 // arrow which ones it writes. `tables` are those of the vocabulary. A launch has any number of blocks, which go on in steps of

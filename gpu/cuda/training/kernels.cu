@@ -1,4 +1,4 @@
-// The kernels that learn a vocabulary, in the order in which they run for each merge; see gpu/TRAINING.md.
+// The kernels that learn a vocabulary, in the order in which they run for each merge; see docs/internals/training.md.
 // Launch: BLOCK threads, any number of blocks; enter_repeats one block of RUN_THREADS, best_pair one block.
 #include "training/merge.cuh"
 #include "training/pair_table.cuh"

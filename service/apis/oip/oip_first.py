@@ -4,7 +4,7 @@
                   │yes
                  Infer
 
-What this saves is the search for the route and its dependencies; see README.md.
+What this saves is the search for the route and its dependencies.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     message complete ─ Infer, as on the long way ─► head and body, if it is small, in one write
 
 Between two regions of a device that is idle until the next call, such a request costs the kernels'
-own time once more and little else; see README.md.
+own time once more and little else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// The kernels of batches of bases that end soon; see gpu/DNA.md. Launch: cooperative, a block of BASES_THREADS a
+// The kernels of batches of bases that end soon; see docs/internals/dna-bpe.md. Launch: cooperative, a block of BASES_THREADS a
 // multiprocessor at most. The Job is not read from memory but comes with the launch.
 #include "dna/parts/write_ids.cuh"
 

@@ -2,7 +2,7 @@
 //
 // A part is encoded with the LEAD letters in front of it and the LOOK letters behind it, which together are
 // its *view*. Places are those of the view: place p has p of its letters in front of it. No block waits for
-// the path of another one (gpu/DNA.md, Parts).
+// the path of another one (docs/internals/dna-bpe.md, Parts).
 //
 //     text     . . . . . . . . . . . . . . . . . .
 //     view       . . . . . . . . . . .                   letters 0 .. size - 1

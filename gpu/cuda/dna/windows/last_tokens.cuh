@@ -1,7 +1,7 @@
 // One thread finds the last token of every prefix of one window, and from these its path.
 //
 // Every place has one last token: of the tokens that end there the one that may follow the last token of
-// the place where it begins (gpu/DNA.md). So no place is a dead end and nothing is taken back, as it is
+// the place where it begins (docs/internals/dna-bpe.md). So no place is a dead end and nothing is taken back, as it is
 // where the longest token is tried first from left to right (dna/windows/walk.cuh). The window's path is read
 // off its end:
 //

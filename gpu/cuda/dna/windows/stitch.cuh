@@ -2,7 +2,7 @@
 //
 // Window w begins at w x CHUNK. It meets window w + 1 where both have the same token, that is the
 // same two borders and none in between, or at a certain border: left of it the first one's path
-// counts, from there on the second one's (gpu/README.md, Stitching).
+// counts, from there on the second one's (docs/internals/text-bpe.md, Stitching).
 //
 //     window w       | . . | . . | . . . | . .          meetings[w + 1] = 4
 //     window w + 1           | . . . | . . . | . .

@@ -2,7 +2,7 @@
 //
 // The text is cut into *chunks* of the same size, whatever its rows; a window is a chunk and the
 // OVERLAP letters behind it. A *path* is a list of tokens from the window's begin on of which each may
-// follow the one before: it is enc of what it spells (gpu/README.md, Pairs decide), so that there is
+// follow the one before: it is enc of what it spells (docs/internals/text-bpe.md, Pairs decide), so that there is
 // one path to every place. A step tries one token, the longest one first; where none leads on, the place
 // is dead and the path goes back by a token:
 //

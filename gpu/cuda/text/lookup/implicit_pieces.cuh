@@ -3,7 +3,7 @@
 // LISTED: a character of three bytes, alone or behind a blank; the vocabulary's tables list its ids
 // (gpu/text/cjk_characters.py). PLAIN: a byte and then one byte again and again, of which nothing merges, as
 // "\n    " in GPT-2. Others of two and three bytes: nothing is left to merge in them behind the first
-// merge, or the merges would give the piece and it would be a token in the tables (gpu/README.md, A
+// merge, or the merges would give the piece and it would be a token in the tables (docs/internals/text-bpe.md, A
 // table of whole pieces). So two bytes stay two, and of three bytes the first pair is merged, or the
 // second, or none:
 //

@@ -3,7 +3,7 @@
 // Where the lowest rank of all pairs is late, its pairs are merged from left to right. A pair is *loud* if its merge
 // gives a pair of a lower rank. That one is the next to be merged, and so on: a symbol *grows* as long as a pair on
 // either side of it has the rank or a lower one, the lower first. Then the next pair on the right follows, as nothing
-// else has changed (gpu/README.md, Late ranks). Where no pair is loud all are merged at once.
+// else has changed (docs/internals/text-bpe.md, Late ranks). Where no pair is loud all are merged at once.
 //
 //     ranks      ab 2   cab 0   abc 1
 //     text       x  a  b  y  a  b  c  c  a  b  c   the lowest rank is 2

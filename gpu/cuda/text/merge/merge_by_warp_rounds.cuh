@@ -2,7 +2,7 @@
 //
 // A round knows a *bound*: no merge of the pairs that are there makes a pair of a lower rank. So of the
 // pairs below the bound those are merged that are lower than the pairs on both sides of them, since none
-// of them can change before (gpu/README.md, Bounded rounds). Of overlapping pairs of one rank ("aaaa")
+// of them can change before (docs/internals/text-bpe.md, Bounded rounds). Of overlapping pairs of one rank ("aaaa")
 // every other one is merged, from the left; where a lower one stands in front of them, they wait.
 //
 //     rank     7   3   9   5   5   5   8          bound 9: 3 is merged, and the first and third 5

@@ -1,7 +1,7 @@
 // Borders that no token of the vocabulary can lie across, by the characters on either side.
 //
 // Where none can, no merge is ever made across the border, so it is one of the encoding and both sides
-// are encoded apart (gpu/README.md, Certain borders).
+// are encoded apart (docs/internals/text-bpe.md, Certain boundaries).
 //
 // The filter has a bit for the hash of every two neighbouring characters of a token; of a character and
 // a token's incomplete one beside it, that byte of which is next to it stands for it; `byte_borders`

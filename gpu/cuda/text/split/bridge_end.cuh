@@ -42,7 +42,7 @@ struct Bridge {
 };
 
 // The "middle" of a window: up to here bridges may enter a window with a bridge, and behind it its own leaves it if possible.
-// Five eighths of it, since fewer bridges were lost than with a half (gpu/README.md, Tried and dropped).
+// Five eighths of it, since fewer bridges were lost than with a half.
 DEVICE uint32_t middle_of(uint32_t begin, uint32_t length) { return begin + length / 8 * 5; }
 
 // Loads a window's borders.

@@ -1,5 +1,5 @@
 // The kernels that cut pieces where merges never cross, in the order in which they run; see
-// gpu/README.md. Launch: BLOCK threads, where it does not say otherwise. Those behind find_long have nothing to do for most
+// docs/internals/text-bpe.md. Launch: BLOCK threads, where it does not say otherwise. Those behind find_long have nothing to do for most
 // batches and return at once.
 #include "text/split/certain_boundaries.cuh"
 #include "text/split/find_long.cuh"

@@ -1,6 +1,6 @@
 // Cuts long pieces at borders of their own encoding, so that what is looked up and merged is short.
 //
-// A border of enc(s) may be cut: enc of the two sides, joined, is enc(s) (gpu/README.md, Substrings).
+// A border of enc(s) may be cut: enc of the two sides, joined, is enc(s) (docs/internals/text-bpe.md, Substrings).
 // Windows of a long piece are encoded apart, each overlapping the next. Where both results of
 // an overlap have the same two borders one after the other they are stitched: every two neighbouring
 // tokens of the outcome are neighbours in some window's result, and so the outcome is the encoding

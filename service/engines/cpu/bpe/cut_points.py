@@ -6,7 +6,8 @@ a comma. Every pattern here ends a word there, and looks at nothing before a pre
 
 Inside of a *run* one pretoken goes on, or pretokens end where they would end in the parts, too:
 letters alone, one character again and again, signs, blanks. A run may be cut between two tokens
-that are enc of what they spell (gpu/README.md, "Pairs decide"); that is for `long_rows` to see.
+that are enc of what they spell (docs/internals/text-bpe.md, "Pairs decide"), which the encoder of
+long texts checks.
 Of white space most rules make pretokens by its last line break, which a cut hides: blanks may be no
 part of one that begins with a line break, nor line breaks of one that begins with a sign.
 

@@ -7,7 +7,8 @@
 In a run nothing says where a piece may end but its tokens. The last ones are wrong for sure, as
 the text is cut off there, so that they are left to the next piece. Where the last kept token l and
 the next piece's first one r are enc of what they spell, all ids are those of the whole
-(gpu/README.md, "Pairs decide"); where not, the piece before is made again, twice as large.
+(docs/internals/text-bpe.md, "Pairs decide"); where not, the piece before is made again, twice as
+large.
 """
 
 from __future__ import annotations
