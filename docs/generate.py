@@ -6,6 +6,8 @@ which have their meaning in their docstring, and ROW_CODES; ADVICE says what a c
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import types
 import typing
 from collections.abc import Iterator
@@ -17,13 +19,13 @@ from annotated_types import Ge, Gt, Le, Lt
 from google.rpc import code_pb2
 from pydantic.fields import FieldInfo
 
-from service import body_timeout, errors, store_errors, training_errors
-from service.grpc_errors import CODES
-from service.settings import PREFIX, Settings
+from service import core
+from service.apis.grpc.status import CODES
+from service.core import errors
+from service.core.settings import PREFIX, Settings
 
 DOCS = Path(__file__).parent
 MIB = 1024 * 1024
-FAMILY = (errors, body_timeout, store_errors, training_errors)  # Importing them declares all codes.
 BOUNDS = {Ge: ("ge", "from"), Gt: ("gt", "above"), Le: ("le", "to"), Lt: ("lt", "below")}
 
 SETTINGS_HEAD = """\
@@ -164,6 +166,8 @@ def errors_document() -> str:
 def request_codes() -> Iterator[Code]:
     """Every code that refuses a whole request."""
     yield from FRAMEWORK_CODES
+    for module in pkgutil.iter_modules(core.__path__, f"{core.__name__}."):
+        importlib.import_module(module.name)  # Each may declare subclasses of ServiceError.
     for kind in errors.ServiceError.__subclasses__():
         if kind is not errors.RowRefused:
             meaning = (kind.__doc__ or "").partition("\n")[0]
