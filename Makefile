@@ -68,6 +68,7 @@ fix: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m benchmarks.support.figures
 	$(BIN)/python -m benchmarks.support.plot
 
 bench: $(VENV)/.installed-dev

@@ -42,12 +42,12 @@ def load(name: str, folder: Path = FOLDER) -> Row:
     return document
 
 
-def select(rows: Iterable[Row], **wanted: object) -> list[Row]:
+def select(rows: Iterable[Row], /, **wanted: object) -> list[Row]:
     """The rows whose fields are the wanted ones."""
     return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
 
 
-def only(rows: Iterable[Row], **wanted: object) -> Row:
+def only(rows: Iterable[Row], /, **wanted: object) -> Row:
     """The single row whose fields are the wanted ones.
 
     Raises:

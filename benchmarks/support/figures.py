@@ -1,0 +1,475 @@
+"""Writes the tables of docs/performance.md from the results.
+
+    python -m benchmarks.support.figures
+
+The page's prose is written by hand; what stands between the two marks of a table is replaced. A
+figure that a result no longer has ends the command, and the table is left as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.support import runs
+from benchmarks.support.charts import short
+from benchmarks.support.results import (
+    Measured,
+    Row,
+    exactly,
+    gigas,
+    of_rounds,
+    only,
+    rate,
+    seconds,
+    select,
+)
+from benchmarks.support.runs import RUNS, Run
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+CORPORA = {"english": "English", "code": "code", "languages": "20 languages"}
+NAMES = {
+    "gpt2": "GPT-2",
+    "cl100k_base": "cl100k",
+    "o200k_base": "o200k",
+    "hyenadna": "HyenaDNA",
+    "nt_v2": "NT v2",
+    "mtdna6": "mtDNA 6-mers",
+    "dnabert2": "DNABERT-2",
+    "gena_lm_t2t_32k": "GENA-LM",
+    "motifs": "BPE with motifs",
+}
+RIVALS = ("gigatoken", "fastokens", "tiktoken", "tokenizers")
+DNA_RIVALS = {
+    "bytes.translate": "bytes.translate",
+    "transformers EsmTokenizer": "transformers",
+    "tokenizers, all cores": "tokenizers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A figure that another program or a plain copy reaches on the same machine."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A line of the table.
+
+    Attributes:
+        limit: what the machine allows; a figure may be compared with it as a share.
+        rival: the best of the others that do the same.
+    """
+
+    run: Run
+    what: str
+    unit: str
+    ours: Measured
+    limit: Beside | None = None
+    rival: Beside | None = None
+
+    def line(self) -> str:
+        """The line as Markdown."""
+        factor, unit = _scale(self.ours.value) if self.unit == "s" else (1.0, self.unit)
+        ours, spread, limit, rival = self.ours.times(factor), "", "", ""
+        if ours.low != ours.high:
+            spread = f"{short(ours.low)}–{short(ours.high)}"
+        if self.limit is not None:
+            share = 100 * self.ours.value / self.limit.value
+            limit = f"{short(factor * self.limit.value)} {self.limit.name} ({share:.0f} %)"
+        if self.rival is not None:
+            rival = f"{short(factor * self.rival.value)} {self.rival.name}"
+        cells = (
+            self.what,
+            f"**{short(ours.value)}** {unit}",
+            spread,
+            limit,
+            rival,
+            self.run.card(),
+            f"[{self.run.key}](#runs)",
+        )
+        return f"| {' | '.join(cells)} |"
+
+
+HEAD = """\
+| what | warptok | spread | limit (share of it) | best other | machine | run |
+| --- | --- | --- | --- | --- | --- | --- |"""
+RUNS_HEAD = """\
+| run | repeat with `python -m …` | result | date, commit |
+| --- | --- | --- | --- |"""
+
+
+def figure_table() -> str:
+    """All figures, with a line in bold in front of each group."""
+    groups = {
+        "Text on the GPU": _text(),
+        "One call": _calls(),
+        "DNA": _dna(),
+        "The service": _service(),
+        "Learning vocabularies": _learning(),
+        "Ids compared before anything is timed, none of which differs": _proved(),
+    }
+    lines = [HEAD]
+    for name, figures in groups.items():
+        lines.append(f"| **{name}** | | | | | | |")
+        lines += [figure.line() for figure in figures]
+    return "\n".join(lines)
+
+
+def run_table() -> str:
+    """The runs that the figures are of."""
+    lines = [RUNS_HEAD]
+    for run in RUNS:
+        when = ", ".join(filter(None, (run.date(), run.commit())))
+        result = f"[{run.file}](../benchmarks/results/{run.file})"
+        lines.append(f"| {run.key} | `{run.command}` | {result} | {when} |")
+    return "\n".join(lines)
+
+
+def filled(page: str) -> str:
+    """The page with both tables written anew.
+
+    Raises:
+        ValueError: the page has not both pairs of marks.
+    """
+    for name, table in (("figures", figure_table()), ("runs", run_table())):
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
+        if page.count(begin) != 1 or page.count(end) != 1:
+            raise ValueError(f"docs/performance.md has not one table of {name}")
+        before, rest = page.split(begin)
+        _, after = rest.split(end)
+        page = f"{before}{begin}{table}\n{end}{after}"
+    return page
+
+
+def main() -> None:
+    """Write the tables."""
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print("written: docs/performance.md")
+
+
+def _scale(time_s: float) -> tuple[float, str]:
+    """The factor and the unit in which a time is a number that can be read."""
+    for factor, unit in ((1e6, "µs"), (1e3, "ms")):
+        if factor * time_s < 1000:
+            return factor, unit
+    return 1.0, "s"
+
+
+def _text() -> Iterator[Figure]:
+    kernels = runs.KERNELS.document()
+    for vocabulary in ("gpt2", "cl100k_base"):
+        for corpus, name in (*CORPORA.items(), ("hostile", "hostile text")):
+            row = only(kernels["kernels"], corpus=corpus, vocabulary=vocabulary)
+            ours = gigas(row["bytes"], row["seconds"])
+            what = f"{NAMES[vocabulary]}, {name}, device to device"
+            yield Figure(runs.KERNELS, what, "GB/s", ours)
+    engine = runs.ENGINE.document()
+    for corpus, name in CORPORA.items():
+        for way, words in (("on_device", "ids left on the device"), ("uint16", "16-bit ids back")):
+            row = only(engine["host"], corpus=corpus, vocabulary="gpt2", way=way)
+            bus = Beside("bus", row["copies_gb_per_s"]["host_to_device"])
+            ours = gigas(row["bytes"], row["seconds"])
+            what = f"GPT-2, {name}, stream from pinned memory, {words}"
+            yield Figure(runs.ENGINE, what, "GB/s", ours, bus)
+    slow = runs.SLOW_TEXTS.document()["slow_texts"]
+    for size in (1, 16):
+        rows = select(slow, bytes=size << 20)
+        num_texts = len({row["text"] for row in slow})
+        least = exactly(min(row["gb_per_s"] for row in rows))
+        if size == 1:
+            what = f"slowest of {num_texts} texts made to be slow, 1 MiB, device to device"
+        else:
+            what = f"the slowest of those again, {size} MiB"
+        yield Figure(runs.SLOW_TEXTS, what, "GB/s", least)
+    periods = runs.LONG_PERIODS.document()["long_periods"]
+    worst = min(
+        select(periods, bytes=10 << 20), key=lambda row: row["bytes"] / row["seconds"]["median_s"]
+    )
+    yield Figure(
+        runs.LONG_PERIODS,
+        "text and vocabulary both made to be slow, 10 MiB, device to device",
+        "GB/s",
+        gigas(worst["bytes"], worst["seconds"]),
+    )
+
+
+def _calls() -> Iterator[Figure]:
+    document = runs.GIGATOKEN.document()
+    for vocabulary in ("gpt2", "cl100k_base"):
+        for corpus, name in CORPORA.items():
+            rows = select(document["corpora"], vocabulary=vocabulary, corpus=corpus)
+            row = only(rows, engine="gpu pinned")
+            other = only(rows, engine="gigatoken")
+            yield Figure(
+                runs.GIGATOKEN,
+                f"GPU: {NAMES[vocabulary]}, {name}, 64 MiB of pinned memory, 32-bit ids back",
+                "GB/s",
+                gigas(row["bytes"], row["warm"]["seconds"]),
+                Beside("the same copies", row["copies"]["gb_per_s"]),
+                Beside("gigatoken", other["warm"]["gb_per_s"]),
+            )
+    engine = runs.ENGINE.document()
+    for corpus, name in CORPORA.items():
+        rows = select(engine["corpora"], vocabulary="gpt2", corpus=corpus, cores="all")
+        row = only(rows, engine="cpu engine")
+        yield Figure(
+            runs.ENGINE,
+            f"CPU: GPT-2, {name}, 64 MiB",
+            "GB/s",
+            gigas(row["bytes"], row["warm"]["seconds"]),
+            rival=_fastest(rows),
+        )
+    for num_rows, row_bytes, name in (
+        (1, 200, "one text of 200 bytes"),
+        (64, 1000, "64 texts of 1 kB"),
+        (1024, 2000, "1,024 texts of 2 kB"),
+        (65536, 512, "65,536 texts of 512 bytes"),
+        (1, 100_000_000, "one text of 100 MB"),
+    ):
+        shape = select(engine["shapes"], vocabulary="gpt2", rows=num_rows, row_bytes=row_bytes)
+        whole = max(row["bytes"] for row in shape)
+        rows = [row for row in shape if row["bytes"] == whole and row["cores"] == "all"]
+        for words, name_of_engine in (("GPU", "gpu encode_ids"), ("CPU", "cpu engine")):
+            for row in select(rows, engine=name_of_engine):
+                yield Figure(
+                    runs.ENGINE,
+                    f"{words}: GPT-2, {name}",
+                    "s",
+                    seconds(row["warm"]["seconds"]),
+                    rival=_quickest(rows),
+                )
+    yield from _bulk_calls()
+    for kernels, name in (("cached", "kernels compiled before"), ("compiled", "nothing compiled")):
+        row = only(engine["starts"], vocabulary="gpt2", kernels=kernels)
+        what = f"from the start of Python to GPT-2's first ids, {name}"
+        yield Figure(runs.ENGINE, what, "s", seconds(row["seconds"]))
+
+
+def _bulk_calls() -> Iterator[Figure]:
+    rows = select(runs.BUS.document()["results"], rows=8192)
+    for vocabulary, corpus, call, name in (
+        ("gpt2", "english", "encode, list of strings", "GPT-2, English, a list of 8,192 str"),
+        ("gpt2", "english", "count, pinned", "GPT-2, English, count only"),
+        ("gpt2", "english", "encode, spans, pinned", "GPT-2, English, ids and offsets"),
+        ("gpt2", "english", "decode, int32, pinned", "GPT-2, English, ids to text"),
+        ("hyenadna", "bases", "windows, pinned", "HyenaDNA, windows"),
+    ):
+        row = only(rows, vocabulary=vocabulary, corpus=corpus, call=call)
+        yield Figure(
+            runs.BUS,
+            f"GPU: {name}",
+            "GB/s in",
+            gigas(row["bytes_in"], row["seconds"]),
+            Beside("the same copies", gigas(row["bytes_in"], row["copies"]).value),
+        )
+
+
+def _fastest(rows: list[Row]) -> Beside | None:
+    others = [row for row in rows if row["engine"] in RIVALS and "warm" in row]
+    best = max(others, key=lambda row: float(row["warm"]["gb_per_s"]), default=None)
+    return None if best is None else Beside(best["engine"], best["warm"]["gb_per_s"])
+
+
+def _quickest(rows: list[Row]) -> Beside | None:
+    best = _fastest(rows)
+    if best is None:
+        return None
+    row = only(rows, engine=best.name)
+    return Beside(best.name, row["warm"]["seconds"]["median_s"])
+
+
+def _dna() -> Iterator[Figure]:
+    symbols = runs.SYMBOLS.document()
+    copied = symbols["copy_bytes_a_second"]
+    for vocabulary in ("hyenadna", "mtdna6", "nt_v2", "dnabert2", "motifs"):
+        row = only(symbols["results"], sequences="bases", vocabulary=vocabulary, bits=32)
+        yield _device_to_device(row, copied, NAMES[vocabulary])
+    row = only(symbols["results"], sequences="N and soft masking", vocabulary="nt_v2", bits=32)
+    yield _device_to_device(row, copied, "NT v2, N and soft masking")
+    results = select(runs.DNA.document()["results"], shape="8,192 x 512")
+    for way, words, vocabularies in (
+        (
+            "gpu engine, pinned to device",
+            "GPU, ids left on the device",
+            ("hyenadna", "nt_v2", "mtdna6", "dnabert2", "gena_lm_t2t_32k"),
+        ),
+        ("gpu engine, bytes", "GPU, ids in memory", ("hyenadna", "nt_v2", "dnabert2")),
+        ("cpu engine, bytes", "CPU", ("hyenadna", "nt_v2", "dnabert2")),
+    ):
+        for vocabulary in vocabularies:
+            rows = select(results, vocabulary=vocabulary)
+            row = only(rows, way=way)
+            bus = Beside("bus", only(rows, way="copy host_to_device")["gb_per_s"])
+            others = [
+                Beside(name, each["gb_per_s"])
+                for other, name in DNA_RIVALS.items()
+                for each in select(rows, way=other)
+            ]
+            yield Figure(
+                runs.DNA,
+                f"{words}: {NAMES[vocabulary]}, 8,192 × 512 bases",
+                "G bases/s",
+                gigas(row["bases"], row["seconds"]),
+                bus if words.startswith("GPU") else None,
+                max(others, key=lambda other: other.value, default=None),
+            )
+    rows = select(runs.EMBEDDING.document()["rows"], shape=[32768, 512])
+    ours, limit, other = (
+        only(rows, case=case)["in_a_row_per_s"] / 1e9
+        for case in (
+            "pinned bytes",
+            "writing embeddings, 1 micro-batch",
+            "pinned bytes, torch's embedding",
+        )
+    )
+    yield Figure(
+        runs.EMBEDDING,
+        "DNATok's embeddings of 32,768 × 512 bases",
+        "G ids/s",
+        exactly(ours),
+        Beside("writing them", limit),
+        Beside("torch's embedding", other),
+    )
+
+
+def _device_to_device(row: Row, copied: float, name: str) -> Figure:
+    """Bases of a result that knows the bytes it moved: its limit is a copy of as many bytes."""
+    # A base is a byte of text; what else is moved are ids of four bytes.
+    bases = row["moved"] - 4 * row["num_ids"]
+    limit = Beside("copy", bases * copied / row["moved"] / 1e9)
+    ours = gigas(bases, row["seconds"])
+    return Figure(runs.SYMBOLS, f"{name}, device to device", "G bases/s", ours, limit)
+
+
+def _service() -> Iterator[Figure]:
+    http = runs.HTTP.document()["rounds"]
+    for texts, connections in ((1, 64), (1, 512), (32, 64), (32, 512)):
+        rounds = select(http, texts=texts, connections=connections)
+        name = "a text" if texts == 1 else f"{texts} texts"
+        load = f"JSON, {name} of 200 characters, {connections} connections"
+        for unit, field, words in (
+            ("requests/s", "requests_per_s", ""),
+            ("µs", "cpu_us_per_request", ", CPU a request"),
+            ("ms", "p99_ms", ", p99"),
+        )[: 3 if connections == 64 else 1]:
+            yield Figure(
+                runs.HTTP,
+                f"{load}{words}",
+                unit,
+                of_rounds(each["warptok"][field] for each in rounds),
+                rival=Beside(
+                    "plain FastAPI", of_rounds(each["plain"][field] for each in rounds).value
+                ),
+            )
+    fronts = runs.FRONTENDS.document()["rows"]
+    for number in (1, 8):
+        rounds = select(fronts, frontends=number)
+        name = "1 front end" if number == 1 else f"{number} front ends"
+        small = of_rounds(each["small"]["requests_per_s"] for each in rounds)
+        yield Figure(runs.FRONTENDS, f"{name}, a text a request", "requests/s", small)
+        arrow = of_rounds(each["arrow"]["gb_per_s"] for each in rounds)
+        yield Figure(runs.FRONTENDS, f"{name}, Arrow streams", "GB/s", arrow)
+    yield from _shared_memory()
+    yield from _bulk_bodies()
+    beside = runs.LOAD.document()["beside"]["rounds"]
+    for field, words in (("without", "alone"), ("with", "beside texts of 100 MB")):
+        p99 = of_rounds(each[field]["p99_ms"] for each in beside)
+        yield Figure(runs.LOAD, f"1 kB requests at 100/s {words}, p99", "ms", p99)
+    for run in (runs.SOAK, runs.SOAK_GPU):
+        soak = run.document()
+        lost = exactly(soak["requests"] - soak["received"] + len(soak["failures"]))
+        yield Figure(run, f"lost of {soak['requests']:,} requests under faults", "requests", lost)
+    peak = exactly(runs.FASTA.document()["rss_mb"]["peak"])
+    yield Figure(runs.FASTA, "memory while 10 GB of FASTA pass, most", "MB", peak)
+
+
+def _shared_memory() -> Iterator[Figure]:
+    document = runs.REGIONS.document()
+    for kind, limit, name in (
+        ("system", Beside("bus", document["alone"]["host_to_device"]["gb_per_s"]), "the host's"),
+        (
+            "cuda",
+            Beside("the engine alone", document["alone"]["device_to_device"]["gb_per_s"]),
+            "the GPU's",
+        ),
+    ):
+        for callers in (1, 2):
+            rows = select(document["regions"], kind=kind, dtype="int32", callers=callers)
+            row = only(rows)
+            amount = row["gb_per_s"] * row["median_s"]
+            who = "1 caller" if callers == 1 else f"{callers} callers"
+            what = f"shared memory, {name}, 1 GiB of English, {who}"
+            yield Figure(runs.REGIONS, what, "GB/s", rate(amount, row), limit)
+
+
+def _bulk_bodies() -> Iterator[Figure]:
+    for run, cores in ((runs.DOORS_ONE, "a core"), (runs.DOORS_SIX, "6 cores")):
+        doors = run.document()["doors"]
+        for door, limit, name in (
+            ("octet-stream uint8", "TCP alone", "octet-stream"),
+            ("gRPC uint8", "gRPC alone", "gRPC"),
+        ):
+            row = only(doors, door=door)
+            yield Figure(
+                run,
+                f"{name}, HyenaDNA, 8-bit ids, {cores} for the server",
+                "GB/s",
+                gigas(row["bytes"], row["seconds"]),
+                Beside(limit, only(doors, door=limit)["gb_per_s"]),
+            )
+    doors = runs.DOORS.document()["doors"]
+    for door, name in (("Arrow uint8", "Arrow stream"), ("FASTA uint8", "FASTA")):
+        row = only(doors, door=door)
+        ours = gigas(row["bytes"], row["seconds"])
+        yield Figure(runs.DOORS, f"{name}, HyenaDNA, 8-bit ids", "GB/s", ours)
+    row, plain = only(doors, door="JSON http"), only(doors, door="JSON plain")
+    yield Figure(
+        runs.DOORS,
+        "JSON, HyenaDNA, 1 MiB",
+        "GB/s",
+        gigas(row["bytes"], row["seconds"]),
+        rival=Beside("plain FastAPI", plain["gb_per_s"]),
+    )
+
+
+def _learning() -> Iterator[Figure]:
+    document = runs.TRAINING.document()
+    for row in document["beside"]:
+        yield Figure(
+            runs.TRAINING,
+            f"CPU: {row['corpus']}, {row['ids']:,} ids, plain BPE",
+            "s",
+            seconds(row["ours_wall"]),
+            rival=Beside("tokenizers", row["tokenizers_wall"]["median_s"]),
+        )
+    row = only(
+        document["asked"], merge_harmful=True, rule="global", corpus="genomes, 10,000 motifs"
+    )
+    what = "CPU: E. coli and a yeast chromosome, 4,096 ids, 10,000 motifs"
+    yield Figure(runs.TRAINING, what, "s", seconds(row["wall"]))
+    device = runs.TRAINING_GPU.document()
+    for bases in (16_000_000, 1_000_000_000):
+        row = only(device["growth"], bases=bases, motifs=0)
+        yield Figure(
+            runs.TRAINING_GPU,
+            f"GPU: {bases // 1_000_000:,} M bases, 4,096 ids, plain BPE",
+            "s",
+            seconds(row["wall"]),
+        )
+
+
+def _proved() -> Iterator[Figure]:
+    engine = sum(row["num_bytes"] for row in runs.ENGINE.document()["proofs"])
+    yield Figure(runs.ENGINE, "text, GPU and CPU", "GB", exactly(engine / 1e9))
+    for run, name in ((runs.DNA_PROOF, "DNA, GPU"), (runs.DNA_PROOF_CPU, "DNA, CPU")):
+        bases = sum(row["bases"] for row in run.document()["proofs"])
+        yield Figure(run, f"{name}, five vocabularies", "G bases", exactly(bases / 1e9))
+
+
+if __name__ == "__main__":
+    main()

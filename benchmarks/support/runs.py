@@ -1,0 +1,141 @@
+"""The runs whose results are kept: the file, the command that repeats it, the machine.
+
+A run is repeated with `--out benchmarks/results/FILE` behind its command; then `make docs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.support.results import Row, card, load
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one command.
+
+    Attributes:
+        key: what the table of figures calls it.
+        file: its name in benchmarks/results.
+        command: what stands behind `python -m`.
+        beside: a GPU that the run has and does not name.
+    """
+
+    key: str
+    file: str
+    command: str
+    beside: str = ""
+
+    def document(self) -> Row:
+        """What the run has written."""
+        return load(self.file)
+
+    def card(self) -> str:
+        """The GPU and the cores."""
+        cores = card(self.document())
+        return f"{self.beside}, {cores}" if self.beside else cores
+
+    def date(self) -> str:
+        """The day of the run; "" where it does not say."""
+        machine = self.document().get("machine", {})
+        return str(machine.get("date", ""))[:10]
+
+    def commit(self) -> str:
+        """The commit that ran; "" where it does not say."""
+        machine = self.document().get("machine", {})
+        return str(machine.get("commit", ""))[:7]
+
+
+ENGINE = Run(
+    "engine",
+    "engine_h200.json",
+    "benchmarks.engine --data FOLDER --megabytes 64 --vocabularies gpt2 cl100k_base o200k_base",
+)
+KERNELS = Run(
+    "kernels",
+    "kernels_h200.json",
+    "benchmarks.engine --data FOLDER --megabytes 256 --only kernels"
+    " --vocabularies gpt2 cl100k_base",
+)
+GIGATOKEN = Run(
+    "gigatoken",
+    "gigatoken_h200.json",
+    "benchmarks.engine --data FOLDER --megabytes 64 --only corpora"
+    ' --vocabularies gpt2 cl100k_base --engines "gpu pinned" "gpu pinned, narrow ids" gigatoken',
+)
+BUS = Run("bus", "bus_h200.json", "benchmarks.bus --data FOLDER --only gpt2 hyenadna dnabert2")
+SLOW_TEXTS = Run("slow_texts", "slow_texts_h200.json", "benchmarks.slow_texts --data FOLDER")
+LONG_PERIODS = Run("long_periods", "long_periods_h200.json", "benchmarks.long_periods")
+SYMBOLS = Run("symbols", "symbols_h200.json", "benchmarks.symbols")
+DNA = Run("dna", "dna_h200.json", "benchmarks.dna --data FOLDER")
+DNA_PROOF = Run(
+    "dna_proof",
+    "dna_proof_h200.json",
+    "benchmarks.dna --data FOLDER --prove-bases 1e9 --only-prove",
+)
+DNA_PROOF_CPU = Run(
+    "dna_proof_cpu",
+    "dna_proof.json",
+    "benchmarks.dna --data FOLDER --engine cpu --prove-bases 1e8 --only-prove",
+)
+EMBEDDING = Run("embedding", "embedding_h200.json", "benchmarks.embedding")
+HTTP = Run("http", "http.json", "benchmarks.http")
+FRONTENDS = Run(
+    "frontends",
+    "frontends.json",
+    "benchmarks.frontends --data FOLDER --rounds 3 --seconds 2",
+    beside="H200",
+)
+REGIONS = Run("regions", "regions.json", "benchmarks.regions --data FOLDER --rounds 15")
+DOORS = Run("doors", "doors.json", "benchmarks.doors")
+DOORS_ONE = Run(
+    "doors_one",
+    "doors_h200.json",
+    'benchmarks.doors --cores 1 --rounds 5 --only TCP octet-stream "gRPC alone" "gRPC uint8"',
+)
+DOORS_SIX = Run(
+    "doors_six",
+    "doors_h200_six.json",
+    'benchmarks.doors --cores 6 --rounds 5 --only TCP octet-stream "gRPC alone" "gRPC uint8"',
+)
+LOAD = Run("load", "load.json", "benchmarks.load --only beside --seconds 20 --rounds 5")
+SOAK = Run("soak", "soak.json", "benchmarks.soak")
+SOAK_GPU = Run(
+    "soak_gpu",
+    "soak_h200.json",
+    "benchmarks.soak --rounds 9 --round-s 12 --long-bytes 20000000",
+)
+FASTA = Run("fasta", "fasta.json", "benchmarks.long_fasta --gigabytes 10")
+TRAINING = Run(
+    "training", "training.json", "benchmarks.training --data FOLDER --largest 16 --rounds 3"
+)
+TRAINING_GPU = Run(
+    "training_gpu",
+    "training_gpu.json",
+    "benchmarks.training --data FOLDER --device cuda --rounds 1",
+)
+RUNS = (
+    ENGINE,
+    KERNELS,
+    GIGATOKEN,
+    BUS,
+    SLOW_TEXTS,
+    LONG_PERIODS,
+    SYMBOLS,
+    DNA,
+    DNA_PROOF,
+    DNA_PROOF_CPU,
+    EMBEDDING,
+    HTTP,
+    FRONTENDS,
+    REGIONS,
+    DOORS,
+    DOORS_ONE,
+    DOORS_SIX,
+    LOAD,
+    SOAK,
+    SOAK_GPU,
+    FASTA,
+    TRAINING,
+    TRAINING_GPU,
+)
