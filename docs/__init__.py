@@ -1,1 +1,1 @@
-"""The documents for users; `python -m docs.generate` writes settings.md and errors.md."""
+"""The documents for users; `python -m docs.generate` writes those that follow from the code."""

@@ -1,7 +1,8 @@
-"""Writes docs/settings.md and docs/errors.md from the code: `python -m docs.generate`.
+"""Writes settings.md, errors.md and metrics.md from the code: `python -m docs.generate`.
 
-The settings are those of the settings model. The codes are those of all subclasses of ServiceError,
-which have their meaning in their docstring, and ROW_CODES; ADVICE says what a client does about it.
+Settings and metrics are those that the service declares. Error codes are those of all subclasses of
+ServiceError, which have their meaning in their docstring, and ROW_CODES; ADVICE says what a client
+does about each.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from service import core
 from service.apis.grpc.status import CODES
 from service.core import errors
 from service.core.settings import PREFIX, Settings
+from service.observability.metrics import FAMILIES
 
 DOCS = Path(__file__).parent
 MIB = 1024 * 1024
@@ -65,6 +67,19 @@ answered. A request of a single text is refused with the code as a whole.
 
 | code | HTTP | gRPC | meaning | what to do |
 | --- | --- | --- | --- | --- |
+"""
+
+METRICS_HEAD = """\
+# Metrics
+
+This file is generated from the code of the service: change it there, then run `make docs`.
+
+`GET /metrics` has these beside the metrics of the process (`process_*`) and of Python (`python_*`).
+A histogram has `_bucket`, `_sum` and `_count`. With front ends each metric has the label `process`.
+[deploy/monitoring.md](deploy/monitoring.md) says which to look at.
+
+| metric | type | labels | meaning |
+| --- | --- | --- | --- |
 """
 
 
@@ -163,6 +178,17 @@ def errors_document() -> str:
     return ERRORS_HEAD + _rows(codes) + ROWS_HEAD + _rows(ROW_CODES)
 
 
+def metrics_document() -> str:
+    """The text of docs/metrics.md."""
+    rows = []
+    for name, family in FAMILIES.items():
+        kind = "counter" if name.endswith("_total") else "gauge"
+        kind = "histogram" if family.bounds else kind
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        rows.append(f"| `{name}` | {kind} | {labels} | {family.documentation} |\n")
+    return METRICS_HEAD + "".join(rows)
+
+
 def request_codes() -> Iterator[Code]:
     """Every code that refuses a whole request."""
     yield from FRAMEWORK_CODES
@@ -222,7 +248,11 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
         yield f"{word} {getattr(bound, attribute)}"
 
 
-DOCUMENTS = {"settings.md": settings_document, "errors.md": errors_document}
+DOCUMENTS = {
+    "settings.md": settings_document,
+    "errors.md": errors_document,
+    "metrics.md": metrics_document,
+}
 
 
 def main() -> None:
