@@ -72,7 +72,7 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.support.plot
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks.http $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.service.http $(BENCH_ARGS)
 
 clean:
 	rm -rf $(VENV) .clients .schemathesis build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import bus, bus_calls
+from benchmarks.engine import bus, bus_calls
 from gpu.engine import GpuEngine
 
 NO_FILES = Path()

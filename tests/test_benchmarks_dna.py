@@ -8,11 +8,12 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks import dna, dna_proofs, dna_ways
-from benchmarks.dna_proofs import Prover
-from benchmarks.dna_texts import Shape, proof_rows, sequences
-from benchmarks.dna_witnesses import prove_witness, witness_of
-from benchmarks.gpu_ways import GpuWays
+from benchmarks.dna import __main__, proofs
+from benchmarks.dna import engines as dna_ways
+from benchmarks.dna.proofs import Prover
+from benchmarks.dna.sequences import Shape, proof_rows, sequences
+from benchmarks.dna.witnesses import prove_witness, witness_of
+from benchmarks.engine.gpu_calls import GpuWays
 from service.engines.cpu.engine import CpuEngine
 from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
@@ -21,7 +22,7 @@ FEW = ["--engine", "cpu", "--vocabularies", "hyenadna", "nt_v2", "dnabert2", "--
 FEW += ["--slice-s", "0", "--prove-bases", "3e4", "--processes", "1"]
 
 
-@pytest.mark.parametrize("name", dna.VOCABULARIES)
+@pytest.mark.parametrize("name", __main__.VOCABULARIES)
 def test_witnesses_are_those_of_the_reference_on_every_kind_of_row(name):
     (rows,) = proof_rows(None, 20_000, 3, 20_000)
     _, witness = witness_of(load(name))
@@ -30,9 +31,9 @@ def test_witnesses_are_those_of_the_reference_on_every_kind_of_row(name):
 
 
 def test_the_command_proves_and_times(tmp_path, monkeypatch):
-    monkeypatch.setattr(dna, "QUICK", (Shape("4 x 100", 4, 100),))
+    monkeypatch.setattr(__main__, "QUICK", (Shape("4 x 100", 4, 100),))
     out = tmp_path / "dna.json"
-    dna.main([*FEW, "--quick", "--out", str(out)])
+    __main__.main([*FEW, "--quick", "--out", str(out)])
     document = json.loads(out.read_text())
     assert [proof["bases"] >= 30_000 for proof in document["proofs"]] == [True] * 3
     ways = {(row["vocabulary"], row["way"]) for row in document["results"]}
@@ -43,9 +44,9 @@ def test_the_command_proves_and_times(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
 def test_the_gpus_ways_are_proved_and_timed_too():
-    args = dna.parse([*FEW[:3], "hyenadna", *FEW[6:], "--prove-bases", "2e3"])
+    args = __main__.parse([*FEW[:3], "hyenadna", *FEW[6:], "--prove-bases", "2e3"])
     gpu = GpuWays(EmulatedDevice(1 << 32), 1 << 28)
-    document = dna.run(args, gpu, (Shape("3 x 50", 3, 50),))
+    document = __main__.run(args, gpu, (Shape("3 x 50", 3, 50),))
     ways = {row["way"] for row in document["results"]}
     wanted = {"gpu kernels, device to device", "gpu engine, bytes", "gpu engine, list[str]"}
     wanted |= {f"gpu engine, {form} to device" for form in ("pinned", "bytes", "list[str]")}
@@ -55,8 +56,8 @@ def test_the_gpus_ways_are_proved_and_timed_too():
 def test_what_is_slow_gets_the_front_of_a_shape_and_is_proved_on_it(monkeypatch):
     monkeypatch.setattr(dna_ways, "FRONT_BASES", 130)
     monkeypatch.setattr(dna_ways, "cores", lambda: 2)
-    args = dna.parse([*FEW[:3], "dnabert2", *FEW[6:], "--prove-bases", "2e3"])
-    document = dna.run(args, None, (Shape("3 x 50", 3, 50), Shape("1 x 700", 1, 700)))
+    args = __main__.parse([*FEW[:3], "dnabert2", *FEW[6:], "--prove-bases", "2e3"])
+    document = __main__.run(args, None, (Shape("3 x 50", 3, 50), Shape("1 x 700", 1, 700)))
     assert {(row["shape"], row["bases"]) for row in document["results"]} == {
         ("3 x 50", 130),
         ("1 x 700", 130),
@@ -103,7 +104,7 @@ def test_a_wrong_id_of_another_engine_ends_it():
 
 
 def test_processes_side_by_side_give_the_same(monkeypatch):
-    monkeypatch.setattr(dna_proofs, "PIECE_BASES", 20_000)
+    monkeypatch.setattr(proofs, "PIECE_BASES", 20_000)
     rows = sequences(Shape("7 x 50", 7, 50), np.frombuffer(b"ACGTTGCA", np.uint8))
     made = []
     for processes in (1, 2):

@@ -10,13 +10,21 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.doors import Door, make_rows, prove
+from benchmarks.service.bulk_apis import Door, make_rows, prove
 from tests.data_files import ROOT
 
 
 def test_all_doors_are_proved_and_timed(tmp_path):
     out = tmp_path / "doors.json"
-    command = [sys.executable, "-m", "benchmarks.doors", "--megabytes", "1", "--rounds", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.service.bulk_apis",
+        "--megabytes",
+        "1",
+        "--rounds",
+        "1",
+    ]
     command += ["--only", "TCP", "octet", "Arrow", "FASTA", "gRPC", "JSON http", "--out", str(out)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL)
     document = json.loads(out.read_text())

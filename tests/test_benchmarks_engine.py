@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import contests, engine, gpu_ways, rivals, witnesses
-from benchmarks.corpora import FILES, make_corpus
-from benchmarks.goals import GOALS, GRAPHTOK_US, goal_rows, goal_table
-from benchmarks.proofs import Differs, NotProved, Proofs
-from benchmarks.published import read_published
-from benchmarks.session import TINY
-from benchmarks.texts import cut_rows, one_row
-from benchmarks.witnesses import Part, counts_digest, ids_digest, witness_ids
+from benchmarks.engine import __main__, contests, gpu_calls, rivals, witnesses
+from benchmarks.engine.goals import GOALS, GRAPHTOK_US, goal_rows, goal_table
+from benchmarks.engine.proofs import Differs, NotProved, Proofs
+from benchmarks.engine.published_vocabularies import read_published
+from benchmarks.engine.session import TINY
+from benchmarks.engine.witnesses import Part, counts_digest, ids_digest, witness_ids
+from benchmarks.support.corpora import FILES, make_corpus
+from benchmarks.support.texts import cut_rows, one_row
 from gpu.streaming import PackedIds
 from tests.data_files import ids_digest as expected_digest
 from tests.fake_engine import PanicException
@@ -55,7 +55,7 @@ def run(folder, tmp_path):
     def run(*arguments):
         out = tmp_path / "engine.json"
         fixed = ["--data", str(folder), "--out", str(out), "--vocabularies", "gpt2"]
-        engine.main([*fixed, "--main", "gpt2", "--emulate", *arguments])
+        __main__.main([*fixed, "--main", "gpt2", "--emulate", *arguments])
         return json.loads(out.read_text())
 
     return run
@@ -84,7 +84,7 @@ def document(folder, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rivals, "_tiktoken", sabotaged)
         patch.setattr(rivals.os, "sched_getaffinity", lambda _: {0, 1})
-        engine.main([*arguments, "--emulate"])
+        __main__.main([*arguments, "--emulate"])
     return json.loads(out.read_text())
 
 
@@ -173,7 +173,7 @@ def test_a_library_that_gives_another_id_is_not_timed(document):
 
 
 def test_a_wrong_id_of_the_engine_ends_it_before_anything_is_timed(run, monkeypatch, tmp_path):
-    original = engine.GpuWays
+    original = __main__.GpuWays
 
     def sabotaged(device, workspace_bytes):
         gpu = original(device, workspace_bytes)
@@ -188,7 +188,7 @@ def test_a_wrong_id_of_the_engine_ends_it_before_anything_is_timed(run, monkeypa
         gpu.engine.encode_ids = wrong
         return gpu
 
-    monkeypatch.setattr(engine, "GpuWays", sabotaged)
+    monkeypatch.setattr(__main__, "GpuWays", sabotaged)
     with pytest.raises(SystemExit, match=r"gpt2 on english.*other ids than those of tiktoken"):
         run("--only", "kernels", "--corpora", "english")
     assert not list(tmp_path.iterdir())
@@ -198,7 +198,7 @@ def test_a_run_that_is_stopped_leaves_the_blocks_that_were_done(run, monkeypatch
     def stopped(session):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(engine.BLOCKS, "cliffs", replace(engine.BLOCKS["cliffs"], run=stopped))
+    monkeypatch.setitem(__main__.BLOCKS, "cliffs", replace(__main__.BLOCKS["cliffs"], run=stopped))
     with pytest.raises(KeyboardInterrupt):
         run("--only", "kernels", "cliffs", "--corpora", "english")
     (left,) = tmp_path.iterdir()
@@ -216,7 +216,7 @@ def test_a_run_that_ends_leaves_its_results_alone(run, tmp_path):
     ("place", "message"), [(0, "not the ids that were proved"), (-1, "others in a stream")]
 )
 def test_a_wrong_id_of_a_timed_way_ends_it(run, monkeypatch, tmp_path, place, message):
-    original = gpu_ways.encode_stream
+    original = gpu_calls.encode_stream
 
     def wrong(gpu, vocabulary, data, offsets, out):
         ends = original(gpu, vocabulary, data, offsets, out)
@@ -224,7 +224,7 @@ def test_a_wrong_id_of_a_timed_way_ends_it(run, monkeypatch, tmp_path, place, me
             out[: int(ends[-1])][place] ^= 1
         return ends
 
-    monkeypatch.setattr(gpu_ways, "encode_stream", wrong)
+    monkeypatch.setattr(gpu_calls, "encode_stream", wrong)
     with pytest.raises(SystemExit, match=message):
         run("--only", "host", "--corpora", "english")
     assert not list(tmp_path.iterdir())
@@ -332,8 +332,8 @@ def test_packed_ids_are_unpacked_as_the_engine_does(width):
         packed = np.packbits(np.pad(bits, (0, -len(bits) % 32)), bitorder="little")
         parts.append((sum(map(len, words)), count))
         words.append(packed.view(np.uint32))
-    packed = gpu_ways.PackedIds(np.concatenate(words), width, np.array(parts), np.array([0]))
-    assert np.array_equal(gpu_ways.unpacked(packed), packed.unpack())
+    packed = gpu_calls.PackedIds(np.concatenate(words), width, np.array(parts), np.array([0]))
+    assert np.array_equal(gpu_calls.unpacked(packed), packed.unpack())
 
 
 def seconds(median):
@@ -439,7 +439,7 @@ def test_without_a_gpu_there_is_no_benchmark(folder, capsys):
         CudaDevice()
     except DeviceUnavailable:
         with pytest.raises(SystemExit) as ended:
-            engine.main(["--data", str(folder)])
+            __main__.main(["--data", str(folder)])
         assert ended.value.code == 2
         assert "no benchmark without a GPU" in capsys.readouterr().err
     else:

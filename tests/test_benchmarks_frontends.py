@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.frontend_clients import LAST_CHUNK, OK, counted, ids_digest, streams
-from benchmarks.frontends import line, summary
+from benchmarks.service.frontend_clients import LAST_CHUNK, OK, counted, ids_digest, streams
+from benchmarks.service.frontends import line, summary
 from tests.data_files import ROOT
 
 IDS = [[1, 2], [], [50_256]]
@@ -23,7 +23,15 @@ IDS = [[1, 2], [], [50_256]]
 
 def test_two_front_ends_are_proved_and_timed(tmp_path):
     out = tmp_path / "frontends.json"
-    command = [sys.executable, "-m", "benchmarks.frontends", "--counts", "2", "--rounds", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.service.frontends",
+        "--counts",
+        "2",
+        "--rounds",
+        "1",
+    ]
     command += ["--seconds", "0.3", "--megabytes", "1", "--engine", "cpu", "--out", str(out)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL)
     (row,) = json.loads(out.read_text())["rows"]

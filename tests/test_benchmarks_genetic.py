@@ -9,9 +9,9 @@ import random
 import numpy as np
 import pytest
 
-import benchmarks.genetic_bpe
-from benchmarks.genetic_bpe import measure
-from benchmarks.mature_mirnas import (
+import benchmarks.learning.genetic_bpe
+from benchmarks.learning.genetic_bpe import measure
+from benchmarks.learning.mature_mirnas import (
     SPECIES,
     Matures,
     read_family_seeds,
@@ -19,8 +19,8 @@ from benchmarks.mature_mirnas import (
     split,
     task,
 )
-from benchmarks.mirna_lookup import lookups
-from benchmarks.mirna_tables import tables
+from benchmarks.learning.mirna_lookup import lookups
+from benchmarks.learning.mirna_tables import tables
 from vocabularies.motifs.bank import MotifBank
 
 UNUSED = MotifBank.of(["ACGTACG"])  # The families' seeds; a quick run has no use for them.
@@ -144,7 +144,7 @@ def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
     cells.write_text("".join(others))
     asked = []
     monkeypatch.setattr(
-        benchmarks.genetic_bpe,
+        benchmarks.learning.genetic_bpe,
         "results",
         lambda cells, *_, **__: asked.extend(cells) or [(cells[0], json.loads(last)["measured"])],
     )
@@ -154,7 +154,7 @@ def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
 
 def test_a_stack_is_as_many_transformers_of_torch():
     torch = pytest.importorskip("torch")
-    from benchmarks.mirna_model import HEADS, INNER, LAYERS, WIDTH, Classifiers
+    from benchmarks.learning.mirna_model import HEADS, INNER, LAYERS, WIDTH, Classifiers
 
     chances = [torch.Generator().manual_seed(seed) for seed in (3, 4)]
     models = Classifiers(chances, num_ids=9, max_length=6, num_classes=5).eval()

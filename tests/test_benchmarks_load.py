@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 
-from benchmarks.open_loop import LOST, Client, arrivals, json_request, quantiles
+from benchmarks.support.open_loop import LOST, Client, arrivals, json_request, quantiles
 from tests.data_files import ROOT
 from tests.waiting import run
 
@@ -96,7 +96,7 @@ def test_quantiles_are_in_milliseconds():
 
 def test_a_short_soak_loses_nothing(tmp_path):
     out = tmp_path / "soak.json"
-    command = [sys.executable, "-m", "benchmarks.soak", "--rounds", "2", "--round-s", "2"]
+    command = [sys.executable, "-m", "benchmarks.service.soak", "--rounds", "2", "--round-s", "2"]
     command += ["--long-bytes", "5000000", "--max-growth", "1000", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

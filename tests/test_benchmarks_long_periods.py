@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import long_periods
-from benchmarks.long_periods import PERIODS, of_halves, of_letters, run, vocabulary_of
+from benchmarks.engine import long_periods
+from benchmarks.engine.long_periods import PERIODS, of_halves, of_letters, run, vocabulary_of
 from tests.emulated_device import EmulatedDevice
 from vocabularies.reference.tokenizer import encode
 

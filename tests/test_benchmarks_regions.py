@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.corpora import FILES
-from benchmarks.gpu_ways import GpuWays
-from benchmarks.regions import Pair, check, proved
-from benchmarks.texts import cut_rows
+from benchmarks.engine.gpu_calls import GpuWays
+from benchmarks.service.shared_regions import Pair, check, proved
+from benchmarks.support.corpora import FILES
+from benchmarks.support.texts import cut_rows
 from tests.data_files import ROOT
 from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
@@ -23,7 +23,7 @@ def test_regions_of_the_host_are_proved_and_timed(tmp_path):
     for name in FILES["english"]:
         (tmp_path / "text" / name).write_text("It was a dark and stormy night.\n" * 30)
     out = tmp_path / "regions.json"
-    command = [sys.executable, "-m", "benchmarks.regions", "--data", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.service.shared_regions", "--data", str(tmp_path)]
     command += ["--megabytes", "1", "--rounds", "2", "--out", str(out)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=300, stdout=subprocess.DEVNULL)
     rows = [row for row in json.loads(out.read_text())["regions"] if "kind" in row]

@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.gpu_ways import GpuWays
-from benchmarks.published import read_published
-from benchmarks.slow_families import slow_texts
-from benchmarks.slow_texts import hunt, prove
+from benchmarks.engine.gpu_calls import GpuWays
+from benchmarks.engine.published_vocabularies import read_published
+from benchmarks.engine.slow_families import slow_texts
+from benchmarks.engine.slow_texts import hunt, prove
 from tests.data_files import DATA, data_bytes
 from tests.emulated_device import EmulatedDevice
 from vocabularies.builtin import load

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks import symbols
+from benchmarks.dna import symbols
 from gpu.engine import GpuEngine
 from tests.emulated_device import EmulatedDevice
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import training_gpu
-from benchmarks.corpora import numbers
-from benchmarks.training_corpora import copies
+from benchmarks.learning import training_gpu
+from benchmarks.learning.corpora import copies
+from benchmarks.support.corpora import numbers
 from gpu.training.merger import DeviceMerger
 from tests.emulated_device import EmulatedDevice
 from vocabularies.training.corpus import Corpus
@@ -70,6 +70,6 @@ def test_copies_are_the_same_however_many_are_made_at_once(corpora, monkeypatch)
     whole = copies(genome, 5_000)
     assert (whole.data[:1_000] == genome.data).all()
     assert 0.05 < (whole.data != np.resize(genome.data, 5_000)).mean() < 0.1
-    monkeypatch.setattr("benchmarks.training_corpora.AT_ONCE", 300)
+    monkeypatch.setattr("benchmarks.learning.corpora.AT_ONCE", 300)
     assert copies(genome, 5_000).digest == whole.digest
     assert (numbers(7, 5, 3) == numbers(7, 8)[3:]).all()

@@ -26,7 +26,7 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 torch = torch_or_skip()
-from benchmarks import embedding as benchmark  # noqa: E402
+from benchmarks.dna import embedding as benchmark  # noqa: E402
 from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402
 from gpu.embedding.layer import EmbeddingLayer, Part  # noqa: E402
 from gpu.embedding.sequence_ids import RowIds  # noqa: E402

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.long_fasta import genome, memory_mb, send
+from benchmarks.service.long_fasta import genome, memory_mb, send
 from service.apis.bulk import fasta_batches
 from service.apis.bulk.arrow_writer import WindowMessages
 from service.apis.bulk.fasta_batches import FastaBatches

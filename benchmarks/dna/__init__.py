@@ -1,0 +1,1 @@
+"""DNA tokenizers and the embedding layer."""

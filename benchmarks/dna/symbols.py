@@ -1,0 +1,211 @@
+"""Characters, k-mers and BPE of letters from device to device: proves the ids, then times.
+
+    python -m benchmarks.dna.symbols --out FILE.json [--megabytes 256]
+
+The ids are compared with the CPU engine's. The share of the copy rate counts bytes moved: text read
+and ids written, against a copy of device memory, read and written, in the same run; `with_places`
+counts where rows begin and where their ids do, too. Random bases; where it says so, N and soft
+masking among them, which other kernels than the plain ones serve.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.support.gpu_clock import Clock
+from benchmarks.support.machine import device_facts, machine
+from benchmarks.support.texts import Bytes
+from benchmarks.support.timing import summary
+from gpu.batch.plan import RARE_BREAK, first_kernels, rare_kernels
+from gpu.batch.transfer import STATUS, launch, pack_rows, status_of
+from gpu.engine import GpuEngine
+from gpu.runtime.device import CudaDevice, Device
+from service.engines.cpu.engine import CpuEngine
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.model.vocabulary import Bpe, Vocabulary
+
+PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "tokenizers", "fastokens", "warptok")
+ROUNDS, WARMUPS = 9, 4  # Kernels are recorded the third time.
+WIDTHS = {
+    "hyenadna": (32, 16, 8),
+    "evo_bytes": (16,),
+    "mtdna6": (32, 16),
+    "dnabert1_3mer": (8,),
+    "nt_v2": (32, 16),
+    "dnabert2": (32,),
+    "motifs": (32,),
+}
+"""Vocabularies, and the bits of their ids; "motifs" are DNABERT-2's merges between motifs."""
+NUM_MOTIFS, MOTIF_BASES = 2777, 7  # As many seeds as the miRNA families of MirMachine have.
+ROW_BASES = (0, 150, 512, 32_768, 131_072)
+"""Lengths of rows; 0 is one row of all bases."""
+RAGGED_BASES = 150  # On average, from half of it to half as much again.
+PLACE_BYTES = 16  # Of a row: where its letters begin, and where its ids do.
+GIGA = 1e9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequences:
+    """Rows of bases: uint8[N] and where each begins, int64[B + 1]."""
+
+    name: str
+    data: Bytes
+    offsets: Any
+
+    @classmethod
+    def of(cls, name: str, data: Bytes, bases: int) -> Sequences:
+        """Rows of so many bases each; 0: one row."""
+        if not bases:
+            return cls(name, data, np.array([0, len(data)]))
+        offsets = np.arange(0, len(data) + 1, bases)
+        return cls(f"{name}, rows of {bases}", data[: offsets[-1]], offsets)
+
+    @classmethod
+    def ragged(cls, name: str, data: Bytes, bases: int) -> Sequences:
+        """Rows of about so many bases."""
+        lengths = np.random.default_rng(1).integers(
+            bases // 2, bases * 3 // 2 + 1, len(data) // bases
+        )
+        offsets = np.append(0, np.cumsum(lengths))
+        offsets = offsets[offsets <= len(data)]
+        return cls(f"{name}, rows of about {bases}", data[: offsets[-1]], offsets)
+
+
+@functools.cache
+def vocabulary_of(name: str) -> Vocabulary:
+    """A vocabulary that is built in, or "motifs": random words among DNABERT-2's tokens."""
+    if name != "motifs":
+        return load(name)
+    base, chance = load("dnabert2"), np.random.default_rng(0)
+    assert isinstance(base.model, Bpe)
+    words = chance.choice([*"ACGT"], (NUM_MOTIFS, MOTIF_BASES))
+    motifs = sorted({"".join(word) for word in words})
+    added = [token for token in map(str.encode, motifs) if token not in base.tokens]
+    return replace(
+        base,
+        tokens=(*base.tokens, *added),
+        model=replace(base.model, ignore_merges=True),
+        pretokenizer="motifs",
+        motifs=tuple(motifs),
+    )
+
+
+def all_sequences(size: int) -> list[Sequences]:
+    """What is timed."""
+    chance = np.random.default_rng(0)
+    bases = chance.choice(np.frombuffer(b"ACGT", np.uint8), size)
+    real = bases.copy()
+    real[chance.integers(0, size, max(1, size // 10_000))] = ord("N")
+    real[size // 4 : size // 2] |= 0x20
+    made = [Sequences.of("bases", bases, row) for row in ROW_BASES if row < size]
+    if RAGGED_BASES < size:
+        made.append(Sequences.ragged("bases", bases, RAGGED_BASES))
+    return [*made, Sequences.of("N and soft masking", real, 0)]
+
+
+def prove(engine: GpuEngine, name: str, sequences: Sequences, most: int = 1 << 20) -> int:
+    """Compare the first rows with the CPU engine; returns how many bases that were.
+
+    Raises:
+        SystemExit: they differ.
+    """
+    rows = max(1, int(np.searchsorted(sequences.offsets, most, "right")) - 1)
+    end = min(int(sequences.offsets[rows]), most)
+    offsets = np.append(sequences.offsets[:rows], end)
+    batch = Batch(
+        data=sequences.data[:end],
+        offsets=offsets,
+        options=EncodeOptions(add_special_tokens=False),
+    )
+    wanted, got = (each.encode(vocabulary_of(name), batch) for each in (CpuEngine(), engine))
+    if got.ids.tolist() != wanted.ids.tolist() or got.offsets.tolist() != wanted.offsets.tolist():
+        raise SystemExit(f"the ids of {name} differ from the CPU engine's: nothing is timed")
+    return end
+
+
+def time_kernels(
+    engine: GpuEngine, clock: Clock, name: str, sequences: Sequences, bits: int
+) -> dict[str, Any]:
+    """Seconds from text on the device to ids on the device, and the bytes moved."""
+    data, offsets, processors = sequences.data, sequences.offsets, engine.processors
+    with (
+        engine.residents.using(vocabulary_of(name)) as resident,
+        engine.workspaces.lend(len(data), len(offsets) - 1, resident.family.layout) as workspace,
+    ):
+        stream = workspace.stream
+        pack_rows(workspace, resident, data, offsets, processors, id_bits=bits)
+        kernels, samples, rare = first_kernels(workspace, resident, id_bits=bits), [], 0
+        for number in range(WARMUPS + ROUNDS):
+            stream.clear(workspace.fields["status"], 8 * int(workspace.job[0]["num_cleared"]))
+            begin = clock.mark(stream)
+            launch(workspace, kernels, processors)
+            end = clock.mark(stream)
+            status = status_of(workspace)
+            if number == 0 and (rare := int(status[STATUS["RARE"]])):
+                others = rare_kernels(workspace, resident, rare, id_bits=bits)
+                # A large batch behind one like it is not tried by the plain kernels.
+                kernels = others if rare == RARE_BREAK else (*kernels, *others)
+            if number >= WARMUPS:
+                samples.append(clock.seconds(begin, end))
+        num_ids = int(status_of(workspace)[STATUS["NUM_IDS"]])
+    moved = len(data) + num_ids * bits // 8
+    return {"seconds": summary(samples), "num_ids": num_ids, "moved": moved, "rare": rare}
+
+
+def copy_rate(device: Device, clock: Clock, size: int) -> float:
+    """Bytes a second of a copy in device memory, read and written."""
+    source, to, stream = device.allocate(size), device.allocate(size), device.stream()
+    samples = []
+    for _ in range(WARMUPS + ROUNDS):
+        begin = clock.mark(stream)
+        clock.copy_on_device(stream, to, source, size)
+        end = clock.mark(stream)
+        stream.synchronize()
+        samples.append(clock.seconds(begin, end))
+    device.free(source)
+    device.free(to)
+    return 2 * size / float(np.median(samples[WARMUPS:]))
+
+
+def measure(device: Device, size: int) -> dict[str, Any]:
+    """All results, printed as they come."""
+    engine, clock = GpuEngine(device, 64 * size + (1 << 30)), Clock(device)
+    rate, results = copy_rate(device, clock, max(size, 1 << 20)), []
+    print(f"copy {rate / GIGA:.0f} GB/s, read and written")
+    for sequences in all_sequences(size):
+        for name, widths in WIDTHS.items():
+            proved = prove(engine, name, sequences)
+            for bits in widths:
+                timed = time_kernels(engine, clock, name, sequences, bits)
+                seconds = timed["seconds"]["median_s"]
+                share, bases = timed["moved"] / seconds / rate, len(sequences.data) / seconds / GIGA
+                places = PLACE_BYTES * len(sequences.offsets)
+                shares = {"share_of_copy": share, "with_places": share + places / seconds / rate}
+                what = f"{sequences.name:28} {name:14} {bits:2} bits"
+                print(f"{what}  {bases:6.0f} Gbases/s  {share:.0%} of the copy rate")
+                named = {"sequences": sequences.name, "vocabulary": name, "bits": bits}
+                results.append({**named, "proved_bases": proved, **shares, **timed})
+    about = device_facts(device.info) | machine(PACKAGES)
+    return {"machine": about, "copy_bytes_a_second": rate, "results": results}
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--megabytes", type=int, default=256)
+    arguments = parser.parse_args()
+    measured = measure(CudaDevice(), arguments.megabytes << 20)
+    arguments.out.write_text(json.dumps(measured, indent=1))
+
+
+if __name__ == "__main__":
+    main()

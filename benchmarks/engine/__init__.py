@@ -1,0 +1,1 @@
+"""The engines in process: kernels, bus, rivals, slow texts."""

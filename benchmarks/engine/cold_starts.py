@@ -1,0 +1,83 @@
+"""Seconds from a process's start to its first exact answer, the kernels compiled before or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import time
+
+import numpy as np
+
+from benchmarks.engine.first_call import TEXT
+from benchmarks.engine.proofs import Differs, Pair
+from benchmarks.engine.published_vocabularies import Published
+from benchmarks.engine.session import Block, Row, Session
+from benchmarks.support.texts import Text
+from benchmarks.support.timing import summary
+from vocabularies.builtin import BUILTINS
+
+__all__ = ["STARTS"]
+
+CACHES = ("CUPY_CACHE_DIR", "CUDA_CACHE_PATH")
+
+
+def text() -> Text:
+    """What is asked."""
+    data = np.frombuffer(TEXT.encode(), np.uint8)
+    offsets = np.array([0, len(data)])
+    return Text("first answer", data, offsets, offsets)
+
+
+def _built_in(session: Session) -> list[Published]:
+    return [timed for timed in session.main_vocabularies if timed.name in BUILTINS]
+
+
+def pairs(session: Session) -> list[Pair]:
+    """The first answers."""
+    asked = text()
+    return [(timed, asked) for timed in _built_in(session)]
+
+
+def time_starts(session: Session) -> list[Row]:
+    """For each vocabulary, with warm and with empty caches of compiled kernels."""
+    rows: list[Row] = []
+    for timed in _built_in(session):
+        kinds = zip(("cached", "compiled"), session.sizes.num_starts, strict=True)
+        for kernels, count in kinds:
+            starts = [_start(session, timed, kernels == "compiled") for _ in range(count)]
+            if starts:
+                seconds = summary([start["ids"] for start in starts])
+                row: Row = {"vocabulary": timed.name, "kernels": kernels, "seconds": seconds}
+                rows.append(row | {"steps_s": starts[-1]})
+                told = f"{seconds['median_s']:.2f} s"
+                session.log(f"{timed.name}: first answer, kernels {kernels}: {told}")
+    return rows
+
+
+def _start(session: Session, timed: Published, empty: bool) -> dict[str, float]:
+    """Seconds to each step of a fresh process, whose answer is proved."""
+    command = [sys.executable, "-m", "benchmarks.engine.first_call", timed.name]
+    with tempfile.TemporaryDirectory(dir=session.scratch) as folder:
+        caches = dict.fromkeys(CACHES, folder) if empty else {}
+        begin = time()
+        done = subprocess.run(
+            [*command, *(["--emulate"] if session.emulate else [])],
+            cwd=Path(__file__).parents[2],
+            env=os.environ | caches,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    given = json.loads(done.stdout)
+    try:
+        session.proofs.require(timed, text(), np.array(given["ids"], np.int32))
+    except Differs as error:
+        raise Differs(f"a fresh process: {error}") from error
+    return {name: at - begin for name, at in given["steps"].items()}
+
+
+STARTS = Block(pairs, time_starts)

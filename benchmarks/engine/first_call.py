@@ -1,0 +1,56 @@
+"""A fresh process's first answer on the GPU; prints ids and the time of each step as JSON.
+
+    python -m benchmarks.engine.first_call VOCABULARY [--emulate]
+
+Imports what the engine needs and no more, because that counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import time
+from typing import Any
+
+import numpy as np
+
+__all__ = ["TEXT", "open_device"]
+
+TEXT = "The first exact answer: it's 12345 tokens,\n  naïve café, 漢字 and 🙂!\n"
+WORKSPACE_BYTES = 1 << 30
+
+
+def open_device(emulate: bool) -> Any:
+    """The GPU, or its emulation, which proves and times nothing but the benchmark itself.
+
+    Raises:
+        DeviceUnavailable: there is no GPU.
+    """
+    if emulate:
+        from tests.emulated_device import EmulatedDevice
+
+        return EmulatedDevice(1 << 34)
+    from gpu.runtime.device import CudaDevice
+
+    return CudaDevice()
+
+
+def answer(vocabulary: str, emulate: bool) -> dict[str, Any]:
+    """The ids of the text, and when each step was done."""
+    from gpu.engine import GpuEngine
+    from vocabularies.builtin import load
+
+    steps = {"imports": time()}
+    loaded = load(vocabulary)
+    steps["vocabulary"] = time()
+    device = open_device(emulate)
+    steps["device"] = time()
+    engine = GpuEngine(device, WORKSPACE_BYTES)
+    data = np.frombuffer(TEXT.encode(), np.uint8)
+    ids, _ = engine.encode_ids(loaded, data, np.array([0, len(data)]))
+    steps["ids"] = time()
+    return {"ids": ids.tolist(), "steps": steps}
+
+
+if __name__ == "__main__":
+    json.dump(answer(sys.argv[1], "--emulate" in sys.argv), sys.stdout)

@@ -1,0 +1,58 @@
+"""The vocabularies that are timed, and what the other libraries are told about them.
+
+tiktoken gets the published rank file, and pattern and special tokens as the data folder has them;
+libraries that read a tokenizer.json get the one that we write.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.engine.witnesses import Witness
+from vocabularies import builtin
+from vocabularies.formats import read_vocabulary, tokenizer_json
+from vocabularies.model.vocabulary import Vocabulary
+
+__all__ = ["NAMES", "Published", "read_published"]
+
+ENCODINGS = "vocab/llm_encodings.json"
+"""Of the data folder: {name: {ranks_file, pat_str, special_tokens}}."""
+RAW = "_raw"
+NAMES = ("gpt2", "cl100k_base", "o200k_base", "llama3", "qwen_raw")
+"""`qwen_raw` is Qwen's without the normalization of the text in front of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Published:
+    """A vocabulary under the name in the results."""
+
+    name: str
+    vocabulary: Vocabulary
+    witness: Witness
+
+    @property
+    def json(self) -> str:
+        """Its tokenizer.json."""
+        return self.witness.tokenizer_json.read_text()
+
+
+def read_published(name: str, data: Path, scratch: Path) -> Published:
+    """A vocabulary by its name; a tokenizer.json for others is put in the scratch folder.
+
+    Raises:
+        FileNotFoundError: a file of the data folder is not there.
+    """
+    described = json.loads((data / ENCODINGS).read_text())[name.removesuffix(RAW)]
+    ranks = data / described["ranks_file"]
+    if name in builtin.BUILTINS:
+        vocabulary = builtin.load(name)
+    else:
+        read = read_vocabulary({"vocabulary.tiktoken": ranks.read_bytes()})
+        vocabulary = replace(read, normalizers=())
+    path = scratch / f"{name}.json"
+    path.write_text(tokenizer_json(vocabulary))
+    special = tuple((token.content, token.id) for token in vocabulary.special_tokens)
+    witness = Witness(name, ranks, described["pat_str"], special, path)
+    return Published(name, vocabulary, witness)

@@ -1,0 +1,151 @@
+"""A hunt for slow texts: which of those made to be slow are under 5 GB/s, and in which kernels.
+
+    python -m benchmarks.engine.slow_texts --data FOLDER --out FILE.json
+
+Device to device, one row, medians; the ids of the front of each text are tiktoken's before it is
+timed, and so are all ids of the slowest. A digest of all ids lets two commits be compared. Texts
+that are too slow at the first size are tried at the next one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.engine.gpu_calls import GpuWays, Kernels
+from benchmarks.engine.published_vocabularies import Published, read_published
+from benchmarks.engine.slow_families import slow_texts
+from benchmarks.engine.witnesses import ids_digest, witness_ids
+from benchmarks.support.machine import device_facts, machine
+from benchmarks.support.texts import Text
+from benchmarks.support.timing import per_second
+from gpu.batch.transfer import fetch, launch_each
+from gpu.runtime.device import CudaDevice, Device
+
+WANTED = 5.0  # GB/s.
+FRONT = 12_000  # Bytes whose ids are tiktoken's; all of them for the slowest.
+SLOWEST, PROVED, ROUNDS = 12, 2, 3
+COUNTERS = ("pieces", "windows", "past", "seams", "whole", "whole_bytes", "parts")
+
+
+def prove(ways: GpuWays, published: Published, text: Text) -> None:
+    """The ids are the witness's.
+
+    Raises:
+        SystemExit: they are not.
+    """
+    content, places = text.data.tobytes(), text.offsets.tolist()
+    rows = [content[a:b].decode() for a, b in itertools.pairwise(places)]
+    library, ids = witness_ids(published.witness, rows)
+    with ways.kernels(published.vocabulary, text.data, text.offsets) as kernels:
+        kernels.run()
+        if ids_digest(kernels.ids()) != ids_digest(np.concatenate(ids)):
+            raise SystemExit(f"{published.name}: {library} has other ids for {text.name}")
+
+
+def counters(kernels: Kernels) -> dict[str, int]:
+    """What cutting did."""
+    counts = fetch(kernels.workspace, "window_counts", np.uint64, 4).tolist()
+    found = (number for count in counts[:3] for number in (count >> 40, count & (1 << 40) - 1))
+    return dict(zip(COUNTERS, (*found, counts[3]), strict=True))
+
+
+def times_of_kernels(ways: GpuWays, kernels: Kernels) -> dict[str, float]:
+    """Microseconds of each kernel by itself, with its launch; but for short ones."""
+    workspace, clock = kernels.workspace, ways.clock
+    stream, job = workspace.stream, workspace.job[0]
+    stream.clear(workspace.fields["status"], 8 * int(job["num_cleared"]))
+    marks = [clock.mark(stream)]
+    for name in kernels.names:
+        launch_each(workspace, (name,), kernels.processors)
+        marks.append(clock.mark(stream))
+    stream.synchronize()
+    spans = zip(kernels.names, marks, marks[1:], strict=False)
+    taken = {name: 1e6 * clock.seconds(begin, end) for name, begin, end in spans}
+    return {name: round(us, 1) for name, us in taken.items() if us >= 8}
+
+
+def hunt(ways: GpuWays, published: Published, size: int, wanted: Sequence[str] = ()) -> list[Any]:
+    """A row of each text of this size, or of those that are wanted."""
+    rows: list[Any] = []
+    tokens = [token for token in published.vocabulary.tokens if token]
+    fronts = {text.name: text for text in slow_texts(FRONT, tokens, wanted)}
+    for text in slow_texts(size, tokens, wanted):
+        prove(ways, published, fronts[text.name])
+        with ways.kernels(published.vocabulary, text.data, text.offsets) as kernels:
+            kernels.run()
+            digest, counted = ids_digest(kernels.ids()), counters(kernels)
+            kernels.run()
+            rate = per_second(len(text.data), [kernels.run() for _ in range(ROUNDS)])
+            row = {"text": text.name, "vocabulary": published.name, "bytes": len(text.data)}
+            row |= {"gb_per_s": round(rate, 2), "ids_sha256": digest, "counters": counted}
+            if rate < WANTED:
+                row["kernels_us"] = times_of_kernels(ways, kernels)
+        rows.append(row)
+    if not wanted:
+        slowest = sorted(rows, key=lambda row: row["gb_per_s"])[:PROVED]
+        for text in slow_texts(size, tokens, [row["text"] for row in slowest]):
+            prove(ways, published, text)
+    return rows
+
+
+def told(rows: list[Any]) -> None:
+    """Print the slowest and the kernels that the slow ones are in."""
+    slow = [row for row in rows if row["gb_per_s"] < WANTED]
+    first = rows[0]
+    print(f"{first['vocabulary']}, {first['bytes']:,} B: {len(slow)} of {len(rows)} under {WANTED}")
+    for row in sorted(rows, key=lambda row: row["gb_per_s"])[:SLOWEST]:
+        top = sorted(row.get("kernels_us", {}).items(), key=lambda item: -item[1])[:5]
+        print(
+            f"  {row['gb_per_s']:5.2f} {row['text'][:44]:44}", *(f"{n} {us:.0f}" for n, us in top)
+        )
+    names = sorted({name for row in slow for name in row["kernels_us"]})
+    means = {n: statistics.mean(row["kernels_us"].get(n, 0) for row in slow) for n in names}
+    print("  means of the slow:", *(f"{n} {us:.0f}" for n, us in means.items() if us >= 3))
+    digest = hashlib.sha256("".join(row["ids_sha256"] for row in rows).encode()).hexdigest()
+    print(f"  digest of all ids {digest[:16]}", flush=True)
+
+
+def run(device: Device, data: Path, names: Sequence[str], sizes: Sequence[int]) -> list[Any]:
+    """All rows."""
+    rows: list[Any] = []
+    ways = GpuWays(device, 20 << 30)
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in names:
+            published, wanted = read_published(name, data, Path(scratch)), []
+            for size in sizes:
+                found = hunt(ways, published, size, wanted)
+                told(found)
+                rows += found
+                wanted = [row["text"] for row in found if row["gb_per_s"] < WANTED]
+                if not wanted:
+                    break
+    ways.engine.close()
+    return rows
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--vocabularies", nargs="+", default=["cl100k_base", "o200k_base"])
+    parser.add_argument("--sizes", nargs="+", type=int, default=[1 << 20, 16 << 20])
+    given = parser.parse_args()
+    device = CudaDevice()
+    rows = run(device, given.data, given.vocabularies, given.sizes)
+    facts = machine(("cupy-cuda13x", "tiktoken", "numpy")) | device_facts(device.info)
+    given.out.write_text(json.dumps({"machine": facts, "slow_texts": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

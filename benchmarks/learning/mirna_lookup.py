@@ -1,0 +1,73 @@
+"""What needs no classifier: one class for all, or the class of what looks the same in training.
+
+It stands beside the classifiers: what they learn more than this, they learnt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.learning.mature_mirnas import TASKS, Matures, task
+from benchmarks.learning.mirna_runs import EVERYWHERE, HUMAN, labels_of, parts
+from benchmarks.learning.mirna_tokenizers import SEED_REGION
+
+__all__ = ["lookups"]
+
+Ints = NDArray[np.int64]
+
+
+def lookups(matures: Matures, seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """Of every task, domain and test four shares of its sequences, one for each split.
+
+    - majority: of the class that is most frequent in training;
+    - known: whose class is in training at all;
+    - same: that stand in training letter by letter;
+    - seed: whose class is the most frequent one of those in training with the same bases 2-8, and
+      where there is none, of all.
+    """
+    begin, end = SEED_REGION[0] - 1, SEED_REGION[1]
+    corpus = matures.corpus
+    whole = np.array(
+        [
+            corpus.data[first:last].tobytes()
+            for first, last in zip(corpus.offsets[:-1], corpus.offsets[1:], strict=True)
+        ]
+    )
+    regions = np.array([sequence[begin:end] for sequence in whole])
+    for name in TASKS:
+        asked = task(matures, name)
+        labels = labels_of(matures, asked)
+        for domain in (EVERYWHERE, HUMAN):
+            train, _, tests = parts(matures, asked, domain, labels, seeds)
+            for test, places in tests.items():
+                shares = [
+                    _shares(whole, regions, labels, *rows)
+                    for rows in zip(train, places, strict=True)
+                ]
+                found = {key: [share[key] for share in shares] for key in shares[0]}
+                yield {"task": name, "domain": domain, "test": test, **found}
+
+
+def _shares(
+    whole: NDArray[np.bytes_], regions: NDArray[np.bytes_], labels: Ints, train: Ints, test: Ints
+) -> dict[str, float]:
+    found: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
+    for region, label in zip(regions[train].tolist(), labels[train].tolist(), strict=True):
+        found[region][label] += 1
+    [(majority, _)] = Counter(labels[train].tolist()).most_common(1)
+    said = [
+        found[region].most_common(1)[0][0] if region in found else majority
+        for region in regions[test].tolist()
+    ]
+    of_tests = {
+        "majority": labels[test] == majority,
+        "known": np.isin(labels[test], labels[train]),
+        "same": np.isin(whole[test], whole[train]),
+        "seed": labels[test] == said,
+    }
+    return {key: float(values.mean()) for key, values in of_tests.items()}

@@ -1,0 +1,186 @@
+"""The classifiers that the tables need: cells, several processes at a time, kept as they end.
+
+A cell is a tokenizer, a task and whose sequences are trained on; its seeds are trained together.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.learning.mature_mirnas import SPECIES, Matures, Task, split, task
+
+__all__ = [
+    "EVERYWHERE",
+    "HUMAN",
+    "Cell",
+    "Encoded",
+    "Kept",
+    "Plan",
+    "labels_of",
+    "parts",
+    "results",
+]
+
+EVERYWHERE, HUMAN = "everywhere", "human"
+CONSERVED = 1
+
+Ints = NDArray[np.int64]
+Measured = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a cell needs of a tokenizer: int64[T] ids, int64[B + 1] offsets, how many ids it has."""
+
+    ids: Ints
+    offsets: Ints
+    num_ids: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A tokenizer, a task, and whose sequences are trained on."""
+
+    tokenizer: str
+    task: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How every cell is trained, and of which commit: cells of another plan are not taken over."""
+
+    commit: str
+    device: str
+    num_seeds: int
+    max_epochs: int
+    patience: int
+
+
+class Kept:
+    """The cells that have ended, one a line of a file: what a second call need not measure."""
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path, self.plan = path, plan
+        self.cells: dict[Cell, Measured] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            row = json.loads(line)
+            if row["plan"] == asdict(plan):
+                self.cells[Cell(**row["cell"])] = row["measured"]
+
+    def add(self, cell: Cell, measured: Measured) -> None:
+        """Keep a cell."""
+        self.cells[cell] = measured
+        row = {"plan": asdict(self.plan), "cell": asdict(cell), "measured": measured}
+        with self.path.open("a") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def results(
+    cells: list[Cell],
+    matures: Matures,
+    encoded: dict[str, Encoded],
+    plan: Plan,
+    *,
+    num_processes: int,
+) -> Iterator[tuple[Cell, Measured]]:
+    """What each seed of each cell measured, in whatever order they end; the longest begin first."""
+    longest = sorted(cells, key=lambda cell: -_work(cell, matures, encoded))
+    if num_processes == 1:
+        _begin(matures, encoded, plan)
+        yield from ((cell, _measure(cell)) for cell in longest)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(num_processes, context, _begin, (matures, encoded, plan)) as pool:
+        asked = {pool.submit(_measure, cell): cell for cell in longest}
+        for done in as_completed(asked):
+            yield asked[done], done.result()
+
+
+def _work(cell: Cell, matures: Matures, encoded: dict[str, Encoded]) -> int:
+    """Rows times tokens in the longest: in proportion to the time of an epoch."""
+    rows = _rows(matures, task(matures, cell.task), cell.domain)
+    return len(rows) * int(np.diff(encoded[cell.tokenizer].offsets).max())
+
+
+_COMMON: list[Any] = []
+
+
+def _begin(*common: Any) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    _COMMON[:] = common
+
+
+def _measure(cell: Cell) -> Measured:
+    from benchmarks.learning.mirna_training import Places, Rows, Schedule, fit
+
+    matures, encoded, plan = _COMMON
+    asked, tokens = task(matures, cell.task), encoded[cell.tokenizer]
+    labels = labels_of(matures, asked)
+    seeds = [*range(plan.num_seeds)]
+    train, validation, tests = parts(matures, asked, cell.domain, labels, seeds)
+    outcomes = fit(
+        Rows.of(tokens.ids, tokens.offsets, labels, plan.device),
+        Places(train, validation, tuple(tests.values())),
+        num_ids=tokens.num_ids,
+        num_classes=asked.num_classes,
+        seeds=seeds,
+        schedule=Schedule(plan.max_epochs, plan.patience),
+    )
+    measured = []
+    for seed, found in zip(seeds, outcomes, strict=True):
+        own, said = labels[tests["own"][seed]], found.predictions
+        shares = {label: float((said[own == label] == label).mean()) for label in {*own.tolist()}}
+        measured.append(
+            {
+                "seed": seed,
+                "accuracy": dict(zip(tests, found.accuracies, strict=True)),
+                "balanced": float(np.mean([*shares.values()])),
+                "epochs": found.epochs,
+            }
+        )
+        if asked.num_classes == 2:
+            measured[-1]["true_positives"] = shares[CONSERVED]
+    return measured
+
+
+def labels_of(matures: Matures, asked: Task) -> Ints:
+    """The class of each sequence of the file; 0 where it takes no part."""
+    labels = np.zeros(len(matures), np.int64)
+    labels[asked.rows] = asked.labels
+    return labels
+
+
+def parts(
+    matures: Matures, asked: Task, domain: str, labels: Ints, seeds: list[int]
+) -> tuple[Ints, Ints, dict[str, Ints]]:
+    """int64[M, n]: rows for training, validation and tests: the domain's own, other species'."""
+    rows = _rows(matures, asked, domain)
+    train, validation, test = (
+        np.stack([rows[part] for part in drawn])
+        for drawn in zip(*(split(labels[rows], seed) for seed in seeds), strict=True)
+    )
+    tests = {"own": test}
+    if domain == HUMAN:
+        for name in SPECIES:
+            if name != HUMAN:
+                tests[name] = np.tile(_rows(matures, asked, name), (len(seeds), 1))
+    return train, validation, tests
+
+
+def _rows(matures: Matures, asked: Task, domain: str) -> Ints:
+    """The task's rows of a species, or of all."""
+    if domain == EVERYWHERE:
+        return asked.rows
+    return asked.rows[np.array(matures.species)[asked.rows] == SPECIES[domain]]

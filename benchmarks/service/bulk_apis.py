@@ -1,0 +1,219 @@
+"""The bulk ways in, side by side: octet-stream, Arrow, FASTA, gRPC streams and JSON.
+
+    python -m benchmarks.service.bulk_apis                     # about two minutes, loopback only
+    python -m benchmarks.service.bulk_apis --megabytes 8 --rounds 1 --out /tmp/doors.json
+
+One service with the CPU engine on one core, or on `--cores`, one client on as many others. Through
+each door go the same bases, and their ids must be the same before anything is timed: those of the
+reference for a part, those of the engine for all. Beside them what moving the bytes costs alone:
+the same number of bytes there and back over a TCP connection and over a gRPC stream, with nothing
+done to them. The doors take turns. GB are 10**9 bytes of text; ids are as wide as the row says.
+
+`cpu_s_per_gb` is what the server's process used and hardly feels a busy machine, unlike rates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from benchmarks.service import bulk_clients as clients
+from benchmarks.service.bulk_servers import PLAIN, VOCABULARY, Servers, start
+from benchmarks.service.http import cpu_seconds
+from benchmarks.support.machine import machine
+from benchmarks.support.timing import Run, clocked, per_second, summary, take_turns
+from service.apis.bulk.arrow_reader import MEDIA_TYPE
+from service.engines.cpu.engine import CpuEngine
+from service.protos import warptok_pb2 as pb
+from vocabularies import builtin
+from vocabularies.batch.batch import Batch
+from vocabularies.reference import tokenizer
+
+Rows = list[NDArray[np.uint8]]
+DTYPES: dict[str, type[np.integer[Any]]] = {"uint8": np.uint8, "int32": np.int32}
+PACKAGES = ("uvicorn", "uvloop", "httptools", "grpcio", "pyarrow", "dnaio", "numpy")
+ROW_BYTES = 1 << 16
+MESSAGE_ROWS = 64  # 4 MiB a message.
+PROVED_BYTES = 1 << 20  # Compared with the reference, which is slow.
+JSON_BYTES = 1 << 20
+LINE_BASES = 80
+PATHS = {"octet-stream": "/v1/encode", "Arrow": "/v1/encode/batch", "FASTA": "/v1/encode/fasta"}
+ENCODE_STREAM = "/warptok.v1.Tokenizer/EncodeStream"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One way in.
+
+    Attributes:
+        run: sends everything and returns what came.
+        ids: the ids in what came; None: the same bytes come back.
+        num_bytes: of text.
+        pid: of the server.
+    """
+
+    run: Callable[[], Any]
+    ids: Callable[[Any], NDArray[Any]] | None
+    num_bytes: int
+    pid: int
+
+
+def make_rows(num_bytes: int) -> list[NDArray[np.uint8]]:
+    """Random bases, some of them N or soft masked, in rows; the same on every machine."""
+    generator = np.random.default_rng(4)
+    letters = np.frombuffer(b"ACGT" * 15 + b"Nacg", np.uint8)
+    data = letters[generator.integers(0, len(letters), num_bytes, np.uint8)]
+    return [data[begin : begin + ROW_BYTES] for begin in range(0, num_bytes, ROW_BYTES)]
+
+
+def http_door(port: int, pid: int, rows: Rows, path: str, query: dict[str, Any]) -> Door:
+    """A body over HTTP in the form that the path and the query ask for."""
+    dtype = DTYPES[query.get("dtype", "int32")]
+    asked = {"vocabulary": VOCABULARY, "add_special_tokens": "false", **query}
+    headers = {"content_type": clients.OCTETS, "accept": clients.OCTETS}
+
+    def octets(answer: clients.Answer) -> NDArray[Any]:
+        return np.frombuffer(clients.http_payload(answer), dtype)
+
+    def arrow(answer: clients.Answer) -> NDArray[Any]:
+        return clients.arrow_ids(clients.http_payload(answer), "ids")
+
+    def json_ids(answer: clients.Answer) -> NDArray[Any]:
+        return np.array(orjson.loads(clients.http_payload(answer))["ids"], np.int32)
+
+    body, ids = rows_data(rows).tobytes(), octets
+    match path:
+        case "/v1/encode/batch":
+            body, ids = clients.arrow_body(rows, MESSAGE_ROWS), arrow
+            headers = {"content_type": MEDIA_TYPE}
+        case "/v1/encode/fasta":
+            body, ids = clients.fasta_body(rows, LINE_BASES), arrow
+        case "/v1/encode" if query.get("dtype") is None:
+            call = {"vocabulary": VOCABULARY, "text": body.decode(), "add_special_tokens": False}
+            body, ids, asked = orjson.dumps(call), json_ids, {}
+            headers = {"content_type": "application/json"}
+    head = clients.http_head(path, asked, len(body), **headers)
+    num_bytes = sum(map(len, rows))
+    # A JSON id takes up to three bytes here, and lists have offsets.
+    room = np.zeros(8 * num_bytes + (1 << 20), np.uint8)
+    return Door(partial(clients.exchange, port, (head, body), room), ids, num_bytes, pid)
+
+
+def rows_data(rows: Rows) -> NDArray[np.uint8]:
+    """The rows joined."""
+    return np.concatenate(rows)
+
+
+def doors(ports: Servers, rows: Rows) -> Iterator[tuple[str, Door]]:
+    """Every way in, and what it is measured against, by name."""
+    data, num_bytes = rows_data(rows), sum(map(len, rows))
+    port, pid = ports["echo"]
+    room, sent = np.zeros(num_bytes, np.uint8), (num_bytes.to_bytes(8, "little"), data.data)
+    yield "TCP alone", Door(partial(clients.exchange, port, sent, room), None, num_bytes, pid)
+    http_port, pid = ports["http"]
+    for dtype in DTYPES:
+        for name, path in PATHS.items():
+            yield f"{name} {dtype}", http_door(http_port, pid, rows, path, {"dtype": dtype})
+    port, echo_pid = ports["echo_grpc"]
+    echo = clients.grpc_stream(port, "/echo/Stream")
+    for dtype, width in DTYPES.items():
+        options = pb.Options(add_special_tokens=False, dtype=dtype)
+        asked = {"vocabulary": VOCABULARY, "options": options}
+        messages = clients.grpc_messages(rows, MESSAGE_ROWS, **asked)
+        if dtype == "uint8":
+            yield "gRPC alone", Door(partial(echo, messages), None, num_bytes, echo_pid)
+        call = clients.grpc_stream(ports["grpc"][0], ENCODE_STREAM)
+        ids = partial(clients.grpc_ids, dtype=width)
+        yield f"gRPC {dtype}", Door(partial(call, messages), ids, num_bytes, pid)
+    few = [rows_data(rows)[:JSON_BYTES]]
+    for name in {"http", "plain"} & ports.keys():
+        port, pid = ports[name]
+        yield f"JSON {name}", http_door(port, pid, few, "/v1/encode", {})
+
+
+def prove(found: dict[str, Door], rows: Rows) -> str:
+    """Compare the ids of every door; SHA-256 of the ids as int32.
+
+    Raises:
+        SystemExit: a door gives others.
+    """
+    vocabulary, data = builtin.load(VOCABULARY), rows_data(rows)
+    batch = Batch(data=data, offsets=np.array([0, len(data)]), options=PLAIN)
+    expected = CpuEngine().encode(vocabulary, batch).ids.astype(np.int32)
+    few = data[:PROVED_BYTES].tobytes().decode()
+    if tokenizer.encode(vocabulary, few, PLAIN).ids != expected[: len(few)].tolist():
+        raise SystemExit("the engine differs from the reference")
+    for name, door in found.items():
+        came = door.run()
+        if door.ids is not None and not np.array_equal(door.ids(came), expected[: door.num_bytes]):
+            raise SystemExit(f"{name} gives other ids")
+        print(f"{name}: ids equal", flush=True)
+    return hashlib.sha256(expected.tobytes()).hexdigest()
+
+
+def measure(found: dict[str, Door], rounds: int) -> list[dict[str, Any]]:
+    """The doors in turns."""
+    used = dict.fromkeys(found, 0.0)
+
+    def timed(name: str, door: Door) -> Run:
+        def run() -> float:
+            before = cpu_seconds(door.pid)
+            seconds = clocked(door.run)()
+            used[name] += cpu_seconds(door.pid) - before
+            return seconds
+
+        return run
+
+    samples = take_turns({name: timed(name, door) for name, door in found.items()}, rounds)
+    rows = []
+    for name, door in found.items():
+        gigabytes = door.num_bytes * (rounds + 1) / 1e9
+        row = {"door": name, "bytes": door.num_bytes, "cpu_s_per_gb": used[name] / gigabytes}
+        rows.append(row | {"gb_per_s": per_second(door.num_bytes, samples[name])})
+        rows[-1]["seconds"] = summary(samples[name])
+        print(f"{name:20} {rows[-1]['gb_per_s']:7.3f} GB/s {row['cpu_s_per_gb']:6.2f} s CPU/GB")
+    return rows
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--megabytes", type=int, default=63, help="MiB of text through each door")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cores", type=int, default=1, help="of the server; the client's as many")
+    parser.add_argument("--only", nargs="+", help="doors whose names begin so")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[1] / "results/doors.json"
+    )
+    args = parser.parse_args()
+    with_plain = not args.only or any("JSON plain".startswith(name) for name in args.only)
+    about, rows = machine(PACKAGES), make_rows(args.megabytes << 20)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        found = dict(doors(start(stack, folder, with_plain, args.cores), rows))
+        if args.only:
+            found = {n: door for n, door in found.items() if n.startswith(tuple(args.only))}
+        digest = prove(found, rows)
+        measured = measure(found, args.rounds)
+    command = "python -m benchmarks.service.bulk_apis " + " ".join(sys.argv[1:])
+    document = {"command": command.strip(), "machine": about, "vocabulary": VOCABULARY}
+    document |= {"ids_sha256": digest, "doors": measured}
+    args.out.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""Several front ends beside one: small requests and Arrow streams, each process on its own core.
+
+    python -m benchmarks.service.frontends --data FOLDER    # 1 and 8, on 16 cores; 80 s
+    python -m benchmarks.service.frontends --data FOLDER --kinds arrow    # bulk only
+    python -m benchmarks.service.frontends --counts 1 2 --rounds 1 --seconds 1 --megabytes 4
+
+A service with N front ends gets N + 1 cores, one of them for the engine process; the clients, one
+process a core, get the cores that the largest service leaves. So 8 front ends want 16 cores, and
+where there are fewer than they and a client need, all share them and the figures mean little. The
+services take turns (A B A B).
+
+*small*: the requests of `service.http`, keys and limits on, 64 connections a front end. *Arrow*:
+English of the folder's `text`, in rows of 64 KiB and record batches of 4 MiB, ids of gpt2 as
+uint16, four streams at once a front end; GB are 10**9 bytes of text; without a folder the text is
+made of a few words. All ids are compared with Hugging Face tokenizers before anything is timed.
+`engine`, `fronts` and `clients` are the cores that these processes kept busy, which tells what was
+full; `gpu_share` is the part of the text that the GPU encoded, by the service's own metrics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import urllib.request
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
+from tokenizers import Tokenizer
+
+from benchmarks.service.bulk_clients import exchange
+from benchmarks.service.frontend_clients import (
+    START_S,
+    Clients,
+    ids_digest,
+    small_requests,
+    streams,
+)
+from benchmarks.service.frontend_streams import Stream, make_stream
+from benchmarks.service.http import call, cpu_seconds, free_port, make_texts, prove_ids, server
+from benchmarks.support.machine import machine
+from service.security.api_keys import add_key
+from vocabularies import builtin
+from vocabularies.formats import tokenizer_json
+
+PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens", "cupy-cuda13x")
+KINDS = {"small": "requests_per_s", "arrow": "gb_per_s"}
+CONNECTIONS, STREAMS = 64, 4  # A front end.
+WARMUP_S = 1.0
+ROOM_BYTES = 1 << 20  # Answers differ in how they are cut into chunks.
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A service with so many front ends."""
+
+    count: int
+    port: int
+    pid: int
+    key: str
+
+
+def process_seconds(pid: int) -> Counter[str]:
+    """Processor time of `engine` and of all front ends, as `fronts`, under a supervisor."""
+    seconds: Counter[str] = Counter()
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        told = Path(f"/proc/{child}/cmdline").read_bytes().rstrip(b"\0").rpartition(b"\0")[2]
+        is_engine = json.loads(told)["name"] == "engine"
+        seconds["engine" if is_engine else "fronts"] += cpu_seconds(int(child))
+    return seconds
+
+
+def start(stack: ExitStack, count: int, cores: set[int], engine: str, folder: Path) -> Served:
+    """A service on these cores."""
+    keys, port = folder / f"keys{count}.json", free_port()
+    key = add_key(keys, "benchmark", ("encode",))
+    settings = {"PRELOAD": "gpt2", "GRPC": "false", "API_KEYS_FILE": str(keys), "ENGINE": engine}
+    settings |= {"FRONTENDS": str(count), "LOG_LEVEL": "warning"}
+    environment = {f"WARPTOK_{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "service", "serve", "--port", str(port)]
+    return Served(count, port, stack.enter_context(server(command, port, environment, *cores)), key)
+
+
+def prove(served: Served, stream: Stream, tokenizer: Tokenizer, room: int) -> int:
+    """All ids of both kinds are those of tokenizers; the bytes of a stream's answer.
+
+    Raises:
+        SystemExit: they are not.
+    """
+    prove_ids(served.port, make_texts(), tokenizer, served.key, every=10)
+    answer = exchange(served.port, (stream.request(served.key),), np.zeros(room, np.uint8))
+    if ids_digest(answer) != stream.digest:
+        raise SystemExit(f"{served.count} front ends: differing ids of the Arrow stream")
+    print(f"{served.count} front ends: ids equal", flush=True)
+    return len(answer)
+
+
+def get(served: Served, path: str) -> str:
+    """The body of a GET."""
+    headers = {"Authorization": f"Bearer {served.key}"}
+    request = urllib.request.Request(f"http://127.0.0.1:{served.port}{path}", headers=headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def encoded_bytes(served: Served) -> Counter[str]:
+    """Bytes of text that each engine has encoded."""
+    found: Counter[str] = Counter()
+    for family in text_string_to_metric_families(get(served, "/metrics")):
+        for sample in family.samples:
+            if sample.name == "warptok_bytes_total" and sample.labels["operation"] == "encode":
+                found[sample.labels["engine"]] += int(sample.value)
+    return found
+
+
+def timed(served: Served, clients: Clients, work: Any, total: int) -> tuple[list[Any], Any]:
+    """What the clients give, and how many cores the processes kept busy meanwhile."""
+    before, begin = process_seconds(served.pid), perf_counter()
+    before["clients"] = sum(map(cpu_seconds, clients.pids))
+    answers = clients.run(work, total)
+    after, seconds = process_seconds(served.pid), perf_counter() - begin - START_S
+    after["clients"] = sum(map(cpu_seconds, clients.pids))
+    return answers, {name: round((after[name] - before[name]) / seconds, 2) for name in after}
+
+
+def small_row(served: Served, clients: Clients, seconds: float) -> dict[str, Any]:
+    """Requests a second and their latencies."""
+    requests = [call([text], served.port, served.key) for text in make_texts()]
+    work = partial(small_requests, served.port, requests, WARMUP_S, seconds)
+    loads, busy = timed(served, clients, work, CONNECTIONS * served.count)
+    if failures := sum(load.failures for load in loads):
+        raise SystemExit(f"{failures} requests failed")
+    ordered = sorted(latency for load in loads for latency in load.latencies)
+    rate = sum(len(load.latencies) / load.seconds for load in loads)
+    quantiles = {"p50_ms": 0.5, "p99_ms": 0.99}
+    row = {name: 1000 * ordered[int(len(ordered) * part)] for name, part in quantiles.items()}
+    return {"requests_per_s": rate} | row | busy
+
+
+def arrow_row(
+    served: Served, clients: Clients, stream: Stream, room: int, seconds: float, folder: Path
+) -> dict[str, Any]:
+    """GB/s of text."""
+    sent = folder / f"stream{served.count}"
+    if not sent.exists():
+        sent.write_bytes(stream.request(served.key))
+    work = partial(streams, served.port, sent, room, stream.digest, seconds)
+    before = encoded_bytes(served)
+    answers, busy = timed(served, clients, work, STREAMS * served.count)
+    encoded = encoded_bytes(served) - before
+    gpu_share = round(encoded["gpu"] / encoded.total(), 3)
+    num = sum(answers)
+    speed = num * stream.num_bytes / seconds / 1e9
+    return {"gb_per_s": speed, "streams": round(num, 1), "gpu_share": gpu_share} | busy
+
+
+def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Start the services, prove their ids and time them in turn."""
+    path = folder / "tokenizer.json"
+    path.write_text(tokenizer_json(builtin.load("gpt2")))
+    tokenizer = Tokenizer.from_file(str(path))
+    stream = make_stream(args.data, args.megabytes, tokenizer)
+    room = 2 * stream.num_bytes + (1 << 20)  # An id of two bytes for each of text at most.
+    cores, most = sorted(os.sched_getaffinity(0)), max(args.counts) + 1
+    left = cores[most:] or cores
+    rows: list[dict[str, Any]] = []
+    crossovers: dict[int, int | None] = {}
+    with ExitStack() as stack:
+        services = [
+            start(stack, count, {*cores[: count + 1]}, args.engine, folder) for count in args.counts
+        ]
+        sizes = []
+        for served in services:
+            sizes.append(prove(served, stream, tokenizer, room))
+            info = json.loads(get(served, "/v1/info"))
+            crossovers[served.count] = info["crossover_bytes"]
+            print(f"  engines {info['engines']}, crossover {info['crossover_bytes']}", flush=True)
+        room = max(sizes) + ROOM_BYTES
+        clients = stack.enter_context(Clients(left))
+        for number in range(args.rounds):
+            for served in services:
+                row: dict[str, Any] = {"frontends": served.count, "round": number}
+                if "small" in args.kinds:
+                    row["small"] = small_row(served, clients, args.seconds)
+                if "arrow" in args.kinds:
+                    row["arrow"] = arrow_row(served, clients, stream, room, args.seconds, folder)
+                rows.append(row)
+                print(line(row), flush=True)
+    about = {"client_processes": len(left), "stream_bytes": stream.num_bytes}
+    return about | {"crossover_bytes": crossovers, "rows": rows}
+
+
+def line(row: dict[str, Any]) -> str:
+    """One round of one service as a person reads it."""
+    said = [f"{row['frontends']} front ends"]
+    if small := row.get("small"):
+        latencies = f"p50 {small['p50_ms']:5.1f} p99 {small['p99_ms']:5.1f} ms"
+        said.append(f"{small['requests_per_s']:9,.0f}/s, {latencies}, {_cores(small)}")
+    if arrow := row.get("arrow"):
+        share = f"{arrow['gpu_share']:.0%} by the GPU"
+        said.append(f"Arrow {arrow['gb_per_s']:6.3f} GB/s, {share}, {_cores(arrow)}")
+    return " | ".join(said)
+
+
+def _cores(row: dict[str, Any]) -> str:
+    busy = (f"{name} {row[name]:.2f}" for name in ("fronts", "engine", "clients"))
+    return "cores: " + " ".join(busy)
+
+
+def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
+    """Medians of the ratios within each round, every count over the first.
+
+    Of several rounds of Arrow the first is told apart: memory is touched and page-locked in it.
+    """
+    found: dict[str, Any] = {}
+    for kind, field in KINDS.items():
+        if kind not in rows[0]:
+            continue
+        values = {n: [row[kind][field] for row in rows if row["frontends"] == n] for n in counts}
+        is_cold = kind == "arrow" and len(values[counts[0]]) > 1
+        first = {n: {"first": each.pop(0)} for n, each in values.items() if is_cold}
+        for count in counts:
+            pairs = zip(values[count], values[counts[0]], strict=True)
+            ratios = [one / first for one, first in pairs]
+            found[f"{kind} {count}"] = {
+                field: statistics.median(values[count]),
+                "ratio": statistics.median(ratios),
+                "least": min(ratios),
+                "most": max(ratios),
+            } | first.get(count, {})
+    return found
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="a folder with text/, as benchmarks.engine's")
+    parser.add_argument("--counts", type=int, nargs="+", default=[1, 8], help="of front ends")
+    parser.add_argument("--engine", default="auto", choices=("auto", "cpu", "gpu"))
+    parser.add_argument("--kinds", nargs="+", default=[*KINDS], choices=KINDS, help="of load")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--megabytes", type=int, default=32, help="MiB of text in a stream")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[1] / "results/frontends.json"
+    )
+    args = parser.parse_args()
+    about = machine(PACKAGES)
+    with tempfile.TemporaryDirectory() as folder:
+        results = run(args, Path(folder))
+    results["summary"] = summary(results["rows"], args.counts)
+    for name, row in results["summary"].items():
+        spread = f"({row['least']:.2f} to {row['most']:.2f})"
+        print(f"{name}: {next(iter(row.values())):,.3f}, x {row['ratio']:.2f} {spread}")
+    places = {str(args.data): "FOLDER", str(args.out): "FILE.json"}
+    given = [places.get(word, word) for word in sys.argv[1:]]
+    command = " ".join(["python -m benchmarks.service.frontends", *given])
+    args.out.write_text(
+        json.dumps({"command": command, "machine": about} | results, indent=1) + "\n"
+    )
+    print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    main()

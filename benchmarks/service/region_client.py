@@ -1,0 +1,168 @@
+"""A client of regions: memory that it shares with the service, and calls that name it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import uuid
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.support.texts import Bytes, Text
+
+__all__ = ["OFFSETS", "Client", "Pair", "cuda_pair", "host_memory", "infer", "system_pair"]
+
+SHM = Path("/dev/shm")
+OFFSETS = "offsets"
+TIMEOUT_S = 600
+PIECE = 1 << 16
+HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n"
+LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
+
+
+class Client:
+    """One connection, a plain socket: http.client takes 0.3 to 0.5 ms of each call on regions."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def post(self, path: str, document: object) -> Any:
+        """The answer's JSON.
+
+        Raises:
+            SystemExit: it is a refusal.
+        """
+        body = json.dumps(document).encode()
+        head = HEAD.format(path=path, size=len(body)).encode()
+        self.connection.sendall(head + body)
+        status, answer = self._answer()
+        if status != HTTPStatus.OK:
+            raise SystemExit(f"{path}: {status}: {answer[:500].decode()}")
+        return json.loads(answer)
+
+    def _answer(self) -> tuple[int, bytes]:
+        """Status and body of an answer that says how long it is, as all of the service's do here.
+
+        Raises:
+            ConnectionError: it ended before that.
+        """
+        came, end = b"", None
+        while end is None or len(came) < end:
+            piece = self.connection.recv(PIECE)
+            if not piece:
+                raise ConnectionError(f"the connection ended behind {len(came)} bytes of an answer")
+            came += piece
+            head, between, _ = came.partition(b"\r\n\r\n")
+            if end is None and between:
+                length = LENGTH.search(head)
+                end = len(head) + len(between) + int(length[1] if length else 0)
+        return int(came.split(b" ", 2)[1]), came[len(head) + len(between) :]
+
+    def register(self, kind: str, name: str, size: int, place: dict[str, Any]) -> None:
+        """Tell the service of a region."""
+        self.post(f"/v2/{kind}sharedmemory/region/{name}/register", place | {"byte_size": size})
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two registered regions of one kind.
+
+    Attributes:
+        kind: "system" or "cuda".
+        ids: gives uint8[...], the front of the memory for ids.
+        clear: fills it with ones.
+    """
+
+    kind: str
+    ids: Callable[[int], Bytes]
+    clear: Callable[[], object]
+
+
+@contextlib.contextmanager
+def host_memory(client: Client, sizes: dict[str, int]) -> Iterator[dict[str, Bytes]]:
+    """Regions of the host by name, and their memory."""
+    key = f"warptok-regions-{uuid.uuid4().hex}"
+    paths = {name: SHM / f"{key}-{name}" for name in sizes}
+    try:
+        maps: dict[str, Bytes] = {
+            name: np.memmap(paths[name], np.uint8, "w+", shape=sizes[name]) for name in sizes
+        }
+        for name, size in sizes.items():
+            client.register("system", name, size, {"key": paths[name].name})
+        yield maps
+    finally:
+        for path in paths.values():
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def system_pair(client: Client, text: Bytes) -> Iterator[Pair]:
+    """Regions of the host."""
+    sizes = {"system-text": len(text), "system-ids": 4 * len(text)}
+    with host_memory(client, sizes) as maps:
+        maps["system-text"][:] = text
+        ids = maps["system-ids"]
+        yield Pair("system", lambda size: ids[:size], lambda: ids.fill(0xFF))
+
+
+@contextlib.contextmanager
+def cuda_pair(client: Client, text: Bytes) -> Iterator[Pair]:
+    """Regions of the device."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    sizes = {"text": len(text), "ids": 4 * len(text)}
+    places = {name: runtime.malloc(size) for name, size in sizes.items()}
+
+    def ids(size: int) -> Bytes:
+        out = np.empty(size, np.uint8)
+        runtime.memcpy(out.ctypes.data, places["ids"], size, runtime.memcpyDeviceToHost)
+        return out
+
+    def clear() -> None:
+        runtime.memset(places["ids"], 0xFF, sizes["ids"])
+        runtime.deviceSynchronize()
+
+    def handle(name: str) -> dict[str, Any]:
+        raw = b64encode(runtime.ipcGetMemHandle(places[name])).decode()
+        return {"raw_handle": {"b64": raw}, "device_id": 0}
+
+    try:
+        source = np.ascontiguousarray(text)
+        runtime.memcpy(places["text"], source.ctypes.data, len(text), runtime.memcpyHostToDevice)
+        for name, size in sizes.items():
+            client.register("cuda", f"cuda-{name}", size, handle(name))
+        yield Pair("cuda", ids, clear)
+    finally:
+        client.post("/v2/cudasharedmemory/unregister", {})
+        for place in places.values():
+            runtime.free(place)
+
+
+def infer(client: Client, pair: Pair, vocabulary: str, rows: Text, dtype: str) -> int:
+    """Bytes of ids of one call."""
+    size, count, kind = len(rows.data), len(rows.offsets), pair.kind
+    text = {"name": "text", "datatype": "UINT8", "shape": [size]}
+    begins = {"name": "offsets", "datatype": "INT64", "shape": [count]}
+    inputs = [
+        text | {"parameters": place(f"{kind}-text", size)},
+        begins | {"parameters": place(OFFSETS, rows.offsets.nbytes)},
+    ]
+    outputs = [{"name": "input_ids", "parameters": place(f"{kind}-ids", 4 * size)}]
+    body = {"inputs": inputs, "outputs": outputs, "parameters": {"dtype": dtype}}
+    answer = client.post(f"/v2/models/{vocabulary}/infer", body)
+    return int(answer["outputs"][0]["parameters"]["shared_memory_byte_size"])
+
+
+def place(region: str, size: int) -> dict[str, Any]:
+    """The front of a region, as a tensor's parameters say it."""
+    return {"shared_memory_region": region, "shared_memory_byte_size": size}
