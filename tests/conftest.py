@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpu.engine import GpuEngine
-from tests.each_device import DEVICES
-from tests.prepared_once import prepare_once
-from tests.server_process import Server, server_process
+from tests.support.each_device import DEVICES
+from tests.support.prepared_once import prepare_once
+from tests.support.server_process import Server, server_process
 
 # A commit's tests find the same thing every time, on a slow machine as on a quick one;
 # HYPOTHESIS_PROFILE=search (make search) looks on.

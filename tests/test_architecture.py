@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data_files import ROOT
+from tests.support.data_files import ROOT
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 ROOMS = ("vocabularies", "gpu", "service")

@@ -27,7 +27,7 @@ def open_device(emulate: bool) -> Any:
         DeviceUnavailable: there is no GPU.
     """
     if emulate:
-        from tests.emulated_device import EmulatedDevice
+        from tests.support.emulated_device import EmulatedDevice
 
         return EmulatedDevice(1 << 34)
     from gpu.runtime.device import CudaDevice

@@ -1,6 +1,6 @@
 """What an engine is: texts in, ids out; the narrow waist between the service and the compute.
 
-Knows no HTTP and no CUDA. The contract suite (tests/test_engines.py) holds every engine to it.
+Knows no HTTP and no CUDA. The contract suite (tests/engines/) holds every engine to it.
 """
 
 from __future__ import annotations

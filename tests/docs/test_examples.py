@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.data_files import DATA, ROOT
-from tests.server_process import Server, service_environment
+from tests.support.data_files import DATA, ROOT
+from tests.support.server_process import Server, service_environment
 
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)

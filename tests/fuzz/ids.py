@@ -17,9 +17,9 @@ import time
 from functools import partial
 from random import Random
 
-from tests.each_engine import ENGINES, make_engine
 from tests.fuzz.random_ids import random_hunt
 from tests.fuzz.real_ids import real_hunt
+from tests.support.each_engine import ENGINES, make_engine
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from gpu.engine import GpuEngine
 from gpu.text.bpe_tables import NotCovered
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.texts import nasty_text, strings
-from tests.redzones import redzones
+from tests.support.redzones import redzones
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.model.vocabulary import Vocabulary

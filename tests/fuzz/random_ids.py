@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
-from tests.app_client import serving
 from tests.fuzz.texts import nasty_text, strings
-from tests.sequence_strategies import character_vocabularies, kmer_vocabularies
-from tests.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
+from tests.support.app_client import serving
+from tests.support.sequence_strategies import character_vocabularies, kmer_vocabularies
+from tests.support.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
 from vocabularies.batch.batch import EncodeOptions, RowRefused
 from vocabularies.formats import read_vocabulary
 from vocabularies.model import canonical

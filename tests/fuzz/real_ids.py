@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import NFC
 
 from service.engines.cpu.engine import CpuEngine
-from tests.data_files import data_bytes, data_json
 from tests.fuzz.texts import nasty_bytes, nasty_text, strings
+from tests.support.data_files import data_bytes, data_json
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.formats import read_vocabulary

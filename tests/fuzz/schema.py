@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.server_process import server_process
+from tests.support.server_process import server_process
 
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,"

@@ -1,0 +1,118 @@
+"""The benchmark of several front ends: it proves and times them, and a wrong id ends it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks.service.frontend_clients import LAST_CHUNK, OK, counted, ids_digest, streams
+from benchmarks.service.frontends import line, summary
+from tests.support.data_files import ROOT
+
+IDS = [[1, 2], [], [50_256]]
+
+
+def test_two_front_ends_are_proved_and_timed(tmp_path):
+    out = tmp_path / "frontends.json"
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.service.frontends",
+        "--counts",
+        "2",
+        "--rounds",
+        "1",
+    ]
+    command += ["--seconds", "0.3", "--megabytes", "1", "--engine", "cpu", "--out", str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["frontends"] == 2
+    assert row["small"]["requests_per_s"] > 0
+    assert row["arrow"]["gb_per_s"] > 0
+    assert row["arrow"]["gpu_share"] == 0
+    assert row["small"].keys() >= {"engine", "fronts", "clients", "p99_ms"}
+
+
+def test_ratios_are_taken_within_each_round():
+    def row(count: int, rate: float, speed: float) -> dict:
+        return {
+            "frontends": count,
+            "small": {"requests_per_s": rate},
+            "arrow": {"gb_per_s": speed},
+        }
+
+    rows = [
+        row(1, 10, 1),
+        row(8, 60, 2),
+        row(1, 20, 1),
+        row(8, 140, 3),
+        row(1, 30, 2),
+        row(8, 150, 2),
+    ]
+    found = summary(rows, [1, 8])
+    assert found["small 8"] == {"requests_per_s": 140, "ratio": 6, "least": 5, "most": 7}
+    warm = {"gb_per_s": 2.5, "ratio": 2, "least": 1, "most": 3}
+    assert found["arrow 8"] == warm | {"first": 2}
+    assert found["small 1"]["ratio"] == 1
+    assert summary(rows[:2], [1, 8])["arrow 8"]["gb_per_s"] == 2
+    for each in rows:
+        del each["small"]
+    assert summary(rows, [1, 8]).keys() == {"arrow 1", "arrow 8"}
+    arrow = {"gb_per_s": 1.5, "gpu_share": 0.5, "fronts": 2, "engine": 1, "clients": 3}
+    assert "50% by the GPU" in line({"frontends": 8, "arrow": arrow})
+
+
+def answer() -> bytes:
+    """An Arrow stream of ids as the service sends it."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([pa.array(IDS, pa.list_(pa.uint16()))], names=["ids"])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    body = bytes(sink.getvalue())
+    head = OK + b" OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%b\r\n" % (len(body), body) + LAST_CHUNK
+
+
+@pytest.mark.parametrize(
+    ("said", "digest", "words"),
+    [
+        (answer(), ids_digest(np.frombuffer(answer(), np.uint8)), ""),
+        (answer(), "of other ids", "other ids under load"),
+        (answer()[: -len(LAST_CHUNK)], "", "cut short"),
+        (b"HTTP/1.1 429 x\r\n\r\n", "", "refused"),
+    ],
+)
+def test_a_stream_with_another_answer_ends_it(tmp_path, said, digest, words):
+    sent = tmp_path / "request"
+    sent.write_bytes(b"x")
+
+    def serve(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with closing(connection):
+            connection.recv(1)
+            connection.sendall(said)
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        port = listening.getsockname()[1]
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        asked = (port, sent, 1 << 16, digest, 1e-6, 1, perf_counter())
+        if words:
+            with pytest.raises(SystemExit, match=words):
+                streams(*asked)
+        else:
+            assert 0 < streams(*asked) <= 1
+
+
+def test_a_stream_that_goes_on_behind_the_seconds_is_counted_in_part():
+    assert counted([10, 11, 12, 14], 3) == 2.5
+    assert counted([10, 11, 12, 13], 3) == 3
+    assert counted([10, 14], 1) == 0.25

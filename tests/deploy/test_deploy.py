@@ -1,0 +1,234 @@
+"""What deploy/, the Dockerfile and the Makefile promise, held to the service that really runs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.core.settings import PREFIX, Settings
+from tests.support.data_files import ROOT
+from tests.support.server_process import Server, service_environment
+
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/warptok.json").read_text())
+
+
+def instructions(word: str) -> list[str]:
+    """The arguments of each such instruction of the Dockerfile, continued lines joined."""
+    lines = re.sub(r"\\\n", " ", DOCKERFILE).splitlines()
+    return [
+        line.strip().removeprefix(word).strip() for line in lines if line.strip().startswith(word)
+    ]
+
+
+def healthchecks() -> list[list[str]]:
+    return [json.loads(check[check.index("[") :]) for check in instructions("HEALTHCHECK")]
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.y*ml")), ids=lambda path: path.name)
+def test_every_yaml_file_is_a_mapping(path: Any) -> None:
+    assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+def test_no_image_is_left_to_float() -> None:
+    images = [service["image"] for service in COMPOSE["services"].values()]
+    images += [argument.partition("=")[2] for argument in instructions("ARG")]
+    assert len(images) == 6
+    for image in images:
+        tag = image.rpartition(":")[2]
+        assert re.search(r"\d+\.\d+", tag), f"{image} names no version"
+        assert "latest" not in image
+
+
+def test_the_images_carry_the_version_of_the_package() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert COMPOSE["services"]["cpu"]["image"] == f"warptok:{version}-cpu"
+    assert COMPOSE["services"]["gpu"]["image"] == f"warptok:{version}-gpu"
+
+
+def test_compose_builds_stages_that_the_dockerfile_has() -> None:
+    stages = {line.rpartition(" AS ")[2] for line in instructions("FROM")}
+    for name in ("cpu", "gpu"):
+        assert COMPOSE["services"][name]["build"]["target"] in stages
+        assert COMPOSE["services"][name]["profiles"] == [name]
+
+
+def test_the_gpu_profile_reserves_a_device() -> None:
+    resources = COMPOSE["services"]["gpu"]["deploy"]["resources"]
+    [device] = resources["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+
+
+def test_compose_mounts_files_that_are_there() -> None:
+    for name, service in COMPOSE["services"].items():
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            known = (DEPLOY / source).exists() if source[0] == "." else source in COMPOSE["volumes"]
+            assert known, f"{name} mounts {source}"
+
+
+def test_compose_waits_longer_than_the_service_drains() -> None:
+    service = COMPOSE["services"]["cpu"]
+    assert float(service["stop_grace_period"].removesuffix("s")) > float(
+        service["environment"]["WARPTOK_DRAIN_TIMEOUT_S"]
+    )
+
+
+def test_only_real_settings_are_set() -> None:
+    settings = {PREFIX + name.upper() for name in Settings.model_fields}
+    given = set(re.findall(r"\bWARPTOK_[A-Z_]+(?==)", DOCKERFILE))
+    given |= set(COMPOSE["services"]["cpu"]["environment"])
+    assert given == {"WARPTOK_HOST", "WARPTOK_PORT", "WARPTOK_STORE_DIR", "WARPTOK_DRAIN_TIMEOUT_S"}
+    assert given <= settings
+
+
+def test_signals_reach_the_service_and_not_a_shell() -> None:
+    assert instructions("ENTRYPOINT") == ['["warptok"]'] * 2
+    assert instructions("CMD")[-1] == '["serve"]'
+
+
+def test_the_images_run_as_somebody_without_rights() -> None:
+    assert instructions("USER") == ["warptok"] * 2
+
+
+def test_the_images_are_built_with_a_compiler_and_fail_without_the_extensions() -> None:
+    extensions = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "ext-modules"
+    ]
+    compiler, wheel = instructions("RUN")[:2]
+    assert "install --yes --no-install-recommends g++" in compiler
+    assert wheel.endswith(f"= {len(extensions)}")
+
+
+def test_compiled_kernels_outlive_the_container() -> None:
+    cache = re.search(r"CUPY_CACHE_DIR=(\S+)", DOCKERFILE)
+    assert cache is not None
+    mounted = dict(each.split(":") for each in COMPOSE["services"]["gpu"]["volumes"])
+    [volume] = [name for name, folder in mounted.items() if folder == cache[1]]
+    assert volume in COMPOSE["volumes"]
+    assert set(COMPOSE["services"]["cpu"]["volumes"]) < set(COMPOSE["services"]["gpu"]["volumes"])
+
+
+def test_what_the_image_starts_exists() -> None:
+    [entry] = importlib.metadata.entry_points(group="console_scripts", name="warptok")
+    assert callable(entry.load())
+
+
+def test_the_image_gets_every_room_and_the_build_files() -> None:
+    copied = {name for line in instructions("COPY") for name in line.split()[:-1]}
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "packages"
+    ]
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for name in {package.split(".")[0] for package in packages} | {"pyproject.toml", "README.md"}:
+        assert name in copied
+        assert f"!{name}" in ignored
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_the_healthcheck_passes_on_a_ready_service(server: Server, stage: int) -> None:
+    port = server.url.rpartition(":")[2]
+    command = [sys.executable, *healthchecks()[stage][1:]]
+    assert command[1] == "-c"
+    environment = service_environment({"WARPTOK_PORT": port})
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_healthcheck_fails_where_nothing_listens() -> None:
+    command = [sys.executable, *healthchecks()[0][1:]]
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        environment = service_environment({"WARPTOK_PORT": str(bound.getsockname()[1])})
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ConnectionRefusedError" in done.stderr
+
+
+def test_prometheus_asks_the_address_that_compose_gives_the_service() -> None:
+    configuration = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    [job] = configuration["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["warptok:8000"]}]
+    for name in ("cpu", "gpu"):
+        assert COMPOSE["services"][name]["networks"]["default"]["aliases"] == ["warptok"]
+
+
+def test_the_dashboard_reads_the_datasource_that_is_provisioned() -> None:
+    provisioned = yaml.safe_load(
+        (DEPLOY / "grafana/provisioning/datasources/prometheus.yaml").read_text()
+    )
+    [source] = provisioned["datasources"]
+    assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {source["uid"]}
+
+
+def test_every_make_target_is_one_that_make_knows() -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    for target in ("serve", "test", "lint", "fix", "bench", "clean"):
+        command = ["make", "--dry-run", target]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_checks_of_the_build_machine_can_be_run() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert subprocess.run(["bash", "-n", script]).returncode == 0
+
+
+def settings_of_the_readme() -> dict[str, str]:
+    rows = re.findall(r"^\| `(WARPTOK_[A-Z_]+)` \| `([^`]*)` \|", readme(), re.MULTILINE)
+    return dict(rows)
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text()
+
+
+def test_the_readme_lists_every_setting_with_its_default() -> None:
+    expected = {}
+    for name, field in Settings.model_fields.items():
+        default = "unset" if field.default is None else str(field.default).lower()
+        expected[PREFIX + name.upper()] = default
+    assert settings_of_the_readme() == expected
+
+
+def test_the_readme_lists_every_built_in_vocabulary() -> None:
+    from vocabularies.builtin import BUILTINS
+
+    for name in BUILTINS:
+        assert f"`{name}`" in readme(), name
+
+
+def test_the_grpc_client_of_the_readme_gets_its_ids(server: Server, tmp_path: Path) -> None:
+    pytest.importorskip("grpc_tools", reason="grpcio-tools makes the client")
+    command = re.search(r"\$ python (-m grpc_tools\.protoc .*)", readme())
+    code = re.search(
+        r"( {4}import grpc\n(?: {4}.*\n|\n)*?) {4}np\.frombuffer\((.*)\) +# (.*)", readme()
+    )
+    assert command is not None and code is not None
+    given = command[1].replace("service/protos", str(ROOT / "service/protos"))
+    subprocess.run([sys.executable, *given.split()], cwd=tmp_path, check=True)
+    port = re.search(r"gRPC on 127\.0\.0\.1:(\d+)", server.log.read_text())
+    assert port is not None
+    program = textwrap.dedent(code[1]).replace("8001", port[1])
+    program += f"print(*np.frombuffer({code[2]}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == code[3], done.stderr

@@ -1,0 +1,357 @@
+"""Byte-pair encoding of letters on the GPU engine, against the reference: emulated and on a GPU."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpu.batch.transfer import DeviceFault
+from gpu.dna import compatible_pairs as dna_pairs
+from gpu.dna import tables
+from gpu.engine import GpuEngine, NotCovered
+from gpu.small import call as small_call
+from gpu.streaming import encode_stream
+from tests.gpu.kmers.test_letter_tables import check
+from tests.support.data_files import expected, ids_digest, records
+from tests.support.each_device import DEVICES, new_engine
+from tests.support.gpu_emulation import compile_for_device
+from tests.support.sequence_strategies import OPTIONS
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.reference import tokenizer
+from vocabularies.reference.bpe import bpe_rules
+
+NAMES = ("dnabert2", "gena_lm_t2t_32k")
+ANY = 1 << 40
+CHUNKS = {"small": (ANY, ANY), "middle": (0, ANY), "large": (0, 0), "one launch": (ANY, ANY)}
+"""Text up to which chunks are small, and up to which middle, by how a batch is encoded."""
+
+
+tables_of = functools.cache(tables.dna_tables)
+"""The same for all engines, and made for seconds."""
+
+
+@functools.cache
+def engine_of(device: str, chunks: str) -> GpuEngine:
+    engine = new_engine(device)
+    if chunks != "one launch":
+        engine.fused_bytes = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
+        patch.setattr(tables, "dna_tables", tables_of)
+        for name in NAMES:
+            engine.load(load(name))
+    return engine
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+@pytest.fixture(params=CHUNKS)
+def engine(request, device):
+    return engine_of(device, request.param)
+
+
+def vocabulary_of(
+    letters: str,
+    merges: list[tuple[str, str]],
+    *,
+    unknown: bool = True,
+    pretokenizer: str = "none",
+    normalizers: tuple[Normalizer, ...] = (),
+) -> Vocabulary:
+    """A vocabulary of letters; <unk> and <mask> come first."""
+    tokens = list(dict.fromkeys(["<unk>", "<mask>", *letters, *(a + b for a, b in merges)]))
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
+    model = Bpe(
+        tuple((ids[a], ids[b]) for a, b in merges),
+        byte_level=False,
+        unknown_id=0 if unknown else None,
+    )
+    special = (SpecialToken("<unk>", 0, matched=False), SpecialToken("<mask>", 1))
+    return Vocabulary(
+        tuple(token.encode() for token in tokens),
+        model,
+        special,
+        normalizers,
+        pretokenizer,
+        prefix=(1,),
+        suffix=(0,),
+    )
+
+
+def unknown_as(vocabulary: Vocabulary, letter: bytes) -> Vocabulary:
+    """With the id of a letter for all that have none."""
+    unknown_id = vocabulary.tokens.index(letter)
+    return replace(vocabulary, model=replace(vocabulary.model, unknown_id=unknown_id))
+
+
+@st.composite
+def merge_lists(draw: st.DrawFn, letters: str) -> list[tuple[str, str]]:
+    """4 to 60 merges, in the order of training or in any; now and then several give one token."""
+    symbols = [*letters]
+    merges: dict[tuple[str, str], None] = {}
+    for _ in range(draw(st.integers(4, 60))):
+        pair = draw(st.sampled_from(symbols)), draw(st.sampled_from(symbols[-8:]))
+        pair = pair[::-1] if draw(st.booleans()) else pair
+        if len(pair[0] + pair[1]) <= 64:
+            merges[pair] = None
+            symbols.append(pair[0] + pair[1])
+    return list(merges) if draw(st.booleans()) else draw(st.permutations(list(merges)))
+
+
+def repeats(letters: str) -> st.SearchStrategy[str]:
+    """Runs of short units, one after the other."""
+    unit = st.tuples(st.text(letters, min_size=1, max_size=5), st.integers(1, 150))
+    return st.lists(unit, max_size=8).map(lambda runs: "".join(u * n for u, n in runs))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Vocabulary, list[str]]:
+    letters = draw(st.sampled_from(["AC", "ACG", "ACGT", "acgt", "ACGTN", "ACGTNRY"]))
+    vocabulary = vocabulary_of(
+        letters + draw(st.sampled_from(["", "-", "-x"])),
+        draw(merge_lists(letters)),
+        unknown=draw(st.integers(0, 3)) > 0,
+        pretokenizer=draw(st.sampled_from(["none", "whitespace", "whitespace_split", "isolate:-"])),
+        normalizers=draw(
+            st.sampled_from(
+                [
+                    (),
+                    (Normalizer("strip"),),
+                    (Normalizer("replace_regex", "N{10,}", "-"),),
+                    (Normalizer("strip"), Normalizer("replace_regex", "N{3,}", "-")),
+                    (Normalizer("lowercase"), Normalizer("strip")),
+                    (Normalizer("replace", "C", "A"), Normalizer("replace_regex", "N{3,}", "-")),
+                    (Normalizer("replace", "A", "m"), Normalizer("lowercase")),
+                ]
+            )
+        ),
+    )
+    if draw(st.integers(0, 4)) == 0:
+        vocabulary = unknown_as(vocabulary, draw(st.sampled_from([*letters])).encode())
+    other = st.text(letters * 4 + "aCcN- \t\n\x00\x7f\x85\u3000é中É🙂", max_size=300)
+    marked = st.lists(st.sampled_from([*letters, "<mask>", " ", "N" * 11]), max_size=90)
+    text = repeats(letters) | st.text(letters, max_size=700) | other | marked.map("".join)
+    return vocabulary, draw(st.lists(text, max_size=4))
+
+
+@settings(max_examples=250)
+@given(cases(), OPTIONS, st.sampled_from([*CHUNKS]))
+def test_any_vocabulary_and_text_has_the_ids_of_the_reference(case, options, chunks):
+    vocabulary, texts = case
+    engine = engine_of("emulated", chunks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "CHUNK_TEXT", CHUNKS[chunks])
+        try:
+            engine.load(vocabulary)
+            check(engine, vocabulary, texts, options)
+        except NotCovered:
+            assume(False)
+        finally:
+            engine.unload(vocabulary.digest)
+
+
+@settings(max_examples=60)
+@given(merge_lists("ACG"))
+def test_pairs_by_spines_are_those_by_trial(merges):
+    ordered = sorted(merges, key=lambda pair: len(pair[0] + pair[1]))
+    rules = bpe_rules(vocabulary_of("ACG", ordered))
+    assume(dna_pairs.in_order(rules))
+    spelled = [token for token in rules.token_ids if set(token) <= set(b"ACG")]
+    letters = {token: [rules.token_ids[bytes([letter])] for letter in token] for token in spelled}
+    runs = {token: dna_pairs.run_of(each, rules) for token, each in letters.items()}
+    tokens = [token for token, run in runs.items() if run][:40]
+    each = [letters[token] for token in tokens]
+    fast = dna_pairs._by_spines([runs[token] for token in tokens], rules)
+    slow = dna_pairs._by_trial(each, rules)
+    for i in range(len(tokens)):
+        for j in range(len(tokens)):
+            assert bit(fast, i, j) == bit(slow, i, j), (tokens[i], tokens[j])
+
+
+def bit(pairs: dna_pairs.Pairs, left: int, right: int) -> int:
+    place = int(pairs.right[right])
+    return int(pairs.bits[int(pairs.left[left]), place // 32]) >> place % 32 & 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_offset_of_a_text_to_the_chunks(engine, name):
+    chance = random.Random(name)
+    text = "".join(chance.choices("ACGT", k=290)) + "A" * 200 + "CA" * 90
+    texts = [part for offset in range(65) for part in ("G" * offset, text)]
+    check(engine, load(name), texts, EncodeOptions())
+
+
+NASTY = (
+    *("A" * size for size in (1, 2, 15, 16, 17, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097)),
+    *("G" * first + "A" * 3000 + "C" for first in (1, 7)),
+    "G" + "CA" * 2500,
+    "T" + "CA" * 2500 + "G" * 700 + "TTAGGG" * 300,
+    "N" * 5000,
+    "ACG" + "N" * 9 + "T" + "N" * 10 + "ANNCNA" * 80,
+    "acgtACGT" * 150,
+    "ACGTRYKMSWBDHVNU" * 60,
+    "ACGT\r\n" * 100,
+    " \t" * 300,
+)
+
+
+def test_a_long_token_that_ends_at_a_gap_behind_a_chunk(engine):
+    """The border behind it is no token's, and yet both windows have it."""
+    texts = [before * "G" + "A" * 64 + "x" * 150 for before in range(0, 330, 3)]
+    check(engine, load("gena_lm_t2t_32k"), texts, EncodeOptions())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reverse_complement", [False, True])
+def test_runs_of_letters_have_the_ids_of_the_reference(engine, name, reverse_complement):
+    options = EncodeOptions(spans=True, reverse_complement=reverse_complement)
+    check(engine, load(name), [*NASTY, ""], options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("letter", ["N", "a", "X", " ", "\t", "\0", "\x7f"])
+def test_words_of_one_letter_that_is_no_base(engine, name, letter):
+    """Of 64 letters and more, from anywhere in a word on, behind bases and behind others."""
+    rows = [
+        before + letter * count for count in (63, 64, 127, 150) for before in ("", "ACG", "NAx")
+    ]
+    check(
+        engine,
+        load(name),
+        [row + behind for row in rows for behind in ("", "ACGT")],
+        EncodeOptions(),
+    )
+
+
+SIXES = [("A", "A"), ("AA", "AA"), ("A", "AA"), ("AA", "AAA"), ("AAAA", "AA"), ("AAAA", "A")]
+"""AAAA and AAAAAA have more letters than `longest` is indexed by, and up to four more at most."""
+
+
+def test_a_token_that_repeats_the_one_before_is_tried_behind_a_longer_one(engine):
+    """The longer one is taken first and leads nowhere, so that the walk goes back to its begin."""
+    check(engine, vocabulary_of("A", SIXES), ["A" * n for n in range(1, 50)], EncodeOptions())
+    check(engine, load("gena_lm_t2t_32k"), ["AAATATTTATTAAATATTTATTGGCCGC"], EncodeOptions())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("in_flight", [2, 5])
+def test_a_stream_has_the_ids_of_its_rows(device, name, in_flight):
+    """Chunks of a stream end between rows, or where a blank is dropped; GENA-LM strips blanks."""
+    engine, chance = engine_of(device, "large"), random.Random(in_flight)
+    rows = ["".join(chance.choices("ACGTN", [9, 9, 9, 9, 1], k=k)) for k in range(0, 3000, 90)]
+    rows += ["ACGTTA GGATC " * 900, " ", "N" * 900]
+    batch = Batch(rows)
+    ids, offsets = engine.encode_ids(load(name), batch.data, batch.offsets)
+    plain = EncodeOptions(add_special_tokens=False)
+    for row, text in enumerate(rows):
+        assert (
+            ids[offsets[row] : offsets[row + 1]].tolist()
+            == tokenizer.encode(load(name), text, plain).ids
+        )
+    for dtype in (np.int32, np.uint16):
+        out = np.zeros(len(batch.data) + 9, dtype)
+        got = encode_stream(
+            engine,
+            load(name),
+            batch.data,
+            batch.offsets,
+            out,
+            chunk_bytes=4000,
+            in_flight=in_flight,
+        )
+        assert got.tolist() == offsets.tolist()
+        assert out[: len(ids)].tolist() == ids.tolist()
+
+
+def dna_entries() -> Iterator[tuple[str, str]]:
+    for name in NAMES:
+        for file in expected().get(name, {}):
+            yield name, file
+
+
+@pytest.mark.parametrize(("name", "file"), [*dna_entries()])
+def test_published_sequences_have_the_expected_ids(device, name, file):
+    known = expected()[name][file]
+    encoded = engine_of(device, "large").encode(load(name), Batch(records(file)))
+    assert encoded.errors == {}
+    assert (len(encoded.ids), ids_digest(encoded.ids)) == (known["n_tokens"], known["sha256"])
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "why"),
+    [
+        (vocabulary_of("Aé", [("A", "é")]), "not ASCII"),
+        (vocabulary_of("AC", [("A", "C")], normalizers=(Normalizer("nfc"),)), "nfc"),
+        (vocabulary_of("AC-", [("A", "-")], pretokenizer="isolate:-"), "cuts letters that merge"),
+        (vocabulary_of("A-", [("A", "-")], pretokenizer="whitespace"), "cuts between letters"),
+        (vocabulary_of("A", [("A" * 2**n, "A" * 2**n) for n in range(7)]), "64 letters"),
+        (
+            vocabulary_of(
+                "A",
+                [("A", "A")],
+                unknown=False,
+                normalizers=(Normalizer("replace_regex", "N{10,}", "-"),),
+            ),
+            "no id",
+        ),
+        (vocabulary_of("A ", [("A", " ")], normalizers=(Normalizer("strip"),)), "is stripped"),
+        (vocabulary_of("AC", [("<unk>", "A")]), "unknown letters are merged"),
+        (unknown_as(vocabulary_of("AC", [("C", "A")]), b"A"), "unknown letters are merged"),
+    ],
+)
+def test_what_is_not_covered_says_why(vocabulary, why):
+    with pytest.raises(NotCovered, match=why):
+        engine_of("emulated", "small").load(vocabulary)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_ascii_character_is_a_letter_or_unknown(engine, name):
+    """NUL, too, which is no run of letters where no rule speaks of runs."""
+    characters = [chr(code) for code in range(128)]
+    texts = ["A" + "C".join(characters) + "A", *characters, "\0" * 70 + "ACGT", "\0\1\1\1" * 40]
+    check(engine, load(name), texts, EncodeOptions())
+
+
+def test_letters_that_are_left_out_are_not_covered():
+    """Their neighbours would merge."""
+    vocabulary = vocabulary_of("AC", [("A", "C")], unknown=False)
+    engine = engine_of("emulated", "small")
+    assert engine.encode(vocabulary, Batch(["ACA"])).ids.tolist() == [1, 4, 2, 0]
+    with pytest.raises(NotCovered, match="no id"):
+        engine.encode(vocabulary, Batch(["AxC"]))
+
+
+def test_letters_without_a_path_are_a_fault_and_no_endless_search(monkeypatch):
+    """Tables of which no token may follow another."""
+    real = tables.compatible_pairs
+
+    def none_follows(*args):
+        pairs = real(*args)
+        pairs.bits[1:] = 0
+        return pairs
+
+    monkeypatch.setattr(tables, "compatible_pairs", none_follows)
+    monkeypatch.setattr(small_call.SmallCall, "encode_bases", lambda call: False)
+    engine, vocabulary = (
+        engine_of("emulated", "one launch"),
+        vocabulary_of("ACG", [("C", "A"), ("C", "G")]),
+    )
+    with pytest.raises(DeviceFault, match="no path"):
+        engine.encode(vocabulary, Batch(["ACGGCA" * 60]))
+
+
+@pytest.mark.parametrize("source", ["dna/kernels.cu", "dna/one_launch.cu"])
+def test_the_kernels_compile(source):
+    compile_for_device(source)

@@ -1,0 +1,62 @@
+"""Sequences as long as models of genomes take: 20 kb, 131 kb and a megabase of two genomes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from gpu.kernels.job import constant
+from gpu.streaming import encode_stream
+from tests.support.data_files import records
+from tests.support.each_device import DEVICES, new_engine
+from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.formats.huggingface.writer import tokenizer_json
+from vocabularies.model.vocabulary import Bpe
+from vocabularies.reference import tokenizer as reference
+
+PLAIN = EncodeOptions(add_special_tokens=False)
+WINDOWS = 20_000, 131_072, 1_000_000
+GENOMES = {
+    "bacterium": "dna/ecoli_K12_MG1655.fa.gz",
+    "human": "dna/human_GRCh37_chr22_20-21M.fa.gz",
+}
+IN_FRONT = (0, 1, constant("LARGE_CHUNK") - 1, constant("TILE") + 1)
+"""Bases of the row before a window, so that it begins at and beside borders of chunks and tiles."""
+
+engine_of = functools.cache(new_engine)
+
+
+@functools.cache
+def witness_of(name: str) -> Callable[[str], list[int]]:
+    """The library's ids of BPE, the reference's of all others."""
+    vocabulary = load(name)
+    if not isinstance(vocabulary.model, Bpe):
+        return lambda text: reference.encode(vocabulary, text, PLAIN).ids
+    tokenizer = Tokenizer.from_str(tokenizer_json(vocabulary))
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("genome", GENOMES)
+@pytest.mark.parametrize("name", ["dnabert2", "gena_lm_t2t_32k", "nt_v2", "mtdna6", "hyenadna"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_long_window_has_its_ids_wherever_it_lies(device, name, genome, window):
+    engine, vocabulary = engine_of(device), load(name)
+    (sequence,) = records(GENOMES[genome])
+    text = sequence[-window:]
+    front = [sequence[:count] for count in (IN_FRONT if window < WINDOWS[-1] else IN_FRONT[-1:])]
+    rows = [row for own in front for row in (own, text)]
+    wanted = {row: witness_of(name)(row) for row in {*rows}}
+    ids = [token_id for row in rows for token_id in wanted[row]]
+    ends = np.cumsum([0, *(len(wanted[row]) for row in rows)]).tolist()
+    batch = Batch(rows, options=PLAIN)
+    encoded = engine.encode(vocabulary, batch)
+    assert encoded.ids.tolist() == ids and encoded.offsets.tolist() == ends
+    out = np.zeros(len(batch.data), np.uint16)
+    got = encode_stream(engine, vocabulary, batch.data, batch.offsets, out, chunk_bytes=1 << 18)
+    assert out[: len(ids)].tolist() == ids and got.tolist() == ends

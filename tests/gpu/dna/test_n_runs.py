@@ -1,0 +1,118 @@
+"""Batches of bases in parts: runs that are replaced, and texts that repeat a few letters."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gpu.kernels.job import constant
+from tests.gpu.dna.test_bpe import vocabulary_of
+from tests.gpu.dna.test_parts import bases, check, engine_of, outcomes
+from vocabularies.batch.batch import EncodeOptions
+from vocabularies.builtin import load
+from vocabularies.model.vocabulary import Normalizer, Vocabulary
+
+ROUND, LEAD = constant("ROUND"), constant("LEAD")
+GENA = "gena_lm_t2t_32k"
+RUN = 10
+"""The shortest run of N that GENA-LM replaces."""
+__all__ = ["outcomes"]
+
+
+def runs_of(letter: str, length: int, content: str) -> Vocabulary:
+    """ACGT, N and a hyphen, of which runs of a letter become `content`."""
+    step = Normalizer("replace_regex", f"{letter}{{{length},}}", content)
+    return vocabulary_of("ACGTN-", [("A", "C"), ("N", "N"), ("AC", "N")], normalizers=(step,))
+
+
+@pytest.mark.parametrize("at", [0, 1, LEAD, ROUND - LEAD, ROUND, 2 * ROUND])
+def test_long_runs_are_replaced_wherever_they_lie(outcomes, at):
+    """Also where they cross what is there of a text at a time, and where parts begin."""
+    engine = engine_of("emulated")
+    for place in range(max(0, at - 14), at + 3):
+        text = bases(1, place) + "N" * RUN + bases(2, 6 * ROUND - place)
+        check(engine, load(GENA), [text])
+    assert all(outcomes)
+
+
+@pytest.mark.parametrize("length", [RUN - 1, RUN, RUN + 1, 100, ROUND, 3 * ROUND])
+def test_only_long_runs_are_replaced(outcomes, length):
+    """Others merge; where the letter is none that does they are left."""
+    text = bases(3, 3 * ROUND - 5) + "N" * length + bases(4, 3 * ROUND)
+    check(engine_of("emulated"), load(GENA), [text])
+    check(engine_of("emulated"), runs_of("G", RUN, "-"), [text.replace("G", "A").replace("N", "G")])
+    assert outcomes == [True, length >= RUN]
+
+
+@pytest.mark.parametrize("place", [ROUND, ROUND - LEAD, 4 * ROUND])
+def test_short_runs_that_cross_a_border_merge(outcomes, place):
+    for before in range(1, RUN - 1):
+        at = place - before
+        text = bases(5, at) + "N" * (RUN - 1) + bases(6, 6 * ROUND - at)
+        check(engine_of("emulated"), load(GENA), [text])
+    assert all(outcomes)
+
+
+def test_rows_cut_runs(outcomes):
+    """A run of each row has an id; one that a row's end makes short merges."""
+    engine, vocabulary = engine_of("emulated"), load(GENA)
+    for first in (RUN, RUN + 3, *range(ROUND - 66, ROUND - 62), 2 * ROUND + 7):
+        head = bases(9, 64)  # A text that repeats all over is not tried.
+        check(engine, vocabulary, [head, "N" * first, "N" * RUN, "", "N" * 300 + "A", "N" * 12])
+    for first in (4, ROUND + 4):
+        check(engine, vocabulary, [head, "N" * first, "N" * (RUN - 1)])
+        check(engine, vocabulary, [bases(7, ROUND - 4) + "N" * 4, "N" * (ROUND + first)])
+    assert all(outcomes)
+
+
+def test_runs_stand_side_by_side_with_gaps(outcomes):
+    """What a run becomes may be a letter of the text as well, or may have no id."""
+    engine = engine_of("emulated")
+    for content, letters in (("-", "ACGT-"), ("x", "ACGTx")):
+        vocabulary = runs_of("N", 3, content)
+        for seed in range(20):
+            chance = random.Random(seed)
+            parts = [*letters, "NNN", "NNNN", "N" * 90]
+            check(engine, vocabulary, ["".join(chance.choices(parts, k=400)) for _ in range(3)])
+    assert all(outcomes)
+
+
+def test_bases_may_be_what_runs_are_of(outcomes):
+    """Then every base of this kind outside of a run is left."""
+    engine, vocabulary = engine_of("emulated"), runs_of("G", 5, "-")
+    check(engine, vocabulary, ["ACACT" + "G" * 5 + "ACA", "G" * 9000, "TTTT"])
+    check(engine, vocabulary, ["ACACT" + "G" * 4 + "ACA"])
+    assert outcomes == [True, False]
+
+
+@pytest.mark.parametrize("name", ["dnabert2", GENA])
+@pytest.mark.parametrize("unit", ["A", "T", "CA", "ACG", "AAC", "ACGT"])
+def test_rows_that_repeat_a_few_letters_among_others(outcomes, name, unit):
+    """Where every place has a list of tokens, which wait for those in front."""
+    rows = [bases(n, 512) for n in range(20)]
+    rows[3] = rows[4] = rows[11] = (unit * 300)[:300]
+    rows[15] = bases(30, 200) + (unit * 300)[:300]
+    check(engine_of("emulated"), load(name), rows)
+    check(engine_of("emulated"), load(name), rows, EncodeOptions())
+    assert outcomes == [True] * 2
+
+
+@pytest.mark.parametrize(("name", "unit"), [("dnabert2", "AGAT"), (GENA, "TTAGGG"), (GENA, "A")])
+def test_many_places_that_wait_for_each_other_are_left(outcomes, name, unit):
+    """At once, so that not much of a batch's time is lost; the next batches are not tried."""
+    for length, is_done in ((600, True), (3 * ROUND, False)):
+        head = bases(3, 2 * ROUND)
+        check(engine_of("emulated"), load(name), [head, unit * (length // len(unit)), head])
+        assert outcomes == [is_done]
+        outcomes.clear()
+
+
+def test_a_place_of_a_list_at_the_end_of_a_row(outcomes):
+    """Nothing of it is asked for by the row behind."""
+    rows = []
+    for n in range(1, 70):
+        rows += [*("A" * n + end for end in ("", "C", "GT")), bases(n, 20 * n)]
+    check(engine_of("emulated"), load("dnabert2"), rows)
+    check(engine_of("emulated"), load(GENA), rows)
+    assert all(outcomes)

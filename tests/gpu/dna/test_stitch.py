@@ -1,0 +1,48 @@
+"""Start bits of the pieces of two windows that meet, and of two that do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpu.kernels.job import constant
+from gpu.memory.workspace_layout import CHUNK_TEXT
+from gpu.small.one_launch import GRID_BYTES
+from tests.support.gpu_emulation import launch, make_job
+
+SMALL, MIDDLE, LARGE = (constant(f"{size}_CHUNK") for size in ("SMALL", "MIDDLE", "LARGE"))
+NO_MEETING = constant("NO_MEETING")
+
+
+@pytest.mark.parametrize("chunk", [SMALL, MIDDLE, LARGE])
+def test_a_window_counts_from_where_it_meets_the_one_before_or_from_its_begin(chunk):
+    """Where none was found, which is a fault, too: nothing is shifted further than a word."""
+    chance = np.random.default_rng(chunk)
+    meetings = np.array([0, 0, 1, 17, 63, NO_MEETING, 40, NO_MEETING], np.uint8)
+    windows, words = len(meetings), chunk // 64
+    bits = chance.integers(0, 1 << 32, (2 * words + 4, windows), np.uint64)
+    borders = bits[::2] | bits[1::2] << np.uint64(32)  # uint64[words + 2][windows].
+    wanted = borders[:words].copy()
+    for window, meeting in enumerate(meetings.tolist()):
+        if 0 < meeting < 64:
+            before = np.uint64((1 << meeting) - 1)
+            wanted[0, window] = (borders[0, window] & ~before) | (
+                borders[words, window - 1] & before
+            )
+    found = np.zeros(windows * words, np.uint64)
+    job = make_job(
+        num_bytes=chunk * windows,
+        dna_small_bytes=1 << 40 if chunk == SMALL else 0,
+        dna_middle_bytes=0 if chunk == LARGE else 1 << 40,
+        window_bits=bits.astype(np.uint32),
+        meetings=meetings,
+        starts=np.zeros(windows * words, np.uint64),
+        hard=found,
+    )
+    launch("probe_starts", 1, 32, job)
+    assert found.tolist() == wanted.T.ravel().tolist()
+
+
+def test_what_is_one_launch_has_small_chunks():
+    """Its windows have no other size, while starts are read by the size of the text."""
+    assert GRID_BYTES <= CHUNK_TEXT[0]

@@ -1,0 +1,262 @@
+"""What C++ tells the driver and the Job of a small batch, and what it says of the answer."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu.host.fast_launch import (
+    COPIED,
+    IN_PLACE,
+    NOT_LAUNCHED,
+    SAYS_MORE,
+    STAGED,
+    STATUS_WORDS,
+    WORDS,
+)
+from gpu.kernels.job import JOB, WORD, constant
+from tests.support.compiled import extension
+from tests.support.data_files import ROOT
+
+CONTEXT, STREAM, FUNCTION, IDS = 0xC0, 0x57, 0xF00D, 0x1D5
+ADDRESSES = (101, 102, 103, 104, 105, 106, 107)  # ids, framed_ids, id_offsets and so on.
+BLOCK = (FUNCTION, 512, 55_296, True, False, False)
+GRID = (FUNCTION, 1024, 200_000, True, True, False)
+ROWS = np.array([0, 3, 3, 10])
+TEXT = np.frombuffer(b"abcdefghij", np.uint8)
+
+
+@pytest.fixture(scope="module")
+def built():
+    return extension(ROOT / "gpu/host/native/fast_launch.cpp", "_fast_launch")
+
+
+class Driver:
+    """Notes what it is asked; its kernel answers with 7 ids and some words of a status."""
+
+    def __init__(self, answers: FakeMemory, errors: tuple[int, ...] = (0, 0, 0, 0)) -> None:
+        self.asked: list[str] = []
+        self.seen: dict[str, Any] = {}
+        self.status: dict[int, int] = {}
+        self.memory, self.errors = answers, errors
+        types = [ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * n) for n in (1, 4, 4, 1)]
+        methods = self.set_context, self.copy_in, self.launch, self.synchronize
+        self.calls = [kind(method) for kind, method in zip(types, methods, strict=True)]
+        places = (ctypes.cast(call, ctypes.c_void_p).value for call in self.calls)
+        self.addresses = (*places, CONTEXT, STREAM)
+
+    def set_context(self, context: int) -> int:
+        self.asked.append(f"context {context:x}")
+        return self.errors[0]
+
+    def copy_in(self, device: int, host: int, num_bytes: int, stream: int) -> int:
+        self.asked.append(f"copy {num_bytes} from {host} to {device} on {stream:x}")
+        return self.errors[1]
+
+    def launch(self, config: int, function: int, arguments: int, extra: int | None) -> int:
+        words = np.frombuffer(ctypes.string_at(config, 56), np.uint32)
+        stream, attribute = np.frombuffer(ctypes.string_at(config + 32, 16), np.uint64).tolist()
+        job = ctypes.c_void_p.from_address(arguments).value or 0
+        self.asked.append(f"launch {function:x} on {stream:x}")
+        self.seen = {
+            "shape": words[:7].tolist(),
+            "attribute": np.frombuffer(ctypes.string_at(attribute, 12), np.uint32).tolist(),
+            "attributes": int(words[12]),
+            "job": np.frombuffer(ctypes.string_at(job, JOB.itemsize), np.uint64),
+        }
+        assert extra is None
+        for word, value in self.status.items():
+            self.memory.status[word] = value
+        self.memory.offsets[:] = range(4, 4 + len(self.memory.offsets))
+        return self.errors[2]
+
+    def synchronize(self, stream: int) -> int:
+        self.asked.append(f"wait for {stream:x}")
+        return self.errors[3]
+
+
+class FakeMemory:
+    """A workspace's, all of it filled."""
+
+    def __init__(self) -> None:
+        self.job = np.full(JOB.itemsize, 0xAA, np.uint8).view(JOB)
+        self.job["host_ids"] = 77
+        self.text, self.begins = np.full(64, 7, np.uint8), np.full(5, 9, np.int64)
+        self.status, self.offsets = np.full(8, 3, np.uint64), np.zeros(5, np.int64)
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return self.job, self.text, self.begins, self.status, self.offsets
+
+
+@pytest.fixture
+def memory():
+    return FakeMemory()
+
+
+def launcher_of(built, memory, driver):
+    return built.Launcher(driver.addresses, WORDS, STATUS_WORDS, ADDRESSES, memory.arrays())
+
+
+def ask(launcher, kernel=BLOCK, way=STAGED, rows=ROWS, framed=False):
+    return launcher.encode(kernel, 3, TEXT, way, rows, framed, True, 16, IDS)
+
+
+def test_the_driver_is_asked_for_context_kernel_and_end_in_turn(built, memory):
+    driver = Driver(memory)
+    assert ask(launcher_of(built, memory, driver)) == 7  # offsets[3]
+    assert driver.asked == ["context c0", "launch f00d on 57", "wait for 57"]
+    assert driver.seen["shape"] == [3, 1, 1, 512, 1, 1, 55_296]
+    assert driver.seen["attributes"] == 0
+
+
+def test_text_is_copied_to_the_device_in_front_of_the_kernel(built, memory):
+    driver = Driver(memory)
+    assert ask(launcher_of(built, memory, driver), way=COPIED) == 7
+    assert driver.asked == [
+        "context c0",
+        f"copy 10 from {TEXT.ctypes.data} to 106 on 57",
+        "launch f00d on 57",
+        "wait for 57",
+    ]
+
+
+def test_a_grid_is_launched_so_that_all_blocks_run_at_a_time(built, memory):
+    driver = Driver(memory)
+    ask(launcher_of(built, memory, driver), GRID)
+    assert driver.seen["shape"] == [3, 1, 1, 1024, 1, 1, 200_000]
+    assert (driver.seen["attributes"], driver.seen["attribute"]) == (1, [2, 0, 1])
+
+
+@pytest.mark.parametrize("framed", [False, True])
+@pytest.mark.parametrize("way", [STAGED, IN_PLACE, COPIED])
+def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, framed, way):
+    driver, before = Driver(memory), memory.job.copy()
+    ask(launcher_of(built, memory, driver), way=way, framed=framed)
+    expected = {
+        "host_text": [memory.text.ctypes.data, TEXT.ctypes.data, 0][way],
+        "num_bytes": 10,
+        "num_rows": 3,
+        "row_flags": 0,
+        "row_max_length": 0,
+        "row_refused": 105,
+        "validates": 1,
+        "leaves": 0,
+        "id_bits": 16,
+        "framed": int(framed),
+        "answer_ids": 102 if framed else 101,
+        "answer_offsets": 104 if framed else 103,
+        "host_ids": IDS,
+        "text": 106,
+        "sent_begins": 107,
+    }
+    zeros = ("sent_text", "own_spans", "random_seed", "first_row", "substitution_rate")
+    expected |= dict.fromkeys(zeros, 0)  # No row is turned.
+    words, old = driver.seen["job"], before.view(np.uint64)
+    told = {WORD[name]: value for name, value in expected.items()}
+    assert sorted(told) == sorted(WORDS)
+    assert {word: int(words[word]) for word in told} == told
+    others = [word for word in range(len(words)) if word not in told]
+    assert (words[others] == old[others]).all()
+    assert memory.job["host_ids"] == 77  # As it was.
+    assert memory.begins.tolist() == [0, 3, 3, 10, 9]
+    assert bytes(memory.text[:10]) == (b"abcdefghij" if way == STAGED else b"\x07" * 10)
+    assert set(memory.text[10:].tolist()) == {7}
+
+
+@pytest.mark.parametrize("name", ["NOT_UTF8", "FAULT", "CUT", "RARE", "NOT_COVERED", "ROWS"])
+def test_a_word_of_the_status_says_that_there_is_more_to_do(built, memory, name):
+    """And what an earlier batch left there does not."""
+    driver = Driver(memory)
+    driver.status = {constant(f"STATUS_{name}"): 1}
+    launcher = launcher_of(built, memory, driver)
+    assert ask(launcher) == (7 if name == "ROWS" else SAYS_MORE)
+    driver.status = {}
+    assert ask(launcher) == 7
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        *(np.array(ends) for ends in ([0, 3, 2, 10], [0, 10, 3, 10], [1, 3, 10], [0, 3, 9])),
+        *(np.array([0, 3, 11]), np.array([-1, 3, 10]), np.zeros(0, np.int64)),
+        *(np.array([0, 10], np.int32), np.array([0.0, 10.0]), np.array([0, 10], np.uint64)),
+        *(np.array([[0, 3], [3, 10]]), np.array([0, 7, 10, 7])[::2], [0, 10]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("way", [STAGED, COPIED])
+def test_nothing_is_launched_where_arrays_are_no_rows_from_the_begin_to_the_end(
+    built, memory, rows, way
+):
+    driver = Driver(memory)
+    assert ask(launcher_of(built, memory, driver), way=way, rows=rows) == NOT_LAUNCHED
+    assert driver.asked == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(TEXT.astype(np.int8), TEXT.view(np.uint16), TEXT[::2], "abc"),
+        *(np.full((2, 50), 97, np.uint8), np.zeros(6000, np.uint16)),  # Of more bytes than fit.
+    ],
+    ids=str,
+)
+def test_nor_where_the_text_is_no_bytes_in_one_piece(built, memory, text):
+    driver = Driver(memory)
+    launcher, rows = launcher_of(built, memory, driver), np.array([0, len(text)])
+    got = launcher.encode(BLOCK, 1, text, STAGED, rows, False, False, 32, IDS)
+    assert (got, driver.asked) == (NOT_LAUNCHED, [])
+
+
+@pytest.mark.parametrize(
+    ("errors", "way", "asked"),
+    [
+        ((1, 0, 0, 0), STAGED, "context wait"),
+        ((1, 0, 0, 0), COPIED, "context wait"),
+        ((0, 2, 0, 0), COPIED, "context copy wait"),
+        ((0, 0, 719, 0), COPIED, "context copy launch wait"),
+        ((0, 0, 0, 700), STAGED, "context launch wait"),
+    ],
+)
+def test_an_error_of_the_driver_is_raised(built, memory, errors, way, asked):
+    driver = Driver(memory, errors)
+    with pytest.raises(RuntimeError, match=f"CUDA error {max(errors)}"):
+        ask(launcher_of(built, memory, driver), way=way)
+    assert " ".join(words.split()[0] for words in driver.asked) == asked
+    assert memory.job["host_ids"] == 77
+
+
+def test_what_does_not_fit_or_is_of_another_kind_is_refused(built, memory):
+    driver = Driver(memory)
+    launcher = launcher_of(built, memory, driver)
+    with pytest.raises(ValueError, match="no room"):
+        ask(launcher, rows=np.array([0, 1, 2, 3, 4, 10]))
+    with pytest.raises(ValueError, match="no room"):
+        launcher.encode(
+            BLOCK, 1, np.zeros(65, np.uint8), STAGED, np.array([0, 65]), False, False, 32, IDS
+        )
+    with pytest.raises(TypeError):
+        ask(launcher, kernel=(1, 2))
+    with pytest.raises(TypeError):
+        ask(launcher, kernel=("encode", 512, 0, True, False))
+    with pytest.raises(ValueError, match="no way 3"):
+        ask(launcher, way=3)
+    with pytest.raises(TypeError, match="9 arguments"):
+        launcher.encode(BLOCK, 1, TEXT)
+    with pytest.raises(TypeError, match="20 numbers"):
+        built.Launcher(driver.addresses, WORDS[1:], STATUS_WORDS, ADDRESSES, memory.arrays())
+    assert driver.asked == []
+
+
+def test_it_keeps_its_memory_until_it_is_garbage(built):
+    memory = FakeMemory()
+    kept = [weakref.ref(array) for array in memory.arrays()]
+    launcher = built.Launcher((1, 2, 3, 4, 5, 6), WORDS, STATUS_WORDS, ADDRESSES, memory.arrays())
+    del memory
+    assert all(array() is not None for array in kept)
+    del launcher
+    assert not any(array() is not None for array in kept)

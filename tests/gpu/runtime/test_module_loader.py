@@ -1,0 +1,112 @@
+"""Modules of kernels are compiled once, and side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpu.errors import DeviceUnavailable
+from gpu.kernels.catalog import KERNELS, joined_source, modules_of
+from gpu.kernels.families import CHARACTERS, STRIDED_KMERS, Family, dna_family, encode_kernels
+from gpu.runtime.module_loader import Functions
+from tests.support.waiting import GIVEN_UP_S
+
+TOGETHER = ("text", "small_block", "symbols")
+
+
+class Device(contextlib.nullcontext):
+    """A device of the ninth generation."""
+
+    compute_capability = "90"
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+
+
+def cupy(
+    compiled: Counter[str], wait: Callable[[float], object], shared_bytes: int = 227 << 10
+) -> Any:
+    """What Functions asks of CuPy; a module is compiled when the wait is over."""
+
+    def raw_module(code: str, **_: Any) -> Any:
+        compiled[code] += 1
+        wait(GIVEN_UP_S)
+        return SimpleNamespace(
+            get_function=lambda name: SimpleNamespace(kernel=SimpleNamespace(ptr=name))
+        )
+
+    cuda = SimpleNamespace(
+        Device=Device,
+        runtime=SimpleNamespace(
+            driverGetVersion=lambda: 13000, deviceGetAttribute=lambda *_: shared_bytes
+        ),
+        driver=SimpleNamespace(funcSetAttribute=lambda *_: None),
+    )
+    return SimpleNamespace(cuda=cuda, RawModule=raw_module)
+
+
+def test_modules_are_compiled_side_by_side_and_once():
+    compiled: Counter[str] = Counter()
+    functions = Functions(cupy(compiled, threading.Barrier(len(TOGETHER)).wait), 0)
+    functions.prepare(TOGETHER)
+    assert compiled == {joined_source(module): 1 for module in TOGETHER}
+    for name, kernel in KERNELS.items():
+        if kernel.module in TOGETHER:
+            place, threads, *_ = functions[name]
+            assert (place, threads) == (name, kernel.threads)
+    functions.prepare(TOGETHER)
+    assert sum(compiled.values()) == len(TOGETHER)
+
+
+def test_a_device_with_too_little_shared_memory_is_told_so_before_anything_is_compiled():
+    compiled: Counter[str] = Counter()
+    functions = Functions(cupy(compiled, lambda _: None, shared_bytes=163 << 10), 0)
+    with pytest.raises(DeviceUnavailable, match=r"up to 166912 bytes .* 'merge' need 229584"):
+        functions.prepare(["merge"])
+    functions.prepare(["training", "symbols"])
+    assert set(compiled) == {joined_source("training"), joined_source("symbols")}
+
+
+REPAIR = {"repair_small", "repair_middle", "repair_large"}
+DNA_WITH_BASES = dna_family(has_whole=False, maps=False, walk=(), bases="encode_bases")
+
+
+@pytest.mark.parametrize(
+    ("family", "own"),
+    [
+        (CHARACTERS, {"symbols"}),
+        (STRIDED_KMERS, {"symbols"}),
+        (DNA_WITH_BASES, {"symbols", "dna", "dna_grid", "bases", *REPAIR}),
+    ],
+)
+def test_a_family_knows_all_modules_that_its_batches_may_need(family: Family, own: set[str]):
+    assert set(modules_of(family.kernels)) == {"text", *own}
+    for turned in (False, True):
+        kernels = (
+            *encode_kernels(family, num_rounds=2, validate=True, turned=turned),
+            "cut_windows",
+        )
+        assert {KERNELS[name].module for name in kernels} <= {"text", *own}
+
+
+def test_threads_that_ask_for_one_module_at_once_get_one():
+    compiled: Counter[str] = Counter()
+    all_ask = threading.Event()
+    functions = Functions(cupy(compiled, all_ask.wait), 0)
+    names = [name for name, kernel in KERNELS.items() if kernel.module == "symbols"]
+    threads = [threading.Thread(target=functions.__getitem__, args=[name]) for name in names]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)  # Without a lock all of them would compile by now.
+    all_ask.set()
+    for thread in threads:
+        thread.join()
+    assert compiled == {joined_source("symbols"): 1}
+    assert set(functions) == set(names)

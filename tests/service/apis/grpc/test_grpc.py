@@ -1,0 +1,433 @@
+"""gRPC: the ids, limits and refusals of the JSON calls; streams, health, reflection, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import filecmp
+import struct
+from itertools import pairwise
+
+import grpc
+import numpy as np
+import pytest
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+from grpc_status import rpc_status
+
+from service.apis.grpc.server import NAME, GrpcServer
+from service.core.settings import Settings
+from service.engines.cpu.engine import CpuEngine
+from service.protos import generate
+from service.protos import warptok_pb2 as pb
+from service.server.app import create_app, running
+from tests.support.fake_engine import FakeEngine
+from tests.support.waiting import run, until
+from vocabularies.batch.batch import Batch
+from vocabularies.builtin import load
+from vocabularies.formats import write_vocabulary
+
+ENGINE = CpuEngine()
+TEXTS = ["Hello, world", "", "北京 now", "<|endoftext|>"]
+
+
+@contextlib.asynccontextmanager
+async def serving(engine=ENGINE, **settings):
+    """A stub-like caller of the service's methods, and the service."""
+    service = create_app(Settings(**{"preload": "none"} | settings), engine).service
+    async with running(service):
+        server = GrpcServer(service)
+        await server.start("127.0.0.1", 0)
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                yield Client(channel, server.port), service
+        finally:
+            await server.stop(0)
+
+
+class Client:
+    """Calls by name, as generated stubs make them."""
+
+    def __init__(self, channel, port):
+        self.channel, self.port = channel, port
+        methods = pb.DESCRIPTOR.services_by_name["Tokenizer"].methods_by_name
+        for name, method in methods.items():
+            kind = f"{'stream' if method.client_streaming else 'unary'}_"
+            kind += "stream" if method.server_streaming else "unary"
+            answer = getattr(pb, method.output_type.name)
+            call = getattr(channel, kind)(
+                f"/{NAME}/{name}",
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=answer.FromString,
+            )
+            setattr(self, name, call)
+
+
+def batch_request(texts, vocabulary="gpt2", **options):
+    rows = [text if isinstance(text, bytes) else text.encode() for text in texts]
+    batch = Batch.from_bytes(rows)
+    return pb.EncodeBatchRequest(
+        vocabulary=vocabulary,
+        data=batch.data.tobytes(),
+        offsets=batch.offsets.tobytes(),
+        options=pb.Options(**options),
+    )
+
+
+def rows_of(response, dtype=np.int32):
+    ids, offsets = np.frombuffer(response.ids, dtype), np.frombuffer(response.offsets, np.int64)
+    return [ids[b:e].tolist() for b, e in pairwise(offsets)]
+
+
+def expected(texts, vocabulary="gpt2"):
+    encoded = ENGINE.encode(load(vocabulary), Batch(texts))
+    return [encoded.row(row).tolist() for row in range(len(texts))]
+
+
+def details(error):
+    """The status's details by type."""
+    found = {}
+    for packed in rpc_status.from_call(error).details:
+        kind = getattr(error_details_pb2, packed.TypeName().rsplit(".", 1)[1])
+        packed.Unpack(detail := kind())
+        found[kind.__name__] = detail
+    return found
+
+
+def test_one_text():
+    async def scenario():
+        async with serving() as (client, _):
+            request = pb.EncodeRequest(vocabulary="gpt2", text=b"Hello, world")
+            answer = await client.Encode(request)
+            assert np.frombuffer(answer.ids, np.int32).tolist() == [15496, 11, 995]
+            assert answer.num_tokens == 3
+            assert answer.engine == "cpu"
+            assert answer.digest == load("gpt2").digest
+            request.options.CopyFrom(pb.Options(max_length=2, return_offsets=True, dtype="uint16"))
+            answer = await client.Encode(request)
+            assert np.frombuffer(answer.ids, np.uint16).tolist() == [15496, 11]
+            assert np.frombuffer(answer.spans, np.int64).tolist() == [0, 5, 5, 6]
+            assert (answer.truncated.num_tokens, answer.truncated.kept_end) == (3, 2)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("vocabulary", ["gpt2", "hyenadna", "nt_v2", "dnabert2"])
+def test_many_texts(vocabulary):
+    async def scenario():
+        async with serving() as (client, _):
+            answer = await client.EncodeBatch(batch_request(TEXTS, vocabulary))
+            assert rows_of(answer) == expected(TEXTS, vocabulary)
+            counted = await client.Count(batch_request(TEXTS, vocabulary))
+            lengths = [len(row) for row in rows_of(answer)]
+            assert np.frombuffer(counted.num_tokens, np.int64).tolist() == lengths
+
+    run(scenario)
+
+
+def test_begin_and_end_tokens_are_added_unless_refused():
+    async def scenario():
+        async with serving() as (client, _):
+            request = batch_request(["ACGT"], "dnabert2", add_special_tokens=False)
+            without = rows_of(await client.EncodeBatch(request))[0]
+            assert expected(["ACGT"], "dnabert2")[0] == [1, *without, 2]
+
+    run(scenario)
+
+
+def test_a_bad_row_leaves_the_others_answered():
+    async def scenario():
+        async with serving() as (client, _):
+            answer = await client.EncodeBatch(batch_request(["Hello", b"a\xff", "Hello"]))
+            assert rows_of(answer) == [[15496], [], [15496]]
+            (error,) = answer.errors
+            assert (error.row, error.code, error.where) == (1, "not_utf8", "byte 1")
+
+    run(scenario)
+
+
+def test_a_stream_is_answered_message_by_message():
+    async def scenario():
+        async with serving() as (client, _):
+            call = client.EncodeStream()
+            for number in range(5):
+                texts = [f"Hello {number}", "world"]
+                await call.write(batch_request(texts))
+                # The answer is there before the next request is sent.
+                assert rows_of(await call.read()) == expected(texts)
+            await call.done_writing()
+            assert await call.read() is grpc.aio.EOF
+
+    run(scenario)
+
+
+def test_a_stream_that_is_written_before_it_is_read():
+    async def scenario():
+        async with serving() as (client, _):
+            batches = [[f"text {number} " * 2000] for number in range(30)]
+            answers = client.EncodeStream(batch_request(texts) for texts in batches)
+            got = [rows_of(answer) async for answer in answers]
+            assert got == [expected(texts) for texts in batches]
+
+    run(scenario)
+
+
+def test_a_wrong_message_ends_its_stream_after_the_answers_before_it():
+    async def scenario():
+        async with serving() as (client, _):
+            bad = batch_request(["x"])
+            bad.offsets = struct.pack("<qq", 0, 7)
+            answers = client.EncodeStream(iter([batch_request(["Hello"]), bad]))
+            got = []
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                async for answer in answers:
+                    got.append(rows_of(answer))
+            assert got == [[[15496]]]
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+    run(scenario)
+
+
+def test_decode_is_the_inverse():
+    async def scenario():
+        async with serving() as (client, _):
+            encoded = await client.EncodeBatch(batch_request(TEXTS))
+            request = pb.DecodeBatchRequest(
+                vocabulary="gpt2", ids=encoded.ids, offsets=encoded.offsets
+            )
+            decoded = await client.DecodeBatch(request)
+            offsets = np.frombuffer(decoded.offsets, np.int64)
+            rows = [decoded.data[b:e].decode() for b, e in pairwise(offsets)]
+            assert rows == TEXTS
+            one = pb.DecodeRequest(vocabulary="gpt2", ids=np.array([15496], np.int32).tobytes())
+            assert (await client.Decode(one)).text == b"Hello"
+
+    run(scenario)
+
+
+def test_decode_refuses_ids_that_are_none():
+    async def scenario():
+        async with serving() as (client, _):
+            ids = np.array([15496, 60000, -1], np.int32).tobytes()
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.Decode(pb.DecodeRequest(vocabulary="gpt2", ids=ids))
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            assert details(caught.value)["BadRequest"].field_violations[0].field == "ids: ids[1]"
+            offsets = np.array([0, 1, 3]).tobytes()
+            request = pb.DecodeBatchRequest(vocabulary="gpt2", ids=ids, offsets=offsets)
+            answer = await client.DecodeBatch(request)
+            assert answer.data == b"Hello"
+            assert [error.row for error in answer.errors] == [1]
+
+    run(scenario)
+
+
+def test_windows():
+    async def scenario():
+        async with serving() as (client, _):
+            request = pb.WindowsRequest(
+                vocabulary="mtdna6",
+                sequence=b"GATCACAGGTCTATCACCCT",
+                window=8,
+                stride=4,
+                circular=True,
+                channel=np.arange(20, dtype=np.float32).tobytes(),
+            )
+            answer = await client.Windows(request)
+            shape = (answer.num_windows, answer.width)
+            assert shape == (5, 8)
+            ids = np.frombuffer(answer.input_ids, np.int32).reshape(shape)
+            channel = np.frombuffer(answer.channel, np.float32).reshape(shape)
+            row = expected(["GATCACAGGTCTATCACCCT"], "mtdna6")[0]
+            assert ids[0].tolist() == row[:8]
+            assert channel[1].tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
+            assert np.frombuffer(answer.starts, np.int64).tolist() == [0, 4, 8, 12, 16]
+
+    run(scenario)
+
+
+WINDOWS = {"vocabulary": "mtdna6", "sequence": b"GATCACAGGTCTATCACCCT", "window": 8, "stride": 4}
+WRONG_WINDOWS = [
+    ({"window": 0}, "window"),
+    ({"stride": 1}, "window"),
+    ({"sequence": b"\xff"}, "sequence: byte 0"),
+    ({"channel": np.full(20, np.inf, np.float32).tobytes()}, "channel[0]"),
+    ({"vocabulary": "gpt2"}, "vocabulary"),
+]
+
+
+@pytest.mark.parametrize(("change", "field"), WRONG_WINDOWS)
+def test_what_is_wrong_with_windows_has_the_name_of_its_field(change, field):
+    async def scenario():
+        async with serving(max_window_ids=100) as (client, _):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.Windows(pb.WindowsRequest(**WINDOWS | change))
+            violations = details(caught.value)["BadRequest"].field_violations
+            assert violations[0].field == field
+            assert caught.value.details().startswith(f"{field}: ")
+
+    run(scenario)
+
+
+def test_vocabularies_are_listed_put_and_deleted():
+    async def scenario():
+        async with serving() as (client, _):
+            (content,) = write_vocabulary(load("gpn"), "tokenizer.json").values()
+            pieces = [
+                pb.PutVocabularyRequest(
+                    vocabulary="mine", file="tokenizer.json", data=content[:100]
+                ),
+                pb.PutVocabularyRequest(data=content[100:]),
+            ]
+            put = await client.PutVocabulary(iter(pieces))
+            assert put.created
+            assert put.vocabulary.size == len(load("gpn"))
+            listed = await client.ListVocabularies(pb.ListVocabulariesRequest())
+            assert {"gpt2", "mine"} <= {each.name for each in listed.vocabularies}
+            got = await client.GetVocabulary(pb.GetVocabularyRequest(vocabulary="mine"))
+            assert got == put.vocabulary
+            await client.DeleteVocabulary(pb.DeleteVocabularyRequest(vocabulary="mine"))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.GetVocabulary(pb.GetVocabularyRequest(vocabulary="mine"))
+            assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+    run(scenario)
+
+
+BAD = [
+    (batch_request(["x"], "nothing"), "NOT_FOUND", "unknown_vocabulary", None),
+    (batch_request(["x"], special="all"), "INVALID_ARGUMENT", "invalid_request", "options.special"),
+    (batch_request(["x"], dtype="int8"), "INVALID_ARGUMENT", "invalid_request", "options.dtype"),
+    (batch_request(["x"], dtype="uint8"), "INVALID_ARGUMENT", "invalid_request", "dtype"),
+    (batch_request(["x"], if_digest="no"), "FAILED_PRECONDITION", "digest_differs", None),
+    (
+        pb.EncodeBatchRequest(vocabulary="gpt2", data=b"ab", offsets=b"123"),
+        "INVALID_ARGUMENT",
+        "invalid_request",
+        "offsets",
+    ),
+    (
+        pb.EncodeBatchRequest(vocabulary="gpt2", data=b"ab", offsets=struct.pack("<3q", 0, 9, 2)),
+        "INVALID_ARGUMENT",
+        "invalid_request",
+        "offsets[2]",
+    ),
+    (
+        pb.EncodeBatchRequest(
+            vocabulary="gpt2", data=b"ab", offsets=struct.pack("<5q", 0, 2**63 - 1, -(2**63), -1, 2)
+        ),
+        "INVALID_ARGUMENT",
+        "invalid_request",
+        "offsets[2]",
+    ),
+    (pb.EncodeBatchRequest(vocabulary="gpt2"), "INVALID_ARGUMENT", "invalid_request", "offsets"),
+]
+
+
+@pytest.mark.parametrize(("request_", "code", "reason", "field"), BAD)
+def test_a_refusal_says_why_and_where(request_, code, reason, field):
+    async def scenario():
+        async with serving() as (client, _):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.EncodeBatch(request_)
+            assert caught.value.code().name == code
+            found = details(caught.value)
+            assert (found["ErrorInfo"].reason, found["ErrorInfo"].domain) == (reason, "warptok")
+            if field is not None:
+                assert found["BadRequest"].field_violations[0].field == field
+
+    run(scenario)
+
+
+def test_a_full_queue_says_when_to_try_again():
+    async def scenario():
+        engine = FakeEngine()
+        async with serving(engine, max_queue_bytes=1024) as (client, service):
+            books = service.batcher.admission
+            books.num_bytes, books.num_rows = 2000, 1
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.EncodeBatch(batch_request(["x"], "evo_bytes"))
+            books.num_bytes, books.num_rows = 0, 0
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert details(caught.value)["RetryInfo"].retry_delay.seconds >= 1
+
+    run(scenario)
+
+
+def test_a_deadline_that_passes_in_the_queue_ends_the_call():
+    async def scenario():
+        engine = FakeEngine()
+        async with serving(engine, inline_batch_bytes=0) as (client, _):
+            engine.gate.clear()
+            first = asyncio.ensure_future(
+                client.EncodeBatch(batch_request(["x"], "evo_bytes"), timeout=120)
+            )
+            await until(lambda: engine.batches)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.EncodeBatch(batch_request(["y"], "evo_bytes"), timeout=0.3)
+            assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            engine.gate.set()
+            await first
+
+    run(scenario)
+
+
+def test_health_says_what_readiness_says():
+    async def scenario():
+        async with serving() as (client, service):
+            check = client.channel.unary_unary(
+                "/grpc.health.v1.Health/Check",
+                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=health_pb2.HealthCheckResponse.FromString,
+            )
+            states = health_pb2.HealthCheckResponse
+
+            async def until_it_says(state, name):
+                while (await check(health_pb2.HealthCheckRequest(service=name))).status != state:
+                    await asyncio.sleep(0.05)
+
+            for name in ("", NAME):
+                await until_it_says(states.SERVING, name)
+            service.draining = True
+            await until_it_says(states.NOT_SERVING, NAME)
+
+    run(scenario)
+
+
+def test_reflection_lists_the_service():
+    async def scenario():
+        async with serving() as (client, _):
+            info = client.channel.stream_stream(
+                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+                response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+            )
+            request = reflection_pb2.ServerReflectionRequest(list_services="")
+            (answer,) = [answer async for answer in info(iter([request]))]
+            names = {each.name for each in answer.list_services_response.service}
+            assert {NAME, "grpc.health.v1.Health"} <= names
+
+    run(scenario)
+
+
+def test_calls_are_counted_with_their_status():
+    async def scenario():
+        async with serving() as (client, service):
+            await client.EncodeBatch(batch_request(["x"]))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await client.EncodeBatch(batch_request(["x"], "nothing"))
+            text = service.metrics.exposition()[0].decode()
+            assert f'route="/{NAME}/EncodeBatch",status="200"' in text
+            assert f'route="/{NAME}/EncodeBatch",status="404"' in text
+
+    run(scenario)
+
+
+def test_what_protoc_makes_is_what_is_kept(tmp_path):
+    pytest.importorskip("grpc_tools", reason="grpcio-tools makes the files")
+    generate.generate(tmp_path)
+    names = [path.name for path in tmp_path.iterdir()]
+    assert names
+    _, different, missing = filecmp.cmpfiles(tmp_path, generate.FOLDER, names, shallow=False)
+    assert (different, missing) == ([], [])

@@ -1,0 +1,200 @@
+"""Vocabularies leave memory for others when they were longest unused, and come back when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import functools
+import gc
+
+import pytest
+
+from service.core.settings import Settings
+from service.engines.base import Holding
+from service.engines.cpu.bpe.fastokens_encoder import HAS_THREADS
+from service.engines.cpu.engine import CpuEngine
+from service.engines.cpu.selection import FASTOKENS_BYTES
+from service.engines.cpu.verification import verify
+from service.engines.eviction import leaving
+from service.registry.registry import Registry
+from service.registry.reports import samples
+from tests.fuzz import memory
+from tests.fuzz.memory import GROWTH_BYTES, Size, measured, what_grew
+from tests.support.fake_engine import FakeEngine, byte_vocabulary
+from tests.support.tokenizer_documents import rank_file
+from tests.support.waiting import run, wait_until
+from vocabularies.batch.batch import Batch
+from vocabularies.formats import read_vocabulary
+
+MIB = 1 << 20
+BYTES = [bytes([byte]) for byte in range(256)]
+
+
+def ranked(word: bytes):
+    """A small byte-level vocabulary, for which there is an encoder with a large table."""
+    files = {"r.tiktoken": rank_file([*BYTES, b"ab", word])}
+    return read_vocabulary(files, pretokenizer="gpt2")
+
+
+@pytest.mark.parametrize(
+    ("kept", "max_bytes", "gone"),
+    [
+        ("", 60, ""),
+        ("", 59, "b"),
+        ("", 30, "ba"),
+        ("b", 30, "ac"),
+        ("abc", 0, ""),
+        ("", 0, "bac"),
+    ],
+)
+def test_the_longest_unused_leave_until_the_others_fit(kept, max_bytes, gone):
+    holdings = {"a": Holding(10, 2.0), "b": Holding(20, 1.0), "c": Holding(30, 3.0)}
+    assert leaving(holdings, set(kept), max_bytes) == list(gone)
+
+
+class SizedEngine(FakeEngine):
+    """Every vocabulary takes ten bytes; `order` is that of their last use."""
+
+    def __init__(self):
+        super().__init__()
+        self.order: list[str] = []
+
+    def load(self, vocabulary, pinned=False):
+        self.order.append(vocabulary.digest)
+        return super().load(vocabulary, pinned)
+
+    def holdings(self):
+        return {d: Holding(10, float(self.order.index(d))) for d in self.loaded}
+
+
+FIRST, SECOND, THIRD = (byte_vocabulary(size) for size in (256, 300, 301))
+
+
+def test_an_upload_makes_room_and_what_left_is_loaded_by_its_next_use(tmp_path, caplog):
+    caplog.set_level("INFO")
+
+    async def scenario():
+        settings = Settings(
+            store_dir=tmp_path, default_vocabulary="first", loaded_vocabulary_bytes=20
+        )
+        registry = Registry(engine := SizedEngine(), settings)
+        for name, vocabulary in (("first", FIRST), ("second", SECOND), ("third", THIRD)):
+            registry.put(name, vocabulary, replace=False)
+        # The default vocabulary stays although it is the oldest.
+        assert registry.entries.keys() == {"first", "third"}
+        assert engine.loaded == {FIRST.digest, THIRD.digest}
+        assert "unloaded second" in caplog.text
+        state = {sample.name: sample.state for sample in samples(registry)}
+        assert state["second"] == "unloaded"
+        assert (await registry.loaded("second")).vocabulary.digest == SECOND.digest
+        assert registry.entries.keys() == {"first", "second"}
+
+    run(scenario)
+
+
+def test_the_engine_tells_what_was_used_last_and_loads_again_what_left():
+    engine = CpuEngine()
+    for vocabulary in (FIRST, SECOND):
+        engine.load(vocabulary)
+    assert engine.holdings()[FIRST.digest].used < engine.holdings()[SECOND.digest].used
+    engine.encode(FIRST, Batch(["a"]))
+    assert engine.holdings()[FIRST.digest].used > engine.holdings()[SECOND.digest].used
+    engine.unload(FIRST.digest)
+    assert engine.encode(FIRST, Batch(["a"])).ids.tolist() == [97]
+    engine.close()
+
+
+class Mallinfo2(ctypes.Structure):
+    """What malloc says of itself (malloc.h)."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks".split()
+    ] + [("keepcost", ctypes.c_size_t)]
+
+
+def used_bytes() -> int:
+    """What malloc has given out."""
+    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo2 is None:
+        pytest.skip("malloc is not glibc's")
+    mallinfo2.restype = Mallinfo2
+    gc.collect()
+    info = mallinfo2()
+    return info.uordblks + info.hblkhd
+
+
+def test_what_an_encoder_is_said_to_take_is_what_it_takes():
+    engine = CpuEngine()
+    engine.load(ranked(b"before"))  # The libraries' own tables.
+    vocabularies = [ranked(b"word%d" % number) for number in range(3)]
+    shared = Batch(["word " * 20_000] * 8)  # Each of the library's threads has a cache of its own.
+    before = used_bytes()
+    for vocabulary in vocabularies:
+        assert engine.load(vocabulary).encoder.startswith("fastokens")
+
+    def taken() -> float:
+        for vocabulary in vocabularies:
+            engine.encode(vocabulary, shared)
+        return (used_bytes() - before) / len(vocabularies)
+
+    said = engine.holdings()[vocabularies[0].digest].num_bytes
+    if HAS_THREADS:  # On a busy machine they come to it later than the one that asks.
+        wait_until(lambda: taken() > said / 2, "work of all threads")
+    assert taken() < said * 2
+    assert said >= FASTOKENS_BYTES
+    engine.close()
+
+
+def test_verifying_leaves_no_memory_behind():
+    engine = CpuEngine()
+    vocabulary = ranked(b"verified")
+    texts = [f"{number} words {number * 7919}" for number in range(100)]
+    verify(engine, vocabulary, texts)
+    before = used_bytes()
+    for _ in range(40):
+        assert verify(engine, vocabulary, texts).num_different == 0
+    assert used_bytes() - before < MIB  # With the caches of words it was 2.2.
+    engine.close()
+
+
+def sizes(loaded: list[int], settled: list[int]) -> list[Size]:
+    return [Size(a * MIB, b * MIB) for a, b in zip(loaded, settled, strict=True)]
+
+
+def test_fuzzing_sees_memory_that_grows_and_memory_past_its_bound():
+    flat = [300] * 10
+    assert what_grew(sizes([400, 560, 330, 550, 310] * 2, flat), 256 * MIB) == ""
+    leak = [300 + 10 * number for number in range(10)]
+    assert "grew by 70 MiB" in what_grew(sizes([600] * 10, leak), 256 * MIB)
+    assert "was at 700 MiB" in what_grew(sizes([400] * 9 + [700], flat), 256 * MIB)
+    assert what_grew(sizes([300], [300]), 0) == ""
+    assert GROWTH_BYTES < 70 * MIB
+
+
+def test_only_caches_without_a_bound_keep_what_they_have_frozen_as_they_are(monkeypatch):
+    bounded, unbounded = functools.lru_cache(9)(str), functools.cache(str)
+    monkeypatch.setattr(memory, "bounded", bounded, raising=False)
+    monkeypatch.setattr(memory, "unbounded", unbounded, raising=False)
+    assert (bounded(1), unbounded(1)) == ("1", "1")
+    gc.freeze()
+    memory._empty_bounded_caches()
+    gc.unfreeze()
+    assert (bounded.cache_info().currsize, unbounded.cache_info().currsize) == (0, 1)
+
+
+def test_memory_is_measured_without_uploads_and_their_next_use_loads_them():
+    class Held:
+        registry = Registry(SizedEngine(), Settings(default_vocabulary="hyenadna"))
+
+    async def scenario():
+        registry = Held.registry
+        await registry.loaded("hyenadna")
+        registry.put("mine", SECOND, replace=False)
+        registry.engine.load(THIRD)  # As a request that was accepted before its vocabulary left.
+        await asyncio.to_thread(measured, Held)
+        assert registry.entries.keys() == {"hyenadna"}
+        assert registry.engine.loaded == {registry.entries["hyenadna"].vocabulary.digest}
+        assert (await registry.loaded("mine")).vocabulary.digest == SECOND.digest
+
+    run(scenario)

@@ -1,0 +1,370 @@
+"""The shortest way in over real sockets: the same bytes, order, and ends of connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.core.settings import Settings
+from service.http.asgi_fast_path import HotRoutes
+from service.http.connection.head_cache import RepeatedHead
+from service.http.connection.inline_call import HotCycle
+from service.http.connection.protocol import MAX_HOT_BYTES, HotProtocol, hot_protocol
+from service.security.api_keys import add_key
+from service.server.app import create_app
+from tests.service.apis.native.test_tokens import BAD, GOOD, LIMITS, V
+from tests.support.fake_engine import FakeEngine
+from tests.support.waiting import GIVEN_UP_S, run, until
+
+Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    engine: FakeEngine, keep_alive_s: float = 5, **settings: Any
+) -> AsyncIterator[tuple[HotRoutes, int]]:
+    """uvicorn with our protocol on loopback, in this loop."""
+    app = create_app(Settings(**{"preload": "none", "inline_batch_bytes": 0} | settings), engine)
+    protocol = hot_protocol(app.service, infers=True)
+    config = uvicorn.Config(
+        app,
+        port=0,
+        http=protocol,
+        ws="none",
+        log_config=None,
+        lifespan="on",
+        timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]
+    )
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.ensure_future(server._serve())
+    await until(lambda: server.started or task.done())
+    (listener,) = server.servers
+    try:
+        yield app, listener.sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await until(lambda: not listener.is_serving())
+        engine.gate.set()
+        await task
+
+
+def client_at(port: int) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=GIVEN_UP_S)
+
+
+def request(body: bytes, path: str = "/v1/encode", *fields: str, version: str = "1.1") -> bytes:
+    lines = [f"POST {path} HTTP/{version}", "Host: x", "Content-Type: application/json"]
+    lines += [f"Content-Length: {len(body)}", *fields, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def text_body(text: str) -> bytes:
+    return json.dumps({"vocabulary": V, "text": text}).encode()
+
+
+async def answer(reader: Reader) -> tuple[int, dict[bytes, bytes], bytes]:
+    head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+    fields = dict(line.lower().split(b": ", 1) for line in head[1:-2])
+    body = await reader.readexactly(int(fields[b"content-length"]))
+    return int(head[0].split()[1]), fields, body
+
+
+@pytest.fixture(autouse=True)
+def hot_calls(monkeypatch) -> list[str]:
+    """The paths of the calls that went the short way."""
+    seen: list[str] = []
+    made = HotCycle.__init__
+
+    def note(cycle: HotCycle, path: str, *rest: Any) -> None:
+        seen.append(path)
+        made(cycle, path, *rest)
+
+    monkeypatch.setattr(HotCycle, "__init__", note)
+    return seen
+
+
+async def warm(reader: Reader, writer: Writer) -> None:
+    """The vocabulary is loaded by the first call, which goes the long way."""
+    writer.write(request(text_body("warm")))
+    assert (await answer(reader))[0] == 200
+
+
+def test_every_answer_and_refusal_is_the_one_of_the_long_way(hot_calls):
+    async def scenario():
+        async with listening(FakeEngine(), **LIMITS) as (app, port):
+            transport = httpx.ASGITransport(app)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as long_way:
+                cases = [*GOOD, *((path, body) for path, body, *_ in BAD if path != "/v1/windows")]
+                for path, body in cases * 2:
+                    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+                    headers = {"content-type": "application/json"}
+                    expected = await long_way.post(path, content=content, headers=headers)
+                    writer.write(request(content, path))
+                    status, fields, got = await answer(reader)
+                    assert (status, got) == (expected.status_code, expected.content), path
+                    assert fields[b"content-type"].decode() == expected.headers["content-type"]
+                    if status == 413 and b"max_body_bytes" in got:
+                        writer.close()
+                        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+
+    run(scenario)
+    assert set(hot_calls) == {path for path, _ in GOOD}
+
+
+def test_pipelined_requests_are_answered_in_their_order(hot_calls):
+    async def scenario():
+        async with listening(FakeEngine(delay_s=0.002)) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            texts = [f"text {i}" for i in range(30)]
+            get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+            writer.write(b"".join(request(text_body(text)) + get for text in texts))
+            for text in texts:
+                assert bytes(json.loads((await answer(reader))[2])["ids"]) == text.encode()
+                assert json.loads((await answer(reader))[2]) == {"live": True}
+            writer.close()
+
+    run(scenario)
+    assert hot_calls
+
+
+def test_a_body_may_come_byte_by_byte_and_the_connection_lives_on(hot_calls):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            for text in ("one", "two"):
+                for byte in request(text_body(text)):
+                    writer.write(bytes([byte]))
+                    await writer.drain()
+                assert bytes(json.loads((await answer(reader))[2])["ids"]) == text.encode()
+            writer.close()
+
+    run(scenario)
+    assert len(hot_calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "is_hot", "closes"),
+    [
+        ((), "1.1", True, False),
+        (("Connection: close",), "1.1", False, True),
+        ((), "1.0", False, True),
+        (("Content-Encoding: br",), "1.1", False, False),
+        (("Expect: 100-continue",), "1.1", False, False),
+    ],
+)
+def test_only_plain_requests_go_the_short_way(hot_calls, fields, version, is_hot, closes):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            hot_calls.clear()
+            writer.write(request(text_body("x"), "/v1/encode", *fields, version=version))
+            if "Expect: 100-continue" in fields:
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+            status, _, _ = await answer(reader)
+            assert status == (415 if "Content-Encoding: br" in fields else 200)
+            assert bool(hot_calls) == is_hot
+            writer.write(request(text_body("y")))
+            if closes:
+                assert await reader.read() == b""
+            else:
+                assert (await answer(reader))[0] == 200
+            writer.close()
+
+    run(scenario)
+
+
+@pytest.fixture
+def parsed(monkeypatch) -> list[None]:
+    """One entry for each request that the parser saw."""
+    seen: list[None] = []
+    begin = HotProtocol.on_message_begin
+
+    def note(protocol: HotProtocol) -> None:
+        seen.append(None)
+        begin(protocol)
+
+    monkeypatch.setattr(HotProtocol, "on_message_begin", note)
+    return seen
+
+
+def test_a_head_that_was_sent_before_is_not_parsed_again(parsed):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            for number, text in enumerate(("a", "bb", "", "x" * 12_345, "a")):
+                writer.write(request(text_body(text)))
+                assert bytes(json.loads((await answer(reader))[2])["ids"]) == text.encode()
+                assert len(parsed) == 2, number
+            writer.write(request(b'{"vocabulary":'))  # The long way words what is wrong.
+            assert (await answer(reader))[0] == 400
+            writer.write(request(text_body("b"), "/v1/encode", "X-Own: 1"))
+            assert (await answer(reader))[0] == 200
+            assert len(parsed) == 4
+            writer.close()
+
+    run(scenario)
+
+
+def test_bytes_inside_a_request_are_never_taken_for_a_known_head():
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            whole = request(text_body("known"))
+            writer.write(whole)
+            assert (await answer(reader))[0] == 200
+            # As the value of a field, and as a body: neither is a request.
+            for part in (b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Field: ", b"\r\n\r\n"):
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.02)
+                if part.startswith(b"GET"):
+                    writer.write(whole.partition(b"\r\n")[0])
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+            assert json.loads((await answer(reader))[2]) == {"live": True}
+            length = f"Content-Length: {len(whole)}"
+            writer.write(f"POST /v1/encode HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode())
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            writer.write(whole)
+            assert (await answer(reader))[0] == 415
+            writer.write(whole)
+            assert bytes(json.loads((await answer(reader))[2])["ids"]) == b"known"
+            # Half a known head, and the rest; two requests in one piece.
+            writer.write(whole[:40])
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            writer.write(whole[40:])
+            assert (await answer(reader))[0] == 200
+            writer.write(whole + whole)
+            assert [(await answer(reader))[0] for _ in range(2)] == [200, 200]
+            writer.close()
+
+    run(scenario)
+
+
+def test_a_key_that_is_taken_away_ends_a_known_head(tmp_path):
+    async def scenario():
+        path = tmp_path / "keys.json"
+        secret = add_key(path, "one", ("encode",))
+        async with listening(FakeEngine(), api_keys_file=path) as (app, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            keyed = request(text_body("x"), "/v1/encode", f"X-API-Key: {secret}")
+            for _ in range(3):
+                writer.write(keyed)
+                assert (await answer(reader))[0] == 200
+            path.write_text("[]")
+            os.utime(path, ns=(0, 0))  # Another time, however coarse the file system's clock is.
+            app.service.guard.refresh()
+            writer.write(keyed)
+            assert (await answer(reader))[0] == 401
+            writer.close()
+
+    run(scenario)
+
+
+FIELDS = ["Host: x", "content-LENGTH: {}", "X: Content-Length: 3", "Transfer-Encoding: chunked"]
+
+
+@given(
+    st.lists(st.sampled_from([*FIELDS, "Content-Length:{}", "A: b"]), max_size=5),
+    st.binary(max_size=40),
+    st.binary(max_size=40),
+    st.integers(-2, 2),
+)
+def test_a_known_head_is_known_with_another_length_and_no_other_way(fields, body, other, wrong):
+    def written(content: bytes, size: int) -> bytes:
+        lines = ["POST / HTTP/1.1", *fields, "", ""]
+        return "\r\n".join(lines).replace("{}", str(size)).encode() + content
+
+    head = RepeatedHead.of(written(body, len(body)))
+    names = [field.lower().split(":")[0] for field in fields]
+    plain = names.count("content-length") == 1 and "transfer-encoding" not in names
+    assert (head is not None) == plain
+    if head is not None:
+        assert head.body_of(written(other, len(other))) == other
+        if wrong:
+            assert head.body_of(written(other, max(0, len(other) + wrong))) in (None, b"")
+        assert head.body_of(written(other, len(other))[1:]) is None
+
+
+def test_a_long_body_and_a_query_go_the_long_way(hot_calls):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            hot_calls.clear()
+            writer.write(request(text_body("x" * MAX_HOT_BYTES)))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"transfer-encoding: chunked" in head.lower()
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+            writer.write(request(text_body("x"), "/v1/encode?a=b"))
+            status, _, body = await answer(reader)
+            assert (status, json.loads(body)["where"]) == (422, "/a")
+            writer.close()
+
+    run(scenario)
+    assert not hot_calls
+
+
+def test_a_client_that_leaves_is_counted_and_its_work_dropped(hot_calls):
+    async def scenario():
+        engine = FakeEngine()
+        async with listening(engine, max_batch_bytes=1) as (app, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            engine.gate.clear()
+            connections = []
+            for i in range(6):
+                _, leaving = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+                leaving.write(request(text_body(f"leaving {i}")))
+                await leaving.drain()
+                connections.append(leaving)
+            await until(lambda: app.service.batcher.queue_rows == 6)
+            for leaving in connections:
+                leaving.close()
+            counts = app.service.metrics.counts
+            await until(lambda: counts()["warptok_requests_cancelled_total"] == {(): 6})
+            engine.gate.set()
+            await until(lambda: not app.service.batcher.queue_rows)
+            seen = [text for batch in engine.batches for text in batch if "leaving" in text]
+            assert len(seen) <= 2
+            writer.close()
+
+    run(scenario)
+
+
+def test_stopping_answers_what_was_accepted_and_then_closes(hot_calls):
+    async def scenario():
+        engine = FakeEngine()
+        async with listening(engine) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            await warm(reader, writer)
+            engine.gate.clear()
+            writer.write(request(text_body("accepted")))
+            await until(lambda: len(engine.batches) == 2)
+        status, fields, body = await answer(reader)
+        assert (status, bytes(json.loads(body)["ids"])) == (200, b"accepted")
+        assert fields[b"connection"] == b"close"
+        assert await reader.read() == b""
+        writer.close()
+
+    run(scenario)

@@ -1,0 +1,112 @@
+"""Answers of streams: what they hold is bounded for each and for all, and is let go of."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import time
+import urllib.request
+
+from service.http.backpressure import Outgoing, Unsent
+from tests.support.server_process import server_process
+from tests.support.waiting import run
+
+MEDIA_TYPE = "application/octet-stream"
+END = re.compile(rb'requests_total\{route="/v1/encode"|requests_cancelled_total 1')
+
+
+class Reader:
+    """A client that takes what it is given while `takes` is set."""
+
+    def __init__(self) -> None:
+        self.takes = asyncio.Event()
+        self.body = b""
+
+    async def send(self, message) -> None:
+        await self.takes.wait()
+        self.body += bytes(message.get("body", b""))
+
+
+async def started(unsent: Unsent, reader: Reader) -> tuple[Outgoing, asyncio.Task]:
+    outgoing = Outgoing(reader.send, MEDIA_TYPE, unsent, 10)
+    return outgoing, asyncio.create_task(outgoing.run())
+
+
+async def is_done(task: asyncio.Task) -> bool:
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task.done()
+
+
+def test_all_streams_together_hold_a_bounded_number_of_bytes_and_each_goes_on():
+    async def scenario():
+        unsent = Unsent(max_bytes=1000, max_total_bytes=1500)
+        readers = [Reader() for _ in range(4)]
+        streams = [await started(unsent, reader) for reader in readers]
+        for outgoing, sending in streams:  # The first message is with the server, one waits.
+            await outgoing.put(b"x" * 600)
+            await is_done(sending)
+            await outgoing.put(b"x" * 600)
+        puts = [asyncio.create_task(outgoing.put(b"y" * 600)) for outgoing, _ in streams]
+        assert [await is_done(put) for put in puts] == [False] * 4
+        assert unsent.num_bytes == 4 * 600
+        readers[3].takes.set()
+        await puts[3]
+        for reader in readers:
+            reader.takes.set()
+        await asyncio.gather(*puts)
+        for outgoing, sending in streams:
+            await outgoing.close()
+            await sending
+        assert unsent.num_bytes == 0
+        assert all(reader.body == b"x" * 1200 + b"y" * 600 for reader in readers)
+
+    run(scenario)
+
+
+def test_a_stream_that_ends_early_lets_go_of_what_it_held():
+    async def scenario():
+        unsent = Unsent(1000, 1000)
+        reader = Reader()
+        outgoing, sending = await started(unsent, reader)
+        await outgoing.put(b"x" * 900)
+        await outgoing.put(b"x" * 900)
+        other, _ = await started(unsent, Reader())
+        await other.put(b"z")
+        waiting = asyncio.create_task(other.put(b"z" * 900))
+        assert unsent.num_bytes > 900
+        sending.cancel()
+        await outgoing.drop()
+        await waiting
+        assert unsent.num_bytes <= 901
+
+    run(scenario)
+
+
+def metrics(server) -> bytes:
+    with urllib.request.urlopen(server.url + "/metrics") as answer:
+        return answer.read()
+
+
+def test_a_client_that_takes_nothing_of_a_long_answer_is_cut_off(tmp_path):
+    settings = {"WARPTOK_PRELOAD": "hyenadna", "WARPTOK_STREAM_IDLE_TIMEOUT_S": "1"}
+    body = json.dumps({"vocabulary": "hyenadna", "text": "ACGT" * 2_000_000}).encode()
+    head = f"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    with server_process(tmp_path, settings) as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+            deadline = time.monotonic() + 180
+            while not (ended := END.search(metrics(server))) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert ended, server.log.read_text()
+            num_bytes = 0
+            try:
+                while piece := connection.recv(1 << 20):
+                    num_bytes += len(piece)
+            except ConnectionResetError:
+                pass
+    assert num_bytes < 2 * 8_000_000  # An id and a comma for each base.

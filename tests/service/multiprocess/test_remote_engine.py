@@ -1,0 +1,165 @@
+"""A front end's engine, which is in the engine process, and what the two tell each other."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+
+import numpy as np
+import pytest
+
+from service.batching.work import Work
+from service.core.errors import EngineLost, ServiceError
+from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.remote_engine import LinkedEngine
+from service.security.api_keys import add_key
+from service.security.rate_limits import Limits, Rates
+from tests.support.fake_engine import FakeEngine, byte_vocabulary
+from tests.support.linked_processes import V, client_of, house
+from tests.support.waiting import GIVEN_UP_S, run, until
+from vocabularies.batch.batch import Batch, EncodeOptions
+
+
+def answer_at_once(_: Link, message: Message) -> asyncio.Future[Message] | None:
+    if message.kind == "hello":
+        return None
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(Message("answer"))
+    return done
+
+
+def test_the_linked_engine_is_an_engine(tmp_path):
+    """Also with a vocabulary that no name means, which it sends when it is asked for."""
+
+    async def scenario():
+        async with house(tmp_path, FakeEngine()) as (_, (front, _)):
+            engine, vocabulary = front.engine, byte_vocabulary(300)
+            options = [EncodeOptions(), EncodeOptions(add_special_tokens=False, spans=True)]
+            batch = Batch(["naïve ✓", "REFUSE"], options=options)
+            encoded = await asyncio.to_thread(engine.encode, vocabulary, batch)
+            assert encoded.row(0).tolist() == list("naïve ✓".encode())
+            assert encoded.errors[1].code == "refused"
+            joined = Batch.from_bytes([b"\xff", b"ab"])
+            found = await asyncio.to_thread(engine.count, vocabulary, joined)
+            assert found.counts.tolist() == [0, 2]
+            assert found.errors[0].code == "not_utf8"
+            ids, offsets = np.array([97, 98, 999]), np.array([0, 2, 3])
+            decoded = await asyncio.to_thread(engine.decode, vocabulary, ids, offsets, True)
+            assert decoded.data[:2].tobytes() == b"ab"
+            assert decoded.errors[1].code == "id_out_of_range"
+
+    run(scenario)
+
+
+def test_a_connection_that_nobody_has_taken_is_no_engine(tmp_path):
+    """The supervisor's listening socket lets front ends connect while the engine is started."""
+    path = tmp_path / "engine.sock"
+
+    async def scenario():
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(path))
+            listening.listen()
+            front = LinkedEngine(path, lambda *_: None, Message("hello"))
+            front.start()
+            await asyncio.to_thread(select.select, [listening], [], [], GIVEN_UP_S)
+            taken, _ = await asyncio.to_thread(listening.accept)
+            with pytest.raises(EngineLost), taken:
+                await front.call(Message("batch"))
+            room: list[Link] = []
+            server = await asyncio.get_running_loop().create_unix_server(
+                lambda: room.append(Link(answer_at_once, lambda _: None)) or room[-1],
+                sock=listening,
+            )
+            await until(lambda: front.link is not None)
+            assert (await front.call(Message("batch"))).kind == "answer"
+            front.close()
+            server.close()
+
+    run(scenario)
+
+
+def test_what_waits_elsewhere_counts_and_is_forgotten(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with house(tmp_path, engine, max_queue_bytes=1024) as (_, (first, second)):
+            engine.gate.clear()
+            body = {"vocabulary": V, "text": "x" * 600}
+            async with client_of(first) as one, client_of(second) as other:
+                waiting = asyncio.ensure_future(one.post("/v1/encode", json=body))
+                await until(lambda: second.batcher.admission.bytes_elsewhere >= 600)
+                refused = await other.post("/v1/encode", json=body)
+                assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
+                engine.gate.set()
+                assert (await waiting).status_code == 200
+                await until(lambda: not second.batcher.admission.bytes_elsewhere)
+                assert (await other.post("/v1/encode", json=body)).status_code == 200
+
+    run(scenario)
+
+
+def test_a_batch_of_a_vocabulary_that_is_not_known_there_brings_it(tmp_path):
+    async def scenario():
+        async with house(tmp_path, FakeEngine()) as (_, (front, _)):
+            unnamed = byte_vocabulary(300)
+            works = [Work("encode", unnamed, [text], num_bytes=20) for text in ("one", "two")]
+            results = await asyncio.gather(*map(front.batcher.run, works))
+            for result, text in zip(results, (b"one", b"two"), strict=True):
+                assert result.encoded.row(result.begin).tolist() == list(text)
+            assert not front.batcher._asked
+
+    run(scenario)
+
+
+def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with house(tmp_path, engine) as (room, (front, _)):
+            engine.gate.clear()
+            there, take_in = [], room.service.batcher.submit
+            room.service.batcher.submit = lambda work: (there.append(work), take_in(work))[1]
+            vocabulary = front.replica.entries[V].vocabulary
+            asked = [
+                asyncio.ensure_future(
+                    front.batcher.run(Work("encode", vocabulary, [text], num_bytes=20))
+                )
+                for text in ("one", "two")
+            ]
+            finished = room.service.metrics.counts
+            await until(lambda: engine.batches)
+            for waiting in asked:
+                waiting.cancel()
+            await until(lambda: not front.batcher.queue_rows)
+            await until(lambda: there and all(work.future.cancelled() for work in there))
+            engine.gate.set()
+            await until(lambda: not room.service.batcher.queue_rows)
+            outcomes = finished()["warptok_work_finished_total"]
+            assert set(outcomes) == {("cancelled",)}
+
+    run(scenario)
+
+
+def test_a_client_keeps_its_rates_over_all_front_ends(tmp_path):
+    async def scenario():
+        keys = tmp_path / "keys.json"
+        secret = add_key(keys, "one", ("encode",), Rates(requests_per_s=0.001))
+        headers = {"x-api-key": secret}
+        body = {"vocabulary": V, "text": "x"}
+        async with house(tmp_path, FakeEngine(), api_keys_file=keys) as (_, (first, second)):
+            async with client_of(first) as one, client_of(second) as other:
+                assert (await one.post("/v1/encode", json=body, headers=headers)).is_success
+                bucket = second.service.guard.limits._requests["one"]
+                await until(lambda: bucket.level < 0.5)
+                refused = await other.post("/v1/encode", json=body, headers=headers)
+                assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+
+    run(scenario)
+    limits = Limits(clock=lambda: 0.0)
+    limits.set({"one": Rates(requests_per_s=2, bytes_per_s=10)})
+    limits.admit("one")
+    limits.charge("one", 4)
+    assert limits.take_spent() == {"one": (1, 4)}
+    assert limits.take_spent() == {}
+    limits.charge_elsewhere({"one": (1, 20), "two": (5, 5)})
+    with pytest.raises(ServiceError, match="bytes_per_s"):
+        limits.admit("one")

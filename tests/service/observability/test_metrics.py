@@ -1,0 +1,127 @@
+"""What is counted comes out of /metrics under its documented name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from time import thread_time
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.observability.metrics import FAMILIES, Gauges, Metrics, VocabularySample
+from tests.support.data_files import ROOT
+
+
+def filled() -> Metrics:
+    metrics = Metrics("1.2.3", max_batch_bytes=1000)
+    metrics.requests("/v1/encode", 200, 0.003)
+    metrics.requests("/v1/encode", 200, 0.5)
+    metrics.requests("/v1/encode", 422, 100.0)
+    metrics.stage("queue", 0.001)
+    metrics.batch("cpu", "encode", 3, 700, 150)
+    metrics.batch("cpu", "encode", 1, 50, 10)
+    metrics.rows_refused(["not_utf8"])
+    metrics.rejected("queue_full")
+    metrics.cancelled()
+    metrics.loop_lag(0.004)
+    metrics.training_ended("finished", 90.0)
+    sample = VocabularySample("gpt2", "sha256:x", "bpe", "loaded", "cpu", "fastokens", 40, 1)
+    metrics.gauges = Gauges(
+        queue=lambda: (12, 3),
+        queue_limit_bytes=100,
+        num_streams=lambda: 2,
+        ready=lambda: True,
+        vocabularies=lambda: [sample],
+        training_jobs=lambda: {"running": 1, "finished": 3},
+    )
+    return metrics
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    text, _ = metrics.exposition()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("name", ["warptok_requests_rejected_total", "warptok_fallbacks_total"])
+def test_what_has_an_alert_is_there_before_the_first_one(name):
+    rules = (ROOT / "deploy/alerts.yml").read_text()
+    told = re.findall(name + r'\{reason=~?"([a-z_|]+)"\}\[\d+m\]\)\) > 0\n', rules)
+    got = samples(Metrics("1.0"))
+    assert told
+    for reason in "|".join(told).split("|"):
+        assert got[name, (("reason", reason),)] == 0
+
+
+def test_counts_come_out_as_they_went_in():
+    got = samples(filled())
+    ok = (("route", "/v1/encode"), ("status", "200"))
+    assert got["warptok_requests_total", ok] == 2
+    route = (("route", "/v1/encode"),)
+    assert got["warptok_request_duration_seconds_count", route] == 3
+    assert got["warptok_request_duration_seconds_sum", route] == 100.503
+    assert got["warptok_request_duration_seconds_bucket", (("le", "0.005"), *route)] == 1
+    assert got["warptok_request_duration_seconds_bucket", (("le", "0.5"), *route)] == 2
+    assert got["warptok_request_duration_seconds_bucket", (("le", "30.0"), *route)] == 2
+    assert got["warptok_request_duration_seconds_bucket", (("le", "+Inf"), *route)] == 3
+    encode = (("engine", "cpu"), ("operation", "encode"))
+    assert got["warptok_batches_total", encode] == 2
+    assert got["warptok_bytes_total", encode] == 750
+    assert got["warptok_tokens_total", encode] == 160
+    assert got["warptok_batch_rows_sum", ()] == 4
+    assert got["warptok_batch_fill_ratio_sum", ()] == 0.75
+    assert got["warptok_event_loop_lag_seconds_bucket", (("le", "0.005"),)] == 1
+    assert got["warptok_rows_refused_total", (("reason", "not_utf8"),)] == 1
+    assert got["warptok_requests_rejected_total", (("reason", "queue_full"),)] == 1
+    assert got["warptok_requests_cancelled_total", ()] == 1
+    assert (got["warptok_queue_bytes", ()], got["warptok_queue_rows", ()]) == (12, 3)
+    assert got["warptok_queue_limit_bytes", ()] == 100
+    assert got["warptok_streams", ()] == 2
+    assert got["warptok_training_jobs", (("state", "running"),)] == 1
+    assert got["warptok_training_jobs", (("state", "queued"),)] == 0
+    assert got["warptok_training_duration_seconds_sum", (("outcome", "finished"),)] == 90
+    assert got["warptok_ready", ()] == 1
+    assert got["warptok_self_test_different", (("name", "gpt2"),)] == 1
+    assert got["warptok_build_info", (("version", "1.2.3"),)] == 1
+
+
+def test_every_documented_metric_is_written_and_nothing_else_of_ours():
+    text, _ = filled().exposition()
+    written = {
+        row.split()[2] for row in text.decode().splitlines() if row.startswith("# HELP warptok_")
+    }
+    assert written == set(FAMILIES)
+
+
+def test_openmetrics_is_written_for_those_who_ask():
+    text, content_type = filled().exposition("application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert any(f.name == "warptok_requests" for f in parse_openmetrics(text.decode()))
+
+
+def test_two_services_in_one_process_count_apart():
+    first, second = filled(), Metrics("2")
+    assert ("warptok_requests_cancelled_total", ()) in samples(first)
+    assert samples(second)["warptok_requests_cancelled_total", ()] == 0
+
+
+def test_counting_a_request_costs_next_to_nothing():
+    metrics, rounds, names = Metrics("1"), 5_000, [f"name {i}" for i in range(20)]
+
+    def seconds(work: Callable[[], object]) -> float:
+        begin = thread_time()
+        for _ in range(rounds):
+            work()
+        return thread_time() - begin
+
+    def count() -> None:
+        metrics.requests("/v1/encode", 200, 0.001)
+
+    # Beside what this machine takes for a little Python, not in microseconds of another one.
+    yardstick_s = min(seconds(lambda: dict.fromkeys(names)) for _ in range(3))
+    assert min(seconds(count) for _ in range(3)) < 10 * yardstick_s

@@ -1,0 +1,238 @@
+"""What every request leaves behind, whichever way it came: id, stages, refusal, a line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+from time import perf_counter
+from typing import Any
+
+import grpc
+import pytest
+
+from service.apis.grpc.server import GrpcServer
+from service.observability.logging import REQUEST_ID, JsonLines, TextLines, fields
+from service.protos import inference_pb2, warptok_pb2
+from tests.service.apis.native.test_tokens import V
+from tests.service.http.connection.test_protocol import answer, client_at, listening, request
+from tests.support.fake_engine import FakeEngine
+from tests.support.waiting import run, until
+
+TEXT = "canary in the text"
+STAGES = ("parse", "queue", "encode", "serialize")
+
+
+@contextlib.asynccontextmanager
+async def all_doors(**settings: Any):
+    """A sender for each way in: (text, vocabulary, id) -> HTTP's status, and the id back."""
+    async with listening(FakeEngine(), **settings) as (app, port):
+        server = GrpcServer(app.service)
+        await server.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with (
+            client_at(port) as client,
+            grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+        ):
+            await client.post(f"/v1/vocabularies/{V}/load")
+
+            async def hot(text: str, vocabulary: str, name: str) -> tuple[int, str]:
+                body = json.dumps({"vocabulary": vocabulary, "text": text}).encode()
+                writer.write(request(body, "/v1/encode", f"X-Request-Id: {name}"))
+                status, headers, _ = await answer(reader)
+                return status, headers[b"x-request-id"].decode()
+
+            def posted(path: str, body: Any, query: str = "", media_type: str = "") -> Any:
+                async def post(text: str, vocabulary: str, name: str) -> tuple[int, str]:
+                    headers = {"x-request-id": name}
+                    if media_type:
+                        headers["content-type"] = media_type
+                    content = body(text, vocabulary)
+                    if not isinstance(content, str):
+                        content = json.dumps(content)
+                    url = path.format(vocabulary) + query.format(vocabulary)
+                    got = await client.post(url, content=content, headers=headers)
+                    return got.status_code, got.headers["x-request-id"]
+
+                return post
+
+            async def call(path: str, message: Any, name: str) -> tuple[int, str]:
+                method = channel.unary_unary(path, lambda each: each.SerializeToString())
+                called = method(message, metadata=(("x-request-id", name),))
+                try:
+                    await called
+                except grpc.aio.AioRpcError as error:
+                    details = dict(error.trailing_metadata())["grpc-status-details-bin"]
+                    return 404, name if name.encode() in details else ""
+                return 200, dict(await called.trailing_metadata())["x-request-id"]
+
+            async def rpc(text: str, vocabulary: str, name: str) -> tuple[int, str]:
+                message = warptok_pb2.EncodeRequest(vocabulary=vocabulary, text=text.encode())
+                return await call("/warptok.v1.Tokenizer/Encode", message, name)
+
+            async def rpc_oip(text: str, vocabulary: str, name: str) -> tuple[int, str]:
+                message = inference_pb2.ModelInferRequest(model_name=vocabulary)
+                message.inputs.add(name="text", datatype="BYTES", shape=[1])
+                message.inputs[0].contents.bytes_contents.append(text.encode())
+                return await call("/inference.GRPCInferenceService/ModelInfer", message, name)
+
+            def oip(text: str, vocabulary: str) -> Any:
+                data = {"name": "text", "datatype": "BYTES", "shape": [1], "data": [text]}
+                return {"inputs": [data]}
+
+            doors = {
+                "hot protocol": hot,
+                "hot routes": posted(
+                    "/v1/encode", lambda t, v: {"text": t, "vocabulary": v}, "?", "application/json"
+                ),
+                "bulk text": posted("/v1/encode", lambda t, v: t, "?vocabulary={}", "text/plain"),
+                "FASTA": posted("/v1/encode/fasta", lambda t, v: f">a\n{t}\n", "?vocabulary={}"),
+                "dialect": posted("/tokenize", lambda t, v: {"model": v, "prompt": t}),
+                "OIP": posted("/v2/models/{}/infer", oip),
+                "gRPC": rpc,
+                "OIP over gRPC": rpc_oip,
+            }
+            yield doors, app.service
+        writer.close()
+        await server.stop(0)
+
+
+def counted(service: Any, name: str) -> dict[str, float]:
+    """{labels: value} of one metric, but for zeros."""
+    text = service.metrics.exposition()[0].decode()
+    rows = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", text, re.MULTILINE)
+    return {labels: float(value) for labels, value in rows if float(value)}
+
+
+async def until_finished(service: Any, num_requests: int) -> None:
+    """So many are counted; a client has its answer before that."""
+    counts = service.metrics.counts
+    await until(lambda: sum(counts()["warptok_requests_total"].values()) == num_requests)
+
+
+def test_every_way_in_gives_the_request_its_id_and_counts_its_stages_once():
+    async def scenario():
+        async with all_doors() as (doors, service):
+            for i, (door, send) in enumerate(doors.items(), start=1):
+                before = counted(service, "warptok_stage_duration_seconds_count")
+                assert await send(TEXT, V, f"mine-{i}") == (200, f"mine-{i}"), door
+                await until_finished(service, 1 + i)
+                after = counted(service, "warptok_stage_duration_seconds_count")
+                for stage in STAGES:
+                    label = f'stage="{stage}"'
+                    once = after.get(label, 0) - before.get(label, 0)
+                    # One text as the body needs no parsing.
+                    assert once == (1 if (door, stage) != ("bulk text", "parse") else 0), (
+                        door,
+                        stage,
+                    )
+
+    run(scenario)
+
+
+def test_every_way_in_counts_a_refusal_once_under_its_code():
+    async def scenario():
+        async with all_doors() as (doors, service):
+            for i, (door, send) in enumerate(doors.items(), start=1):
+                assert await send(TEXT, "nothing", f"mine-{i}") == (404, f"mine-{i}"), door
+                await until_finished(service, 1 + i)
+                rejected = counted(service, "warptok_requests_rejected_total")
+                assert rejected == {'reason="unknown_vocabulary"': i}, door
+            requests = counted(service, "warptok_requests_total")
+            assert sum(n for labels, n in requests.items() if 'status="404"' in labels) == i
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("given", [None, "", "two words", "a\tb", "x" * 129, "naïve"])
+def test_an_id_that_could_forge_a_log_line_is_replaced(given):
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            async with client_at(port) as client:
+                headers = {} if given is None else {"x-request-id": given.encode()}
+                ids = [(await client.get("/livez", headers=headers)).headers["x-request-id"]]
+                ids.append((await client.get("/nothing", headers=headers)).headers["x-request-id"])
+                assert all(re.fullmatch("[0-9a-f]{16}", each) for each in ids)
+                assert ids[0] != ids[1]
+
+    run(scenario)
+
+
+def test_server_timing_says_how_long_the_stages_took():
+    async def scenario():
+        async with listening(FakeEngine(delay_s=0.03), server_timing=True) as (_, port):
+            async with client_at(port) as client:
+                for query in ("", "?"):  # The hot protocol's way, and the other one.
+                    for _ in range(2):
+                        body, begin = {"vocabulary": V, "text": TEXT}, perf_counter()
+                        got = await client.post("/v1/encode" + query, json=body)
+                    found = re.fullmatch(
+                        r"parse;dur=(\S+), queue;dur=(\S+), encode;dur=(\S+)",
+                        got.headers["server-timing"],
+                    )
+                    parse, queue, encode = map(float, found.groups())
+                    assert 0 < parse and 0 <= queue and 30 <= encode  # Milliseconds.
+                    assert parse + queue + encode <= 1000 * (perf_counter() - begin)
+
+    run(scenario)
+
+
+def test_no_door_writes_an_input_into_the_log_and_each_request_has_its_line(caplog):
+    caplog.set_level(logging.INFO)
+
+    async def scenario():
+        async with all_doors(access_log=True) as (doors, service):
+            for i, send in enumerate(doors.values()):
+                await send(TEXT, V, f"good-{i}")
+                await send(f"{TEXT} BOOM", V, f"bad-{i}")  # The engine fails on this word.
+                await send(TEXT, TEXT.replace(" ", ""), f"unknown-{i}")
+            await until_finished(service, 1 + 3 * len(doors))
+
+    run(scenario)
+    handler = JsonLines()
+    own = [record for record in caplog.records if record.name.startswith("service")]
+    lines = [json.loads(handler.format(record)) for record in own]
+    assert "canary" not in json.dumps(lines)
+    answered = {line["request_id"]: line for line in lines if line["message"] == "answered"}
+    for i in range(8):
+        assert answered[f"good-{i}"]["status"] == 200
+        assert answered[f"bad-{i}"]["route"] == answered[f"good-{i}"]["route"]
+        assert answered[f"unknown-{i}"]["refusal"] == "unknown_vocabulary"
+
+
+def test_a_line_is_one_line_with_its_fields_whatever_the_form():
+    record = logging.LogRecord("x", logging.INFO, "", 0, "said %d\nthings", (2,), None)
+    record.fields = fields(route="/a", status=200)["fields"]
+    token = REQUEST_ID.set("mine")
+    try:
+        line, text = json.loads(JsonLines().format(record)), TextLines().format(record)
+    finally:
+        REQUEST_ID.reset(token)
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "info",
+        "logger": "x",
+        "message": "said 2\nthings",
+        "request_id": "mine",
+        "route": "/a",
+        "status": 200,
+    }
+    assert "\n" not in JsonLines().format(record)
+    assert text.endswith("INFO x: said 2\nthings request_id=mine route=/a status=200")
+
+
+def test_an_error_of_ours_stands_in_the_log_under_the_requests_id(caplog, monkeypatch):
+    async def scenario():
+        async with listening(FakeEngine()) as (app, port):
+            monkeypatch.setattr(app.service.registry, "find", lambda name: 1 / 0)
+            async with client_at(port) as client:
+                body = {"vocabulary": "nothing", "text": "x"}
+                headers = {"x-request-id": "mine"}
+                got = await client.post("/v1/encode", json=body, headers=headers)
+                assert got.status_code == 500
+                assert "the log under mine" in got.json()["detail"]
+
+    run(scenario)
+    assert "Request mine failed" in caplog.text

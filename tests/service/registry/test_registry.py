@@ -1,0 +1,275 @@
+"""Names and what they mean: built-in, uploaded, stored, replaced, forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from service.core.errors import (
+    BuiltinProtected,
+    InvalidRequest,
+    NameTaken,
+    TooLarge,
+    UnknownVocabulary,
+)
+from service.core.settings import Settings
+from service.core.store_errors import NoSpace, StoreFailed
+from service.registry.management import check_names
+from service.registry.registry import Registry
+from service.registry.tokenizer_config import TokenizerConfig
+from tests.support.fake_engine import FakeEngine, byte_vocabulary
+from tests.support.waiting import run
+from vocabularies import builtin
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import VocabularyError
+
+FIRST, SECOND = byte_vocabulary(), byte_vocabulary(300)
+
+
+def make(**settings) -> Registry:
+    return Registry(FakeEngine(), Settings(**settings))
+
+
+def test_every_built_in_is_known_and_loaded_on_first_use_once():
+    async def scenario():
+        registry = make()
+        loads = []
+        load = registry.engine.load
+        registry.engine.load = lambda v, pinned: (loads.append(v), load(v, pinned))[1]
+        entries = await asyncio.gather(*(registry.loaded("hyenadna") for _ in range(20)))
+        assert len(loads) == 1
+        assert all(entry is entries[0] for entry in entries)
+        assert registry.entries["hyenadna"].vocabulary.digest == builtin.load("hyenadna").digest
+        with pytest.raises(UnknownVocabulary, match="hyenadna"):
+            await registry.loaded("hyenadnb")
+        with pytest.raises(UnknownVocabulary, match="near names are gpt2"):
+            await registry.loaded("GPT2")
+
+    run(scenario)
+    assert set(make().known) == set(builtin.BUILTINS)
+
+
+def test_a_name_means_one_vocabulary_until_it_is_replaced():
+    registry = make()
+    assert registry.put("mine", FIRST, replace=False)[1]
+    assert not registry.put("mine", FIRST, replace=False)[1]
+    with pytest.raises(NameTaken, match=FIRST.digest):
+        registry.put("mine", SECOND, replace=False)
+    entry, changed = registry.put("mine", SECOND, replace=True)
+    assert changed
+    assert registry.entries["mine"] is entry
+    assert entry.vocabulary.digest == SECOND.digest
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".x", "-x", "a/b", "../x", "a b", "é", "a" * 101, "a\n", "a\0"]
+)
+def test_a_name_that_could_leave_the_folder_is_refused(name):
+    with pytest.raises(InvalidRequest):
+        make().put(name, FIRST, replace=False)
+
+
+def test_built_in_names_are_protected():
+    registry = make()
+    with pytest.raises(BuiltinProtected):
+        registry.put("gpt2", FIRST, replace=True)
+    with pytest.raises(BuiltinProtected):
+        registry.delete("gpt2")
+
+
+def test_a_setting_that_names_no_vocabulary_is_said_at_the_start(caplog):
+    check_names(make(default_vocabulary="gpt3", pinned="gpt2, mine", preload="none"))
+    assert "WARPTOK_DEFAULT_VOCABULARY: gpt3: no vocabulary has this name" in caplog.text
+    assert "WARPTOK_PINNED: mine: " in caplog.text and "gpt2: " not in caplog.text
+    with pytest.raises(ValueError, match="WARPTOK_PRELOAD: no vocabulary has this name"):
+        check_names(make(preload="gpt2, gpt3"))
+    caplog.clear()
+    check_names(make())
+    assert caplog.text == ""
+
+
+def test_the_number_of_vocabularies_is_limited():
+    registry = make(max_vocabularies=len(builtin.BUILTINS) + 1)
+    registry.put("one", FIRST, replace=False)
+    with pytest.raises(TooLarge, match="max_vocabularies"):
+        registry.put("two", FIRST, replace=False)
+    registry.put("one", SECOND, replace=True)
+    registry.delete("one")
+    registry.put("two", FIRST, replace=False)
+
+
+def test_uploads_survive_a_restart_and_a_deletion_too(tmp_path):
+    registry = make(store_dir=tmp_path)
+    registry.put("kept", FIRST, replace=False)
+    registry.put("kept", SECOND, replace=True)
+    registry.put("gone", FIRST, replace=False)
+    registry.delete("gone")
+    again = make(store_dir=tmp_path)
+    assert "gone" not in again.known
+    assert asyncio.run(again.loaded("kept")).vocabulary.digest == SECOND.digest
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.vocabulary"]
+
+
+def test_a_damaged_file_is_reported_and_the_others_work(tmp_path, caplog):
+    registry = make(store_dir=tmp_path)
+    registry.put("good", FIRST, replace=False)
+    data = (tmp_path / "good.vocabulary").read_bytes()
+    (tmp_path / "bad.vocabulary").write_bytes(data[: len(data) // 2])
+    (tmp_path / "gpt2.vocabulary").write_bytes(data)
+    again = make(store_dir=tmp_path)
+    assert asyncio.run(again.loaded("good")).vocabulary.digest == FIRST.digest
+    with pytest.raises(Exception, match="bad cannot be loaded"):
+        asyncio.run(again.loaded("bad"))
+    assert "bad" in again.failures
+    assert "gpt2.vocabulary is not used" in caplog.text
+    assert asyncio.run(again.loaded("gpt2")).vocabulary.digest == builtin.load("gpt2").digest
+
+
+@pytest.mark.parametrize("since", ["deleted", "replaced"])
+def test_a_name_that_changes_while_it_is_read_is_asked_for_again(tmp_path, caplog, since):
+    """Its file is gone, or another one, before the thread that loads it has opened it."""
+    make(store_dir=tmp_path).put("mine", FIRST, replace=False)
+    registry = make(store_dir=tmp_path)
+
+    def change() -> None:
+        registry.delete("mine")
+        if since == "replaced":
+            registry.put("mine", SECOND, replace=False)
+
+    def gone():
+        change()
+        raise VocabularyError.at("mine.vocabulary", "cannot be read: No such file or directory")
+
+    def forget() -> None:
+        known = registry.known.get("mine")
+        assert known is not None
+        registry.entries.pop("mine", None)
+        registry.known["mine"] = dataclasses.replace(known, read=gone)
+
+    forget()
+    if since == "deleted":
+        with pytest.raises(UnknownVocabulary):
+            asyncio.run(registry.loaded("mine"))
+        registry.put("mine", FIRST, replace=False)
+    else:
+        assert asyncio.run(registry.loaded("mine")).vocabulary == SECOND
+    assert not registry.failures
+    assert "cannot be loaded" not in caplog.text
+    forget()
+    if since == "deleted":
+        assert registry.put("mine", FIRST, replace=False)[1]
+    else:
+        with pytest.raises(NameTaken, match=SECOND.digest):
+            registry.put("mine", FIRST, replace=False)
+
+
+def test_a_name_whose_file_is_damaged_is_taken_until_it_is_replaced(tmp_path):
+    (tmp_path / "mine.vocabulary").write_bytes(b"x")
+    registry = make(store_dir=tmp_path)
+    with pytest.raises(NameTaken, match="cannot be read"):
+        registry.put("mine", FIRST, replace=False)
+    assert registry.put("mine", FIRST, replace=True)[1]
+
+
+def test_one_changed_bit_of_a_stored_vocabulary_is_never_another_vocabulary(tmp_path):
+    """Without the SHA-256 every tenth bit of these bytes makes a vocabulary, with other ids."""
+    make(store_dir=tmp_path).put("mine", builtin.load("hyenadna"), replace=False)
+    path = tmp_path / "mine.vocabulary"
+    data = path.read_bytes()
+    known = make(store_dir=tmp_path).known["mine"]
+    assert known.read().digest == builtin.load("hyenadna").digest
+    for place in range(0, 8 * len(data), 13):
+        damaged = bytearray(data)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(VocabularyError):
+            known.read()
+
+
+def test_a_stored_vocabulary_without_its_sha256_is_read_as_before(tmp_path):
+    (tmp_path / "old.vocabulary").write_bytes(canonical.to_bytes(FIRST))
+    assert make(store_dir=tmp_path).known["old"].read() == FIRST
+
+
+def test_a_damaged_chat_template_is_not_used(tmp_path, caplog):
+    config = TokenizerConfig({"chat_template": "{{ messages }}"})
+    make(store_dir=tmp_path).put("mine", FIRST, replace=False, config=config)
+    assert make(store_dir=tmp_path).configs.get("mine") == config
+    path = tmp_path / "mine.config.json"
+    path.write_bytes(path.read_bytes().replace(b"messages", b"message"))
+    assert make(store_dir=tmp_path).configs.get("mine") is None
+    assert "mine.config.json is not used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "number, refusal", [(errno.ENOSPC, NoSpace), (errno.EROFS, StoreFailed)], ids=["full", "fails"]
+)
+def test_a_disk_that_takes_nothing_refuses_and_leaves_all_as_it_was(
+    tmp_path, monkeypatch, number, refusal
+):
+    old, new = TokenizerConfig({"a": 1}), TokenizerConfig({"a": 2})
+    registry = make(store_dir=tmp_path)
+    registry.put("mine", FIRST, replace=False, config=old)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    sync = os.fsync
+
+    def fail(descriptor: int) -> None:
+        if os.fstat(descriptor).st_size > 200:  # The vocabulary, and not its configuration.
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    for name in ("mine", "other"):
+        with pytest.raises(refusal):
+            registry.put(name, SECOND, replace=True, config=new)
+    assert registry.entries["mine"].vocabulary == FIRST
+    assert registry.configs.get("mine") == old
+    assert "other" not in registry.known
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_vocabulary_whose_file_cannot_be_removed_is_kept(tmp_path, monkeypatch):
+    registry = make(store_dir=tmp_path)
+    registry.put("mine", FIRST, replace=False)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(StoreFailed, match="Read-only"):
+        registry.delete("mine")
+    assert registry.entries["mine"].vocabulary == FIRST
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    make(store_dir=tmp_path)
+    assert f"{tmp_path} cannot be written; uploads are refused" in caplog.text
+
+
+def test_the_engine_forgets_a_digest_only_when_no_name_means_it():
+    registry = make()
+    registry.put("a", FIRST, replace=False)
+    registry.put("b", FIRST, replace=False)
+    registry.delete("a")
+    registry.forget_unused(FIRST.digest)
+    assert FIRST.digest in registry.engine.loaded
+    registry.delete("b")
+    registry.forget_unused(FIRST.digest)
+    assert FIRST.digest not in registry.engine.loaded
+
+
+def test_unloading_keeps_the_name_and_the_next_use_loads_again():
+    async def scenario():
+        registry = make()
+        registry.put("mine", FIRST, replace=False)
+        registry.unload("mine")
+        assert "mine" not in registry.entries
+        assert (await registry.loaded("mine")).vocabulary.digest == FIRST.digest
+
+    run(scenario)

@@ -1,0 +1,156 @@
+"""What is refused or left leaves nothing behind, without the collector; free memory goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from service.apis.bulk.text_chunks import Cutter, encode_while_reading
+from service.batching.batcher import Batcher
+from service.core.errors import QueueFull
+from service.engines.base import Abandoned
+from service.engines.fault_isolation import encode_isolated
+from service.runtime import malloc
+from service.server import app
+from tests.support.app_client import serving
+from tests.support.fake_engine import FakeEngine, byte_vocabulary
+from tests.support.waiting import run, until
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
+
+
+@pytest.fixture
+def no_collector():
+    """Only what nobody refers to is freed."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def text_batch() -> Batch:
+    return Batch(data=np.full(1000, ord("A"), np.uint8), offsets=np.array([0, 1000]))
+
+
+@pytest.mark.parametrize("error", [Abandoned, KeyboardInterrupt])
+def test_a_text_that_was_given_up_is_freed_at_once(no_collector, error):
+    class LeavingEngine(FakeEngine):
+        def encode(self, vocabulary, batch):
+            raise error
+
+    batch = text_batch()
+    gone = weakref.ref(batch)
+    with pytest.raises(error):
+        encode_isolated(LeavingEngine(), byte_vocabulary(), batch)
+    del batch
+    assert gone() is None
+
+
+def test_the_parts_of_a_text_that_is_refused_are_freed_at_once(no_collector):
+    class Body:
+        left = 3
+
+        async def read_into(self, buffer):
+            self.left -= 1
+            return len(buffer)
+
+        async def has_more(self):
+            return self.left > 0
+
+    seen = []
+
+    async def encode(batch):
+        seen.append(weakref.ref(batch))
+        await asyncio.sleep(0)
+        raise QueueFull("no room")
+
+    async def scenario():
+        cutter = Cutter.of(byte_vocabulary(), DEFAULT_OPTIONS)
+        with pytest.raises(QueueFull):
+            await encode_while_reading(
+                Body(), cutter, encode, lambda size: np.empty(size, np.uint8)
+            )
+        await asyncio.sleep(0)  # What is left of the tasks.
+        assert len(seen) == 3
+        assert [ref() for ref in seen] == [None] * 3
+
+    run(scenario)
+
+
+def test_a_text_whose_deadline_passed_is_freed_with_its_answer(no_collector, monkeypatch):
+    seen = []
+    submit = Batcher.submit
+
+    def note(batcher, work):
+        seen.append(weakref.ref(work.rows))
+        return submit(batcher, work)
+
+    monkeypatch.setattr(Batcher, "submit", note)
+    octets = {"content-type": "text/plain", "accept": "application/octet-stream"}
+    path = "/v1/encode?vocabulary=evo_bytes&max_length=5"
+
+    async def scenario():
+        engine = FakeEngine()
+        async with serving(engine, inline_batch_bytes=0) as (client, service):
+            await service.registry.loaded("evo_bytes")
+            engine.gate.clear()
+            first = asyncio.ensure_future(client.post(path, content=b"AC", headers=octets))
+            await until(lambda: engine.batches)
+            hurried = octets | {"x-request-timeout-ms": "1"}
+            answers = [await client.post(path, content=b"AC", headers=hurried) for _ in range(3)]
+            assert [answer.status_code for answer in answers] == [504] * 3
+            engine.gate.set()
+            assert (await first).status_code == 200
+            await until(lambda: service.batcher.queue_rows == 0)
+            assert len(seen) == 4
+            await until(lambda: all(ref() is None for ref in seen))
+
+    run(scenario)
+
+
+def test_free_memory_is_given_back_after_work_and_when_nothing_waits(monkeypatch):
+    given = []
+    monkeypatch.setattr(malloc, "give_back", lambda: given.append(True))
+    monkeypatch.setattr(app, "GIVE_BACK_PERIOD_S", 0.001)
+
+    async def scenario():
+        engine = FakeEngine()
+        async with serving(engine, inline_batch_bytes=0) as (client, service):
+            turns = count_sleeps(monkeypatch)
+            await until(lambda: len(turns) > 5)
+            assert not given
+            engine.gate.clear()
+            body = {"vocabulary": "evo_bytes", "text": "AC"}
+            asking = asyncio.ensure_future(client.post("/v1/encode", json=body))
+            await until(lambda: app.IDLE_PERIOD_S in turns)
+            assert service.batcher.queue_rows == 1
+            assert not given
+            engine.gate.set()
+            assert (await asking).status_code == 200
+            await until(lambda: given)
+            turns.clear()
+            await until(lambda: len(turns) > 5)
+            assert len(given) == 1
+
+    run(scenario)
+
+
+def count_sleeps(monkeypatch) -> list[float]:
+    """The seconds for which anybody in the application sleeps."""
+    seen: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        seen.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(app, "asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": note}))
+    return seen
+
+
+def test_the_c_library_takes_its_free_memory_back():
+    malloc.give_back()

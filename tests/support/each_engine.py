@@ -1,0 +1,57 @@
+"""The engines that the contract is held against: the CPU's, and the GPU's emulated and real."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+
+import pytest
+
+from gpu.engine import GpuEngine
+from service.engines.base import Engine
+from service.engines.cpu.engine import CpuEngine
+from service.engines.gpu.hybrid_engine import RoutedEngine, open_cuda
+from service.engines.gpu.residency import OpenedGpu
+from tests.support.emulated_device import EmulatedDevice
+from vocabularies.builtin import load
+
+__all__ = ["ENGINES", "MARKS", "ON_GPU", "TEXT", "engine_of", "make_engine"]
+
+SYMBOLS = (
+    *("evo_bytes", "hyenadna", "caduceus", "ntv3", "gpn", "mtdna6", "nt_v1", "nt_v2"),
+    *("dnabert1_3mer", "dnabert1_4mer", "dnabert1_5mer", "dnabert1_6mer"),
+)
+TEXT = ("gpt2", "cl100k_base", "o200k_base")
+ON_GPU = (*TEXT, *SYMBOLS)
+
+
+def emulated() -> OpenedGpu:
+    """The kernels as C++ on the CPU."""
+    return OpenedGpu(GpuEngine(EmulatedDevice(), 1 << 29, 1 << 29), {"name": "emulation"})
+
+
+ENGINES = {"cpu": None, "emulated": emulated, "cuda": functools.partial(open_cuda, 0.5)}
+MARKS = {
+    "cpu": (),
+    "emulated": pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels"),
+    "cuda": pytest.mark.gpu,
+}
+
+
+def make_engine(name: str) -> Engine:
+    """A new engine; what a device's kernels can compute comes from there, small or large."""
+    open_gpu = ENGINES[name]
+    if open_gpu is None:
+        return CpuEngine()
+    engine = RoutedEngine(CpuEngine(), open_gpu, crossover_bytes=0)
+    engine.settle()
+    return engine
+
+
+@functools.cache
+def engine_of(name: str) -> Engine:
+    """An engine that several tests share, with the built-in vocabularies that its GPU can do."""
+    engine = make_engine(name)
+    for vocabulary in ON_GPU if name != "cpu" else ():
+        engine.load(load(vocabulary))
+    return engine

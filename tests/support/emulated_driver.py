@@ -1,0 +1,78 @@
+"""CUDA's driver as C++ calls it, for emulated streams: see `gpu.host.fast_launch.driver_of`."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from gpu.kernels.catalog import KERNELS
+
+if TYPE_CHECKING:
+    from tests.support.emulated_device import EmulatedStream
+
+__all__ = ["driver_of", "kernel_of"]
+
+CONTEXT, STREAM = 0xC0, 0x57
+FAILED = 999  # CUDA_ERROR_UNKNOWN
+COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+NAMES = ("", *KERNELS)  # A kernel's function is its place there.
+SetContext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+CopyIn = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * 4)
+Launch = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
+Synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+@functools.cache
+def kernel_of(name: str) -> tuple[Any, ...]:
+    """A kernel as `gpu.runtime.module_loader.Functions` has it."""
+    kernel = KERNELS[name]
+    shape = (kernel.threads, kernel.shared_bytes, kernel.takes_job, kernel.is_grid, False)
+    return (NAMES.index(name), *shape)
+
+
+def driver_of(stream: EmulatedStream) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """Addresses for C++, and what must be kept as long as these are used."""
+    its = weakref.ref(stream)
+
+    def set_context(context: int) -> int:
+        return 0 if context == CONTEXT else FAILED
+
+    def copy_in(device: int, host: int, num_bytes: int, number: int) -> int:
+        if number != STREAM:
+            return FAILED
+        return done(lambda stream: stream.copy_in(device, host, num_bytes))
+
+    def launch(config: int, function: int, arguments: int, extra: int | None) -> int:
+        def work(stream: EmulatedStream) -> None:
+            words = (ctypes.c_uint32 * 13).from_address(config)
+            name, kernel = NAMES[function], KERNELS[NAMES[function]]
+            assert words[1:7] == [1, 1, kernel.threads, 1, 1, kernel.shared_bytes]
+            assert ctypes.c_void_p.from_address(config + 32).value == STREAM
+            assert (words[12], extra) == (kernel.is_grid, None)  # Attributes: a grid's is one.
+            attribute = ctypes.c_void_p.from_address(config + 40).value or 0
+            assert (ctypes.c_uint32 * 3).from_address(attribute)[:] == [COOPERATIVE, 0, 1]
+            stream.launch(name, words[0], ctypes.c_void_p.from_address(arguments).value or 0)
+
+        return done(work)
+
+    def synchronize(number: int) -> int:
+        return done(lambda stream: stream.synchronize()) if number == STREAM else FAILED
+
+    def done(work: Any) -> int:
+        stream = its()
+        try:
+            work(stream)
+        except Exception as error:  # ctypes would go on as if nothing had happened.
+            if stream is not None:
+                stream.failed = error
+            return FAILED
+        return 0
+
+    calls = (
+        *(SetContext(set_context), CopyIn(copy_in)),
+        *(Launch(launch), Synchronize(synchronize)),
+    )
+    places = (ctypes.cast(call, ctypes.c_void_p).value or 0 for call in calls)
+    return (*places, CONTEXT, STREAM), calls

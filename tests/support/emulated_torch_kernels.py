@@ -1,0 +1,54 @@
+"""Kernels on torch's streams without a GPU: compiled by g++, their threads one after the other."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from gpu.kernels.job import CUDA
+from tests.support.compiled import EMULATION_FLAGS
+from tests.support.data_files import ROOT
+
+FLAGS = ["-std=c++17", *EMULATION_FLAGS, "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+FLAGS += ["-Wno-unused-function"]
+
+
+@functools.cache
+def compiled(name: str, source: str) -> ctypes.CDLL:
+    """C++ that includes headers of gpu/cuda, as a library; skips without g++."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ to compile the kernels with")
+    path = ROOT / "build" / "emulation" / f"{name}.so"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = [compiler, *FLAGS, f"-I{CUDA}", "-x", "c++", "-o", str(path), "-"]
+    done = subprocess.run(command, input=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(path))
+
+
+class EmulatedKernels:
+    """RowKernels whose kernels are functions (struct, blocks) of a library."""
+
+    def __init__(self, library: ctypes.CDLL, threads: int) -> None:
+        self.library, self.threads = library, threads
+        self.launches: list[str] = []
+
+    def launch(self, name: str, blocks: int, threads: int, stream: int, *fields: int) -> None:
+        assert threads == self.threads
+        self.launches.append(name)
+        words = np.array(fields, np.int64)
+        getattr(self.library, name)(words.ctypes, ctypes.c_uint64(blocks))
+
+    def copy_in(self, device: int, host: int, num_bytes: int, stream: int) -> None:
+        ctypes.memmove(device, host, num_bytes)
+
+
+def memory(num_bytes: int) -> np.ndarray:
+    """Memory for text, as torch gives it: not cleared."""
+    return np.full(num_bytes, 0xEE, np.uint8)

@@ -1,0 +1,176 @@
+"""A GPU that is none: the CPU engine's answers, and what can go wrong on a device, when told."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
+from gpu.runtime.device import OutOfMemory
+from gpu.runtime.stage_timer import StageTimes
+from gpu.text.bpe_tables import NotCovered
+from service.engines.base import Engine
+from service.engines.gpu.residency import OpenedGpu
+from tests.support.emulated_device import EmulatedDevice
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.batch.shared_rows import SharedRows
+from vocabularies.model.vocabulary import Vocabulary
+
+__all__ = ["FakeGpu"]
+
+
+class FakeGpu:
+    """Answers as `cpu` does.
+
+    Attributes:
+        max_rows: more rows than this are out of memory.
+        heavy: a row that holds this is out of memory even alone.
+        failing: how many of the next calls fail.
+        wrong: what is done to an answer before it is given.
+        uncovered: digests that the kernels do not cover.
+        room: how many vocabularies fit; the least recently used leaves.
+        gate: while it is cleared, loading waits.
+        num_shared, failing_shared: calls whose ids were put into shared memory; how many of the
+            next fail.
+        calls, answered: rows of every call that was asked for, and of those answered, in order.
+    """
+
+    def __init__(self, cpu: Engine) -> None:
+        self.cpu = cpu
+        self.max_rows, self.heavy, self.failing, self.room = 1 << 30, "\0heavy", 0, 99
+        self.wrong: Callable[[Encoded], None] = lambda encoded: None
+        self.uncovered: set[str] = set()
+        self.pinned: set[str] = set()
+        self.residents: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.load_error: Exception | None = None
+        self.calls: list[int] = []
+        self.answered: list[int] = []
+        self.num_loads = self.num_shared = self.failing_shared = 0
+        self.is_closed = False
+        self.device = EmulatedDevice()
+        self.lent: list[np.ndarray] = []
+        self.stage_times = StageTimes()
+
+    def opened(self) -> OpenedGpu:
+        """What opening it gives."""
+        return OpenedGpu(self, {"name": "fake", "total_bytes": 1})
+
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> int:
+        """Remember it; the oldest of too many leaves."""
+        assert self.gate.wait(60)
+        self.num_loads += 1
+        if self.load_error is not None:
+            raise self.load_error
+        if vocabulary.digest in self.uncovered:
+            raise NotCovered("told not to cover it")
+        if pinned:
+            self.pinned.add(vocabulary.digest)
+        self.unload(vocabulary.digest)
+        self.residents.append(vocabulary.digest)
+        while len(self.residents) > self.room:
+            self.residents.remove(next(d for d in self.residents if d not in self.pinned))
+        return 1000
+
+    def unload(self, digest: str) -> None:
+        """Forget it."""
+        if digest in self.residents:
+            self.residents.remove(digest)
+
+    def is_resident(self, digest: str) -> bool:
+        """Whether it is remembered."""
+        return digest in self.residents
+
+    def _call(self, vocabulary: Vocabulary, num_rows: int) -> None:
+        assert self.is_resident(vocabulary.digest)
+        self.calls.append(num_rows)
+        if self.failing:
+            self.failing -= 1
+            raise RuntimeError("told to fail")
+        if num_rows > self.max_rows:
+            raise OutOfMemory(f"told that {num_rows} rows do not fit")
+
+    def _check(self, batch: Batch) -> None:
+        if any(self.heavy.encode() in batch.row_bytes(row) for row in range(len(batch))):
+            raise OutOfMemory("told that a row does not fit")
+        options = batch.options
+        each = [options] if isinstance(options, EncodeOptions) else options
+        if any(one.reverse_complement for one in each):
+            raise NotCovered("told to know no strands")
+
+    def host_memory(self, num_bytes: int) -> np.ndarray | None:
+        """Memory of its own, as long as anything fits."""
+        if not self.room:
+            return None
+        self.lent.append(np.empty(num_bytes, np.uint8))
+        return self.lent[-1]
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> SharedDeviceMemory:
+        """Memory of an emulated device."""
+        return SharedDeviceMemory(self.device, handle, num_bytes)
+
+    @property
+    def page_locked_bytes(self) -> int:
+        """What is of the emulated device."""
+        return self.device.page_locked_bytes
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedHostMemory:
+        """A part of a file."""
+        return SharedHostMemory(self.device, file, offset, num_bytes)
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> np.ndarray:
+        """The CPU's ids, put where they are wanted."""
+        assert self.is_resident(vocabulary.digest)
+        if self.failing_shared:
+            self.failing_shared -= 1
+            raise RuntimeError("told to fail")
+        text = np.empty(len(rows.text), np.uint8)
+        rows.text.memory.read(rows.text.begin, text)
+        batch = Batch(data=text, offsets=rows.offsets, options=rows.options)
+        encoded = self.cpu.encode(vocabulary, batch)
+        ids = encoded.ids.astype(f"<u{rows.id_bytes}")
+        if encoded.errors:
+            raise NotCovered("told to leave refused rows to the host")
+        if ids.nbytes > rows.out_bytes:
+            raise ValueError("no room")
+        ctypes.memmove(rows.out.address + rows.out_begin, ids.ctypes.data, ids.nbytes)
+        self.num_shared += 1
+        return encoded.offsets
+
+    def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+        """The CPU's ids."""
+        self._call(vocabulary, len(batch))
+        self._check(batch)
+        encoded = replace(self.cpu.encode(vocabulary, batch), engine="gpu")
+        self.wrong(encoded)
+        self.answered.append(len(batch))
+        return encoded
+
+    def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[np.ndarray, dict[int, RowError]]:
+        """The CPU's counts."""
+        self._call(vocabulary, len(batch))
+        self._check(batch)
+        counted = self.cpu.count(vocabulary, batch)
+        return counted.counts, counted.errors
+
+    def decode(
+        self, vocabulary: Vocabulary, ids: np.ndarray, offsets: np.ndarray, skip: bool
+    ) -> tuple[Any, ...]:
+        """The CPU's bytes."""
+        self._call(vocabulary, len(offsets) - 1)
+        decoded = self.cpu.decode(vocabulary, ids, offsets, skip)
+        return decoded.data, decoded.offsets, decoded.errors
+
+    def memory(self) -> dict[str, int]:
+        """Some."""
+        return {"total": 10_000, "free": 4_000, "workspaces": 2_000, "vocabularies": 1_000}
+
+    def close(self) -> None:
+        """Remember it."""
+        self.is_closed = True

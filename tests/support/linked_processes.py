@@ -1,0 +1,52 @@
+"""An engine process and two front ends in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.core.settings import Settings
+from service.engines.gpu.hybrid_engine import RoutedEngine
+from service.multiprocess.engine_server import EngineRoom
+from service.multiprocess.front_end import FrontEnd
+from service.multiprocess.link.shared_memory import LinkMemory
+from service.server.app import create_app, running
+from tests.support.fake_engine import FakeEngine
+from tests.support.waiting import until
+
+__all__ = ["V", "client_of", "house"]
+
+V = "evo_bytes"
+
+
+@contextlib.asynccontextmanager
+async def house(
+    folder: Path, engine: FakeEngine | RoutedEngine, **settings: Any
+) -> AsyncIterator[tuple[EngineRoom, list[FrontEnd]]]:
+    """An engine room and two front ends, ready, in one loop."""
+    made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
+    app = create_app(made, engine)
+    room = EngineRoom(app, made.frontends, LinkMemory())
+    app.service.processes = room
+    path = folder / "engine.sock"
+    fronts = [FrontEnd(made, path, f"front-{i}") for i in range(2)]
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(running(app.service))
+        server = await asyncio.get_running_loop().create_unix_server(room.protocol, str(path))
+        telling = asyncio.create_task(room.keep_told())
+        for front in fronts:
+            await stack.enter_async_context(front._running())
+        await until(lambda: all(front.service.preloaded for front in fronts))
+        yield room, fronts
+        (engine.cpu if isinstance(engine, RoutedEngine) else engine).gate.set()
+        telling.cancel()
+        server.close()
+
+
+def client_of(front: FrontEnd) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(front.app), base_url="http://test")

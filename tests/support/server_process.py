@@ -1,0 +1,167 @@
+"""The service as a process of its own: started, awaited, stopped with SIGTERM, exit code 0."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.data_files import ROOT
+
+__all__ = ["AT_ONCE_S", "Server", "half_request", "server_process", "service_environment"]
+
+# More than it takes on the slowest machine that runs other tests as well; only a fault gets there.
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 180.0
+POLL_S = 0.05
+PATIENT = {
+    "WARPTOK_DRAIN_TIMEOUT_S": "120",
+    "WARPTOK_REQUEST_TIMEOUT_MS": "120000",
+    "WARPTOK_CHAT_TEMPLATE_TIMEOUT_MS": "60000",
+}
+AT_ONCE_S = 60.0  # What does not wait for requests ends within that: those have twice as long.
+SAID = re.compile(r"^warptok \S+ on (http://[^\s,]+).*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running service.
+
+    Attributes:
+        url: its base address, without a slash at the end.
+        process: the process; its output goes to `log`.
+        log: what it wrote to stdout and stderr so far.
+    """
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.url.rsplit(":", 1)[1])
+
+    def wait_draining(self) -> None:
+        """Return when it takes no new connection, as after a first SIGTERM.
+
+        Raises:
+            AssertionError: it still takes them after `STOP_TIMEOUT_S`.
+        """
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+            except ConnectionRefusedError:
+                return
+            except ConnectionResetError:  # It was just being closed.
+                pass
+            time.sleep(POLL_S)
+        raise AssertionError(f"it still listens:\n{self.log.read_text()}")
+
+    def wait_ready(self) -> None:
+        """Return when /readyz says 200.
+
+        Raises:
+            AssertionError: the process ended, or was not ready in time; with its log.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            code = self.process.poll()
+            assert code is None, f"the service ended with {code}:\n{self.log.read_text()}"
+            with contextlib.suppress(OSError, urllib.error.HTTPError):
+                with urllib.request.urlopen(self.url + "/readyz", timeout=5):
+                    return
+            time.sleep(POLL_S)
+        raise AssertionError(f"not ready after {START_TIMEOUT_S} s:\n{self.log.read_text()}")
+
+
+@contextlib.contextmanager
+def half_request(server: Server) -> Iterator[socket.socket]:
+    """A connection whose request the server has begun and cannot finish: its body is not sent.
+
+    The server's `100 Continue`, read before this is entered, says that it waits for the body.
+    """
+    head = (
+        b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 9999\r\nExpect: 100-continue\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=STOP_TIMEOUT_S) as connection:
+        connection.sendall(head)
+        answer = connection.recv(100)
+        assert answer == b"HTTP/1.1 100 Continue\r\n\r\n", answer
+        connection.sendall(b"{")
+        yield connection
+
+
+def service_environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment; of WARPTOK_ variables the given ones, patience, a free port."""
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("WARPTOK_")
+    }
+    return {**inherited, **PATIENT, "WARPTOK_GRPC_PORT": "0", **(settings or {})}
+
+
+@contextlib.contextmanager
+def server_process(
+    folder: Path, settings: Mapping[str, str] | None = None, *, expect_exit: bool = True
+) -> Iterator[Server]:
+    """`python -m service serve` on a loopback port that is free, ready; SIGTERM at the end.
+
+    Args:
+        folder: where the log goes.
+        settings: environment variables, such as {"WARPTOK_PRELOAD": "gpt2"}.
+        expect_exit: False where the test itself ends the process.
+
+    Raises:
+        AssertionError: the service did not start, or did not exit with 0 after SIGTERM.
+    """
+    descriptor, name = tempfile.mkstemp(".log", "service-", folder)
+    log = Path(name)
+    command = [sys.executable, "-m", "service", "serve", "--host", "127.0.0.1", "--port", "0"]
+    with open(descriptor, "wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=service_environment(settings),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        server = Server(_where(process, log), process, log)
+        server.wait_ready()
+        yield server
+        if expect_exit:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(STOP_TIMEOUT_S)
+            assert code == 0, f"exit code {code} after SIGTERM:\n{log.read_text()}"
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _where(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The address that the service says it listens on.
+
+    Raises:
+        AssertionError: the process ended, or said nothing in time; with its log.
+    """
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while (said := SAID.search(log.read_text())) is None:
+        assert process.poll() is None, f"it ended with {process.returncode}:\n{log.read_text()}"
+        assert time.monotonic() < deadline, f"it does not listen:\n{log.read_text()}"
+        time.sleep(POLL_S)
+    return said[1]
