@@ -33,14 +33,7 @@ DEVELOPERS_ONLY = {
     "vocabularies/text/probe_unicode.py",
     "vocabularies/builtin/build.py",
 }
-DOCUMENTS = (
-    "README.md",
-    "DNA.md",
-    "DNA_FIGURES.md",
-    "SLOW_TEXTS.md",
-    "EMBEDDING.md",
-    "TRAINING.md",
-)  # For readers of the sources only.
+DOCUMENTS = ("README.md",)  # For readers of the sources only.
 
 
 def relative(path: Path) -> str:

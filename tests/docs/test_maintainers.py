@@ -1,0 +1,133 @@
+"""What maintainers read is true of the tree: room maps, decision records, references in code."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+ROOMS = ("vocabularies", "gpu", "service", "benchmarks", "tests")
+CODE_ROOMS = ("vocabularies", "gpu", "service")
+MAX_MAP_LINES = 150
+CODE = ("*.py", "*.cu", "*.cuh", "*.cpp", "*.hpp")
+OURS = re.compile(
+    r"\b(?:docs/(?:internals|decisions)|gpu|service|vocabularies|benchmarks)/[\w-]+\.md\b"
+)
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def folders(room: str) -> list[str]:
+    """The folders of a room that have code directly below the room."""
+    return sorted(
+        path.name
+        for path in (ROOT / room).iterdir()
+        if path.is_dir() and any(path.rglob("*.py")) and path.name != "__pycache__"
+    )
+
+
+def is_in(room: str, name: str) -> bool:
+    """Whether a name is a path of the project, or the end of one of the room."""
+    wanted = name.rstrip("/")
+    if (ROOT / wanted).exists():
+        return True
+    paths = (relative(path) for path in (ROOT / room).rglob(wanted.rpartition("/")[2]))
+    return any(path.endswith(f"/{wanted}") for path in paths)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_map_is_short_and_names_every_folder(room: str) -> None:
+    text = (ROOT / room / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_MAP_LINES
+    assert [name for name in folders(room) if f"`{name}/" not in text] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_path_in_a_map_exists(room: str) -> None:
+    text = (ROOT / room / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh|cu|cpp|hpp)))`", text))
+    named |= set(re.findall(r"(?<![\w./])([\w-]+/[\w./-]+\.(?:py|cuh|cu|cpp|hpp))", text))
+    assert named
+    assert {name for name in named if not is_in(room, name)} == set()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_links_of_a_map_lead_somewhere(room: str) -> None:
+    check_links(ROOT / room / "README.md")
+
+
+@pytest.mark.parametrize("room", CODE_ROOMS)
+def test_what_a_map_imports_can_be_imported(room: str) -> None:
+    text = (ROOT / room / "README.md").read_text(encoding="utf-8")
+    for module, names in re.findall(r"^ {4}from ([\w.]+) import ([\w, ]+)$", text, re.MULTILINE):
+        for name in names.split(", "):
+            assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+
+
+def test_records_have_numbers_of_their_own_and_are_in_the_index() -> None:
+    index = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
+    assert len({path.name[:4] for path in RECORDS}) == len(RECORDS)
+    listed = re.findall(r"^\| \[\d{4}\]\(([\w-]+\.md)\)", index, re.MULTILINE)
+    assert listed == [path.name for path in RECORDS]
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_record_has_the_form(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    index = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
+    title = re.match(r"# (\d{4}) (.+)\n", text)
+    assert title is not None and title[1] == path.name[:4]
+    assert f"| {title[2]} |" in index
+    assert re.findall(r"^\*\*([\w ]+)\.\*\*", text, re.MULTILINE)[:4] == [
+        "Context",
+        "Decision",
+        "Figure",
+        "Consequence",
+    ]
+
+
+def test_results_that_records_name_exist() -> None:
+    for path in RECORDS:
+        for name in re.findall(r"`(benchmarks/results/[\w./-]+)`", path.read_text("utf-8")):
+            assert (ROOT / name).is_file(), f"{path.name}: {name}"
+
+
+def test_documents_that_code_names_exist() -> None:
+    for room in (*CODE_ROOMS, "benchmarks"):
+        for pattern in CODE:
+            for path in (ROOT / room).rglob(pattern):
+                for name in OURS.findall(path.read_text(encoding="utf-8")):
+                    assert (ROOT / name).is_file(), f"{relative(path)}: {name}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((DOCS / "internals").glob("*.md")), ids=lambda path: path.stem
+)
+def test_the_links_of_internals_lead_somewhere(path: Path) -> None:
+    check_links(path)
+
+
+def test_the_links_of_records_lead_somewhere() -> None:
+    for path in (*RECORDS, DOCS / "decisions" / "README.md"):
+        check_links(path)
+
+
+def check_links(path: Path) -> None:
+    """Every relative link of a document is a file, and its anchor a heading of it."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        assert file.exists(), f"{relative(path)}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+            assert anchor in anchors, f"{relative(path)}: {target}"
