@@ -7,7 +7,7 @@
 #               a 5xx or another than described
 # make lint     ruff and mypy; make fix lets ruff mend what it can
 # make docs     write what is generated in docs/, from the code and from benchmarks/results
-# make bench    the HTTP benchmark; benchmarks/README.md has the other one
+# make bench    the HTTP benchmark; benchmarks/README.md has the others
 # make clean    remove what was built, the environment included
 #
 # PYTHON chooses the interpreter that makes .venv: make test PYTHON=python3.12
