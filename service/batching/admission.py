@@ -15,9 +15,6 @@ from service.core.settings import Settings
 from service.observability.metrics import Metrics
 from service.security.rate_limits import Limits
 
-__all__ = ["ANSWERED", "Admission", "outcome_of"]
-
-
 # A client may have so many times the bytes that are left: one busy client gets four fifths of the
 # queue, two get four ninths each, and there is always room for another one.
 SHARE = 4

@@ -25,18 +25,6 @@ from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.batch.shared_rows import SharedRows
 
-__all__ = [
-    "Placed",
-    "joined_rows",
-    "joined_texts",
-    "num_ids_of",
-    "run_works",
-    "split_counted",
-    "split_decoded",
-    "split_encoded",
-]
-
-
 Placed = Callable[[NDArray[np.integer[Any]]], NDArray[np.integer[Any]]]
 
 

@@ -32,8 +32,6 @@ from service.engines.base import Abandoned, Engine
 from service.observability.metrics import Metrics
 from service.security.rate_limits import Limits
 
-__all__ = ["Batcher"]
-
 logger = logging.getLogger(__name__)
 
 Outcome = tuple[list[Result], float]  # Each work's part, and the seconds that the engine took.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Costs"]
-
 MAX_MEASURED = 4_096  # Vocabularies and operations; the last ones stay.
 MOST_TIMES = 4  # What one batch counts at most: it may have lost its core meanwhile.
 LEAST_BYTES = 64  # Of a batch: less costs as much.

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 from service.batching.work import Work
 
-__all__ = ["QUANTUM", "Queue"]
-
 QUANTUM = 65_536  # Above most requests, so that a turn is rarely without one.
 
 

@@ -16,8 +16,6 @@ from service.batching.work import Work
 from service.runtime.scheduler_slice import take_long_turns
 from service.runtime.spinning_executor import AwakeThreads
 
-__all__ = ["PREPARED", "Key", "Lane", "make_lanes"]
-
 Key = tuple[str, str, bool]
 PREPARED = 1  # Batches, so that the engine never waits for us.
 LONG_ON_GPU = 2  # Long batches at once.

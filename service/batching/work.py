@@ -20,8 +20,6 @@ from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOpti
 from vocabularies.batch.shared_rows import SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["GONE", "ClientGone", "IdRows", "Result", "Waiter", "Work"]
-
 
 class Waiter(Protocol):
     """What waits for a part of a batch's result: a future, or something that acts like one."""

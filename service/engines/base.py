@@ -16,19 +16,6 @@ from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = [
-    "Abandoned",
-    "Counted",
-    "Decoded",
-    "Engine",
-    "EngineStatus",
-    "Holding",
-    "LibraryFailed",
-    "Residency",
-    "SelfTest",
-    "WithoutDevice",
-]
-
 
 class Abandoned(Exception):
     """Nobody wants the answer any more; the engine stopped."""

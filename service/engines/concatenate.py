@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from service.engines.base import Counted, Decoded
 from vocabularies.batch.batch import Encoded, RowError
 
-__all__ = ["join_counted", "join_decoded", "join_encoded"]
-
 SLOWEST_LAST = ("gpu", "cpu", "reference")
 
 

@@ -19,16 +19,6 @@ from vocabularies.model.tables import ASCII
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
-__all__ = [
-    "Encoder",
-    "ReferenceEncoder",
-    "encode_parts",
-    "flagged_rows",
-    "holds_any",
-    "refuse_rows",
-    "take_rows",
-]
-
 FEW_BYTES = 4  # Comparing with more one by one costs more than deleting all of them.
 EncodeRows = Callable[[Batch, EncodeOptions], Content]
 

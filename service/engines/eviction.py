@@ -10,8 +10,6 @@ from collections.abc import Container, Mapping
 
 from service.engines.base import Holding
 
-__all__ = ["leaving"]
-
 
 def leaving(holdings: Mapping[str, Holding], kept: Container[str], max_bytes: int) -> list[str]:
     """The digests that have to leave so that the others take `max_bytes` at most.

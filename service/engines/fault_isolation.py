@@ -17,13 +17,6 @@ from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = [
-    "count_isolated",
-    "decode_isolated",
-    "encode_isolated",
-    "raise_if_not_the_engines",
-]
-
 logger = logging.getLogger(__name__)
 PART = 1 << 16  # Ids.
 FAILED = RowError("engine_failed", "the engine failed on this row; the log has the reason")

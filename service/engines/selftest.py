@@ -15,8 +15,6 @@ from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import Content
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["TEXTS", "compare", "texts_for"]
-
 SEQUENCE = "ACGTNacgtn"
 TEXTS = (
     *("", " ", "\n", "a", SEQUENCE, SEQUENCE * 7, "A" * 67, "GATTACA" * 9, "CA" * 33 + "N"),

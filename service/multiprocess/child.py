@@ -18,8 +18,6 @@ from service.cli.serve import USAGE_ERROR, start_logging
 from service.core.settings import Settings
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 
-__all__ = ["main"]
-
 
 def main(argument: str) -> int:
     """Run the process until it is told to stop; its exit code."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from service.apis.grpc.server import GrpcServer
     from service.http.asgi_fast_path import HotRoutes
 
-__all__ = ["run_engine", "when_alone"]
-
 
 def run_engine(settings: Settings, listening: socket.socket) -> None:
     """Answer front ends on a Unix socket until SIGTERM.

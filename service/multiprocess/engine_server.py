@@ -19,7 +19,8 @@ from service.batching.work import Work
 from service.core.errors import NotReady, ServiceError
 from service.http.asgi_fast_path import HotRoutes
 from service.multiprocess.link.batch_messages import rows_of
-from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.link.channel import Link
+from service.multiprocess.link.frames import Message
 from service.multiprocess.link.link_waiters import Running
 from service.multiprocess.link.pending import BatchCall
 from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory
@@ -30,8 +31,6 @@ from service.registry.registry import Entry
 from service.security.rate_limits import Spent
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["NAME", "EngineRoom"]
 
 logger = logging.getLogger(__name__)
 NAME = "engine"

@@ -25,7 +25,8 @@ from service.core.version import package_version
 from service.engines.cpu.engine import CpuEngine
 from service.http.asgi_fast_path import HotRoutes
 from service.multiprocess.engine_process import when_alone
-from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.link.channel import Link
+from service.multiprocess.link.frames import Message
 from service.multiprocess.local_encoders import OwnEncoders
 from service.multiprocess.registry_replica import Replica
 from service.multiprocess.remote_batcher import LinkedBatcher
@@ -44,8 +45,6 @@ from service.server.app import (
     watch_lag,
 )
 from service.server.uvicorn_server import Server, end_normally_on_signals
-
-__all__ = ["FrontEnd", "run_front_end"]
 
 logger = logging.getLogger(__name__)
 TELL_PERIOD_S = 0.25

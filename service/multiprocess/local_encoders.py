@@ -22,8 +22,6 @@ from service.engines.fault_isolation import encode_isolated, raise_if_not_the_en
 from vocabularies.batch.batch import Batch
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["OwnEncoders"]
-
 logger = logging.getLogger(__name__)
 WORTH_BATCHES = 100  # Small ones after which a vocabulary is loaded.
 IN_VAIN_BATCHES = 1_000_000  # After which one that could not be had is tried again.

@@ -12,15 +12,13 @@ from typing import Any
 
 from service.core.errors import EngineLost, NotReady
 from service.core.settings import Settings
-from service.multiprocess.link.channel import Message
+from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import LinkedEngine, residency_of
 from service.registry.registry import Entry, Known, Registry
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies import builtin
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["Replica"]
 
 logger = logging.getLogger(__name__)
 

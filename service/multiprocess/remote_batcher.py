@@ -38,14 +38,12 @@ from service.multiprocess.link.batch_messages import (
     encoded_of,
     texts_message,
 )
-from service.multiprocess.link.channel import Message
+from service.multiprocess.link.frames import Message
 from service.multiprocess.local_encoders import OwnEncoders
 from service.multiprocess.remote_engine import UNKNOWN_DIGEST, LinkedEngine
 from service.observability.metrics import Metrics
 from service.runtime.memory_pool import Take
 from service.security.rate_limits import Limits
-
-__all__ = ["LinkedBatcher"]
 
 GRACE_S = 1.0  # After the deadline, which is the engine process's to see.
 LOOK_S = 0.1  # How often it is looked whether anybody still waits for a batch.

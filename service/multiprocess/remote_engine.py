@@ -32,14 +32,13 @@ from service.multiprocess.link.batch_messages import (
     encoded_of,
     texts_message,
 )
-from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.link.channel import Link
+from service.multiprocess.link.frames import Message
 from service.multiprocess.link.link_waiters import Asking
 from service.multiprocess.link.shared_memory import LinkMemory
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["UNKNOWN_DIGEST", "LinkedEngine", "residency_of", "residency_values"]
 
 logger = logging.getLogger(__name__)
 RETRY_S = 0.05

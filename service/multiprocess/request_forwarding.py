@@ -25,15 +25,13 @@ from service.core.settings import Settings
 from service.http.asgi_fast_path import read_body
 from service.http.backpressure import SEND_BYTES
 from service.http.refusals import refused
-from service.multiprocess.link.channel import Message
+from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import LinkedEngine
 from service.multiprocess.upload_spool import Spool, received_from
 from service.observability.logging import REQUEST_ID
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-__all__ = ["Forwarding", "answer_forwarded"]
 
 FORWARDED = re.compile(
     r"/v1/(vocabularies|training-jobs)(/.*)?|/v1/info|/v2(?!/health/)(/.*)?", re.DOTALL

@@ -28,8 +28,6 @@ from service.cli.serve import BACKLOG, say_where
 from service.core.settings import Settings
 from service.server.sockets import shared_listeners
 
-__all__ = ["UP", "supervise"]
-
 logger = logging.getLogger(__name__)
 UP = "up"  # The word with which a child says on its standard output that it listens.
 STEADY_S = 10.0  # A child that lived so long is started again at once.

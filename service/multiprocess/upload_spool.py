@@ -26,8 +26,6 @@ from service.training.job_folder import UPLOAD_PREFIX
 if TYPE_CHECKING:
     from starlette.types import Receive
 
-__all__ = ["Spool", "received_from"]
-
 PIECE_BYTES = 1 << 20
 
 

@@ -17,8 +17,6 @@ from vocabularies.batch.post_processing import Content, offsets_of
 from vocabularies.model.tables import ASCII, DROPPED, CharacterTable
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["CharacterEncoder"]
-
 PART_BYTES = 1 << 20  # translate keeps other threads waiting, and a part stays in the cache.
 PAIRED_BYTES = 1 << 16  # For less, Arrow's way costs more than it saves.
 MARK = 255  # What a byte becomes that not every row may hold; larger than all ids.

@@ -15,8 +15,6 @@ from vocabularies.batch.post_processing import offsets_of, ragged
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Kmers, Vocabulary
 
-__all__ = ["decode_by_library", "decode_rows"]
-
 Int64s = NDArray[np.int64]
 PART = 1 << 16  # Ids.
 LIBRARY_FAILED = RowError(

@@ -33,8 +33,6 @@ from vocabularies.model.vocabulary import Kmers, Upstream, Vocabulary
 from vocabularies.reference.tokenizer import NO_STRANDS
 from vocabularies.sequences.strand import reverse_complement
 
-__all__ = ["CpuEngine"]
-
 NOT_CIRCULAR = RowError("circular_not_possible", "only k-mers at every base of a sequence can wrap")
 
 

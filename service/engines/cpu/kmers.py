@@ -18,8 +18,6 @@ from vocabularies.batch.post_processing import Content, offsets_of, ragged
 from vocabularies.model.tables import BASE, SINGLE, SPACE, kmer_table
 from vocabularies.model.vocabulary import Kmers, Vocabulary
 
-__all__ = ["KmerEncoder"]
-
 Int64s = NDArray[np.int64]
 Numbers = NDArray[np.signedinteger[Any]]
 BLOCK = 1 << 15  # K-mers numbered at a time: the arrays stay in the cache.

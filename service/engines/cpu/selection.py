@@ -22,8 +22,6 @@ from vocabularies.model.tables import TokenTable, character_table
 from vocabularies.model.vocabulary import Bpe, Kmers, Upstream, Vocabulary, VocabularyError
 from vocabularies.reference.bpe import bpe_rules
 
-__all__ = ["Chosen", "choose_encoder", "host_bytes"]
-
 logger = logging.getLogger(__name__)
 # Measured as what malloc has in use and what becomes resident (2026-11): fastokens takes 39 and
 # 45 MiB for 258 tokens once its threads have worked, 7 before; a token more takes 300 to 900 bytes

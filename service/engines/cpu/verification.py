@@ -17,8 +17,6 @@ from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
 from vocabularies.model.vocabulary import Bpe, Upstream, Vocabulary
 from vocabularies.reference import tokenizer
 
-__all__ = ["Verification", "sample_texts", "verify"]
-
 LETTERS = "ACGTNacgtn RY-\n aeé中🙂1 .'"
 MAX_TOKENS = 12
 # So large a batch is made of copies of the texts, so that it takes the way of a large one.

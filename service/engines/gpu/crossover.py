@@ -14,8 +14,6 @@ import numpy as np
 
 from vocabularies.batch.batch import Batch, Encoded
 
-__all__ = ["NEVER", "SIZES", "Differs", "log_crossover", "measure_crossover"]
-
 logger = logging.getLogger(__name__)
 
 NEVER = 1 << 40  # More than any batch has.

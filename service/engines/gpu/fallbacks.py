@@ -14,8 +14,6 @@ from typing import TypeVar
 
 from gpu.runtime.device import OutOfMemory
 
-__all__ = ["REST_S", "Fallbacks", "in_halves"]
-
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 MAX_HALVINGS = 64  # In one batch: a few rows that do not fit, not each of 65,536.

@@ -12,8 +12,6 @@ from service.engines.gpu.selftest import Gpu
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["encode_shared", "share_host"]
-
 
 def share_host(
     gpu: Gpu, fallbacks: Fallbacks, file: int, offset: int, num_bytes: int

@@ -48,8 +48,6 @@ from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["DEFAULT_CROSSOVER_BYTES", "RoutedEngine", "open_cuda"]
-
 logger = logging.getLogger(__name__)
 
 DEFAULT_CROSSOVER_BYTES = 32 * 1024  # Until it is measured.

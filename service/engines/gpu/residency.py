@@ -28,8 +28,6 @@ from service.engines.gpu.fallbacks import REST_S
 from service.engines.gpu.selftest import Gpu, compare_with_cpu
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["GpuVocabularies", "Held", "OpenedGpu"]
-
 logger = logging.getLogger(__name__)
 PATIENCE_S = 120.0  # The longest that anybody waits for the GPU, which may have kernels to compile.
 

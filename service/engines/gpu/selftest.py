@@ -25,8 +25,6 @@ from vocabularies.batch.shared_rows import SharedMemory, SharedRows
 from vocabularies.model.tables import may_be_apart
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["Gpu", "compare_with_cpu"]
-
 Int64s = NDArray[np.int64]
 LONG_ROW = 100_000  # Characters; more than the kernels take in one piece anywhere.
 NOT_UTF8 = (b"abc\xff", b"\xc3", b"\xed\xa0\x80", b"ok", b"\xf4\x90\x80\x80 x", b"\xc0\xaf", b"")

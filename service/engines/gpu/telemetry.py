@@ -10,8 +10,6 @@ from gpu.runtime.stage_timer import STAGES
 from service.core.counters import STAGE_SECONDS, Histogram
 from service.engines.gpu.selftest import Gpu
 
-__all__ = ["GpuSight"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -17,18 +17,8 @@ from numpy.typing import NDArray
 
 from service.batching.work import IdRows, Result
 from service.engines.base import Counted, Decoded
-from service.multiprocess.link.channel import Message
+from service.multiprocess.link.frames import Message
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
-
-__all__ = [
-    "counted_of",
-    "decode_message",
-    "decoded_of",
-    "encoded_of",
-    "result_message",
-    "rows_of",
-    "texts_message",
-]
 
 ID_DTYPES: dict[str, type[np.integer[Any]]] = {
     "int32": np.int32,

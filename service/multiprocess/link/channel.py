@@ -28,8 +28,6 @@ from service.multiprocess.link.link_refusals import refusal_of, refusal_values
 from service.multiprocess.link.link_waiters import Asking, Running
 from service.multiprocess.link.shared_memory import WORTH_BYTES, LinkMemory, Loan, OtherMemory
 
-__all__ = ["Link", "Message"]
-
 logger = logging.getLogger(__name__)
 BUFFER_BYTES = 1 << 18  # What one read takes at most of small frames.
 ANSWER, REFUSAL, GIVEN_UP = "answer", "refusal", "given up"

@@ -17,8 +17,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-__all__ = ["SIZES", "Frame", "Message", "pack"]
-
 SIZES = struct.Struct("<QQ")
 ALIGNMENT = 8
 JOINED_BYTES = 1 << 16  # Frames up to this size are one piece for the socket.

@@ -6,8 +6,6 @@ from typing import Any
 
 from service.core.errors import DeadlinePassed, Draining, NotReady, QueueFull, ServiceError
 
-__all__ = ["refusal_of", "refusal_values"]
-
 EXPECTED: dict[str, type[ServiceError]] = {
     kind.code: kind for kind in (QueueFull, Draining, NotReady, DeadlinePassed)
 }

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from service.multiprocess.link.frames import Message
 
-__all__ = ["Asking", "Running"]
-
 
 class Running(Protocol):
     """An answer that is being made: a future, or something that acts like one."""

@@ -15,9 +15,7 @@ from typing import Any
 
 from service.batching.work import Result
 from service.multiprocess.link.batch_messages import result_message
-from service.multiprocess.link.channel import Message
-
-__all__ = ["BatchCall"]
+from service.multiprocess.link.frames import Message
 
 Placing = Callable[[Message], Coroutine[Any, Any, Message] | None]
 

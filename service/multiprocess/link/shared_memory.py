@@ -34,8 +34,6 @@ from numpy.typing import NDArray
 from service.runtime.memory_pool import KEPT_BYTES, LargeMemory
 from vocabularies.batch.shared_rows import SharedMemory
 
-__all__ = ["FRONT_BYTES", "LinkMemory", "Loan", "OtherMemory"]
-
 logger = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 FILE_BYTES = 1 << 34  # Addresses and not memory; many times `max_queue_bytes`.

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from service.core.errors import EngineLost, QueueFull, ServiceError
-from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.link.channel import Link
+from service.multiprocess.link.frames import Message
 from tests.support.waiting import run
 
 DTYPES = (np.uint8, np.int32, np.int64, np.float64)

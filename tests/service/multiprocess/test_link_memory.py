@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from gpu.memory.ipc import SharedHostMemory
-from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.link.channel import Link
+from service.multiprocess.link.frames import Message
 from service.multiprocess.link.shared_memory import (
     LARGE_BYTES,
     WORTH_BYTES,

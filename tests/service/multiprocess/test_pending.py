@@ -9,7 +9,7 @@ import pytest
 
 from service.batching.work import Result
 from service.core.errors import QueueFull
-from service.multiprocess.link.channel import Message
+from service.multiprocess.link.frames import Message
 from service.multiprocess.link.pending import BatchCall
 from tests.support.waiting import run, until
 

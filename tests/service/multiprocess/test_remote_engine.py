@@ -11,7 +11,8 @@ import pytest
 
 from service.batching.work import Work
 from service.core.errors import EngineLost, ServiceError
-from service.multiprocess.link.channel import Link, Message
+from service.multiprocess.link.channel import Link
+from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import LinkedEngine
 from service.security.api_keys import add_key
 from service.security.rate_limits import Limits, Rates

@@ -20,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.core.settings import Settings
-from service.multiprocess.link.channel import Message
+from service.multiprocess.link.frames import Message
 from service.multiprocess.request_forwarding import Forwarding, answer_forwarded
 from service.security import api_keys
 from service.training import worker as training_worker

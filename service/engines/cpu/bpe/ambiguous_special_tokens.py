@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 
 from vocabularies.model.vocabulary import SpecialToken
 
-__all__ = ["MAX_DELICATE", "delicate_contents"]
-
 MAX_DELICATE = 64  # Each is looked for in each text.
 MAX_STEPS = 1 << 22  # Some tenths of a second, some hundred megabytes.
 

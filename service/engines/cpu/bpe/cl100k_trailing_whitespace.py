@@ -21,8 +21,6 @@ from vocabularies.formats import tokenizer_json
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 from vocabularies.text.unicode_classes import class_mask
 
-__all__ = ["Cl100kTails"]
-
 LINE_BREAKS = "\r\n"
 SPACES = "".join(map(chr, np.flatnonzero(class_mask("s", "rust")).tolist()))
 SPACE_BYTES = bytes(sorted(set(SPACES.encode())))

@@ -27,8 +27,6 @@ from vocabularies.text.motif_pretokenizer import MOTIFS
 from vocabularies.text.pretokenizers import PRETOKENIZERS
 from vocabularies.text.unicode_classes import Mask, class_mask
 
-__all__ = ["RUN_BYTES", "CutPlaces"]
-
 Bytes = NDArray[np.uint8]
 RUN_BYTES = 256  # To both sides of a cut; above twice the longest token that a run is cut behind.
 SEARCH_BYTES = 1 << 16

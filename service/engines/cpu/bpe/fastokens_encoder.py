@@ -34,8 +34,6 @@ from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.text.pretokenizers import pretokenizer
 
-__all__ = ["FastokensEncoder"]
-
 logger = logging.getLogger(__name__)
 # About 80 ms of the reference. Batches on the event loop are smaller than that by default, so that
 # the library is never loaded there.

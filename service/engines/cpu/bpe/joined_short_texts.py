@@ -32,8 +32,6 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = ["ShortTexts"]
-
 SEPARATOR = b"\v"
 # cl100k, which ends texts in a way of its own, is encoded as llama3 with its tails apart.
 RULES = frozenset({"gpt2", "llama3", "o200k", "qwen2", "tekken", "deepseek_v3"})

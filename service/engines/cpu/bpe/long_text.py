@@ -28,8 +28,6 @@ from vocabularies.batch.batch import Batch, EncodeOptions, RowError
 from vocabularies.batch.post_processing import Content, join_rows
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["PIECE_BYTES", "LongRows"]
-
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.integer[Any]]
 PIECE_BYTES = 1 << 18  # Some milliseconds of fastokens.

@@ -20,8 +20,6 @@ from vocabularies.batch.batch import RowError
 from vocabularies.batch.post_processing import Content
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 
-__all__ = ["MotifPlaces"]
-
 Bytes = NDArray[np.uint8]
 ASCII = 128
 

@@ -13,8 +13,6 @@ from vocabularies.batch.batch import RowError
 from vocabularies.model.vocabulary import SpecialToken, Upstream, Vocabulary
 from vocabularies.reference.segments import refusal_of
 
-__all__ = ["earlier", "found_behind_normalizers", "has_hidden_tokens"]
-
 
 def has_hidden_tokens(vocabulary: Vocabulary) -> bool:
     """Whether the library may find special tokens in other words than their own."""

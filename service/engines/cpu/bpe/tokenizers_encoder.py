@@ -30,8 +30,6 @@ from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Bpe, Upstream, Vocabulary, VocabularyError
 from vocabularies.reference.segments import cut_text
 
-__all__ = ["TokenizersEncoder", "is_byte_level", "read_tokenizer"]
-
 Int64s = NDArray[np.int64]
 # Of bytes without a token, each is as long as the prefix or suffix inside of words says.
 NO_PLACES = RowError(
