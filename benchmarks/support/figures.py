@@ -408,7 +408,7 @@ def _shared_memory() -> Iterator[Figure]:
 
 
 def _bulk_bodies() -> Iterator[Figure]:
-    for run, cores in ((runs.DOORS_ONE, "a core"), (runs.DOORS_SIX, "6 cores")):
+    for run, cores in ((runs.BULK_ONE_CORE, "a core"), (runs.BULK_SIX_CORES, "6 cores")):
         doors = run.document()["doors"]
         for door, limit, name in (
             ("octet-stream uint8", "TCP alone", "octet-stream"),
@@ -422,14 +422,14 @@ def _bulk_bodies() -> Iterator[Figure]:
                 gigas(row["bytes"], row["seconds"]),
                 Beside(limit, only(doors, door=limit)["gb_per_s"]),
             )
-    doors = runs.DOORS.document()["doors"]
+    doors = runs.BULK.document()["doors"]
     for door, name in (("Arrow uint8", "Arrow stream"), ("FASTA uint8", "FASTA")):
         row = only(doors, door=door)
         ours = gigas(row["bytes"], row["seconds"])
-        yield Figure(runs.DOORS, f"{name}, HyenaDNA, 8-bit ids", "GB/s", ours)
+        yield Figure(runs.BULK, f"{name}, HyenaDNA, 8-bit ids", "GB/s", ours)
     row, plain = only(doors, door="JSON http"), only(doors, door="JSON plain")
     yield Figure(
-        runs.DOORS,
+        runs.BULK,
         "JSON, HyenaDNA, 1 MiB",
         "GB/s",
         gigas(row["bytes"], row["seconds"]),

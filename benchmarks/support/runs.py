@@ -63,10 +63,12 @@ GIGATOKEN = Run(
     "benchmarks.engine --data FOLDER --megabytes 64 --only corpora"
     ' --vocabularies gpt2 cl100k_base --engines "gpu pinned" "gpu pinned, narrow ids" gigatoken',
 )
-BUS = Run("bus", "bus_h200.json", "benchmarks.bus --data FOLDER --only gpt2 hyenadna dnabert2")
-SLOW_TEXTS = Run("slow_texts", "slow_texts_h200.json", "benchmarks.slow_texts --data FOLDER")
-LONG_PERIODS = Run("long_periods", "long_periods_h200.json", "benchmarks.long_periods")
-SYMBOLS = Run("symbols", "symbols_h200.json", "benchmarks.symbols")
+BUS = Run(
+    "bus", "bus_h200.json", "benchmarks.engine.bus --data FOLDER --only gpt2 hyenadna dnabert2"
+)
+SLOW_TEXTS = Run("slow_texts", "slow_texts_h200.json", "benchmarks.engine.slow_texts --data FOLDER")
+LONG_PERIODS = Run("long_periods", "long_periods_h200.json", "benchmarks.engine.long_periods")
+SYMBOLS = Run("symbols", "symbols_h200.json", "benchmarks.dna.symbols")
 DNA = Run("dna", "dna_h200.json", "benchmarks.dna --data FOLDER")
 DNA_PROOF = Run(
     "dna_proof",
@@ -78,41 +80,47 @@ DNA_PROOF_CPU = Run(
     "dna_proof.json",
     "benchmarks.dna --data FOLDER --engine cpu --prove-bases 1e8 --only-prove",
 )
-EMBEDDING = Run("embedding", "embedding_h200.json", "benchmarks.embedding")
-HTTP = Run("http", "http.json", "benchmarks.http")
+EMBEDDING = Run("embedding", "embedding_h200.json", "benchmarks.dna.embedding")
+HTTP = Run("http", "http.json", "benchmarks.service.http")
 FRONTENDS = Run(
     "frontends",
     "frontends.json",
-    "benchmarks.frontends --data FOLDER --rounds 3 --seconds 2",
+    "benchmarks.service.frontends --data FOLDER --rounds 3 --seconds 2",
     beside="H200",
 )
-REGIONS = Run("regions", "regions.json", "benchmarks.regions --data FOLDER --rounds 15")
-DOORS = Run("doors", "doors.json", "benchmarks.doors")
-DOORS_ONE = Run(
-    "doors_one",
+REGIONS = Run(
+    "regions", "regions.json", "benchmarks.service.shared_regions --data FOLDER --rounds 15"
+)
+BULK = Run("bulk", "doors.json", "benchmarks.service.bulk_apis")
+BULK_ONE_CORE = Run(
+    "bulk_one_core",
     "doors_h200.json",
-    'benchmarks.doors --cores 1 --rounds 5 --only TCP octet-stream "gRPC alone" "gRPC uint8"',
+    "benchmarks.service.bulk_apis --cores 1 --rounds 5"
+    ' --only TCP octet-stream "gRPC alone" "gRPC uint8"',
 )
-DOORS_SIX = Run(
-    "doors_six",
+BULK_SIX_CORES = Run(
+    "bulk_six_cores",
     "doors_h200_six.json",
-    'benchmarks.doors --cores 6 --rounds 5 --only TCP octet-stream "gRPC alone" "gRPC uint8"',
+    "benchmarks.service.bulk_apis --cores 6 --rounds 5"
+    ' --only TCP octet-stream "gRPC alone" "gRPC uint8"',
 )
-LOAD = Run("load", "load.json", "benchmarks.load --only beside --seconds 20 --rounds 5")
-SOAK = Run("soak", "soak.json", "benchmarks.soak")
+LOAD = Run("load", "load.json", "benchmarks.service.load --only beside --seconds 20 --rounds 5")
+SOAK = Run("soak", "soak.json", "benchmarks.service.soak")
 SOAK_GPU = Run(
     "soak_gpu",
     "soak_h200.json",
-    "benchmarks.soak --rounds 9 --round-s 12 --long-bytes 20000000",
+    "benchmarks.service.soak --rounds 9 --round-s 12 --long-bytes 20000000",
 )
-FASTA = Run("fasta", "fasta.json", "benchmarks.long_fasta --gigabytes 10")
+FASTA = Run("fasta", "fasta.json", "benchmarks.service.long_fasta --gigabytes 10")
 TRAINING = Run(
-    "training", "training.json", "benchmarks.training --data FOLDER --largest 16 --rounds 3"
+    "training",
+    "training.json",
+    "benchmarks.learning.training --data FOLDER --largest 16 --rounds 3",
 )
 TRAINING_GPU = Run(
     "training_gpu",
     "training_gpu.json",
-    "benchmarks.training --data FOLDER --device cuda --rounds 1",
+    "benchmarks.learning.training --data FOLDER --device cuda --rounds 1",
 )
 RUNS = (
     ENGINE,
@@ -129,9 +137,9 @@ RUNS = (
     HTTP,
     FRONTENDS,
     REGIONS,
-    DOORS,
-    DOORS_ONE,
-    DOORS_SIX,
+    BULK,
+    BULK_ONE_CORE,
+    BULK_SIX_CORES,
     LOAD,
     SOAK,
     SOAK_GPU,

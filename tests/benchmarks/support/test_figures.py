@@ -52,6 +52,8 @@ def test_every_run_is_in_the_table_and_every_result_is_of_a_run() -> None:
 def test_a_command_is_of_a_module_that_is_there(run: runs.Run) -> None:
     module, *options = shlex.split(run.command)
     found = importlib.util.find_spec(module)
+    if found is not None and found.submodule_search_locations is not None:
+        found = importlib.util.find_spec(f"{module}.__main__")
     assert found is not None and found.origin is not None
     known = set(re.findall(r'"(--[a-z-]+)"', Path(found.origin).read_text(encoding="utf-8")))
     asked = {option for option in options if option.startswith("--")}
