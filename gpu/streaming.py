@@ -220,7 +220,7 @@ def _encode_small(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedIds:
-    """Ids in as few bits as they need; see cuda/pack.cuh.
+    """Ids in as few bits as they need; see cuda/batch/pack_ids.cuh.
 
     Attributes:
         words: uint32[...], part after part.

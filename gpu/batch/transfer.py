@@ -176,7 +176,7 @@ def pack_rows(
     """Rows to the device, copied from where they lie: pinned, that overlaps with other work.
 
     Without options special tokens are matched. `id_bits` are those of an id in the answer, see
-    cuda/pack.cuh. `inward` copies the text, and the workspace's own stream waits for it.
+    cuda/batch/pack_ids.cuh. `inward` copies the text, and the workspace's own stream waits for it.
     """
     workspace.words[_ID_BITS] = id_bits
     _pack_options(workspace, resident, options, len(offsets) - 1)

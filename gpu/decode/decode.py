@@ -1,4 +1,4 @@
-"""Ids back to bytes: the stages of cuda/decode.cuh in workspaces.
+"""Ids back to bytes: the stages of cuda/decode/spell_ids.cuh in workspaces.
 
 Many ids go in chunks (`decode_chunks`); few, and what chunks cannot say, all at once.
 """

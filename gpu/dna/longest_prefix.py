@@ -1,4 +1,4 @@
-"""Which token is the longest where some letters follow: tables of cuda/dna_tokens.cuh.
+"""Which token is the longest where some letters follow: tables of cuda/dna/tokens.cuh.
 
 Letters are the four bases, as numbers of two bits.
 """

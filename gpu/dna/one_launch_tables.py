@@ -40,7 +40,7 @@ class Bases:
         classes: uint8[256], the code of a base or one of BASES_*.
         ids: uint32[slots, 2], a hash table of tokens of many letters: tag, id + 1; zeros are empty.
         factor: of its hash function.
-        mixed: uint64[..., 2], tokens with mixed letters, see cuda/bases_mixed.cuh.
+        mixed: uint64[..., 2], tokens with mixed letters, see cuda/dna/parts/mixed_letters.cuh.
         tail: bases at most behind the last such letter of a token.
         repeats: uint32[REPEAT_ROWS, REPEAT_PLACES], see dna_repeats.repeats_of.
     """
@@ -163,7 +163,7 @@ def _table(tokens: list[list[int]], ids: list[int]) -> tuple[UInt32s, int]:
 
 
 def _hash(number: int, length: int, factor: int) -> int:
-    """Of letters, the first one's bits the lowest; see hash_of_token in cuda/bases_ids.cuh."""
+    """The hash of letters, as hash_of_token in cuda/dna/parts/write_ids.cuh has it."""
     most = (1 << 64) - 1
     high, low = number, 0
     if length > 32:  # The latest 32 letters, and those before.

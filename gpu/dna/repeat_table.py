@@ -1,4 +1,4 @@
-"""The last token of texts that repeat up to four letters: a table of cuda/bases_repeats.cuh.
+"""The last token of texts that repeat up to four letters: a table of cuda/dna/parts/repeats.cuh.
 
 NumPy only. A text is known by its latest letters, four of them where it repeats one, two or four,
 three where it repeats three, and by its length.

@@ -1,4 +1,4 @@
-"""Which token of a text is the last one: tables of cuda/dna_remaining.cuh.
+"""Which token of a text is the last one: tables of cuda/dna/windows/suffix_state.cuh.
 
 Letters and texts are numbers as in `dna_last_tokens`.
 """

@@ -42,7 +42,7 @@ MIDDLE_TEXT = 1 << 24  # Of vocabularies whose tables are not copied.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DnaTables:
-    """What the kernels read; see cuda/dna_tokens.cuh. A token is known by its id.
+    """What the kernels read; see cuda/dna/tokens.cuh. A token is known by its id.
 
     Attributes:
         letters: what bytes mean.

@@ -2,7 +2,7 @@
 
 NumPy-free; knows no device. With `ignore_merges` a pretoken that is a token is that token, whatever
 its merges give: a special token's text where special tokens are left as text, or a token that no
-merge reaches. cuda/special_accept.cuh finds them.
+merge reaches. cuda/special/accept.cuh finds them.
 """
 
 from __future__ import annotations

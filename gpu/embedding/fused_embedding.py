@@ -66,7 +66,7 @@ class Embedded:
 
 
 class LetterEmbedder:
-    """The kernel of cuda/embed_letters.cu for one rule and one `torch.nn.Embedding`.
+    """The kernel of cuda/embedding/fused_embedding.cu for one rule and one `torch.nn.Embedding`.
 
     Args:
         kernels: its file's.

@@ -1,4 +1,4 @@
-"""Copies from ordinary into pinned memory, by several threads where these were built (staging.cpp).
+"""Copies from ordinary into pinned memory, by the threads of native/copy_pool.cpp.
 
 One thread copies 12 to 16 GB/s on the machines that were measured. Without the extension the
 caller's does all; COPIED_BY says which one it is. Knows neither batches nor devices.

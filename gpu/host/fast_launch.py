@@ -1,4 +1,4 @@
-"""A small batch by C++: from the text to the wait for its kernel in one call (launcher.cpp).
+"""A small batch by C++: native/fast_launch.cpp does all in one call, from the text to the wait.
 
 Python takes ten microseconds for the same, a third of what a text of 200 bytes takes altogether.
 Without the extension it does all of it; LAUNCHED_BY says which one it is. Knows no vocabulary.
@@ -46,7 +46,7 @@ WORDS = tuple(
         "substitution_rate",
     )
 )
-"""Those of the Job that differ from batch to batch, in the order of Words in launcher.cpp."""
+"""The words of the Job that differ from batch to batch, as Words in native/fast_launch.cpp."""
 STATUS_WORDS = tuple(
     constant(f"STATUS_{name}") for name in ("NOT_UTF8", "FAULT", "CUT", "RARE", "NOT_COVERED")
 )

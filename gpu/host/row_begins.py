@@ -48,7 +48,7 @@ def put_begins(to: Int64s, begins: Int64s) -> None:
     """Copy where rows begin, int64[B + 1] from 0 on, to the front of an array.
 
     Kernels rely on it that none ends before it begins. NumPy takes three microseconds to see that,
-    C++ sees it while it copies (staging.cpp).
+    C++ sees it while it copies (native/copy_pool.cpp).
 
     Raises:
         FallingRow: one does.

@@ -1,6 +1,6 @@
 """Families of vocabularies: which kernels make ids of a text, and in which order they run.
 
-Knows no shapes and no tables; `prepared` says which family a vocabulary is of.
+Knows no shapes and no tables; gpu/vocabulary/device_tables.py says which family a vocabulary is of.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Family:
 
     Attributes:
         name: of the family.
-        layout: of its workspaces (`layout.LAYOUTS`).
+        layout: of its workspaces (`workspace_layout.LAYOUTS`).
         between: those between the two rounds of special tokens.
         content: from text, hard bits and accepted special tokens to id_offsets.
         write: from there to ids.
@@ -70,7 +70,7 @@ class Family:
             where it sets STATUS_RARE the others follow. "" where there is none.
         plain: from rows to id_offsets and ids, for most batches; where they set STATUS_RARE all
             others follow. () where there are none such.
-        even: instead of `plain`, for rows of one length (`even_rows`).
+        even: instead of `plain`, for rows of one length (`equal_length_rows`).
         filled: the same for rows that k-mers of six letters fill side by side.
         runs: instead of `content` and `write`, where k-mers begin anew in every run, the bytes are
             letters and nobody asks for spans. () where there are none such.
@@ -216,7 +216,7 @@ def encode_kernels(
 
     Args:
         family: of the vocabulary.
-        num_rounds: rounds of special tokens, see special.py.
+        num_rounds: rounds of special tokens, see gpu/vocabulary/special_tokens.py.
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids.
         turned: whether rows are not encoded as they were sent.

@@ -1,6 +1,6 @@
 """The one argument of every kernel as NumPy knows it; the only definitions are in cuda/.
 
-That of the kernels that learn a vocabulary is cuda/train_job.cuh, that of all others cuda/job.cuh.
+The kernels that learn a vocabulary have cuda/training/job.cuh, all others cuda/common/job.cuh.
 """
 
 from __future__ import annotations

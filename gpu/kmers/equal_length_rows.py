@@ -1,4 +1,4 @@
-"""K-mers of rows of one length, by all that a sample tells; cuda/even_rows.cuh serves them.
+"""K-mers of rows of one length, by all that a sample tells; cuda/kmers/equal_rows.cuh serves them.
 
 Knows no device. The kernels look at every row, so that a sample which deceives costs
 time and nothing else.

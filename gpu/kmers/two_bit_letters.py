@@ -1,4 +1,4 @@
-"""How kernels know four letters at once: by their bits 1 and 2 (FourLetters of cuda/plain.cuh).
+"""Four letters at once by their bits 1 and 2: FourLetters of cuda/kmers/plain_rows.cuh.
 
 Example: these bits of A, C, T and G are 0, 1, 2 and 3.
 """

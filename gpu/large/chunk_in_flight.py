@@ -60,7 +60,7 @@ class Work:
         is_pinned: whether the device copies from where they lie.
         options: of the rows; None: special tokens are matched, nothing is added or cut.
         validate: whether rows may not be UTF-8.
-        id_bits: of an id in the answer, see cuda/pack.cuh.
+        id_bits: of an id in the answer, see cuda/batch/pack_ids.cuh.
         count_only: only how many ids there are.
         joining: the copy that writes `data` meanwhile; None: they are there.
     """

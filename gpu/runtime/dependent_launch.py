@@ -1,8 +1,8 @@
 """Kernels that are put on the device while the one before them in their stream still runs.
 
 A programmatic dependent launch, in CUDA's words. CuPy has no call for it, so the driver is asked.
-Such a kernel waits itself for the one before it (`wait_for_kernel_before` in cuda/shim.cuh): only
-its launch comes early.
+Such a kernel waits itself for the one before it (`wait_for_kernel_before` in
+cuda/common/platform.cuh): only its launch comes early.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ def repeats(data: NDArray[np.uint8], offsets: Int64s) -> bool:
     """Whether a text repeats one to three letters wherever it is looked at, and not in whole rows.
 
     Many texts that repeat four letters are encoded in parts, all that repeat five or six, and those
-    whose rows repeat from their begins on (cuda/bases_repeats.cuh).
+    whose rows repeat from their begins on (cuda/dna/parts/repeats.cuh).
     """
     if len(data) < LOOKS * LOOK_BYTES:
         return False

@@ -1,4 +1,4 @@
-"""Between which characters a token of a vocabulary can lie: the filters of cuda/certain.cuh."""
+"""Between which characters a token can lie: the filters of cuda/text/split/boundary_filter.cuh."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How far behind each other the tokens of a long run of one byte begin.
 
-A hint for where windows of a long piece should begin (cuda/cut_level.cuh); whatever it says, ids
-are right. Knows no device.
+A hint for where windows of a long piece should begin (cuda/text/split/windows.cuh); whatever it
+says, ids are right. Knows no device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runs of one byte become before anything else can merge with them: tables of cuda/runs.cuh.
+"""What runs of one byte become first of all: tables of cuda/text/merge/byte_runs.cuh.
 
 Lines of dashes, stars and zeros need a merge for almost every byte, and always the same ones. Why
 merging may begin behind them is told in docs/internals/text-bpe.md. Knows no device.

@@ -1,5 +1,6 @@
-"""Hash tables by linear probing over buckets, filled for cuda/tokens.cuh and cuda/pairs.cuh.
+"""Hash tables by linear probing over buckets.
 
+They are read by cuda/text/lookup/token_tables.cuh and cuda/text/merge/pair_table.cuh.
 NumPy only; knows neither tokens nor pairs.
 """
 

@@ -2,7 +2,7 @@
 
 Most texts are in NFC already, and to those a vocabulary that composes gives the ids that it would
 give without. The kernels see for each character, and the one before it, whether that is so
-(cuda/composed.cuh); a batch in which they cannot see it is the CPU's.
+(cuda/text/pretokenize/nfc_check.cuh); a batch in which they cannot see it is the CPU's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def is_in_nfc(text: str) -> bool:
 
 
 def composed_tables() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """What each code point is to NFC, the bits COMPOSED_* of cuda/composed.cuh, by pages.
+    """What each code point is to NFC, by pages: COMPOSED_* of cuda/text/pretokenize/nfc_check.cuh.
 
     Returns:
         uint16[0x110000 >> 8], the page of each 256 code points, and uint16[pages, 256].

@@ -1,7 +1,7 @@
 """Each pretokenizer rule as a machine over character classes.
 
 They say the same as the rules' published patterns; tests hold both together. Knows nothing about
-tables, bytes or devices; `automata` makes tables of them.
+tables, bytes or devices; `pretokenizer_automaton` makes tables of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Learning a vocabulary on a device: `vocabularies.training.merger.Merger` in device memory.
 
 For each merge kernels read the whole corpus, find the occurrences of the pair and write what stays
-(cuda/train_merge.cuh); the pairs are a table of all ids by all ids (cuda/train_pairs.cuh). The
-merges, their figures and the states that a training is continued from are those of CpuMerger.
+(cuda/training/merge.cuh); the pairs are a table of all ids by all ids
+(cuda/training/pair_table.cuh). The merges, their figures and the
+states that a training is continued from are those of CpuMerger.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A vocabulary's tokens as the table that cuda/decode.cuh spells ids from.
+"""A vocabulary's tokens as the table that cuda/decode/spell_ids.cuh spells ids from.
 
 NumPy only; knows no batch.
 """

@@ -1,4 +1,4 @@
-"""Special tokens and motifs of a vocabulary as the trie that cuda/special_match.cuh walks.
+"""Special tokens and motifs of a vocabulary as the trie that cuda/special/trie.cuh walks.
 
 NumPy only; knows no batch. Tokens that take white space with them, that are words of their own, or
 that are looked for after a normalizer are left to the CPU.
@@ -39,7 +39,7 @@ class SpecialTables:
     """What the kernels read; see cuda/job.cuh.
 
     Attributes:
-        special_edges: uint32[slots, 4], a hash table of edges; see cuda/special_match.cuh.
+        special_edges: uint32[slots, 4], a hash table of edges; see cuda/special/trie.cuh.
         special_nodes: uint32[nodes], id of the token that ends there; all ones where none does.
         special_first: uint32[2, 2, 8], one bit for each byte that tokens of a round begin with, and
             one for each that may follow it there.

@@ -1,4 +1,4 @@
-"""The engine process from its start to its end; what it answers is in engine_room.py."""
+"""The engine process from its start to its end; what it answers is in engine_server.py."""
 
 from __future__ import annotations
 

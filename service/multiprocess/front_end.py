@@ -1,7 +1,7 @@
 """A front end: HTTP on a socket of the shared port, and no GPU.
 
 It parses, checks and renders; but for small ones, batches go over a link to the engine process
-(linked_batcher.py), and what belongs to all front ends is forwarded to it (forwarding.py).
+(remote_batcher.py), and what belongs to all front ends is forwarded to it (request_forwarding.py).
 """
 
 from __future__ import annotations

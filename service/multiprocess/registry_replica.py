@@ -1,7 +1,7 @@
 """The registry as a front end has it: what has a name in the engine process, read there.
 
-What changes vocabularies is forwarded to the engine process (forwarding.py), which then sends its
-catalogue to every front end and answers when all of them have followed.
+What changes vocabularies is forwarded to the engine process (request_forwarding.py), which then
+sends its catalogue to every front end and answers when all of them have followed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The batcher of a front end: the same queues and lanes, batches run in the engine process.
 
     submit ──► queues ──► take ─┬► link ──► engine process: its batcher joins all front ends' ──► …
-                                └► encoders of our own, for small batches (own_encoders.py)
+                                └► encoders of our own, for small batches (local_encoders.py)
 
 At most two batches of short requests are on their way, so that what arrives meanwhile is joined
 here, and what waits, waits here, where it is counted in bytes and refused above `max_queue_bytes`.

@@ -1,7 +1,7 @@
 """The processes of one service: one engine process, several front ends, started again if they end.
 
     supervisor ── holds the listening sockets and starts:
-      ├─ engine    the engine, the vocabularies, gRPC            (engine_room.py)
+      ├─ engine    the engine, the vocabularies, gRPC            (engine_server.py)
       └─ front-0…  HTTP, one socket of the port each (front_end.py), linked to the engine process
 
 A front end's socket stays open here while it is started again, so connections wait instead of being

@@ -1,4 +1,4 @@
-"""Strings as joined UTF-8 with offsets, in C++ where that was built (texts.cpp), else in Python.
+"""Strings as joined UTF-8 with offsets, by string_join.cpp where that was built, else in Python.
 
 Both give the same bytes and refuse the same strings; JOINED_BY says which one it is.
 """

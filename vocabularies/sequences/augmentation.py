@@ -1,8 +1,8 @@
 """Random parts of sequences, with random letters: training data from a seed, everywhere the same.
 
 Knows no vocabulary. A random number depends on the seed, the number of the row and the place in the
-row, and on nothing else: not on the batch, not on the order, not on the engine. cuda/turn.cuh does
-the same on a device.
+row, and on nothing else: not on the batch, not on the order, not on the engine.
+cuda/batch/augment_rows.cuh does the same on a device.
 
 Philox 4x32 with ten rounds gives four words of 32 bits for the key (seed % 2^32, seed // 2^32)
 and the counter (number, purpose, row % 2^32, row // 2^32). With purpose 0 and number 0, words 0

@@ -1,4 +1,4 @@
-// All that the host does for a small batch, from its text to the wait for the kernel, in one call; see launcher.py.
+// All that the host does for a small batch, from its text to the wait for the kernel, in one call; see gpu/host/fast_launch.py.
 //
 //     launcher = Launcher(driver, words, told, fields, arrays)    of a workspace, see launcher_of
 //     launcher.encode(kernel, blocks, text, way, begins, framed, validates, id_bits, ids)
@@ -69,7 +69,7 @@ Config config_of(PyObject* kernel, PyObject* blocks, void* stream) {
     return {{number(blocks), 1, 1}, {threads, 1, 1}, shared_bytes, stream, &COOPERATIVE, is_grid};
 }
 
-enum Way : uint32_t { STAGED, IN_PLACE, COPIED };  // As in launcher.py.
+enum Way : uint32_t { STAGED, IN_PLACE, COPIED };  // As in gpu/host/fast_launch.py.
 
 // What a call says of its batch.
 struct Asked {

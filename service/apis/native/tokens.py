@@ -1,6 +1,7 @@
 """FastAPI's declaration of the native calls: the reference door, and what openapi.json shows.
 
-The hot calls have a short cut in front (hot_routes.py) that calls the same functions.
+The hot calls have a short cut in front (service/http/asgi_fast_path.py), which calls the same
+functions.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ head and body. A plain small POST to a hot path needs none of it:
                          │
                        batcher.submit ─► result ─► one write
 
-A head that a connection has sent before is known by its bytes (repeated_heads.py), and then not
+A head that a connection has sent before is known by its bytes (head_cache.py), and then not
 even the parser sees the request.
 
 All refusals found before the queue go uvicorn's way and are found there again, so that there

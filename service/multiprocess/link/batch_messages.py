@@ -1,7 +1,7 @@
 """Batches and their results as messages between a front end and the engine process.
 
 Texts cross as their joined UTF-8 and their lengths in characters, so that the other side cuts
-strings and decodes once; joined bytes and rows of ids cross as they are. See link.py.
+strings and decodes once; joined bytes and rows of ids cross as they are. See channel.py.
 """
 
 from __future__ import annotations

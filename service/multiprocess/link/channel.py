@@ -1,8 +1,8 @@
 """Messages between a front end and the engine process, over a Unix socket.
 
 Either side calls the other and gets one answer, or tells it something and gets none. What is sent
-in one tick of the loop goes out in one write. Small arrays cross in the message (link_frames.py);
-large ones lie in memory that the other side has mapped (link_memory.py), and only their places
+in one tick of the loop goes out in one write. Small arrays cross in the message (frames.py);
+large ones lie in memory that the other side has mapped (shared_memory.py), and only their places
 cross. Knows neither HTTP nor what the messages mean; both ends are processes of one service, and
 trust each other.
 """

@@ -1,4 +1,4 @@
-"""Messages of a link as frames of bytes; see link.py.
+"""Messages of a link as frames of bytes; see channel.py.
 
     frame   head length u64 │ body length u64 │ head: JSON, padded to 8 │ body: arrays, each padded
 

@@ -1,4 +1,4 @@
-"""Refusals as values of a message between a front end and the engine process; see link.py."""
+"""Refusals as values of a message between a front end and the engine process; see channel.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Memory of a process that the process at the other end of its link reads where it lies.
 
-    this process: one file of memory, lent in blocks (large_memory.py)
+    this process: one file of memory, lent in blocks (service/runtime/memory_pool.py)
          │ a message says where in it an array begins; the array is kept
          ▼
     the other process: the same file, mapped once and read only

@@ -1,4 +1,4 @@
-"""One window by a whole block, cuda/cut_rounds.cuh, against the reference."""
+"""One window by a whole block, cuda/text/split/merge_by_block.cuh, against the reference."""
 
 from __future__ import annotations
 

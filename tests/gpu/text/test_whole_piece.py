@@ -1,4 +1,4 @@
-"""Level 2 of cutting, cuda/cut_whole.cuh, against the reference: by any number of blocks."""
+"""Whole pieces, cuda/text/split/whole_piece.cuh, against the reference: by any number of blocks."""
 
 from __future__ import annotations
 
