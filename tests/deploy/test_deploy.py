@@ -10,9 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
-import textwrap
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,46 +187,3 @@ def test_the_checks_of_the_build_machine_can_be_run() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert subprocess.run(["bash", "-n", script]).returncode == 0
-
-
-def settings_of_the_readme() -> dict[str, str]:
-    rows = re.findall(r"^\| `(WARPTOK_[A-Z_]+)` \| `([^`]*)` \|", readme(), re.MULTILINE)
-    return dict(rows)
-
-
-def readme() -> str:
-    return (ROOT / "README.md").read_text()
-
-
-def test_the_readme_lists_every_setting_with_its_default() -> None:
-    expected = {}
-    for name, field in Settings.model_fields.items():
-        default = "unset" if field.default is None else str(field.default).lower()
-        expected[PREFIX + name.upper()] = default
-    assert settings_of_the_readme() == expected
-
-
-def test_the_readme_lists_every_built_in_vocabulary() -> None:
-    from vocabularies.builtin import BUILTINS
-
-    for name in BUILTINS:
-        assert f"`{name}`" in readme(), name
-
-
-def test_the_grpc_client_of_the_readme_gets_its_ids(server: Server, tmp_path: Path) -> None:
-    pytest.importorskip("grpc_tools", reason="grpcio-tools makes the client")
-    command = re.search(r"\$ python (-m grpc_tools\.protoc .*)", readme())
-    code = re.search(
-        r"( {4}import grpc\n(?: {4}.*\n|\n)*?) {4}np\.frombuffer\((.*)\) +# (.*)", readme()
-    )
-    assert command is not None and code is not None
-    given = command[1].replace("service/protos", str(ROOT / "service/protos"))
-    subprocess.run([sys.executable, *given.split()], cwd=tmp_path, check=True)
-    port = re.search(r"gRPC on 127\.0\.0\.1:(\d+)", server.log.read_text())
-    assert port is not None
-    program = textwrap.dedent(code[1]).replace("8001", port[1])
-    program += f"print(*np.frombuffer({code[2]}))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == code[3], done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs import generate
+from vocabularies.builtin import BUILTINS
 
 ROOT = Path(generate.__file__).parents[1]
 ROOMS = ("vocabularies", "gpu", "service")
@@ -28,3 +29,8 @@ def test_the_codes_of_rows_are_those_that_the_sources_name() -> None:
     sources = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
     named = set(re.findall(r'RowError\(\s*"(\w+)"', "".join(sources)))
     assert {code.name for code in generate.ROW_CODES} == named
+
+
+def test_every_built_in_vocabulary_is_described() -> None:
+    text = (generate.DOCS / "vocabularies.md").read_text(encoding="utf-8")
+    assert [name for name in BUILTINS if f"`{name}`" not in text] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 
 import httpx
 import pytest
@@ -16,9 +15,7 @@ from service.core.errors import ServiceError, invalid_body, problem
 from service.core.settings import Settings
 from service.operations.schemas import EncodeBatchRequest
 from service.server.app import create_app, running
-from tests.support.data_files import ROOT
 from tests.support.fake_engine import FakeEngine
-from tests.test_architecture import ROOMS
 from vocabularies.batch.batch import RowError
 from vocabularies.model.vocabulary import Bpe, Vocabulary, VocabularyError
 
@@ -156,19 +153,6 @@ def test_what_nobody_foresaw_is_500_with_a_number_that_stands_in_the_log(caplog)
     assert number in caplog.text
     assert "This is a bug" in caplog.text
     assert "secret" not in parsed["detail"]
-
-
-def test_the_readme_has_every_code_beside_its_status():
-    text = (ROOT / "README.md").read_text()
-    rows = re.findall(r"^\| (\d{3}[^|]*) \| (.*`) \|$", text, re.MULTILINE)
-    found = {code: statuses for statuses, codes in rows for code in re.findall("`(.*?)`", codes)}
-    for code, status in EXPECTED.items():
-        assert str(status) in found.pop(code, ""), code
-    sources = [path.read_text() for room in ROOMS for path in (ROOT / room).glob("*.py")]
-    of_rows = set(re.findall(r'RowError\(\s*"(\w+)"', "".join(sources))) - {"engine_failed"}
-    assert {code for code, statuses in found.items() if "row" in statuses} == of_rows
-    others = {code for code, statuses in found.items() if "row" not in statuses}
-    assert others == {"internal", "not_found", "method_not_allowed"}
 
 
 def test_what_nobody_foresaw_is_answered_and_logged_once(caplog, monkeypatch):
