@@ -229,7 +229,7 @@ class GpuEngine:
         return fused_kernel(resident.family, size)
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
-        """Ids of shared texts where they are wanted: int64[B + 1]; see `shared_streams`."""
+        """Ids of shared texts where they are wanted: int64[B + 1]; see `large.ipc_stream`."""
         return encode_shared(self, vocabulary, rows)
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:

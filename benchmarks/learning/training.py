@@ -3,7 +3,7 @@
     python -m benchmarks.learning.training --data FOLDER [--largest 64] [--out FILE]
     python -m benchmarks.learning.training --data FOLDER --device cuda      # see training_gpu.py
 
-FOLDER holds the files of `training_corpora.FILES`. Merges are compared with `tokenizers`' before
+FOLDER holds the files of `corpora.FILES`. Merges are compared with `tokenizers`' before
 anything is timed. Seconds are of the whole call of `train`, from arrays to a Vocabulary, in turns
 with the other library; processor seconds stand beside, for a machine that has other work.
 """

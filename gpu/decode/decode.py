@@ -1,6 +1,6 @@
 """Ids back to bytes: the stages of cuda/decode/spell_ids.cuh in workspaces.
 
-Many ids go in chunks (`decode_chunks`); few, and what chunks cannot say, all at once.
+Many ids go in chunks (`chunks`); few, and what chunks cannot say, all at once.
 """
 
 from __future__ import annotations

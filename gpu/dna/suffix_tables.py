@@ -1,6 +1,6 @@
 """Which token of a text is the last one: tables of cuda/dna/windows/suffix_state.cuh.
 
-Letters and texts are numbers as in `dna_last_tokens`.
+Letters and texts are numbers as in `last_tokens`.
 """
 
 from __future__ import annotations

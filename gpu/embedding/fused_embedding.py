@@ -1,6 +1,6 @@
 """Letters to ids and rows of an embedding by one kernel, which reads pinned text over the bus.
 
-What `look_up` says of ids holds here. Rows are of one length and have an id for each letter.
+What `torch_lookup` says of ids holds here. Rows are of one length and have an id for each letter.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
             and offsets, of which the values are uint8[N] or any buffer, such as a mapped file, and
             the offsets int64[B + 1].
         memory: where strings are joined, if they are many; None: any will do.
-        copy: copies them there; None: see `text_joining.join_texts`.
+        copy: copies them there; None: see `string_join.join_texts`.
 
     Raises:
         TypeError: it is nothing of this.

@@ -1,6 +1,6 @@
 """Ids of rows by look-up on a CUDA device, each batch by one kernel, on the current stream.
 
-What `look_up` says of ids holds here. Text in pinned memory is read over the bus by the kernel
+What `torch_lookup` says of ids holds here. Text in pinned memory is read over the bus by the kernel
 where all rows are as long as the matrix is wide; else it is copied first. Other text is staged in
 pinned memory by several threads, and read or copied piece by piece meanwhile.
 """

@@ -2,8 +2,8 @@
 
 On a CUDA device bytes are copied and looked up on a stream of their own while the rows before them
 are embedded. Nothing that a stream may still read is written again: the ids of each micro-batch are
-a new tensor, and torch's allocators are told which streams use it. Knows no tokenizer: `discovery`
-says what one does.
+a new tensor, and torch's allocators are told which streams use it. Knows no tokenizer:
+`tokenizer_discovery` says what one does.
 
 Source: Niktab and Patel, DNATok, Algorithm 2.
 """
@@ -60,8 +60,8 @@ class EmbeddingLayer:
 
         Args:
             embed_tokens: called with ids [b, T'] on the device. A faster kernel stands in for a
-                `torch.nn.Embedding` on CUDA whose weights need no gradient, see `gather`.
-            discovery: what is known of the tokenizer, see `discovery.discover`.
+                `torch.nn.Embedding` on CUDA whose weights need no gradient, see `row_gather`.
+            discovery: what is known of the tokenizer, see `tokenizer_discovery.discover`.
             device: where the embedder is; None: the GPU if there is one, else the CPU.
             max_rows: rows of a micro-batch at most (B_emb); None: as many as `max_ids` allows.
             max_ids: ids of a micro-batch at most (M), padding included; a single row may have more.
@@ -94,8 +94,8 @@ class EmbeddingLayer:
         """Embed every row, in order, one micro-batch after the other.
 
         Args:
-            sequences: as for `rows.as_batch`. Pinned memory is copied from where it lies, and must
-                stay as it is until the parts made of it are there.
+            sequences: as for `inputs.as_batch`. Pinned memory is copied from where it lies, and
+                must stay as it is until the parts made of it are there.
             path: "bytes" looks ids up on the device, "ids" on the host; "auto" takes "bytes" on a
                 GPU, else "ids".
 

@@ -1,7 +1,7 @@
 """What a DNA tokenizer does with letters, as flat tables: an id for each letter, or words of k.
 
-Made from one of our vocabularies here and from any other tokenizer in `discovery`. Knows neither
-devices nor torch: `embedding` looks up in these tables on any device.
+Made from one of our vocabularies here and from any other tokenizer in `tokenizer_discovery`. Knows
+neither devices nor torch: `torch_lookup` looks up in these tables on any device.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The texts that show whether a tokenizer does what a rule of letters or words says.
 
-Knows rules and strings only: `discovery` asks the tokenizer, `patterns` reads what it says of
-itself.
+Knows rules and strings only: `tokenizer_discovery` asks the tokenizer, `tokenizer_json` reads what
+it says of itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def short_tests(rule: LetterRule) -> list[str]:
     What merges by a list of pairs merges two characters first, so that a pair shows it; a pattern
     of one sign that is repeated up to 32 times shows in a run of a character that it takes. What
     takes three or more characters at once shows in neither: `string_tests` asks for the strings
-    of the vocabulary, and `patterns` refuses longer patterns.
+    of the vocabulary, and `tokenizer_json` refuses longer patterns.
     """
     covered = _covered(rule)
     texts = [SELF_TEST, "", *covered]

@@ -98,7 +98,7 @@ class RowIds:
             self._look_up["ids"] = LookUp(rule, pad_id, torch.device("cpu"), staged, memory)
 
     def batch(self, sequences: Any) -> Batch:
-        """Anything that holds sequences, as `look_up` takes it best; see `rows.as_batch`."""
+        """Anything that holds sequences, as `torch_lookup` takes it best; see `inputs.as_batch`."""
         if self.texts is None:
             return as_batch(sequences)
         copy = staging().gather if staging().gathers else None

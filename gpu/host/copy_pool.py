@@ -100,7 +100,7 @@ class Staging:
     def find_border(
         self, data: Bytes | SharedText, begin: int, end: int, from_end: bool
     ) -> int | None:
-        """As `row_borders.find_border`; where none is near, by all threads together."""
+        """As `split_points.find_border`; where none is near, by all threads together."""
         if self.gathers and isinstance(data, np.ndarray):
             place: int | None = self._pool.find_border(data, begin, end, from_end)
             return place

@@ -80,7 +80,7 @@ def chunks_of(
 
     Those beside the first one and the last, which `ends` are for, are not much larger than these.
 
-    A row that is larger is cut into parts, at borders of `row_borders`, which `find` looks for.
+    A row that is larger is cut into parts, at borders of `split_points`, which `find` looks for.
     It stays whole where it has none, where the vocabulary does not allow it, and where `whole`,
     bool[B], says so.
     """

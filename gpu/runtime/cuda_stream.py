@@ -60,7 +60,7 @@ class CudaStream:
             self._launch(function, *shape, 0)
 
     def kernel(self, name: str) -> tuple[Any, ...]:
-        """A kernel as `launcher.Launcher` takes it, compiled."""
+        """A kernel as `fast_launch.Launcher` takes it, compiled."""
         kernel: tuple[Any, ...] = self._functions[name]
         return kernel
 

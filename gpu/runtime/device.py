@@ -55,13 +55,13 @@ class Stream(Protocol):
     """Work in order on the device; nothing waits but `synchronize`.
 
     Attributes:
-        driver: what C++ launches with, see `launcher.driver_of`; None where it cannot.
+        driver: what C++ launches with, see `fast_launch.driver_of`; None where it cannot.
     """
 
     driver: tuple[int, ...] | None
 
     def kernel(self, name: str) -> tuple[Any, ...]:
-        """A kernel of `kernels.KERNELS` as `launcher.Launcher` takes it."""
+        """A kernel of `kernels.KERNELS` as `fast_launch.Launcher` takes it."""
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
         """Copy from host memory, pinned if the copy is to overlap, or from the device's."""

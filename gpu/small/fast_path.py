@@ -1,7 +1,7 @@
 """Small batches that ask for ids and nothing unusual: all that the host does in one call of C++.
 
 Others, and such a batch where its kernel finds that there is more to do, go by way of
-`small_call.SmallCall`, which is all of it where C++ was not built. Here every function that is
+`call.SmallCall`, which is all of it where C++ was not built. Here every function that is
 called counts: a text of 200 bytes takes the device 25 microseconds, and Python ten.
 """
 
@@ -110,7 +110,7 @@ class Few:
         validate: bool = False,
         id_dtype: type[np.integer[Any]] = np.int32,
     ) -> tuple[Ids, Int64s] | str:
-        """Ids of rows and where each row's begin, by a kernel of `small.FEW`.
+        """Ids of rows and where each row's begin, by a kernel of `one_launch.FEW`.
 
         Or the kernel that the usual way begins with: "" where this one was launched and left the
         batch to single launches.
@@ -143,8 +143,8 @@ class Few:
     def encode_to(self, digest: str, data: Bytes, offsets: Int64s, out: Out) -> Int64s | str | None:
         """Ids of rows to memory that kernels reach; int64[B + 1], where each row's begin.
 
-        Or, where there is more to do, "" if a kernel of `small.FEW` left it to single launches,
-        else None; what lies there then may not be used.
+        Or, where there is more to do, "" if a kernel of `one_launch.FEW` left it to single
+        launches, else None; what lies there then may not be used.
         """
         if not are_arrays(data, offsets):
             return None

@@ -1,6 +1,6 @@
 r"""The tables with which kernels pretokenize: a deterministic automaton for each rule.
 
-Makes arrays of `automaton_rules`; knows no device.
+Makes arrays of `pretokenizer_rules`; knows no device.
 
 A thread starts in the middle of a text, where it cannot know the state. So the automaton's states
 are *sets* of the rule's states: ANYWHERE is the set of all, and reading makes sets smaller:

@@ -62,7 +62,7 @@ def scope_of_path(method: str, path: str) -> Scope | None:
 
 
 def scope_of_method(path: str) -> Scope | None:
-    """What a gRPC call needs; None: nothing. `oip_infer` asks for more once it knows the model."""
+    """What a gRPC call needs; None: nothing. `oip.infer` asks for more once it knows the model."""
     if OPEN_METHODS.fullmatch(path):
         return None
     if MANAGE_METHODS.fullmatch(path):

@@ -35,13 +35,13 @@ def read_corpus(
 
     Args:
         paths: FASTA, FASTQ or text, gzip or not; none means stdin.
-        reading: as for `records.read_records`.
+        reading: as for `reader.read_records`.
         upper: make them upper case.
         spell: write every U as T, or every T as U, whatever the case.
         max_letters: the most that there may be, however packed they are; None: any number.
 
     Raises:
-        OSError, ValueError, BadRecords: as `records.read_records`.
+        OSError, ValueError, BadRecords: as `reader.read_records`.
         VocabularyError: a letter is not ASCII, a line ends inside a sequence, or there are too many
             letters.
     """

@@ -70,7 +70,7 @@ class KmerTable:
         is_space: bool[256], ASCII white space as Python has it.
         is_rare: bool[256], bytes at which a row may need the reference: non-ASCII ones, one byte
             of each special token that is looked for, and where a text may be words all that may
-            take a k-mer apart (`reference_words`).
+            take a k-mer apart (`basic_tokenizer`).
         is_sign: bool[256], where a text may be words of k-mers at every base: ASCII signs that are
             no letters and in no special token, which only take a k-mer apart.
         num_kmers: n**k.

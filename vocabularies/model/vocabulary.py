@@ -136,7 +136,7 @@ class Kmers:
         case: "upper" makes the sequence upper case first.
         whitespace: "letter": like any other letter; "skip": gives no id and ends a run; "words": a
             text with white space is read as k-mers that are already apart; with or without it,
-            k-mers at every base are taken apart at punctuation (`reference_words`).
+            k-mers at every base are taken apart at punctuation (`basic_tokenizer`).
         circular: the sequence wraps unless the request says otherwise.
         junction: where the k-mers over the junction of a circular sequence stand: "append" (token
             p reads p..p+k-1 modulo L) or "prepend" (the last k-1 bases are put in front).

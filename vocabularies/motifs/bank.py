@@ -1,6 +1,6 @@
 """What a bank of motifs is, and where its motifs lie in a corpus: all of them, or a choice.
 
-Knows no file (`motif_files`), no tokens and no scores. Positions are bases of the joined corpus,
+Knows no file (`motifs.files`), no tokens and no scores. Positions are bases of the joined corpus,
 `data` uint8[N] with `offsets` int64[B + 1]; no motif lies across two sequences.
 """
 

@@ -1,7 +1,7 @@
 """Which ids a text gets and which bytes ids stand for: the oracle, slow and plain.
 
 Every engine is held to it. Knows nothing of speed, NumPy, batches, files or HTTP. Its parts:
-`reference_stretches` (special tokens, normalizers), `reference_bpe`, `reference_sequences` (k-mers,
+`segments` (special tokens, normalizers), `bpe`, `sequences` (k-mers,
 characters) and here the order of the steps, the other strand, truncation, begin and end tokens,
 decoding. Models of kind "upstream" are defined by the Hugging Face library, not here.
 """

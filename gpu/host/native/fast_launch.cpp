@@ -40,7 +40,7 @@ struct Driver {
     void *context, *stream;
 };
 
-// Which 8-byte words of the Job are told of a batch; the order of `launcher.WORDS`.
+// Which 8-byte words of the Job are told of a batch; the order of `fast_launch.WORDS`.
 struct Words {
     uint32_t host_text, num_bytes, num_rows, row_flags, row_max_length, row_refused, validates, leaves, id_bits;
     uint32_t framed, answer_ids, answer_offsets, host_ids, text, sent_begins, zeros[5];

@@ -1,6 +1,6 @@
 """Where a long sequence may be split so that its parts' ids, one after another, are its own.
 
-Unlike `piecewise`, which cuts between characters, parts may share letters: a k-mer that begins in
+Unlike `text_chunks`, which cuts between characters, parts may share letters: a k-mer that begins in
 one part is read to its end there, and the next part begins where the next k-mer does. Sequences are
 those of FASTA, which have no white space.
 """

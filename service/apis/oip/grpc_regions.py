@@ -1,4 +1,4 @@
-"""The calls of inference.GRPCInferenceService on shared memory; `oip_grpc` has the others."""
+"""The calls of inference.GRPCInferenceService on shared memory; `grpc_service` has the others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """inference.GRPCInferenceService: the Open Inference Protocol v2 over gRPC, with Triton's calls.
 
-The calls of `oip_infer` and `oip_models`, from messages and back; protos/inference.proto has them.
+The calls of `oip.infer` and `oip.models`, from messages and back; protos/inference.proto has them.
 """
 
 from __future__ import annotations

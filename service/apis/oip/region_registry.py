@@ -1,4 +1,4 @@
-"""Which regions of shared memory clients have registered, by name; `oip_memory` has their kinds.
+"""Which regions of shared memory clients have registered, by name; `shared_memory` has their kinds.
 
 Threads open and close them, and the event loop goes on meanwhile: a device page-locks a GiB in some
 tenths of a second.

@@ -1,4 +1,4 @@
-"""Ids back to bytes for a whole batch with NumPy; the rules are those of `reference.decode`."""
+"""Ids back to bytes for a whole batch with NumPy, by the rules of the reference."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class CpuEngine(WithoutDevice):
 
         Args:
             vocabulary: the vocabulary.
-            pinned: every one is; nothing leaves by itself here, see `vocabulary_memory`.
+            pinned: every one is; nothing leaves by itself here, see `engines.eviction`.
 
         Raises:
             VocabularyError: nothing here can compute this vocabulary.

@@ -29,8 +29,8 @@ class _Trailers(list[tuple[bytes, bytes]]):
 class StallProtocol(KeepAliveProtocol):
     """uvicorn's protocol with limits on how long it waits for its client.
 
-    Bodies that a route reads have their own (`hot_routes`); here are those parts of a request for
-    which no route waits yet.
+    Bodies that a route reads have their own (`asgi_fast_path`); here are those parts of a request
+    for which no route waits yet.
 
     Attributes:
         in_head: a request's head has begun and not ended.

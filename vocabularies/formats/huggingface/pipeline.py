@@ -31,7 +31,7 @@ class Template:
 def steps_of(step: Any, list_name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """(place, step) of every step, sequences inside sequences laid flat.
 
-    The depth is bounded: `contents.parse_json` refuses deeper documents.
+    The depth is bounded: `file_contents.parse_json` refuses deeper documents.
     """
     if step is None:
         return

@@ -2,7 +2,7 @@
 
 A BPE file that one of our models can say exactly becomes that model; any other file that is right
 becomes an Upstream model with the reason, which only the library computes. The blocks truncation
-and padding are ignored: the request decides. Writing is `tokenizer_json_writer`.
+and padding are ignored: the request decides. Writing is `huggingface.writer`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BPE by Hugging Face's tokenizers; what fastokens computes faster is `cpu_fastokens`.
+"""BPE by Hugging Face's tokenizers; what fastokens computes faster is `fastokens_encoder`.
 
 Knows the reference only for what the libraries cannot tell: which special token a row is refused
 for, and the spans of rows whose tokens do not spell the row.
