@@ -1,13 +1,13 @@
 """The bulk ways in, side by side: octet-stream, Arrow, FASTA, gRPC streams and JSON.
 
     python -m benchmarks.service.bulk_apis                     # about two minutes, loopback only
-    python -m benchmarks.service.bulk_apis --megabytes 8 --rounds 1 --out /tmp/doors.json
+    python -m benchmarks.service.bulk_apis --megabytes 8 --rounds 1 --out FILE
 
 One service with the CPU engine on one core, or on `--cores`, one client on as many others. Through
-each door go the same bases, and their ids must be the same before anything is timed: those of the
+each API go the same bases, and their ids must be the same before anything is timed: those of the
 reference for a part, those of the engine for all. Beside them what moving the bytes costs alone:
 the same number of bytes there and back over a TCP connection and over a gRPC stream, with nothing
-done to them. The doors take turns. GB are 10**9 bytes of text; ids are as wide as the row says.
+done to them. The APIs take turns. GB are 10**9 bytes of text; ids are as wide as the row says.
 
 `cpu_s_per_gb` is what the server's process used and hardly feels a busy machine, unlike rates.
 """
@@ -55,7 +55,7 @@ ENCODE_STREAM = "/warptok.v1.Tokenizer/EncodeStream"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Api:
     """One way in.
 
     Attributes:
@@ -79,7 +79,7 @@ def make_rows(num_bytes: int) -> list[NDArray[np.uint8]]:
     return [data[begin : begin + ROW_BYTES] for begin in range(0, num_bytes, ROW_BYTES)]
 
 
-def http_door(port: int, pid: int, rows: Rows, path: str, query: dict[str, Any]) -> Door:
+def http_api(port: int, pid: int, rows: Rows, path: str, query: dict[str, Any]) -> Api:
     """A body over HTTP in the form that the path and the query ask for."""
     dtype = DTYPES[query.get("dtype", "int32")]
     asked = {"vocabulary": VOCABULARY, "add_special_tokens": "false", **query}
@@ -109,7 +109,7 @@ def http_door(port: int, pid: int, rows: Rows, path: str, query: dict[str, Any])
     num_bytes = sum(map(len, rows))
     # A JSON id takes up to three bytes here, and lists have offsets.
     room = np.zeros(8 * num_bytes + (1 << 20), np.uint8)
-    return Door(partial(clients.exchange, port, (head, body), room), ids, num_bytes, pid)
+    return Api(partial(clients.exchange, port, (head, body), room), ids, num_bytes, pid)
 
 
 def rows_data(rows: Rows) -> NDArray[np.uint8]:
@@ -117,16 +117,16 @@ def rows_data(rows: Rows) -> NDArray[np.uint8]:
     return np.concatenate(rows)
 
 
-def doors(ports: Servers, rows: Rows) -> Iterator[tuple[str, Door]]:
+def apis(ports: Servers, rows: Rows) -> Iterator[tuple[str, Api]]:
     """Every way in, and what it is measured against, by name."""
     data, num_bytes = rows_data(rows), sum(map(len, rows))
     port, pid = ports["echo"]
     room, sent = np.zeros(num_bytes, np.uint8), (num_bytes.to_bytes(8, "little"), data.data)
-    yield "TCP alone", Door(partial(clients.exchange, port, sent, room), None, num_bytes, pid)
+    yield "TCP alone", Api(partial(clients.exchange, port, sent, room), None, num_bytes, pid)
     http_port, pid = ports["http"]
     for dtype in DTYPES:
         for name, path in PATHS.items():
-            yield f"{name} {dtype}", http_door(http_port, pid, rows, path, {"dtype": dtype})
+            yield f"{name} {dtype}", http_api(http_port, pid, rows, path, {"dtype": dtype})
     port, echo_pid = ports["echo_grpc"]
     echo = clients.grpc_stream(port, "/echo/Stream")
     for dtype, width in DTYPES.items():
@@ -134,21 +134,21 @@ def doors(ports: Servers, rows: Rows) -> Iterator[tuple[str, Door]]:
         asked = {"vocabulary": VOCABULARY, "options": options}
         messages = clients.grpc_messages(rows, MESSAGE_ROWS, **asked)
         if dtype == "uint8":
-            yield "gRPC alone", Door(partial(echo, messages), None, num_bytes, echo_pid)
+            yield "gRPC alone", Api(partial(echo, messages), None, num_bytes, echo_pid)
         call = clients.grpc_stream(ports["grpc"][0], ENCODE_STREAM)
         ids = partial(clients.grpc_ids, dtype=width)
-        yield f"gRPC {dtype}", Door(partial(call, messages), ids, num_bytes, pid)
+        yield f"gRPC {dtype}", Api(partial(call, messages), ids, num_bytes, pid)
     few = [rows_data(rows)[:JSON_BYTES]]
     for name in {"http", "plain"} & ports.keys():
         port, pid = ports[name]
-        yield f"JSON {name}", http_door(port, pid, few, "/v1/encode", {})
+        yield f"JSON {name}", http_api(port, pid, few, "/v1/encode", {})
 
 
-def prove(found: dict[str, Door], rows: Rows) -> str:
-    """Compare the ids of every door; SHA-256 of the ids as int32.
+def prove(found: dict[str, Api], rows: Rows) -> str:
+    """Compare the ids of every API; SHA-256 of the ids as int32.
 
     Raises:
-        SystemExit: a door gives others.
+        SystemExit: an API gives others.
     """
     vocabulary, data = builtin.load(VOCABULARY), rows_data(rows)
     batch = Batch(data=data, offsets=np.array([0, len(data)]), options=PLAIN)
@@ -156,33 +156,33 @@ def prove(found: dict[str, Door], rows: Rows) -> str:
     few = data[:PROVED_BYTES].tobytes().decode()
     if tokenizer.encode(vocabulary, few, PLAIN).ids != expected[: len(few)].tolist():
         raise SystemExit("the engine differs from the reference")
-    for name, door in found.items():
-        came = door.run()
-        if door.ids is not None and not np.array_equal(door.ids(came), expected[: door.num_bytes]):
+    for name, api in found.items():
+        came = api.run()
+        if api.ids is not None and not np.array_equal(api.ids(came), expected[: api.num_bytes]):
             raise SystemExit(f"{name} gives other ids")
         print(f"{name}: ids equal", flush=True)
     return hashlib.sha256(expected.tobytes()).hexdigest()
 
 
-def measure(found: dict[str, Door], rounds: int) -> list[dict[str, Any]]:
-    """The doors in turns."""
+def measure(found: dict[str, Api], rounds: int) -> list[dict[str, Any]]:
+    """The APIs in turns."""
     used = dict.fromkeys(found, 0.0)
 
-    def timed(name: str, door: Door) -> Run:
+    def timed(name: str, api: Api) -> Run:
         def run() -> float:
-            before = cpu_seconds(door.pid)
-            seconds = clocked(door.run)()
-            used[name] += cpu_seconds(door.pid) - before
+            before = cpu_seconds(api.pid)
+            seconds = clocked(api.run)()
+            used[name] += cpu_seconds(api.pid) - before
             return seconds
 
         return run
 
-    samples = take_turns({name: timed(name, door) for name, door in found.items()}, rounds)
+    samples = take_turns({name: timed(name, api) for name, api in found.items()}, rounds)
     rows = []
-    for name, door in found.items():
-        gigabytes = door.num_bytes * (rounds + 1) / 1e9
-        row = {"door": name, "bytes": door.num_bytes, "cpu_s_per_gb": used[name] / gigabytes}
-        rows.append(row | {"gb_per_s": per_second(door.num_bytes, samples[name])})
+    for name, api in found.items():
+        gigabytes = api.num_bytes * (rounds + 1) / 1e9
+        row = {"api": name, "bytes": api.num_bytes, "cpu_s_per_gb": used[name] / gigabytes}
+        rows.append(row | {"gb_per_s": per_second(api.num_bytes, samples[name])})
         rows[-1]["seconds"] = summary(samples[name])
         print(f"{name:20} {rows[-1]['gb_per_s']:7.3f} GB/s {row['cpu_s_per_gb']:6.2f} s CPU/GB")
     return rows
@@ -191,26 +191,26 @@ def measure(found: dict[str, Door], rounds: int) -> list[dict[str, Any]]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=63, help="MiB of text through each door")
+    parser.add_argument("--megabytes", type=int, default=63, help="MiB of text through each API")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=1, help="of the server; the client's as many")
-    parser.add_argument("--only", nargs="+", help="doors whose names begin so")
+    parser.add_argument("--only", nargs="+", help="APIs whose names begin so")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[1] / "results/doors.json"
+        "--out", type=Path, default=Path(__file__).parents[1] / "results/bulk_apis.json"
     )
     args = parser.parse_args()
     with_plain = not args.only or any("JSON plain".startswith(name) for name in args.only)
     about, rows = machine(PACKAGES), make_rows(args.megabytes << 20)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        found = dict(doors(start(stack, folder, with_plain, args.cores), rows))
+        found = dict(apis(start(stack, folder, with_plain, args.cores), rows))
         if args.only:
-            found = {n: door for n, door in found.items() if n.startswith(tuple(args.only))}
+            found = {n: api for n, api in found.items() if n.startswith(tuple(args.only))}
         digest = prove(found, rows)
         measured = measure(found, args.rounds)
     command = "python -m benchmarks.service.bulk_apis " + " ".join(sys.argv[1:])
     document = {"command": command.strip(), "machine": about, "vocabulary": VOCABULARY}
-    document |= {"ids_sha256": digest, "doors": measured}
+    document |= {"ids_sha256": digest, "apis": measured}
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     print(f"written to {args.out}")
 

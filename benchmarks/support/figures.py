@@ -409,25 +409,25 @@ def _shared_memory() -> Iterator[Figure]:
 
 def _bulk_bodies() -> Iterator[Figure]:
     for run, cores in ((runs.BULK_ONE_CORE, "a core"), (runs.BULK_SIX_CORES, "6 cores")):
-        doors = run.document()["doors"]
-        for door, limit, name in (
+        apis = run.document()["apis"]
+        for api, limit, name in (
             ("octet-stream uint8", "TCP alone", "octet-stream"),
             ("gRPC uint8", "gRPC alone", "gRPC"),
         ):
-            row = only(doors, door=door)
+            row = only(apis, api=api)
             yield Figure(
                 run,
                 f"{name}, HyenaDNA, 8-bit ids, {cores} for the server",
                 "GB/s",
                 gigas(row["bytes"], row["seconds"]),
-                Beside(limit, only(doors, door=limit)["gb_per_s"]),
+                Beside(limit, only(apis, api=limit)["gb_per_s"]),
             )
-    doors = runs.BULK.document()["doors"]
-    for door, name in (("Arrow uint8", "Arrow stream"), ("FASTA uint8", "FASTA")):
-        row = only(doors, door=door)
+    apis = runs.BULK.document()["apis"]
+    for api, name in (("Arrow uint8", "Arrow stream"), ("FASTA uint8", "FASTA")):
+        row = only(apis, api=api)
         ours = gigas(row["bytes"], row["seconds"])
         yield Figure(runs.BULK, f"{name}, HyenaDNA, 8-bit ids", "GB/s", ours)
-    row, plain = only(doors, door="JSON http"), only(doors, door="JSON plain")
+    row, plain = only(apis, api="JSON http"), only(apis, api="JSON plain")
     yield Figure(
         runs.BULK,
         "JSON, HyenaDNA, 1 MiB",

@@ -89,18 +89,18 @@ FRONTENDS = Run(
     beside="H200",
 )
 REGIONS = Run(
-    "regions", "regions.json", "benchmarks.service.shared_regions --data FOLDER --rounds 15"
+    "regions", "shared_regions.json", "benchmarks.service.shared_regions --data FOLDER --rounds 15"
 )
-BULK = Run("bulk", "doors.json", "benchmarks.service.bulk_apis")
+BULK = Run("bulk", "bulk_apis.json", "benchmarks.service.bulk_apis")
 BULK_ONE_CORE = Run(
     "bulk_one_core",
-    "doors_h200.json",
+    "bulk_apis_1_core.json",
     "benchmarks.service.bulk_apis --cores 1 --rounds 5"
     ' --only TCP octet-stream "gRPC alone" "gRPC uint8"',
 )
 BULK_SIX_CORES = Run(
     "bulk_six_cores",
-    "doors_h200_six.json",
+    "bulk_apis_6_cores.json",
     "benchmarks.service.bulk_apis --cores 6 --rounds 5"
     ' --only TCP octet-stream "gRPC alone" "gRPC uint8"',
 )

@@ -1,4 +1,4 @@
-"""The benchmark of the bulk ways in: it compares the ids of every door, and a wrong id ends it."""
+"""The benchmark of the bulk ways in: it compares the ids of every API, and a wrong id ends it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.service.bulk_apis import Door, make_rows, prove
+from benchmarks.service.bulk_apis import Api, make_rows, prove
 from tests.support.data_files import ROOT
 
 
-def test_all_doors_are_proved_and_timed(tmp_path):
-    out = tmp_path / "doors.json"
+def test_all_apis_are_proved_and_timed(tmp_path):
+    out = tmp_path / "bulk_apis.json"
     command = [
         sys.executable,
         "-m",
@@ -28,16 +28,16 @@ def test_all_doors_are_proved_and_timed(tmp_path):
     command += ["--only", "TCP", "octet", "Arrow", "FASTA", "gRPC", "JSON http", "--out", str(out)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL)
     document = json.loads(out.read_text())
-    names = [row["door"] for row in document["doors"]]
+    names = [row["api"] for row in document["apis"]]
     ways = ["octet-stream", "Arrow", "FASTA", "gRPC"]
     assert {f"{way} {dtype}" for way in ways for dtype in ("uint8", "int32")} <= {*names}
     assert {"TCP alone", "gRPC alone", "JSON http"} <= {*names}
-    assert all(row["gb_per_s"] > 0 for row in document["doors"])
+    assert all(row["gb_per_s"] > 0 for row in document["apis"])
 
 
-def test_a_door_with_other_ids_ends_it():
+def test_an_api_with_other_ids_ends_it():
     rows = make_rows(1000)
     wrong = np.full(1000, 7, np.int32)
-    door = Door(lambda: wrong, lambda came: came, 1000, os.getpid())
+    api = Api(lambda: wrong, lambda came: came, 1000, os.getpid())
     with pytest.raises(SystemExit, match="octet gives other ids"):
-        prove({"octet": door}, rows)
+        prove({"octet": api}, rows)
