@@ -56,15 +56,15 @@ class Settings(BaseSettings):
     crossover_bytes: int | None = Field(
         None,
         ge=0,
-        description="Batches from this size on are for the GPU, smaller ones for the CPU; unset, "
-        "both are timed at the start.",
+        description="Size in bytes from which on a batch goes to the GPU; smaller ones go to the "
+        "CPU. Unset, both are timed at the start.",
     )
     gpu_memory_share: float = Field(
         0.5,
         gt=0,
         le=1,
-        description="Part of the GPU memory that is free at the start that we may use; too small "
-        "halves large batches and makes vocabularies take turns.",
+        description="Share of the GPU memory that is free at the start which the service may use; "
+        "too small halves large batches and moves vocabularies off the GPU and back.",
     )
     pinned: str = Field(
         "none",
@@ -116,50 +116,49 @@ class Settings(BaseSettings):
     max_streams: int = Field(
         64,
         ge=1,
-        description="Most Arrow, FASTA and gRPC streams at once, a thread or a task each; more are "
-        "refused with 429.",
+        description="Most Arrow, FASTA and gRPC streams at once; more are refused with 429.",
     )
     stream_idle_timeout_s: float = Field(
         60.0,
         gt=0,
-        description="Longest time in which a client may send nothing of a request that has begun, "
-        "which is then refused with 408, or take nothing of its answer.",
+        description="Longest time for which a client may be silent in the middle of a request, "
+        "which is then refused with 408, or may read nothing of its answer.",
     )
     max_unsent_bytes: int = Field(
         64 * MIB,
         ge=1,
-        description="What a stream's answer may hold unsent before its body is read no further; "
-        "a client that sends everything before it reads must stay below.",
+        description="Most bytes of a stream's answer that wait to be sent; above it the service "
+        "stops reading the body. A client that sends everything before it reads must stay below.",
     )
     max_total_unsent_bytes: int = Field(
         512 * MIB,
         ge=1,
-        description="What the answers of all streams together may hold unsent, above which each "
-        "waits until its own are sent.",
+        description="The same for all streams together; above it each stream waits until its own "
+        "answer is sent.",
     )
     max_queue_bytes: int = Field(
         512 * MIB,
         ge=1024,
-        description="Text waiting or being encoded, above which requests are refused with 429; too "
-        "large makes clients wait instead of going elsewhere.",
+        description="Most bytes of text that wait or are being encoded; above it requests are "
+        "refused with 429. Too large makes clients wait instead of going elsewhere.",
     )
     max_batch_bytes: int = Field(
         8 * MIB,
         ge=1,
-        description="Text joined into one batch; too large makes small requests wait for big "
-        "batches, too small wastes the engine.",
+        description="Most bytes of text that are joined into one batch; too large makes small "
+        "requests wait for big batches, too small leaves the engine idle.",
     )
     inline_batch_bytes: int = Field(
         32 * 1024,
         ge=0,
-        description="Batches up to this size run on the event loop when they are expected to take "
-        "at most 2 ms, which saves a change of threads, and with `frontends` the way to the engine "
-        "process and back; 0 never does.",
+        description="Batches up to this size run on the event loop, or with `frontends` in the "
+        "front end, when they are expected to take at most 2 ms; 0 means none do.",
     )
     long_request_bytes: int = Field(
         1 * MIB,
         ge=1,
-        description="Requests above this size wait in a lane of their own; short ones pass them.",
+        description="Requests above this size have a queue of their own, so that short ones do "
+        "not wait for them.",
     )
     request_timeout_ms: int = Field(
         30_000,
@@ -176,9 +175,9 @@ class Settings(BaseSettings):
     loaded_vocabulary_bytes: int = Field(
         4096 * MIB,
         ge=1,
-        description="Most memory of the vocabularies that are ready, about; the longest unused are "
-        "unloaded for others, and their next use, which takes up to three seconds, loads them. "
-        "What `frontends` have loaded for small batches may together be as much again.",
+        description="About the most memory of the vocabularies that are ready; the longest unused "
+        "are unloaded, and their next use, which takes up to three seconds, loads them again. "
+        "What `frontends` have loaded for small batches may together take as much again.",
     )
     max_template_bytes: int = Field(
         4 * MIB,
@@ -192,31 +191,32 @@ class Settings(BaseSettings):
     max_training_jobs: int = Field(
         8,
         ge=1,
-        description="Most training jobs that wait, run or were interrupted, one running at a time; "
-        "each may hold max_corpus_bytes on disk, and more are refused with 429.",
+        description="Most training jobs that wait, run or were interrupted; more are refused with "
+        "429. One runs at a time, and each may hold max_corpus_bytes on disk.",
     )
     max_corpus_bytes: int = Field(
         1024 * MIB,
         ge=1,
-        description="Largest corpus of a training job, as uploaded and once more unpacked.",
+        description="Largest corpus of a training job; it holds for the upload and for what it "
+        "unpacks to.",
     )
     training_memory_bytes: int = Field(
         8192 * MIB,
         ge=256 * MIB,
-        description="Address space of the process that trains, its private memory where it may "
-        "use a GPU; what needs more fails.",
+        description="Most address space of the process that trains, or most private memory where "
+        "it may use a GPU; a job that needs more fails.",
     )
     training_device: Literal["auto", "cpu", "cuda"] = Field(
         "cpu",
         description="What training jobs compute on: cpu, cuda, or auto, the GPU for large corpora. "
-        "The GPU is then shared with the requests, by turns that no priority moves.",
+        "On the GPU, kernels of jobs and of requests wait for each other.",
     )
     training_gpu_memory_share: float = Field(
         0.25,
         gt=0,
         le=1,
-        description="Part of the GPU memory that is free when a training job begins that it may "
-        "take; what needs more fails, or with auto is learnt by the processor.",
+        description="Share of the GPU memory that is free when a training job begins which it may "
+        "take; a job that needs more fails, or with auto runs on the CPU.",
     )
     max_samples: int = Field(10_000, ge=1, description="Most texts that one verify call compares.")
     drain_timeout_s: float = Field(
@@ -250,8 +250,8 @@ class Settings(BaseSettings):
         None,
         ge=0,
         le=65535,
-        description="TCP port of /metrics, on the same address, which the other port then has no "
-        "more; 0 takes a free one.",
+        description="TCP port of /metrics, on the same address; the other port then no longer has "
+        "it. 0 takes a free one.",
     )
 
 
