@@ -1,5 +1,7 @@
 # make serve    start the service on 127.0.0.1:8000 (WARPTOK_PORT chooses another port)
-# make test     run the tests, a process a core; PYTEST_ARGS="-k batcher" runs some of them
+# make test     the tests that take seconds, a process a core; PYTEST_ARGS="-k batcher" runs some
+# make test-all every test, with all random examples; needs torch (extra: embedding) for all of it
+# make test-rest  what make test leaves out: slow tests, all random examples, tests with torch
 # make search   the property tests with other random examples than last time
 # make clients  environments for tests with clients that others wrote
 # make fuzz     a million changed messages and uploads through every door; FUZZ_ARGS="--seed 2"
@@ -19,14 +21,22 @@ HOST := $(or $(WARPTOK_HOST),127.0.0.1)
 PORT := $(or $(WARPTOK_PORT),8000)
 ROOMS := vocabularies gpu service
 
-.PHONY: serve schemathesis test search clients lint fix docs bench clean
+.PHONY: serve schemathesis test test-all test-rest search clients lint fix docs bench clean
 .DEFAULT_GOAL := serve
 
 serve: $(VENV)/.installed
 	@exec $(BIN)/python -m service serve --host $(HOST) --port $(PORT)
 
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(VENV)/.installed-dev
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-rest: $(VENV)/.installed-dev
+	$(PYTEST) -m "slow or hypothesis or torch" $(PYTEST_ARGS)
 
 search: $(VENV)/.installed-dev
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -m hypothesis $(PYTEST_ARGS)

@@ -16,12 +16,15 @@ from tests.support.each_device import DEVICES
 from tests.support.prepared_once import prepare_once
 from tests.support.server_process import Server, server_process
 
-# A commit's tests find the same thing every time, on a slow machine as on a quick one;
-# HYPOTHESIS_PROFILE=search (make search) looks on.
+# quick: every property test with an eighth of its examples, the same ones each time (make test);
+# full: all of them (make test-all); search: other ones than last time (make search).
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "full")
+QUICK_SHARE = 8
 timeless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("same", timeless, derandomize=True)
+settings.register_profile("quick", timeless, derandomize=True)
+settings.register_profile("full", timeless, derandomize=True)
 settings.register_profile("search", timeless, derandomize=False, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+settings.load_profile(PROFILE)
 
 # A shell has what it starts in the background ignore Ctrl-C, and all that this starts does so, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -41,6 +44,19 @@ def no_device() -> str:
 def gpu_required() -> bool:
     """Whether a GPU test that cannot run is a failure, so that a green run is not an empty one."""
     return os.environ.get("REQUIRE_GPU") == "1"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the quick profile, run an eighth of each property test's examples."""
+    if PROFILE != "quick":
+        return
+    functions = {item.function for item in items if isinstance(item, pytest.Function)}
+    for function in functions:
+        # Where Hypothesis keeps what @settings says; it has no public way to change it afterwards.
+        own = getattr(function, "_hypothesis_internal_use_settings", None)
+        if own is not None:
+            few = max(1, own.max_examples // QUICK_SHARE)
+            function._hypothesis_internal_use_settings = settings(own, max_examples=few)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

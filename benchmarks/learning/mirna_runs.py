@@ -95,6 +95,8 @@ def results(
 ) -> Iterator[tuple[Cell, Measured]]:
     """What each seed of each cell measured, in whatever order they end; the longest begin first."""
     longest = sorted(cells, key=lambda cell: -_work(cell, matures, encoded))
+    if not longest:
+        return
     if num_processes == 1:
         _begin(matures, encoded, plan)
         yield from ((cell, _measure(cell)) for cell in longest)

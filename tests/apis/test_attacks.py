@@ -87,6 +87,7 @@ SHAPES = [[10**12], [2**62], [10**30], [2**31, 2**33], [100_000_000, 0], [9] * 1
 
 @pytest.mark.parametrize("shape", SHAPES, ids=[str(shape[:2]) for shape in SHAPES])
 @pytest.mark.parametrize("datatype", ["BYTES", "INT32"])
+@pytest.mark.slow
 def test_a_shape_that_is_only_claimed_takes_no_memory(shape, datatype):
     ENGINE.load(load("gpt2"))  # Which is not timed.
 

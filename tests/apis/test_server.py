@@ -141,6 +141,7 @@ UPLOADS = [
 
 
 @pytest.mark.parametrize(("name", "file", "query"), UPLOADS)
+@pytest.mark.slow
 def test_an_uploaded_vocabulary_gives_the_reference_ids_over_http(client, name, file, query):
     response = client.put(f"/v1/vocabularies/{name}{query}", content=data_bytes(file))
     assert response.status_code == 201, response.text

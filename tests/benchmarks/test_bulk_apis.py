@@ -14,6 +14,7 @@ from benchmarks.service.bulk_apis import Api, make_rows, prove
 from tests.support.data_files import ROOT
 
 
+@pytest.mark.slow
 def test_all_apis_are_proved_and_timed(tmp_path):
     out = tmp_path / "bulk_apis.json"
     command = [

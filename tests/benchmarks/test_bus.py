@@ -35,6 +35,7 @@ def measured(out: Path, *arguments: str) -> list[dict[str, object]]:
     return results
 
 
+@pytest.mark.slow
 def test_every_call_is_proved_and_timed(small: None, tmp_path: Path) -> None:
     results = measured(tmp_path / "bus.json", "--only", "gpt2", "o200k_base", "hyenadna")
     calls = {(row["vocabulary"], row["call"]) for row in results}

@@ -88,6 +88,7 @@ def document(folder, tmp_path_factory):
     return json.loads(out.read_text())
 
 
+@pytest.mark.slow
 def test_the_document_says_what_was_measured_on_what(document, folder):
     assert document["command"].startswith("python -m benchmarks.engine --data FOLDER --out FILE")
     assert str(folder) not in json.dumps(document)

@@ -21,6 +21,7 @@ from tests.support.data_files import ROOT
 IDS = [[1, 2], [], [50_256]]
 
 
+@pytest.mark.slow
 def test_two_front_ends_are_proved_and_timed(tmp_path):
     out = tmp_path / "frontends.json"
     command = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 
 import numpy as np
@@ -21,6 +20,7 @@ from benchmarks.learning.mature_mirnas import (
 )
 from benchmarks.learning.mirna_lookup import lookups
 from benchmarks.learning.mirna_tables import tables
+from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.motifs.bank import MotifBank
 
 UNUSED = MotifBank.of(["ACGTACG"])  # The families' seeds; a quick run has no use for them.
@@ -123,11 +123,11 @@ def test_the_tables_have_the_papers_figures_beside_ours(matures, tmp_path):
     assert preserving["cut_out"]["num_instances"] > 20
 
 
+@pytest.mark.torch
 def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
     matures, tmp_path, monkeypatch
 ):
-    if os.environ.get("REQUIRE_TORCH") != "1":
-        pytest.importorskip("torch")
+    torch_or_skip()
     document = measure(matures, UNUSED, tmp_path, num_seeds=2, is_quick=True)
     assert len(document["runs"]) == 2 * 2 * 2 * 2
     for run in document["runs"]:
@@ -152,8 +152,9 @@ def test_classifiers_are_trained_on_both_tasks_and_tested_on_other_species(
     assert len(asked) == 1 and again["runs"] == document["runs"]
 
 
+@pytest.mark.torch
 def test_a_stack_is_as_many_transformers_of_torch():
-    torch = pytest.importorskip("torch")
+    torch = torch_or_skip()
     from benchmarks.learning.mirna_model import HEADS, INNER, LAYERS, WIDTH, Classifiers
 
     chances = [torch.Generator().manual_seed(seed) for seed in (3, 4)]

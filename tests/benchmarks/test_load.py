@@ -8,6 +8,8 @@ import random
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.support.open_loop import LOST, Client, arrivals, json_request, quantiles
 from tests.support.data_files import ROOT
 from tests.support.waiting import run
@@ -94,6 +96,7 @@ def test_quantiles_are_in_milliseconds():
     assert row == {"p50_ms": 501.0, "p99_ms": 991.0, "p999_ms": 1000.0, "max_ms": 1000.0}
 
 
+@pytest.mark.slow
 def test_a_short_soak_loses_nothing(tmp_path):
     out = tmp_path / "soak.json"
     command = [sys.executable, "-m", "benchmarks.service.soak", "--rounds", "2", "--round-s", "2"]

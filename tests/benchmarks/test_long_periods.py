@@ -29,6 +29,7 @@ def test_tokenizers_and_the_reference_say_the_same(way):
     assert max(map(len, vocabulary.tokens)) == 8 * len(UNIT)
 
 
+@pytest.mark.slow
 def test_rows_are_of_level_2_and_proved(monkeypatch):
     rows = run(EmulatedDevice(), PERIODS[:1], [4000])
     assert [row["counters"]["whole"] for row in rows] == [1, 1]

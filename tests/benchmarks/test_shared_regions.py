@@ -18,6 +18,7 @@ from tests.support.emulated_device import EmulatedDevice
 from vocabularies.builtin import load
 
 
+@pytest.mark.slow
 def test_regions_of_the_host_are_proved_and_timed(tmp_path):
     (tmp_path / "text").mkdir()
     for name in FILES["english"]:
@@ -35,6 +36,7 @@ def test_regions_of_the_host_are_proved_and_timed(tmp_path):
 DATA = np.frombuffer(b"Hello, world. " * 100, np.uint8)
 
 
+@pytest.mark.slow
 def test_the_engine_alone_gives_the_same_ids():
     rows = cut_rows("greetings", DATA, 2, 700)
     ways = GpuWays(EmulatedDevice(), 1 << 28)

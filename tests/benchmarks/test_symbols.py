@@ -14,6 +14,7 @@ from tests.support.emulated_device import EmulatedDevice
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
 
 
+@pytest.mark.slow
 def test_every_vocabulary_and_width_is_proved_and_timed(monkeypatch):
     monkeypatch.setattr(symbols, "ROUNDS", 2)
     monkeypatch.setattr(symbols, "ROW_BASES", (0, 150))

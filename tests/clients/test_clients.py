@@ -22,6 +22,7 @@ from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
 from vocabularies.reference import tokenizer
 
+pytestmark = pytest.mark.slow
 TEMPLATE = "A chat: {% for message in messages %}{{ message['content'] }}{% endfor %}"
 TEXTS = ["Hello, world", "", "北京 now", "it's"]
 

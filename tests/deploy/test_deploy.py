@@ -138,6 +138,7 @@ def test_the_image_gets_every_room_and_the_build_files() -> None:
 
 
 @pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.slow
 def test_the_healthcheck_passes_on_a_ready_service(server: Server, stage: int) -> None:
     port = server.url.rpartition(":")[2]
     command = [sys.executable, *healthchecks()[stage][1:]]

@@ -363,6 +363,7 @@ def test_kmers_that_bert_takes_apart_have_the_references_ids(engine, name):
 
 
 @on_engines([name for name in BUILTINS if isinstance(load(name).model, Kmers)])
+@pytest.mark.slow
 def test_long_rows_of_kmers_and_pieces_are_framed_as_the_reference_says(engine, name):
     chance = np.random.default_rng(2)
     sizes = (509, 510, 511, 514, 515, 1025, 2000, 40_000)

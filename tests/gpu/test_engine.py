@@ -225,6 +225,7 @@ def num_allocations(engine: GpuEngine) -> tuple[int, ...]:
     )
 
 
+@pytest.mark.slow
 def test_the_steady_state_allocates_nothing(engine, monkeypatch):
     vocabulary = load("gpt2")
     batches = [Batch(["some words " * size]) for size in (1, 100, 3000, 30_000, 400_000)]
@@ -281,6 +282,7 @@ FILES = [(name, f) for name in NAMES for f in expected().get(name, {}) if ".fa" 
 
 
 @pytest.mark.parametrize(("name", "file"), FILES)
+@pytest.mark.slow
 def test_the_data_files_have_the_hashes_of_the_reference(engine, name, file):
     wanted = expected()[name][file]
     data = np.frombuffer(data_bytes(file), np.uint8)

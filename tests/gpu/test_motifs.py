@@ -67,6 +67,7 @@ def random_text(seed: int, length: int) -> str:
 
 @pytest.mark.parametrize("byte_level", [False, True], ids=["letters", "bytes"])
 @pytest.mark.parametrize("specials", [("<mask>",), ("CG<",), ()], ids=["apart", "overlap", "none"])
+@pytest.mark.slow
 def test_motifs_across_the_borders_of_tiles(engine, byte_level, specials):
     vocabulary = motif_vocabulary("ACGTN", MERGES, BANK, byte_level=byte_level, specials=specials)
     texts = [random_text(seed, length) for seed, length in enumerate((9000, 4095, 0, 1, 5000))]

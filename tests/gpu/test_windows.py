@@ -111,6 +111,7 @@ def test_a_mitochondrial_genome_has_65_windows(engine, circular):
     assert (interface["shape"], interface["typestr"]) == ((65, 512), "<i8")
 
 
+@pytest.mark.torch
 def test_other_libraries_take_windows_without_a_copy(engine):
     torch = torch_or_skip()
     layout = {"window": 4, "stride": 3, "pad_id": PAD, "channel": np.arange(10)}
@@ -128,6 +129,7 @@ def test_other_libraries_take_windows_without_a_copy(engine):
     assert {tensor.device.type for tensor in taken.values()} == {kind}
 
 
+@pytest.mark.torch
 def test_memory_of_windows_is_there_as_long_as_any_tensor_of_it(engine):
     torch, layout = torch_or_skip(), {"window": 4, "stride": 3, "pad_id": PAD}
     made = encode_windows(engine, load("mtdna6"), Batch(["ACGTACGTAC"]), **layout)

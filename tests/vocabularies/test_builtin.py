@@ -76,6 +76,7 @@ def test_an_unknown_name_is_told_the_near_ones():
             function("cl100k")
 
 
+@pytest.mark.slow
 def test_the_stored_files_are_rebuilt_from_the_upstream_files():
     if not DATA.is_dir():
         pytest.skip("no data folder (set WARPTOK_DATA)")
@@ -138,6 +139,7 @@ def test_every_vocabulary_comes_back_from_the_canonical_form(name):
 
 
 @pytest.mark.parametrize("name", TIKTOKEN)
+@pytest.mark.slow
 def test_ids_are_those_of_tiktoken(name):
     facts = data_json("vocab/llm_encodings.json")[name]
     ranks = {

@@ -45,6 +45,7 @@ def witness_of(name: str) -> Callable[[str], list[int]]:
 @pytest.mark.parametrize("genome", GENOMES)
 @pytest.mark.parametrize("name", ["dnabert2", "gena_lm_t2t_32k", "nt_v2", "mtdna6", "hyenadna"])
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.slow
 def test_a_long_window_has_its_ids_wherever_it_lies(device, name, genome, window):
     engine, vocabulary = engine_of(device), load(name)
     (sequence,) = records(GENOMES[genome])

@@ -28,6 +28,7 @@ __all__ = ["outcomes"]
 
 @pytest.mark.parametrize("at", [0, LEAD, ROUND - LEAD, ROUND, 2 * ROUND])
 @pytest.mark.parametrize("run", [1, 2, 9])
+@pytest.mark.slow
 def test_a_mixed_letter_anywhere(outcomes, at, run):
     """At what is there of a text at a time, and where parts begin; as `tokenizers` has it."""
     for place in range(max(0, at - 12), at + 3):
@@ -105,6 +106,7 @@ def mixed_of(vocabulary: Vocabulary) -> int:
     return len(tables.bases.mixed)
 
 
+@pytest.mark.slow
 def test_which_vocabularies_have_a_mixed_letter():
     """One, with few bases behind it in a token; runs are of no other letter."""
     merges = [(a, b) for a in "ACGT" for b in "ACGT"] + [("C", "N"), ("N", "A")]

@@ -27,6 +27,7 @@ def runs_of(letter: str, length: int, content: str) -> Vocabulary:
 
 
 @pytest.mark.parametrize("at", [0, 1, LEAD, ROUND - LEAD, ROUND, 2 * ROUND])
+@pytest.mark.slow
 def test_long_runs_are_replaced_wherever_they_lie(outcomes, at):
     """Also where they cross what is there of a text at a time, and where parts begin."""
     engine = engine_of("emulated")
@@ -46,6 +47,7 @@ def test_only_long_runs_are_replaced(outcomes, length):
 
 
 @pytest.mark.parametrize("place", [ROUND, ROUND - LEAD, 4 * ROUND])
+@pytest.mark.slow
 def test_short_runs_that_cross_a_border_merge(outcomes, place):
     for before in range(1, RUN - 1):
         at = place - before

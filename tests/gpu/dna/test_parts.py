@@ -70,6 +70,7 @@ def bases(seed: int, length: int) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_random_bases_are_one_launch(engine, outcomes, name):
     """Of one row, of many, of none; with more parts than blocks, and views that are full."""
     check(engine, load(name), [bases(1, 4 * VIEW)])
@@ -250,6 +251,7 @@ def test_long_tokens_are_told_apart(engine, outcomes):
     assert outcomes == [True]
 
 
+@pytest.mark.slow
 def test_the_hash_table_has_every_long_token():
     """Each once, with a tag of its own."""
     for name in NAMES:
@@ -293,6 +295,7 @@ def kernel_of(vocabulary: Vocabulary) -> str:
     return dna_tables.prepare_dna(vocabulary)[0].bases
 
 
+@pytest.mark.slow
 def test_which_kernel_is_tried():
     """None where bases may be a special token or letters become others."""
     vocabulary = vocabulary_of("ACGT", [("A", "C"), ("G", "T")])

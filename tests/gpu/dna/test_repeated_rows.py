@@ -33,6 +33,7 @@ def repeated(unit: str, length: int, begin: int = 0) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_rows_of_any_length_are_one_launch(engine, outcomes, name):
     """Shorter than a part's lead, longer than the table, from anywhere in a unit on."""
     chance = random.Random(1)
@@ -80,6 +81,7 @@ def filled(rows: dict[int, str], length: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_all_of_a_row_counts_that_is_in_front_of_a_part(engine, outcomes, name):
     """Another letter, or a gap, just behind the row's begin or just in front of the part's view."""
     size = 2048
@@ -114,6 +116,7 @@ def test_many_repeats_behind_other_letters_are_left(outcomes, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_the_table_has_the_last_tokens_of_the_reference(name):
     """Of each unit, behind the table's last column, too."""
     vocabulary = load(name)
@@ -137,11 +140,13 @@ def test_the_table_has_the_last_tokens_of_the_reference(name):
             )
 
 
+@pytest.mark.slow
 def test_every_unit_repeats_behind_the_table():
     for name in NAMES:
         assert dna_tables(load(name)).bases.repeats[:, 0].all()
 
 
+@pytest.mark.slow
 def test_all_rotations_of_a_unit_repeat_before_one_is_said_to():
     """Behind three letters last tokens repeat after 189 places here, of one rotation after 64."""
     unit = "GAC"

@@ -83,6 +83,7 @@ def vary(unit: str, chance: random.Random) -> str:
 
 @pytest.mark.parametrize("engine", ["small", "large"])
 @pytest.mark.parametrize(("name", "most"), [(NAMES[0], 6), (GENA, 5)])
+@pytest.mark.slow
 def test_repeats_of_any_unit_are_repaired_side_by_side(engine, name, most):
     """In rows of any length, in two rounds. One thread once walked through most of these."""
     chance, vocabulary, running = random.Random(most), load(name), engine_of("emulated", engine)

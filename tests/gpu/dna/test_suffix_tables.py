@@ -175,12 +175,14 @@ def test_tokens_of_as_many_letters_as_are_looked_at(behind):
 
 @pytest.mark.parametrize("fused_bytes", [0, 1 << 22])
 @pytest.mark.parametrize("name", REAL)
+@pytest.mark.slow
 def test_ids_of_real_vocabularies(name, fused_bytes):
     assert_encodes(load(name), fused_bytes)
 
 
 @pytest.mark.parametrize("opened", [0, 1 << 20])
 @pytest.mark.parametrize("name", REAL)
+@pytest.mark.slow
 def test_letters_that_leave_too_many_cost_time_only(monkeypatch, name, opened):
     """Tokens are listed for letters that leave one or two, too, at the first level or later."""
     remaining = suffix_tables.LastTokens.remaining

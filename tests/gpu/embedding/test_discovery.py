@@ -60,6 +60,7 @@ def data_of(text: str) -> Any:
 
 @pytest.mark.parametrize("name", RULED)
 @pytest.mark.parametrize("face", ["vocabulary", "plain"])
+@pytest.mark.slow
 def test_published_tokenizers_are_looked_up(name: str, face: str) -> None:
     vocabulary = load(name)
 

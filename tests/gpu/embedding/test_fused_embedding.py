@@ -16,6 +16,7 @@ from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
+pytestmark = pytest.mark.torch
 torch = torch_or_skip()
 from gpu.embedding import fused_embedding, kernel_lookup, pinned_text  # noqa: E402
 from gpu.embedding import layer as embedding  # noqa: E402

@@ -19,6 +19,7 @@ from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
+pytestmark = pytest.mark.torch
 torch = torch_or_skip()
 from gpu.embedding import kernel_lookup, pinned_text  # noqa: E402
 from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402

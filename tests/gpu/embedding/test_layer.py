@@ -25,6 +25,7 @@ from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
+pytestmark = pytest.mark.torch
 torch = torch_or_skip()
 from benchmarks.dna import embedding as benchmark  # noqa: E402
 from gpu.embedding.kernel_lookup import KernelLookUp  # noqa: E402

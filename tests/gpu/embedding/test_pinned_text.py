@@ -13,6 +13,7 @@ from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.string_join import join_in_python
 
+pytestmark = pytest.mark.torch
 torch_or_skip()
 from gpu.embedding.pinned_text import TextMemory  # noqa: E402
 

@@ -12,6 +12,7 @@ from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
 
+pytestmark = pytest.mark.torch
 torch = torch_or_skip()
 from gpu.embedding.layer import EmbeddingLayer  # noqa: E402
 from gpu.embedding.tokenizer_discovery import discover  # noqa: E402

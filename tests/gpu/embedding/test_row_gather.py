@@ -69,6 +69,7 @@ def test_every_word_is_written_once(num_ids: int, row_words: int, wide: bool, se
     assert (output[-1] == 0xEEEEEEEE).all()
 
 
+@pytest.mark.torch
 def test_python_and_the_kernel_mean_the_same_blocks() -> None:
     torch_or_skip()
     from gpu.embedding.row_gather import BLOCK_WORDS, THREADS
@@ -81,6 +82,7 @@ def test_the_kernel_compiles_for_a_device() -> None:
     compile_for_device("embedding/gather_rows.cu")
 
 
+@pytest.mark.torch
 def test_other_embedders_are_left_alone() -> None:
     torch = torch_or_skip()
     from gpu.embedding.row_gather import gathered
@@ -89,6 +91,7 @@ def test_other_embedders_are_left_alone() -> None:
         assert gathered(embedder, torch.device("cpu")) == (embedder, "the embedder itself")
 
 
+@pytest.mark.torch
 def test_whatever_does_more_than_take_rows_is_left_to_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,6 +129,7 @@ def test_whatever_does_more_than_take_rows_is_left_to_torch(
 @pytest.mark.gpu
 @pytest.mark.parametrize("width", [1, 3, 4, 8, 100, 128, 132, 1024])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.torch
 def test_rows_are_torchs(width: int, dtype: str) -> None:
     torch = torch_or_skip()
     from gpu.embedding.row_gather import gathered
@@ -144,6 +148,7 @@ def test_rows_are_torchs(width: int, dtype: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.torch
 def test_gradients_hooks_and_norms_are_torchs() -> None:
     torch = torch_or_skip()
     from gpu.embedding.row_gather import gathered

@@ -63,6 +63,7 @@ def test_more_begins_than_there_is_room_for_are_not_written():
 @pytest.mark.parametrize("pinned", [False, True])
 @pytest.mark.parametrize("size", [300, 5000, 140_000, 600_000])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_no_kernel_runs_on_rows_that_fall(monkeypatch, name, size, pinned):
     engine, vocabulary = GpuEngine(EmulatedDevice(), 1 << 28), load(name)
     launches = note_launches(monkeypatch)

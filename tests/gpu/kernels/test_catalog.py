@@ -39,6 +39,7 @@ def test_every_kernel_of_a_module_is_listed_once():
         "batch/utf8.cu",
     ],
 )
+@pytest.mark.slow
 def test_the_kernels_compile(source):
     compile_for_device(source)
 

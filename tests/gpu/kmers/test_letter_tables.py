@@ -122,6 +122,7 @@ def test_any_characters_have_the_ids_of_the_reference(vocabulary, texts, options
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_rows_of_every_length_around_the_borders_of_tiles(engine, name):
     chance = np.random.default_rng(len(name))
     sizes = [*range(40), *(border + i for border in (64, 2048, 4096) for i in range(-14, 15))]

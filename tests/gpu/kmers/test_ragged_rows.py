@@ -103,6 +103,7 @@ def test_marks_of_another_batch_do_not_matter():
     ],
 )
 @pytest.mark.parametrize("shortest", [0, 1, 2])
+@pytest.mark.slow
 def test_each_tile_has_the_row_of_its_first_letter(stride, bits, kernel, shortest):
     """Where a batch's marks were wrong the ids would be right, and slow."""
     chance = np.random.default_rng(bits)

@@ -166,6 +166,7 @@ def test_stretches_of_several_letters(letters, begin):
         check(engine_of("emulated"), vocabulary, text, [0, 2 * TILE - 11, len(text)])
 
 
+@pytest.mark.slow
 def test_no_row_is_at_fault_where_plain_kernels_were_not_tried():
     """Behind a large batch with breaks, in memory that held other rows, or none."""
     engine, vocabulary = GpuEngine(EmulatedDevice(), 1 << 30), load("nt_v2")

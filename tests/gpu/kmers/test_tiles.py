@@ -66,6 +66,7 @@ VOCABULARIES = {
 @pytest.mark.parametrize("letters", LETTERS)
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("name", VOCABULARIES)
+@pytest.mark.slow
 def test_rows_of_all_sizes_have_the_ids_of_the_reference(device, name, rows, letters):
     engine, vocabulary = engine_of(device), VOCABULARIES[name]()
     chance = np.random.default_rng([*f"{name} {rows} {letters}".encode()])

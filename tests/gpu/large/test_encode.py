@@ -270,6 +270,7 @@ def test_a_stream_to_the_host_goes_in_many_chunks_of_4_mib_at_least(text, chunk)
 @pytest.mark.parametrize(
     ("text", "room"), [(5, SMALL_BYTES + 1), (47, SMALL_BYTES + 1), (48, 8 << 20)]
 )
+@pytest.mark.slow
 def test_chunks_have_workspaces_that_small_batches_do_not_use(monkeypatch, text, room):
     engine = GpuEngine(EmulatedDevice(), 1 << 30)
     data = np.resize(np.frombuffer(b"ab ", np.uint8), text << 20)
@@ -331,6 +332,7 @@ def test_ids_stay_on_the_device_where_the_callers_array_lies_there(engine, kind,
     engine.device.free(out.address)
 
 
+@pytest.mark.torch
 def test_a_tensor_of_the_host_takes_ids(engine):
     data, offsets = some_text(1)
     ids, id_offsets = engine.encode_ids(FRAMED, data, offsets)

@@ -17,6 +17,7 @@ from vocabularies.builtin import load
 
 
 @pytest.mark.parametrize("name", ["gpt2", "dnabert2", "hyenadna", "nt_v2"])
+@pytest.mark.slow
 def test_no_kernel_writes_behind_a_field(name: str) -> None:
     vocabulary, rng, found = load(name), Random(name), list[str]()
     with redzones() as device:

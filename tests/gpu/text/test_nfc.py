@@ -259,6 +259,7 @@ def test_a_batch_with_a_text_that_is_composed_is_left_to_others(engine, text):
 
 
 @pytest.mark.parametrize("size", [30_000, 6_000_000])
+@pytest.mark.slow
 def test_long_texts_go_in_parts_and_are_left_wherever_one_is_composed(engine, size):
     vocabulary, plain = composing(), load("gpt2")
     text = ("Some words, größe und 中文, " * (size // 30)).encode()

@@ -206,6 +206,7 @@ def test_random_batches(name: str, texts: list[str]) -> None:
 
 @pytest.mark.parametrize("name", COVERED)
 @pytest.mark.parametrize("file", FILES)
+@pytest.mark.slow
 def test_real_files(file: str, name: str) -> None:
     data = data_bytes(f"text/{file}")
     text = data[:400_000].decode("utf-8", "ignore").encode()
@@ -216,6 +217,7 @@ def test_real_files(file: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COVERED)
+@pytest.mark.slow
 def test_every_code_point(name: str) -> None:
     """All of the planes with characters; test_gpu_automata has the classes of all the others."""
     with_characters = (*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xF0000))

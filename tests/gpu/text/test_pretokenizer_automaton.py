@@ -99,6 +99,7 @@ def assert_equals_the_pattern(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", COVERED)
+@pytest.mark.slow
 def test_every_short_string_of_classes_as_a_text_of_its_own(name: str) -> None:
     firsts = [two[0] for two in representatives(name)]
     for length in range(7):
@@ -109,6 +110,7 @@ def test_every_short_string_of_classes_as_a_text_of_its_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COVERED)
+@pytest.mark.slow
 def test_every_string_of_classes_inside_a_text(name: str) -> None:
     lasts = "".join(two[1] for two in representatives(name))
     lasts = lasts if len(lasts) > 1 else "ab"

@@ -186,6 +186,7 @@ def test_a_candidate_begins_with_two_bytes_that_some_token_has(tokens: list[str]
 
 
 @pytest.mark.parametrize("ahead", range(1, 18))
+@pytest.mark.slow
 def test_a_token_across_the_bytes_of_two_threads(ahead: int) -> None:
     for row in (b"." * (TILE - ahead) + b"<ab>" + b"<a" * 20, b"." * (64 - ahead) + b"<ab>"):
         for end in range(len(row) - 45, len(row) + 1):

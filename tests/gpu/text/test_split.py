@@ -144,6 +144,7 @@ def test_a_period_that_a_window_has_three_times_is_cut_by_bridges(period):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.slow
 def test_a_longer_period_that_no_window_agrees_on_is_encoded_whole(seed):
     """Of which a window does not have three, and the bridges of which do not meet."""
     chance, letters = random.Random(seed), [chr(33 + number) for number in range(94)]
@@ -153,6 +154,7 @@ def test_a_longer_period_that_no_window_agrees_on_is_encoded_whole(seed):
     assert (cut.pieces, cut.whole, cut.whole_bytes) == (1, 1, len(texts[0]))
 
 
+@pytest.mark.slow
 def test_a_piece_of_which_most_bridges_are_lost_is_given_up():
     """The others of it are not built, those of another piece are."""
     chance, letters = random.Random(2), [chr(33 + number) for number in range(94)]

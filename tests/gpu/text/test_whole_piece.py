@@ -103,6 +103,7 @@ def test_a_chain_goes_through_tiles_and_parts(size, blocks):
 
 
 @pytest.mark.parametrize("blocks", [1, 5])
+@pytest.mark.slow
 def test_a_token_may_be_longer_than_parts(blocks):
     unit = "".join(map(chr, range(48, 122)))
     texts = [unit * 41, "x", unit[5:] * 3 + unit * 33]
@@ -134,6 +135,7 @@ def test_so_have_pieces_of_published_vocabularies(name):
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("period", [165, 211, 700])
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.slow
 def test_an_engine_encodes_long_periods(device, period, times):
     """Amid other rows, in batches of many pieces and of one."""
     chance = random.Random(period)

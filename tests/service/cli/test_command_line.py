@@ -474,6 +474,7 @@ def test_a_wrong_option_is_named_as_it_was_given() -> None:
         ("METRICS_PORT", "taken", "another port: WARPTOK_METRICS_PORT"),
     ],
 )
+@pytest.mark.slow
 def test_what_stops_the_start_ends_with_2_and_names_the_setting(
     setting: str, value: str, words: str, frontends: str
 ) -> None:

@@ -253,6 +253,7 @@ def small_requests_without_an_engine_process(server: Server) -> None:
     wait_until(lambda: counted(server, "/v1/encode") - before == load.answers, "their counting")
 
 
+@pytest.mark.slow
 def test_sigterm_under_load_loses_nothing_and_a_second_one_kills(tmp_path):
     settings = {**SETTINGS, "WARPTOK_GRPC": "false"}
     with server_process(tmp_path, settings, expect_exit=False) as server:

@@ -40,6 +40,7 @@ async def answer_to(client, format, url="", **config):
         ([1], ""),
     ],
 )
+@pytest.mark.slow
 def test_added_tokens_that_the_vocabulary_lacks_are_refused(format, listed, place):
     async def scenario():
         async with serving(ENGINE) as (client, _):
@@ -65,6 +66,7 @@ def test_added_tokens_that_the_vocabulary_lacks_are_refused(format, listed, plac
         ({"add_prefix_space": True}, "&pretokenizer=gpt2", "add_prefix_space"),
     ],
 )
+@pytest.mark.slow
 def test_a_tokenizer_that_the_gpt2_pair_does_not_describe_is_refused(config, url, place):
     async def scenario():
         async with serving(ENGINE) as (client, _):

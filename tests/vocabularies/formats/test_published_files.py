@@ -45,6 +45,7 @@ def ids(library: Tokenizer) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", TOKENIZER_JSON)
+@pytest.mark.slow
 def test_a_written_tokenizer_json_gives_the_ids_of_the_published_one(name):
     vocabulary = real(TOKENIZER_JSON[name])
     written = tokenizer_json(vocabulary)

@@ -212,6 +212,7 @@ def test_other_types_are_refused() -> None:
         KmerVocabulary.build("6")  # type: ignore[arg-type]
 
 
+@pytest.mark.torch
 def test_arrays_go_to_torch_without_a_copy() -> None:
     torch = torch_or_skip()
     for array in tokenize_sequence("ACGTACGTAC", SIX).values():

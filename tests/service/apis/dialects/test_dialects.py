@@ -358,6 +358,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("template", ATTACKS)
+@pytest.mark.slow
 def test_a_template_that_does_what_it_must_not_is_refused(template):
     async def scenario():
         async with serving(ENGINE) as (client, _):

@@ -180,6 +180,7 @@ def test_a_library_that_differs_is_not_asked(monkeypatch, caplog):
     assert "Self-test of" in caplog.text
 
 
+@pytest.mark.slow
 def test_deepseek_is_written_with_the_patterns_that_were_published():
     published = data_json("vocab/deepseek_v3/tokenizer.json.xz")
     vocabulary = read_vocabulary({"tokenizer.json": json.dumps(published).encode()})

@@ -123,6 +123,7 @@ def check(vocabulary: Vocabulary, encoder, texts: list[str], num_least_pieces: i
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
+@pytest.mark.slow
 def test_pieces_of_real_vocabularies_have_the_ids_of_the_whole(name):
     vocabulary, chance = builtin.load(name), random.Random(name)
     encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
@@ -151,6 +152,7 @@ RULES = [name for name in PRETOKENIZERS if name not in ("none", "motifs")]
 
 
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.slow
 def test_white_space_has_the_pretokens_of_the_whole(name):
     """Of tokens that join blanks and line breaks, which rules part by what stands far off."""
     tokens = [bytes([i]) for i in range(256)] + [b"\n\t", b"\t\t", b"\n ", b" \n", b"!\n", b"\n\n"]
@@ -184,6 +186,7 @@ def test_a_run_that_a_cut_goes_back_to_is_asked_as_well(name):
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
 @pytest.mark.parametrize("parts", [("!", "\n", " \nx"), ("//", "\u0301", "'s-")])
+@pytest.mark.slow
 def test_published_vocabularies_know_what_is_in_front_of_a_long_run(name, parts):
     """Line breaks and marks are the sign's, and the last ones go not with what is behind them."""
     vocabulary, text = builtin.load(name), parts[0] + parts[1] * 3_001 + parts[2]

@@ -104,6 +104,7 @@ def test_a_vocabulary_that_passes_answers_from_the_gpu():
 
 @pytest.mark.parametrize("name", ["dnabert2", "gena_lm_t2t_32k"])
 @pytest.mark.parametrize("device", [pytest.param(n, marks=MARKS[n]) for n in ("emulated", "cuda")])
+@pytest.mark.slow
 def test_dna_bpe_passes_and_answers_from_the_gpu(device, name):
     engine = engine_on(device)
     try:
