@@ -40,12 +40,12 @@ ALONE = {**os.environ, **ONE_THREAD}  # As the service starts a worker.
 JOBS = "/v1/training-jobs"
 FAKE = (sys.executable, "-m", "tests.support.training_worker")
 # The real one; of the lowest priority it would take minutes on a machine that runs many tests.
-EAGER = "from service import training_worker as w; w.stand_back = lambda: None; w.main()"
+EAGER = "from service.training import worker as w; w.stand_back = lambda: None; w.main()"
 REAL = (sys.executable, "-c", EAGER)
 # The real one, which says so before its merge 50 and waits there until nobody needs it any more.
 HALFWAY = f"""
 import time
-from service import training_worker as w
+from service.training import worker as w
 asked, num_asked = w.Stop.__call__, 0
 
 def ask(stop):
