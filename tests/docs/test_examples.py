@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 LEFT_OUT = "# On a GPU"
+TORCH = "import torch"
 FILES = {
     "mature.fa": "dna/mirgenedb_2.1_ALL-mat.fa",
     "genome.fa.gz": "dna/human_GRCh37_chr22_20-21M.fa.gz",
@@ -34,9 +36,12 @@ FILES = {
 TIMEOUT_S = 120
 
 
-def documents() -> list[Path]:
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [document for document in found if list(blocks(document))]
+def documents() -> Iterator[Any]:
+    """The documents with examples, as parameters; those with torch in them are marked."""
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        if list(blocks(document)):
+            marks = [pytest.mark.torch] if needs(document, TORCH) else []
+            yield pytest.param(document, id=str(document.relative_to(ROOT)), marks=marks)
 
 
 def blocks(document: Path) -> Iterator[tuple[str, str]]:
@@ -91,7 +96,7 @@ def check(code: str, expected: str, got: str) -> None:
     assert matches, f"{code}\nexpected:\n{expected}\ngot:\n{got}"
 
 
-@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("document", list(documents()))
 def test_the_examples_of_a_document_do_what_it_says(
     document: Path, server: Server, folder: Path
 ) -> None:
@@ -105,7 +110,7 @@ def test_the_examples_of_a_document_do_what_it_says(
     for language, content in blocks(document):
         content = content.replace("http://127.0.0.1:8000", server.url)
         content = content.replace("127.0.0.1:8001", f"127.0.0.1:{port[1]}")
-        if "import torch" in content and importlib.util.find_spec("torch") is None:
+        if TORCH in content and importlib.util.find_spec("torch") is None:
             continue
         if language == "console":
             for command, expected in COMMAND.findall(content):
@@ -113,5 +118,5 @@ def test_the_examples_of_a_document_do_what_it_says(
         else:
             expected = "\n".join(PRINTED.findall(content))
             check(content, expected, run([sys.executable, "-c", content], folder))
-    if needs(document, "import torch"):
+    if needs(document, TORCH):
         torch_or_skip()  # Says that one was left out.
