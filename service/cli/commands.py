@@ -17,8 +17,6 @@ from service.seqio.reader import standard_input
 from vocabularies import builtin
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["COMMANDS"]
-
 MAX_DIGITS = 30  # More than any id has.
 SHORT_DIGEST = len("sha256:") + 12
 

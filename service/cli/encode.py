@@ -24,8 +24,6 @@ from service.seqio.reader import Record, batches, read_records
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["run"]
-
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_RECORDS = 4096
 PROGRESS_DELAY_S = 2.0

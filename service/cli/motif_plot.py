@@ -11,8 +11,6 @@ from math import isnan
 
 from vocabularies.motifs.metrics import MotifMetrics
 
-__all__ = ["plot"]
-
 WIDTH, PANEL, LEFT, TOP, BAR_HEIGHT = 920, 300, 16, 34, 20
 COLUMNS = 3
 COLOURS = ("#1b5e9e", "#e07b00", "#2a8f3c", "#b3322f", "#7a4fa3", "#8a5a44", "#6d6d6d")

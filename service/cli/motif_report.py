@@ -22,8 +22,6 @@ from vocabularies.motifs.bank import Spans
 from vocabularies.motifs.metrics import MotifMetrics, measure_motifs
 from vocabularies.training.layout import corpus_spans
 
-__all__ = ["measure_vocabulary", "run"]
-
 BATCH_ROWS = 65536
 OPTIONS = EncodeOptions(add_special_tokens=False, special="plain", circular=False, spans=True)
 

@@ -16,8 +16,6 @@ from pathlib import Path
 from service.cli.training_arguments import add_motifs, add_train
 from vocabularies.model.vocabulary import VocabularyError
 
-__all__ = ["main", "make_parser"]
-
 USAGE_ERROR = 2
 # A shell says 128 + signal of a command that a signal ended.
 BROKEN_PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT

@@ -14,8 +14,6 @@ from service.core.settings import PREFIX, Settings, read_settings
 from service.core.version import package_version
 from service.observability.logging import JsonLines, TextLines
 
-__all__ = ["BACKLOG", "USAGE_ERROR", "run", "say_where", "start_logging"]
-
 BACKLOG = 2048
 USAGE_ERROR = 2  # The exit code where a setting, or what it names, is wrong.
 

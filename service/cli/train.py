@@ -25,8 +25,6 @@ from vocabularies.motifs.bank import MotifBank
 from vocabularies.motifs.files import read_confidence, read_motifs
 from vocabularies.training.train import Merge, Progress, Training, TrainingOptions, train
 
-__all__ = ["read_confidence_file", "read_motif_file", "run"]
-
 INTERRUPTED = 128 + signal.SIGINT
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["add_motifs", "add_train"]
-
 FILES = "FASTA, FASTQ or text, gzip or not ('-' or none: stdin)"
 
 

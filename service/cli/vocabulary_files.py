@@ -10,8 +10,6 @@ from vocabularies import builtin
 from vocabularies.formats import FORMATS, read_vocabulary, write_vocabulary
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["NoSuchVocabulary", "open_vocabulary", "output_format", "write_files"]
-
 # What is read out of a folder: the first of these groups whose files are all there.
 GROUPS = (
     ("tokenizer.json",),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from service.core.errors import ServiceError
 
-__all__ = ["BodyTimeout", "nothing_came"]
-
 
 class BodyTimeout(ServiceError):
     """Nothing came for too long; nobody knows where the next request would begin."""

@@ -31,36 +31,6 @@ from service.observability.logging import REQUEST_ID
 from vocabularies.batch import batch
 from vocabularies.model.vocabulary import Finding, VocabularyError
 
-__all__ = [
-    "BadBody",
-    "BadJson",
-    "BuiltinProtected",
-    "DeadlinePassed",
-    "DigestDiffers",
-    "Draining",
-    "EngineFailed",
-    "EngineLost",
-    "Forbidden",
-    "InvalidRequest",
-    "InvalidVocabulary",
-    "NameTaken",
-    "NotReady",
-    "QueueFull",
-    "RateLimited",
-    "RegionsOff",
-    "RowRefused",
-    "ServiceError",
-    "TemplateFailed",
-    "TooLarge",
-    "TooManyStreams",
-    "Unauthorized",
-    "UnknownRegion",
-    "UnknownVocabulary",
-    "UnsupportedFormat",
-    "invalid_body",
-    "problem",
-]
-
 logger = logging.getLogger(__name__)
 MAX_FINDINGS = 20
 Headers = list[tuple[bytes, bytes]]

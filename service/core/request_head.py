@@ -13,8 +13,6 @@ from service.operations.operation import Call
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-__all__ = ["call_of", "header_call", "read_timeout", "repeated_call", "whole_number"]
-
 KNOWN = frozenset(
     (
         b"content-type",

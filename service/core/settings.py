@@ -13,8 +13,6 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["PREFIX", "Settings", "UnknownSetting", "read_settings"]
-
 PREFIX = "WARPTOK_"
 FOR_TESTS = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # Read by the tests, no settings.
 MIB = 1024 * 1024

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 
 from service.core.errors import ServiceError
 
-__all__ = ["NoSpace", "StoreFailed", "disk_errors"]
-
 logger = logging.getLogger(__name__)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 BROKEN = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT, errno.ENOTDIR)

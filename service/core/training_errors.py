@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from service.core.errors import ServiceError
 
-__all__ = ["TooManyJobs", "UnknownJob", "WrongState"]
-
 
 class UnknownJob(ServiceError):
     """No training job has this id."""

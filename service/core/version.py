@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["package_version"]
-
 
 def package_version() -> str:
     """The installed version of warptok."""

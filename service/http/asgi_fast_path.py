@@ -36,14 +36,6 @@ from service.security.scopes import key_of, scope_of_path
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = [
-    "HOT",
-    "HotRoutes",
-    "read_body",
-    "respond",
-    "send_pieces",
-]
-
 HOT: dict[str, Operation] = {
     "/v1/encode": ENCODE,
     "/v1/encode/batch": ENCODE_BATCH,

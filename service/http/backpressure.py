@@ -11,8 +11,6 @@ from service.core.errors import DeadlinePassed
 if TYPE_CHECKING:
     from starlette.types import Send
 
-__all__ = ["SEND_BYTES", "Outgoing", "Unsent"]
-
 SEND_BYTES = 1 << 20  # Measured: 64 KiB pieces go out at a third of the speed, one piece at half.
 
 

@@ -21,8 +21,6 @@ from service.batching.work import ClientGone
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-__all__ = ["PROTOCOL", "BodyReceiver"]
-
 PROTOCOL = "warptok.protocol"  # Among the extensions of a request's scope.
 WORTH_BYTES = 1 << 16  # For less the change is not worth its while.
 TICK_BYTES = 1 << 18  # Received before others have their turn; all that had come took up to 17 ms.

@@ -16,8 +16,6 @@ from service.core.request_head import call_of
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["Refusal", "Shape", "in_words", "json_answer", "problem_answer", "worded"]
-
 Shape = Literal["openai", "llama_cpp", "tei", "anthropic", "oip"]
 Route = TypeVar("Route", bound=Callable[..., Awaitable[Response]])
 TEI_TYPES = {413: "validation", 422: "validation", 429: "overloaded", 503: "unhealthy"}

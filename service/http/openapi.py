@@ -13,8 +13,6 @@ from service.http.problem_schema import REFUSALS, problem_content
 from service.http.refusals import shape_of
 from service.security.scopes import OPEN
 
-__all__ = ["with_refusals"]
-
 EVERYWHERE = (401, 403, 422)
 FOUND = (400, 404, 503)
 READ = (400, 408, 413, 415, 429, 503, 504)

@@ -6,8 +6,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-__all__ = ["REFUSALS", "Problem", "problem_content", "refusals"]
-
 
 class ProblemFinding(BaseModel):
     """One of several faults."""

@@ -10,8 +10,6 @@ from fastapi.routing import APIRoute
 
 from service.core.errors import InvalidRequest
 
-__all__ = ["DECLARED_ONLY", "refuse_options"]
-
 
 def refuse_options(query: bytes, known: Collection[str], why: str) -> None:
     """Look at the names of a query string.

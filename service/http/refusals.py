@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from service.http.error_responses import Refusal, Shape, problem_answer, worded
 
-__all__ = ["refused", "shape_of"]
-
 SHAPES: dict[str, Shape] = {
     "/v1/messages/count_tokens": "anthropic",
     "/decode": "tei",

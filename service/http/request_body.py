@@ -29,8 +29,6 @@ else:
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
-__all__ = ["ENCODINGS", "Body", "body_pieces", "collect"]
-
 PIECE_BYTES = 1 << 20  # The most that is decompressed at once.
 FIRST_BYTES = 1 << 16  # Room for a body of unknown length at first; doubled when full.
 

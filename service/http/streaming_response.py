@@ -36,16 +36,6 @@ from service.operations.query_schemas import BatchQuery
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-__all__ = [
-    "BrokenStream",
-    "Streamed",
-    "check_length",
-    "counted_stream",
-    "octets",
-    "run_patiently",
-    "stream_thread",
-]
-
 logger = logging.getLogger(__name__)
 FULL_S = 0.02  # How long a stream waits before it asks a full queue again.
 OCTETS = (b"content-type", b"application/octet-stream")

@@ -27,7 +27,7 @@ from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory
 from service.multiprocess.remote_engine import UNKNOWN_DIGEST, residency_values
 from service.multiprocess.request_forwarding import answer_forwarded
 from service.observability.process_metrics import Families, families_of
-from service.registry.registry import Entry
+from service.registry.entries import Entry
 from service.security.rate_limits import Spent
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary

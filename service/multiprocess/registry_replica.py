@@ -14,7 +14,8 @@ from service.core.errors import EngineLost, NotReady
 from service.core.settings import Settings
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import LinkedEngine, residency_of
-from service.registry.registry import Entry, Known, Registry
+from service.registry.entries import Entry, Known
+from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies import builtin
 from vocabularies.model import canonical

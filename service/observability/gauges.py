@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from service.engines.base import EngineStatus
 
-__all__ = ["Gauges", "VocabularySample"]
-
 
 @dataclass(frozen=True, slots=True)
 class VocabularySample:

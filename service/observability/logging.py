@@ -14,8 +14,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["REQUEST_ID", "JsonLines", "TextLines", "Wordless", "fields"]
-
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that is being answered, wherever its code runs."""
 

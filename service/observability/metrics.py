@@ -20,9 +20,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.registry import Collector
 
 from service.core.counters import STAGE_SECONDS, Counts, Labels
-from service.observability.gauges import Gauges, VocabularySample
-
-__all__ = ["COUNTED", "FAMILIES", "Family", "Gauges", "Metrics", "VocabularySample", "new_counts"]
+from service.observability.gauges import Gauges
 
 SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 TRAINING_SECONDS = (1, 10, 60, 600, 3600, 36_000)

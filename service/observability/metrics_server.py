@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from service.observability.process_metrics import Processes
     from service.operations.context import Service
 
-__all__ = ["start_metrics", "stop_metrics"]
-
 logger = logging.getLogger(__name__)
 GATHER_TIMEOUT_S = 5.0
 

@@ -10,8 +10,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
 
-__all__ = ["Families", "Joined", "Processes", "exposition", "families_of"]
-
 Families = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
 """Families of metrics as values: name, documentation, type, samples with their labels."""
 

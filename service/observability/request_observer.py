@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from service.operations.context import Service
     from service.operations.operation import Call
 
-__all__ = ["CLIENT_CLOSED", "answer_headers", "finish", "serialized", "server_timing"]
-
 logger = logging.getLogger(__name__)
 CLIENT_CLOSED = 499  # As nginx counts it; nobody reads it.
 Headers = list[tuple[bytes, bytes]]

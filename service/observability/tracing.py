@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from service.core.settings import Settings
     from service.operations.operation import Call
 
-__all__ = ["Tracer", "make_tracer"]
-
 FIRST_ERROR = 500
 STAGES = ("parse", "queue", "encode", "serialize")
 

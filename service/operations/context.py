@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from service.security.api_keys import Guard
     from service.training.jobs import TrainingJobs
 
-__all__ = ["Service"]
-
 
 @dataclass(slots=True)
 class Service:

@@ -30,9 +30,7 @@ from service.operations.schemas import DecodeBatchRequest, DecodeRequest
 
 if TYPE_CHECKING:
     from service.operations.context import Service
-    from service.registry.registry import Entry
-
-__all__ = ["DECODE", "DECODE_BATCH"]
+    from service.registry.entries import Entry
 
 
 def _plan_row(

@@ -36,9 +36,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from service.operations.context import Service
-    from service.registry.registry import Entry
-
-__all__ = ["COUNT", "ENCODE", "ENCODE_BATCH", "check_dtype", "pad_id_of", "truncated_row"]
+    from service.registry.entries import Entry
 
 OPTION_FIELDS = (
     "add_special_tokens",

@@ -12,9 +12,7 @@ from service.operations.rendering.json_rows import row_and_size_json, rows_and_s
 if TYPE_CHECKING:
     from service.batching.work import Result
     from service.operations.schemas import CountRequest, EncodeBatchRequest, EncodeRequest
-    from service.registry.registry import Entry
-
-__all__ = ["asks_nothing", "is_plain", "plain_batch", "plain_text"]
+    from service.registry.entries import Entry
 
 MAX_IDS = 8_192  # About 50 KB and 0.02 ms; longer answers are written in pieces.
 NUM_REQUIRED = 2  # Fields that a request must have: the vocabulary and what to encode.

@@ -25,28 +25,8 @@ from vocabularies.batch.string_join import utf8_size
 
 if TYPE_CHECKING:
     from service.operations.context import Service
-    from service.registry.registry import Entry
+    from service.registry.entries import Entry
     from service.security.api_keys import Scope
-
-__all__ = [
-    "LARGE_BYTES",
-    "ROW_BYTES",
-    "Body",
-    "Call",
-    "Operation",
-    "Render",
-    "answer",
-    "bulk_work",
-    "check_digest",
-    "check_rows",
-    "deadline",
-    "decode_work",
-    "find_entry",
-    "make_work",
-    "parse",
-    "row_faults",
-    "shared_work",
-]
 
 Body = Iterable[bytes]
 Request = TypeVar("Request", bound=Strict)

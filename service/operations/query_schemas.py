@@ -12,8 +12,6 @@ from service.core.errors import InvalidRequest, invalid_body
 from service.operations import schemas
 from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
 
-__all__ = ["DTYPES", "BatchQuery", "TextQuery", "parse_query"]
-
 DTYPES: dict[str, type[np.integer[Any]]] = {
     "int32": np.int32,
     "uint16": np.uint16,

@@ -10,22 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "CountRequest",
-    "CountResponse",
-    "DecodeBatchRequest",
-    "DecodeBatchResponse",
-    "DecodeRequest",
-    "DecodeResponse",
-    "EncodeBatchRequest",
-    "EncodeBatchResponse",
-    "EncodeRequest",
-    "EncodeResponse",
-    "WindowsRequest",
-    "WindowsResponse",
-    "row_options",
-]
-
 Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]

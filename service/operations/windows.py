@@ -17,13 +17,11 @@ from service.operations.operation import Call, Operation, Render, make_work
 from service.operations.rendering.json_stream import flat_json, head, matrix_json
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.schemas import WindowsRequest, WindowsResponse
-from service.registry.registry import Entry
+from service.registry.entries import Entry
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.model.vocabulary import Kmers, Vocabulary
 from vocabularies.sequences.windows import Windows
 from vocabularies.sequences.windows import windows as make_windows
-
-__all__ = ["WINDOWS", "plan_windows"]
 
 
 def plan_windows(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-__all__ = ["generate"]
-
 FOLDER = Path(__file__).parent
 
 

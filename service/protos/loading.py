@@ -7,8 +7,6 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-__all__ = ["load_messages"]
-
 
 def load_messages(name: str) -> dict[str, Any]:
     """The classes of all messages in ``name.binpb`` by name, and DESCRIPTOR, the file's own."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from service.engines.base import Residency
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["Entry", "Known"]
-
 
 @dataclass(frozen=True, slots=True)
 class Known:

@@ -13,21 +13,11 @@ from dataclasses import dataclass
 from service.core.errors import UnknownVocabulary
 from service.core.settings import PREFIX
 from service.operations.context import Service
-from service.registry.registry import Entry, Registry
+from service.registry.entries import Entry
+from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies import formats
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = [
-    "MAX_FILES",
-    "Upload",
-    "check_names",
-    "delete_vocabulary",
-    "load_vocabulary",
-    "name_vocabulary",
-    "put_vocabulary",
-    "unload_vocabulary",
-]
 
 logger = logging.getLogger(__name__)
 MAX_FILES = 8  # Of one upload; no format has more than three.

@@ -34,8 +34,6 @@ from vocabularies import builtin
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary, VocabularyError
 
-__all__ = ["Entry", "Known", "Registry"]
-
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SUFFIX = ".vocabulary"

@@ -9,17 +9,8 @@ from pydantic import BaseModel, Field
 from service.engines.base import Residency
 from service.observability.gauges import VocabularySample
 from service.operations.context import Service
-from service.registry.registry import Entry, Known, Registry
-
-__all__ = [
-    "VerifyRequest",
-    "VerifyResponse",
-    "VocabularyList",
-    "VocabularyReport",
-    "report",
-    "report_put",
-    "samples",
-]
+from service.registry.entries import Entry, Known
+from service.registry.registry import Registry
 
 DEFAULT_SAMPLES = 200
 

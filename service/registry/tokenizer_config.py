@@ -15,8 +15,6 @@ from vocabularies.formats.file_contents import decode_text, parse_json
 from vocabularies.model.canonical import sealed, unsealed
 from vocabularies.model.vocabulary import Finding, Vocabulary, VocabularyError
 
-__all__ = ["CONFIG_FILE", "TEMPLATE_FILE", "TokenizerConfig", "TokenizerConfigs"]
-
 logger = logging.getLogger(__name__)
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 SUFFIX = ".config.json"

@@ -13,8 +13,6 @@ from service.core.settings import PREFIX
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary, VocabularyError
 
-__all__ = ["Store", "open_store", "reader_of"]
-
 logger = logging.getLogger(__name__)
 
 

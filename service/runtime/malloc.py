@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import logging
 
-__all__ = ["SWITCH_S", "give_back", "keep_large_blocks"]
-
 SWITCH_S = 0.0005
 """How long a thread waits for Python's lock before it asks for it, in place of 5 ms.
 

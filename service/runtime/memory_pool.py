@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Growing", "LargeMemory", "Take"]
-
 Bytes = NDArray[np.uint8]
 Take = Callable[[int], Bytes]
 """Gives uint8 of so many bytes or more, not cleared."""

@@ -14,8 +14,6 @@ import platform
 import struct
 import sys
 
-__all__ = ["take_long_turns"]
-
 SLICE_NS = 100_000_000  # The longest that Linux takes.
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # Numbers of the system call; libc has no function.
 ATTRIBUTES = struct.Struct("IIQiIQQQ")  # struct sched_attr of sched.h, in its first version

@@ -16,8 +16,6 @@ from time import perf_counter
 
 from gpu.host.copy_pool import Look
 
-__all__ = ["AwakeThreads"]
-
 Run = Callable[[], object]
 SHARE, LONGEST_S = 1 / 5, 0.002  # Of what its last work took a thread looks for more, and at most.
 

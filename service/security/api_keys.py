@@ -27,8 +27,6 @@ from service.core.errors import Forbidden, Unauthorized
 from service.runtime.atomic_files import Store
 from service.security.rate_limits import UNLIMITED, Limits, Rates
 
-__all__ = ["SCOPES", "Guard", "Key", "Scope", "add_key", "is_loopback", "new_key", "read_keys"]
-
 logger = logging.getLogger(__name__)
 Scope = Literal["any", "encode", "decode", "manage", "train"]
 SCOPES: tuple[Scope, ...] = ("encode", "decode", "manage", "train")

@@ -15,9 +15,6 @@ from time import perf_counter
 
 from service.core.errors import RateLimited
 
-__all__ = ["CLIENT", "UNLIMITED", "Limits", "Rates", "Spent"]
-
-
 CLIENT: ContextVar[str] = ContextVar("client", default="")
 """The name of the key that the request being answered came with; "" where there are no keys."""
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from service.security.api_keys import Scope
 
-__all__ = ["OPEN", "key_of", "scope_of_method", "scope_of_path"]
-
 OPEN = frozenset(
     {
         "/",

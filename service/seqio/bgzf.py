@@ -16,8 +16,6 @@ from typing import Any, BinaryIO, cast
 
 from isal import igzip
 
-__all__ = ["BlockGzip", "UnpackedGzip"]
-
 logger = logging.getLogger(__name__)
 
 HEADER_BYTES = 18

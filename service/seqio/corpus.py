@@ -12,8 +12,6 @@ from service.seqio.reader import Reading, read_batches
 from vocabularies.model.vocabulary import VocabularyError
 from vocabularies.training.corpus import Corpus
 
-__all__ = ["NamedCorpus", "read_corpus"]
-
 
 @dataclass(frozen=True, slots=True)
 class NamedCorpus:

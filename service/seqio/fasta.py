@@ -17,8 +17,6 @@ from typing import Any
 
 from service.seqio.sequence_checks import FEW_BYTES, bases_of, is_plain
 
-__all__ = ["Name", "fasta_pieces"]
-
 READ_BYTES = 1 << 18
 MAX_HEADER_BYTES = 1 << 20
 WHITE = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"  # Of ASCII, as strings have it.

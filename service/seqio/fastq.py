@@ -6,8 +6,6 @@ from typing import BinaryIO, cast
 
 import dnaio
 
-__all__ = ["open_fastq"]
-
 LINE_ENDS = b"\r\n"
 MAX_BLANK_BYTES = 1 << 20
 READ_BYTES = 1 << 16

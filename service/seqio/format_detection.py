@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["FORMATS", "PACKED", "format_of"]
-
 FORMATS = {b">": "fasta", b"@": "fastq"}
 PACKED = {
     b"\x1f\x8b": "gzip",

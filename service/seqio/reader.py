@@ -26,17 +26,6 @@ from service.seqio.format_detection import format_of
 from service.seqio.sequence_checks import bases_of, is_plain
 from vocabularies.batch.batch import Batch
 
-__all__ = [
-    "BadRecords",
-    "Reading",
-    "Record",
-    "batches",
-    "read_batches",
-    "read_records",
-    "sequence_batches",
-    "standard_input",
-]
-
 Reading = Literal["auto", "whole", "lines", "sequences"]
 DAMAGED: tuple[type[Exception], ...] = (
     EOFError,

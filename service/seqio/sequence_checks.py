@@ -6,8 +6,6 @@ import re
 
 import numpy as np
 
-__all__ = ["FEW_BYTES", "bases_of", "is_plain"]
-
 FEW_BYTES = 4096  # A call of NumPy's costs as much as this.
 LETTERS = 65, 126  # With what stands between and behind them in ASCII.
 PRINTED = 36  # From here on there is no white space, and no "#".

@@ -37,7 +37,8 @@ from service.http.asgi_fast_path import HotRoutes
 from service.http.openapi import with_refusals
 from service.http.refusals import refused
 from service.http.streaming_response import BrokenStream
-from service.observability.metrics import Gauges, Metrics
+from service.observability.gauges import Gauges
+from service.observability.metrics import Metrics
 from service.observability.request_observer import CLIENT_CLOSED
 from service.observability.tracing import make_tracer
 from service.operations.context import Service
@@ -49,18 +50,6 @@ from service.runtime.memory_pool import Take
 from service.security.api_keys import Guard
 from service.training.jobs import TrainingJobs
 from vocabularies.model.vocabulary import VocabularyError
-
-__all__ = [
-    "close_tracer",
-    "create_app",
-    "keep_memory_low",
-    "make_app",
-    "make_engine",
-    "make_service",
-    "rest_collector",
-    "running",
-    "watch_lag",
-]
 
 logger = logging.getLogger(__name__)
 LAG_PERIOD_S = 0.25

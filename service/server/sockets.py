@@ -7,8 +7,6 @@ import socket
 
 from service.core.settings import PREFIX, Settings
 
-__all__ = ["listeners", "shared_listeners"]
-
 
 def listeners(settings: Settings) -> list[socket.socket]:
     """A socket for each address of the host, bound and not yet listening.

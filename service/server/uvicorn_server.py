@@ -36,13 +36,6 @@ if TYPE_CHECKING:
     from service.apis.grpc.server import GrpcServer
     from service.operations.context import Service
 
-__all__ = [
-    "Server",
-    "end_normally_on_signals",
-    "serve",
-    "start_grpc",
-]
-
 KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,6 @@ from vocabularies.training.layout import Layout
 from vocabularies.training.merger import CpuMerger, Ids, MakeMerger, Merger
 from vocabularies.training.options import TrainingOptions
 
-__all__ = ["AUTO_LETTERS", "NO_GPU", "Choice", "DeviceName", "choose_merger"]
-
 DeviceName = Literal["auto", "cpu", "cuda"]
 AUTO_LETTERS = 4_000_000
 """Letters from which on "auto" asks for a GPU: for 4,096 ids of them an H200 takes 0.25 s, and a

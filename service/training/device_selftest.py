@@ -13,8 +13,6 @@ from vocabularies.motifs.bank import Motif, MotifBank
 from vocabularies.training.corpus import Corpus
 from vocabularies.training.train import TrainingOptions, train
 
-__all__ = ["SelfTestFailed", "proved_device"]
-
 NUM_LETTERS = 10_000  # Several tiles of the kernels.
 IDS = 40
 BANK = MotifBank((Motif("ACGT"), Motif("GGATC", weight=500), Motif("AAAAAA")))

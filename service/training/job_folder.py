@@ -25,8 +25,6 @@ from pydantic import ValidationError
 from service.runtime.atomic_files import Store
 from service.training.schemas import TrainingJob
 
-__all__ = ["RECORD", "STATE", "UPLOAD_PREFIX", "VOCABULARY", "JobFolder", "JobFolders"]
-
 logger = logging.getLogger(__name__)
 UPLOAD_PREFIX = ".upload-"  # Of files in which front ends put what is uploaded to them.
 RECORD, STATE, VOCABULARY = "job.json", "state.npz", "vocabulary"

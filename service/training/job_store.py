@@ -17,8 +17,6 @@ from service.observability.metrics import Metrics
 from service.training.job_folder import JobFolder, JobFolders
 from service.training.schemas import ENDED, JobState, TrainingError, TrainingJob
 
-__all__ = ["TrainingBook"]
-
 logger = logging.getLogger(__name__)
 MAX_ENDED = 100
 

@@ -32,8 +32,6 @@ from service.training.schemas import ENDED, TrainingError, TrainingJob, Training
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary, VocabularyError
 
-__all__ = ["Install", "TrainingJobs"]
-
 logger = logging.getLogger(__name__)
 Install = Callable[[str, Vocabulary, bool], Awaitable[object]]
 """Gives a vocabulary its name; whether it may replace another one is the last argument."""

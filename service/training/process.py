@@ -15,8 +15,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TrainingProcess"]
-
 WORKER = (sys.executable, "-m", "service.training.worker")
 LINE_BYTES = 1 << 20  # More than any line that the worker writes.
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}

@@ -11,16 +11,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from vocabularies.model.vocabulary import VocabularyError
 from vocabularies.training.options import TrainingOptions
 
-__all__ = [
-    "ENDED",
-    "JobState",
-    "TrainingError",
-    "TrainingJob",
-    "TrainingJobList",
-    "TrainingMetrics",
-    "TrainingParameters",
-]
-
 JobState = Literal["queued", "running", "interrupted", "finished", "failed", "cancelled"]
 ENDED: tuple[JobState, ...] = ("finished", "failed", "cancelled")
 MAX_FINDINGS = 100

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from service.training.schemas import TrainingParameters
     from vocabularies.training.train import Progress, Training
 
-__all__ = ["bound_memory", "main", "run", "stand_back"]
-
 LOWEST_PRIORITY = 19
 LINGER_S = 60.0  # What saving may take when nobody is there any more to end this process.
 LOCK = "worker.lock"
@@ -123,6 +121,7 @@ class Stop:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def __call__(self) -> bool:
+        """Return whether the training shall stop now."""
         self._was_asked = True
         return self._is_wanted
 

@@ -6,8 +6,6 @@ from service.apis.bulk.arrow_reader import TextReader
 from service.apis.bulk.arrow_stream import ArrowStream, BodyReader
 from service.apis.bulk.arrow_writer import IdMessages
 
-__all__ = ["BulkArrow"]
-
 
 class BulkArrow(ArrowStream):
     """The answer to a stream of record batches."""

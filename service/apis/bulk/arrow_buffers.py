@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["LONG_BYTES", "PieceWriter"]
-
 LONG_BYTES = 1 << 16  # Shorter buffers are joined, which costs less than sending them.
 
 

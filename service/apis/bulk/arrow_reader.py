@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from service.core.errors import BadBody, InvalidRequest, UnsupportedFormat
 from vocabularies.batch.batch import Batch
 
-__all__ = ["CONTINUATION", "MEDIA_TYPE", "TextReader"]
-
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 COLUMN = "text"
 RECORD_BATCH = "record batch"

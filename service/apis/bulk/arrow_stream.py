@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from service.operations.context import Service
-    from service.registry.registry import Entry
-
-__all__ = ["ArrowStream", "BodyReader", "Messages", "Source"]
+    from service.registry.entries import Entry
 
 AHEAD_BYTES = 1 << 16  # Read at once where less is asked for.
 READ_AHEAD = 2  # Batches that are encoded or wait to be written.

@@ -16,8 +16,6 @@ from service.batching.work import Result
 from service.core.errors import TooLarge
 from vocabularies.batch.post_processing import offsets_of, ragged
 
-__all__ = ["IdMessages", "RecordMessages", "WindowMessages"]
-
 NULL_TEXT = "the text is null"
 END = CONTINUATION + bytes(4)
 QUICK_ROWS = 256

@@ -27,8 +27,6 @@ from service.seqio.format_detection import FORMATS, PACKED
 from service.seqio.reader import BATCH_BYTES, sequence_batches
 from vocabularies.batch.batch import Batch, EncodeOptions
 
-__all__ = ["BulkFasta", "FastaQuery"]
-
 READ_BYTES = 1 << 18
 
 

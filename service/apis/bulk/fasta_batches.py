@@ -18,8 +18,6 @@ from service.seqio.fasta import Name
 from service.seqio.reader import BATCH_BYTES
 from vocabularies.batch.batch import Batch
 
-__all__ = ["BATCH_RECORDS", "FastaBatches", "Named", "too_long"]
-
 BATCH_RECORDS = 16_384
 PART_BYTES = 1 << 20  # Of a long record; its windows take up to ten times as much.
 

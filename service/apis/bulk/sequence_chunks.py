@@ -19,8 +19,6 @@ from vocabularies.batch.batch import EncodeOptions
 from vocabularies.model.tables import BASE, OTHER, SPACE, KmerTable, kmer_table
 from vocabularies.model.vocabulary import Kmers, Vocabulary
 
-__all__ = ["Splitter", "splitter_of"]
-
 NOWHERE = 0, 0
 NEAR_BYTES = 1 << 12
 

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from service.operations.context import Service
-    from service.registry.registry import Entry
-
-__all__ = ["BulkText"]
+    from service.registry.entries import Entry
 
 WHERE = "body"
 CHARSETS = {"utf-8", "utf8", "us-ascii"}

@@ -21,8 +21,6 @@ from vocabularies.batch.batch import Batch, EncodeOptions, RowError
 from vocabularies.model.tables import character_table
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["Cutter", "encode_while_reading", "shifted"]
-
 CONTINUES = 0x80, 0xBF  # Bytes that no character begins with.
 MAX_STEPS = 64  # Begun special tokens, one behind the other, after which no cut is looked for.
 PART_BYTES = 1 << 21  # Half as many cost a sixth more, twice as many a twentieth less.

@@ -19,8 +19,6 @@ import orjson
 from service.apis.dialects.content_format import joined
 from service.core.errors import InvalidRequest
 
-__all__ = ["functions", "of_anthropic", "of_responses", "template_messages"]
-
 Message = dict[str, Any]
 TEXTS = ("text", "input_text", "output_text", "reasoning_text", "summary_text")
 UNSEEN = ("redacted_thinking",)  # The model is not given it.

@@ -11,9 +11,7 @@ from service.apis.dialects.chat_messages import template_messages
 from service.apis.dialects.common import Asked, Lax
 from service.core.errors import InvalidRequest
 from service.operations.operation import deadline
-from service.registry.registry import Entry
-
-__all__ = ["ChatBody", "chat_text"]
+from service.registry.entries import Entry
 
 
 class ChatBody(Lax):

@@ -28,23 +28,10 @@ from service.http.request_body import collect
 from service.http.streaming_response import check_length
 from service.operations.context import Service
 from service.operations.operation import Call, check_rows, decode_work, find_entry, make_work
-from service.registry.registry import Entry
+from service.registry.entries import Entry
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.vocabulary import Bpe
-
-__all__ = [
-    "NO_LIMIT",
-    "Asked",
-    "Lax",
-    "ask",
-    "check_described",
-    "decode_rows",
-    "encode_texts",
-    "model_length",
-    "parse_body",
-    "token_strings",
-]
 
 NO_LIMIT = 2**31 - 1  # Of a model's length: a tokenizer has none.
 MAX_DESCRIBED = 131_072  # About a tenth of a second of the loop's time.

@@ -12,8 +12,6 @@ from typing import Any
 
 from jinja2 import nodes
 
-__all__ = ["joined", "takes_parts"]
-
 CONTENT = "content"
 ASKED = ("type", "text")  # Of a part; what else is in a content, as Mistral's calls, has none.
 

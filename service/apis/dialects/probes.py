@@ -13,8 +13,6 @@ from service.core.version import package_version
 from service.http.error_responses import in_words, json_answer
 from service.operations.context import Service
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["dialects"])
 LEFT_OUT = ("vocab_file", "merges_file")
 NOT_NOW: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}

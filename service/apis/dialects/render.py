@@ -27,9 +27,7 @@ from service.core.errors import InvalidRequest
 from service.http.error_responses import in_words, json_answer
 from service.operations import schemas
 from service.operations.rendering.offset_units import convert_spans
-from service.registry.registry import Entry
-
-__all__ = ["router"]
+from service.registry.entries import Entry
 
 router = APIRouter(tags=["dialects"])
 

@@ -18,8 +18,6 @@ from typing import Any
 from service.apis.dialects.template_worker import READY
 from service.core.errors import DeadlinePassed, InvalidRequest, QueueFull, TemplateFailed
 
-__all__ = ["ChatTemplates"]
-
 logger = logging.getLogger(__name__)
 START_S = 10.0  # What starting the process may take.
 MAX_WAITING = 256  # Chats in front of a process that takes one at a time.

@@ -24,8 +24,6 @@ from jinja2.utils import LRUCache
 
 from service.apis.dialects.content_format import joined, takes_parts
 
-__all__ = ["READY", "Templates", "main", "render"]
-
 MEMORY_BYTES = 1 << 30
 READY = b"ready"  # What the process says first.
 MAX_COMPILED, COMPILED_CHARS = 64, 1 << 16

@@ -27,9 +27,7 @@ from service.batching.work import GONE
 from service.core.errors import InvalidRequest
 from service.http.error_responses import Shape, in_words, json_answer, worded
 from service.operations import schemas
-from service.registry.registry import Entry
-
-__all__ = ["router"]
+from service.registry.entries import Entry
 
 router = APIRouter(tags=["dialects"])
 ONE, MANY = "list[int]", "list[list[int]]"  # Names that errors leave out, as those of all unions.

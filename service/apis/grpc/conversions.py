@@ -17,18 +17,6 @@ from service.protos import warptok_pb2 as pb
 from service.registry.reports import VocabularyReport
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, EncodeOptions, RowError
 
-__all__ = [
-    "TextsRequest",
-    "array_of",
-    "checked_offsets",
-    "dtype_of",
-    "error_messages",
-    "offsets_of",
-    "options_of",
-    "truncated_messages",
-    "vocabulary_message",
-]
-
 Scalar = TypeVar("Scalar", bound=np.generic)
 Int64s = NDArray[np.int64]
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-__all__ = ["cut_field", "with_field"]
-
 LENGTH_DELIMITED = 2
 FIXED_BYTES = {1: 8, 5: 4}  # Wire types of 64 and of 32 bits.
 

@@ -39,8 +39,6 @@ from service.protos import warptok_pb2 as pb
 from service.security.rate_limits import CLIENT
 from service.security.scopes import key_of, scope_of_method
 
-__all__ = ["GrpcServer"]
-
 logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
 HEALTH_PERIOD_S = 0.5

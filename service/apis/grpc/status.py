@@ -11,8 +11,6 @@ from grpc_status import rpc_status
 
 from service.core.errors import ServiceError
 
-__all__ = ["abort"]
-
 CODES = {
     400: code_pb2.INVALID_ARGUMENT,
     401: code_pb2.UNAUTHENTICATED,

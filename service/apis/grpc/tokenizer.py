@@ -39,10 +39,8 @@ from service.operations.operation import (
 from service.operations.schemas import WindowsRequest
 from service.operations.windows import plan_windows
 from service.protos import warptok_pb2 as pb
-from service.registry.registry import Entry
+from service.registry.entries import Entry
 from vocabularies.batch.batch import Batch, RowError
-
-__all__ = ["count", "decode", "decode_batch", "encode", "encode_batch", "encode_stream", "windows"]
 
 READ_AHEAD = 2  # Requests of a stream that are encoded or wait to be sent.
 

@@ -13,8 +13,6 @@ from service.registry import management
 from service.registry.management import MAX_FILES, Upload
 from service.registry.reports import report, report_put
 
-__all__ = ["delete_vocabulary", "get_vocabulary", "list_vocabularies", "put_vocabulary"]
-
 
 async def list_vocabularies(
     service: Service, call: Call, request: pb.ListVocabulariesRequest

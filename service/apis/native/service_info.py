@@ -13,8 +13,6 @@ from service.core.version import package_version
 from service.observability.process_metrics import exposition
 from service.operations.context import Service
 
-__all__ = ["readiness", "router"]
-
 router = APIRouter(tags=["service"])
 HIGH_WATER = 0.8  # The part of max_queue_bytes above which other replicas should be asked first.
 PLAYGROUND = Path(__file__).parent / "static" / "index.html"

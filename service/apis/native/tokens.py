@@ -28,8 +28,6 @@ from service.operations.operation import Call, Operation
 from service.operations.query_schemas import BatchQuery
 from service.operations.windows import WINDOWS
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["tokens"])
 
 

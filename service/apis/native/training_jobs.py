@@ -19,8 +19,6 @@ from service.training.jobs import TrainingJobs
 from service.training.schemas import ENDED, TrainingJob, TrainingJobList, TrainingParameters
 from vocabularies.model.vocabulary import Finding, VocabularyError
 
-__all__ = ["router"]
-
 router = APIRouter(
     prefix="/v1/training-jobs",
     tags=["training"],

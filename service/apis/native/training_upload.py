@@ -20,8 +20,6 @@ from service.core.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFo
 from service.core.settings import Settings
 from service.core.store_errors import disk_errors
 
-__all__ = ["FILES", "Uploaded", "gathered", "max_upload_bytes", "receive_upload"]
-
 FILES = ("corpus", "motifs", "confidence")
 FIELD_BYTES = 1 << 16
 MAX_PARTS = 64

@@ -32,8 +32,6 @@ from service.registry.reports import (
 )
 from vocabularies import formats
 
-__all__ = ["router"]
-
 router = APIRouter(
     prefix="/v1/vocabularies",
     tags=["vocabularies"],

@@ -20,10 +20,8 @@ from service.apis.oip.tensors import NAMES, NOTHING, Outputs, Tensor, tensor_of
 from service.operations.context import Service
 from service.operations.operation import shared_work
 from service.operations.query_schemas import DTYPES
-from service.registry.registry import Entry
+from service.registry.entries import Entry
 from vocabularies.batch.shared_rows import SharedRows, SharedText
-
-__all__ = ["encode_shared"]
 
 
 def _awake() -> None:

@@ -6,15 +6,6 @@ from service.operations.context import Service
 from service.operations.operation import Call
 from service.protos import inference_pb2 as pb
 
-__all__ = [
-    "cuda_register",
-    "cuda_status",
-    "cuda_unregister",
-    "system_register",
-    "system_status",
-    "system_unregister",
-]
-
 
 async def system_status(
     service: Service, call: Call, request: pb.SystemSharedMemoryStatusRequest

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from service.apis.native.service_info import readiness
 from service.apis.oip import grpc_regions as regions
 from service.apis.oip import models
-from service.apis.oip.infer import DECODE_SUFFIX, Inference, Wanted, infer
+from service.apis.oip.infer import infer
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
-from service.apis.oip.statistics import VERSION
+from service.apis.oip.requests import Inference, Wanted
+from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
 from service.apis.oip.tensors import BYTES, Tensor, bytes_of, bytes_tensor
 from service.core.errors import InvalidRequest, UnknownVocabulary, as_service_error
 from service.operations.context import Service
@@ -25,8 +26,6 @@ from service.operations.operation import Call
 from service.protos import inference_pb2 as pb
 from service.registry import management
 from vocabularies.batch.batch import Batch
-
-__all__ = ["NAME", "UNARY", "stream_infer"]
 
 NAME = "inference.GRPCInferenceService"
 MAX_TENSORS = 16

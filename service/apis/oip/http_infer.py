@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
-from service.apis.oip.infer import Inference, Wanted, infer
+from service.apis.oip.infer import infer
 from service.apis.oip.models import check_version
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
+from service.apis.oip.requests import Inference, Wanted
 from service.apis.oip.statistics import VERSION
 from service.apis.oip.tensors import BYTES, Tensor, bytes_of, rows_of
 from service.batching.work import ClientGone
@@ -30,8 +31,6 @@ from service.http.request_body import Body, collect
 from service.http.streaming_response import check_length, octets
 from service.observability.request_observer import serialized
 from service.operations.context import Service
-
-__all__ = ["Infer", "InferAnswer"]
 
 LENGTH = b"inference-header-content-length"
 BINARY_SIZE = "binary_data_size"

@@ -23,7 +23,6 @@ from service.apis.oip.requests import (
     DecodeParameters,
     EncodeParameters,
     Inference,
-    Wanted,
     check_texts,
     errors_of,
     parameters_of,
@@ -44,10 +43,8 @@ from service.operations.operation import (
 )
 from service.operations.query_schemas import DTYPES
 from service.operations.rendering.padding import pad_rows
-from service.registry.registry import Entry
+from service.registry.entries import Entry
 from vocabularies.batch.batch import Batch
-
-__all__ = ["DECODE_SUFFIX", "Inference", "Wanted", "infer"]
 
 
 async def infer(service: Service, request: Inference) -> list[Tensor]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.apis.oip.infer import DECODE_SUFFIX
-from service.apis.oip.statistics import VERSION
+from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
 from service.core.errors import UnknownVocabulary
 from service.core.version import package_version
 from service.operations.context import Service
-from service.registry.registry import Known
-
-__all__ = ["EXTENSIONS", "VERSION", "check_version", "config", "index", "metadata", "server"]
+from service.registry.entries import Known
 
 EXTENSIONS = [
     "binary_tensor_data",

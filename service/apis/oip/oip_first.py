@@ -19,8 +19,6 @@ from service.operations.context import Service
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["InferFirst"]
-
 INFER = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?/infer")
 ROUTE = SimpleNamespace(path="/v2/models/{model}/infer")
 VERSIONED = SimpleNamespace(path="/v2/models/{model}/versions/{version}/infer")

@@ -17,8 +17,6 @@ from service.core.errors import InvalidRequest, NameTaken, RegionsOff, TooLarge,
 from service.engines.base import DeviceMemory
 from vocabularies.batch.shared_rows import SharedMemory
 
-__all__ = ["Regions"]
-
 FOLDER = "/dev/shm"
 HANDLE_BYTES = 64  # Of cudaIpcMemHandle_t.
 KEY = re.compile(r"/?[A-Za-z0-9_.-]{1,250}")

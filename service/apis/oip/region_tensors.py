@@ -11,8 +11,6 @@ from service.apis.oip.tensors import NOTHING, Place, Tensor, bytes_of
 from service.core.errors import InvalidRequest, TooLarge
 from service.operations.context import Service
 
-__all__ = ["REGION", "fetch", "input_from_region", "output_to_region", "place_of"]
-
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
 TEXT = "text", "UINT8"  # Name and datatype of what a device can read where it lies.
 OFFSETS = "offsets"  # The host reads them, and no device.

@@ -19,17 +19,6 @@ from service.operations.operation import Call, check_rows
 from service.operations.query_schemas import BatchQuery
 from vocabularies.batch.batch import Batch
 
-__all__ = [
-    "DecodeParameters",
-    "EncodeParameters",
-    "Inference",
-    "Wanted",
-    "check_texts",
-    "errors_of",
-    "parameters_of",
-    "row_offsets",
-]
-
 # What clients send of their own accord; none of it changes what is computed here.
 IGNORED = {"sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output"}
 

@@ -23,8 +23,6 @@ from service.core.errors import InvalidRequest, UnknownRegion
 from service.engines.base import DeviceMemory
 from vocabularies.batch.shared_rows import SharedMemory
 
-__all__ = ["CudaRegion", "Region", "SystemRegion", "check_bounds", "ordinary"]
-
 Memory = Callable[[int], NDArray[np.uint8]]
 
 

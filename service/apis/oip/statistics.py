@@ -6,8 +6,6 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["DECODE_SUFFIX", "VERSION", "Statistics"]
-
 VERSION = "1"
 DECODE_SUFFIX = ".decode"
 

@@ -19,21 +19,6 @@ from service.core.errors import InvalidRequest
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.shared_rows import SharedMemory
 
-__all__ = [
-    "BYTES",
-    "DATATYPES",
-    "NAMES",
-    "NOTHING",
-    "PREFIX",
-    "Outputs",
-    "Place",
-    "Tensor",
-    "bytes_of",
-    "bytes_tensor",
-    "rows_of",
-    "tensor_of",
-]
-
 BYTES = "BYTES"
 DATATYPES: dict[str, type[np.integer[Any]]] = {
     "UINT8": np.uint8,

@@ -12,8 +12,6 @@ import sys
 
 from service.http.connection.idle_timeouts import StallProtocol
 
-__all__ = ["DecliningProtocol"]
-
 
 class DecliningProtocol(StallProtocol):
     """uvicorn's protocol that declines to speak another one.

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["RepeatedHead"]
-
 LENGTH_FIELD = b"\r\ncontent-length:"
 # What says how long a body is in another way, and what is another one in each request.
 NEVER = (b"transfer-encoding", b"x-request-id", b"traceparent", b"tracestate")

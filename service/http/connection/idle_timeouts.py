@@ -14,8 +14,6 @@ from service.http.connection.keep_alive import UNREAD_S, KeepAliveProtocol, has_
 if TYPE_CHECKING:
     from service.operations.context import Service
 
-__all__ = ["MAX_HEAD_BYTES", "StallProtocol"]
-
 MAX_HEAD_BYTES = 1 << 20  # What comes at once is a quarter of it, and may hold more than a head.
 
 

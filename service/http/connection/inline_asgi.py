@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from service.http.connection.protocol import HotProtocol
     from service.operations.operation import Call
 
-__all__ = ["InferCycle", "model_of"]
-
 INFER = re.compile(rb"/v2/models/([\w.-]+)/infer", re.ASCII)
 WHOLE_BYTES = 1 << 16  # A larger body is not copied behind its head.
 Fields = list[tuple[bytes, bytes]]

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from service.http.connection.protocol import HotProtocol
     from service.operations.operation import Call, Operation, Render
 
-__all__ = ["HotCycle"]
-
 
 class HotCycle:
     """One hot call on a connection, in the shapes in which uvicorn and the batcher know it.

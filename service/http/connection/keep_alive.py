@@ -7,8 +7,6 @@ import select
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["UNREAD_S", "KeepAliveProtocol", "has_unread"]
-
 UNREAD_S = 0.1  # A loop that was busy for longer looks again.
 
 

@@ -43,8 +43,6 @@ from service.security.scopes import key_of, scope_of_path
 if TYPE_CHECKING:
     from service.operations.context import Service
 
-__all__ = ["MAX_HOT_BYTES", "HotProtocol", "hot_protocol"]
-
 MAX_HOT_BYTES = 65_536  # Longer bodies take the way that streams their answers.
 HOT_URLS = {path.encode(): (path, operation) for path, operation in HOT.items()}
 JSON = b"application/json"

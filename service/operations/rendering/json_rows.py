@@ -20,8 +20,6 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = ["WRITTEN_BY", "row_and_size_json", "rows_and_sizes_json", "rows_json"]
-
 WRITTEN_BY = "orjson" if native is None else "C++"
 
 

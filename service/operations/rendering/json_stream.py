@@ -15,20 +15,8 @@ import orjson
 from numpy.typing import NDArray
 
 from service.operations.rendering.json_rows import rows_json
-from service.registry.registry import Entry
+from service.registry.entries import Entry
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = [
-    "base64_json",
-    "base64_texts_json",
-    "flat_json",
-    "head",
-    "matrix_json",
-    "ragged_json",
-    "text_json",
-    "texts_json",
-    "tokens_json",
-]
 
 PIECE_TOKENS = 4_096  # Tokens spelled at once: some milliseconds of Python.
 PIECE_BYTES = 3 << 18  # Of text written at once: some milliseconds where much is not ASCII.

@@ -7,8 +7,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["convert_spans"]
-
 
 def convert_spans(
     spans: NDArray[np.int64], text: str, unit: Literal["bytes", "codepoints", "utf16"]

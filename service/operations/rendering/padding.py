@@ -7,8 +7,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["pad_rows"]
-
 
 def pad_rows(
     ids: NDArray[np.integer[Any]],

@@ -10,7 +10,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.observability.metrics import FAMILIES, Gauges, Metrics, VocabularySample
+from service.observability.gauges import Gauges, VocabularySample
+from service.observability.metrics import FAMILIES, Metrics
 from tests.support.data_files import ROOT
 
 

@@ -20,7 +20,7 @@ from service.http.asgi_fast_path import HOT
 from service.operations import decode, ids_only_json, operation, schemas, windows
 from service.operations import encode as encode_answers
 from service.operations.rendering import json_stream
-from service.registry.registry import Entry
+from service.registry.entries import Entry
 from service.server.app import create_app, running
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
