@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpu.batch.transfer import STATUS, fetch, launch, read_letters, send_job, status_of
 from gpu.kernels.catalog import FEW_BYTES
-from gpu.kernels.families import Family, encode_kernels, letter_kernels, plain_kernels, run_kernels
+from gpu.kernels.families import Family, encode_kernels, letter_kernels, plain_kernels
 from gpu.kernels.job import WORD, constant
 from gpu.memory.workspace import Workspace
 from gpu.text.bpe_tables import NotCovered
@@ -28,10 +28,9 @@ __all__ = [
 
 NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))
-_ROW_LENGTH, _RUNS_APART = WORD["row_length"], WORD["runs_apart"]
-_NUM_BYTES, _HAS_WORDS = WORD["num_bytes"], WORD["has_words"]
+_ROW_LENGTH, _NUM_BYTES, _HAS_WORDS = WORD["row_length"], WORD["num_bytes"], WORD["has_words"]
 _SMALL_BYTES, _MIDDLE_BYTES = WORD["dna_small_bytes"], WORD["dna_middle_bytes"]
-_FOUR_LETTERS, _EVEN_COUNT = WORD["four_letters"], WORD["even_count"]
+_EVEN_COUNT = WORD["even_count"]
 _KMER_K, _KMER_STRIDE = WORD["kmer_k"], WORD["kmer_stride"]
 BY_SIX = constant("BY_SIX")
 SPAN_BYTES = 8  # Of an id's own span on the device.
@@ -113,12 +112,6 @@ def rare_kernels(
         _reserve_spans(workspace)
     rewritten = bool(rare & (RARE_WIDE | RARE_MARK))
     read_letters(workspace, rewritten)
-    if (
-        workspace.words[_RUNS_APART]
-        and workspace.words[_FOUR_LETTERS]
-        and not (rewritten or with_spans)
-    ):
-        return run_kernels(resident.family, id_bits=id_bits)
     if not rewritten:
         return letter_kernels(resident.family, id_bits=id_bits)
     rounds = resident.num_rounds

@@ -92,7 +92,6 @@ _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
 
 _LETTERS = _BLOCK // 32 * constant("LETTER_TILE")
 _SCAN_THREADS = constant("SCAN_THREADS")
-_KMERS = _BLOCK // 32 * constant("KMER_TILE")
 _AROUND = constant("AROUND") + constant("BEHIND_TILE")  # Letters that two tiles have.
 
 
@@ -131,7 +130,6 @@ def _symbol_kernels() -> dict[str, Kernel]:
         ):
             shapes[f"write_{name}{bits}"] = (_BLOCK, _BLOCK // 32 * (own - _AROUND), blocks)
         fetches[f"fetch_letters{bits}"] = (_BLOCK, each, 2)
-        shapes[f"write_runs{bits}"] = (_BLOCK, _KMERS, 1 << 20)
     for bits in ("", "16"):  # A byte has no room for the ids of six letters.
         shapes[f"write_filled{bits}"] = (_BLOCK, _BLOCK // 32 * constant("FILLED_LETTERS"), 1 << 20)
     kernels = {name: Kernel(*shape, module="symbols") for name, shape in shapes.items()}

@@ -25,7 +25,6 @@ __all__ = [
     "frame_kernels",
     "letter_kernels",
     "plain_kernels",
-    "run_kernels",
 ]
 
 SPECIAL = (
@@ -72,8 +71,6 @@ class Family:
             others follow. () where there are none such.
         even: instead of `plain`, for rows of one length (`equal_length_rows`).
         filled: the same for rows that k-mers of six letters fill side by side.
-        runs: instead of `content` and `write`, where k-mers begin anew in every run, the bytes are
-            letters and nobody asks for spans. () where there are none such.
         rewrite: those of `content` that rewrite the text; not needed where its bytes are letters.
         fetch: from text in pinned memory to ids, where every letter is one and `plain` would do;
             "" where there is none.
@@ -93,7 +90,6 @@ class Family:
     plain: tuple[str, ...] = ()
     even: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
     rewrite: tuple[str, ...] = ()
     fetch: str = ""
     write16: tuple[str, ...] = ()
@@ -150,7 +146,6 @@ KMERS = replace(
     plain=("place_neighbours", "place_rows", "write_kmers"),
     fetch="",
     even=("write_even_kmers",),
-    runs=("write_runs",),
     decode=("decode_kmers", "decode_kmers_again"),
 )
 """An id for each letter and those behind it."""
@@ -247,12 +242,6 @@ def write_kernels(family: Family, id_bits: int) -> tuple[str, ...]:
     if id_bits == 16 and family.write16:
         return family.write16
     return family.write if id_bits == 32 else (*family.write, "pack")
-
-
-def run_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
-    """As letter_kernels, for k-mers that begin anew in every run; ids of fewer bits as above."""
-    *first, write = family.runs
-    return (*first, *_writing(write, id_bits))
 
 
 def _writing(kernel: str, id_bits: int) -> tuple[str, ...]:

@@ -52,14 +52,13 @@ NOTHING: Numbers = dict.fromkeys(
         *("kmer_count", "kmer_shared", "kmer_first_id", "kmer_unknown_id", "kmer_shift"),
         *(
             "keeps_remainder",
-            "runs_apart",
             "has_words",
             "can_wrap",
             "wraps",
             "piece_ids",
             "four_letters",
         ),
-        *("four_codes", "four_fold", "four_case_flags", "four_case_alike", "letters_are_bytes"),
+        *("four_codes", "four_fold", "four_case_flags", "letters_are_bytes"),
     ),
     0,
 )
@@ -119,7 +118,6 @@ def _kmers(vocabulary: Vocabulary, model: Kmers) -> tuple[Family, Arrays, Number
         "kmer_unknown_id": model.unknown_id,
         "kmer_shift": model.k - 1 if model.junction == "prepend" else 0,
         "keeps_remainder": int(model.remainder == "letters"),
-        "runs_apart": int(is_run),
         "has_words": int(has_words),
         "can_wrap": int(model.stride == 1 and not is_run),
         "wraps": int(model.circular),

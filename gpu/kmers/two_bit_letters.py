@@ -18,7 +18,6 @@ Numbers = dict[str, int]
 
 NUM_BYTES = 256
 RARE = sum(constant(f"RARE_{name}") << constant("RARE_SHIFT") for name in ("BREAK", "WIDE", "MARK"))
-OTHER = constant("OTHER")
 ANY_CASE, OWN_CASE = 0xDFDFDFDF, 0xFFFFFFFF
 NO_LETTERS = 0x06
 """Four letters of which none stands in the slot that its bits 1 and 2 name."""
@@ -31,7 +30,6 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
     any_case = letters + letters.lower() if is_upper else letters
     flagged = entries[list(any_case)] & np.uint32(RARE)
     other_case = entries[list(letters.swapcase())]
-    classes = other_case >> np.uint32(constant("CLASS_SHIFT"))
     if (
         len(letters) != 4
         or len(slots) != 4
@@ -44,7 +42,6 @@ def four_letters(model: Kmers, entries: UInt32s) -> Numbers:
         "four_codes": sum(letters.index(letter) << 16 * slot for slot, letter in slots.items()),
         "four_fold": ANY_CASE if is_upper else OWN_CASE,
         "four_case_flags": int(np.bitwise_or.reduce(other_case) & np.uint32(RARE)),
-        "four_case_alike": int((classes == OTHER).all()),
     }
 
 

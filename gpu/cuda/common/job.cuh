@@ -224,15 +224,13 @@ struct Job {
     uint64_t kmer_shift;           // Where a k-mer wraps: letters that the first k-mer is ahead.
     uint64_t letters_are_bytes;    // Not 0: a letter is a byte, whatever it is.
     uint64_t keeps_remainder;      // Letters that no k-mer covers have ids of their own.
-    uint64_t runs_apart;           // K-mers begin anew in every run, see kmers/runs/tile.cuh.
     uint64_t has_words;            // K-mers may stand apart, see kmers/general/id_starts.cuh.
     uint64_t can_wrap;             // A sequence may be a circle.
     uint64_t wraps;                // It is one where row_flags do not say.
     uint64_t four_letters;         // The letters of a k-mer by bits 1 and 2 of each, two bytes each; 0: not so few.
     uint64_t four_codes;           // The code of each, by the same bits.
     uint64_t four_fold;            // Bits of four bytes that count,
-    uint64_t four_case_flags;      // What the table says of the four in another case: its flags, of any,
-    uint64_t four_case_alike;      // and 1 where a run of them is one run of other letters.
+    uint64_t four_case_flags;      // The table's flags of the four in another case, of any of them.
     uint64_t row_length;           // Of all rows but the last one; 0: they vary, and the next are not read.
     uint64_t row_ids;              // Of each of these rows.
     uint64_t even_count;           // How many rows there are, see EvenRows,

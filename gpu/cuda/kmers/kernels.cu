@@ -6,7 +6,6 @@
 #include "kmers/characters.cuh"
 #include "decode/spell_pass.cuh"
 #include "batch/augment_rows.cuh"
-#include "kmers/runs/write.cuh"
 #include "kmers/general/write.cuh"
 
 // A thread sixteen letters: sent_text, sent_begins, row_begins, row_flags, complement -> text, row_not_ascii.
@@ -130,26 +129,6 @@ KERNEL __launch_bounds__(BLOCK, 4) write_filled(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 4) write_filled16(const Job* job) {
     SHARED FilledTile tiles[BLOCK / 32];
     write_filled_rows_stage<uint16_t>(*job, tiles, blockIdx.x, gridDim.x);
-}
-
-// A block the next eight tiles, a warp each: text, row_begins, row_flags, tables -> ids, packed, id_offsets,
-// letter_states, row_errors, row_refused, status.
-KERNEL __launch_bounds__(BLOCK) write_runs(const Job* job) {
-    SHARED RunIdsTile<uint32_t> tiles[PART_TILES];
-    SHARED RunParts parts;
-    write_runs_stage<uint32_t>(*job, tiles, parts);
-}
-
-KERNEL __launch_bounds__(BLOCK, 5) write_runs16(const Job* job) {
-    SHARED RunIdsTile<uint16_t> tiles[PART_TILES];
-    SHARED RunParts parts;
-    write_runs_stage<uint16_t>(*job, tiles, parts);
-}
-
-KERNEL __launch_bounds__(BLOCK, 5) write_runs8(const Job* job) {
-    SHARED RunIdsTile<uint8_t> tiles[PART_TILES];
-    SHARED RunParts parts;
-    write_runs_stage<uint8_t>(*job, tiles, parts);
 }
 
 // A thread 64 bytes: text -> starts.

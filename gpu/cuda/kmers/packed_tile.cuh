@@ -102,26 +102,20 @@ DEVICE bool have_other_case(const FourLetters& four, const uint4& letters) {
            has_other_case(four, letters.w);
 }
 
-// What a word of a tile has of letters that are none of the four.
-struct Strange {
-    bool any, is_case;                     // `is_case`: all of them are of the four in another case.
-};
-
 // Packs a word of a tile that begins with letter `begin`. The table says what letters are that are none of the four; of
-// those that only have another case that is known (`four_case_flags`).
+// those that only have another case that is known (`four_case_flags`). Whether there are any.
 template <class Tile>
-DEVICE Strange pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t word,
+DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t word,
                             uint32_t& seen) {
-    bool is_case = false;
     uint32_t place = begin - AROUND + 16 * word, codes = 0, strange = 0, rest = 0;
     uint32_t inside = place < four.num_bytes ? min_of(four.num_bytes - place, 16) : 0, there = 0xFFFF0000 >> inside & 0xFFFF;
     uint4 letters = sixteen_letters(four, place);
     const uint32_t words[4] = {letters.x, letters.y, letters.z, letters.w};
     if (is_one_letter(letters)) {          // Such as N: none of them is of the four.
-        strange = there, is_case = there == 0xFFFF && has_other_case(four, letters.x);
+        strange = there;
         seen |= table[letters.x & 0xFF];
     } else if (have_other_case(four, letters)) {  // As in soft masking.
-        strange = there, is_case = there == 0xFFFF;
+        strange = there;
         if (there) seen |= static_cast<uint32_t>(four.job.four_case_flags);
     } else {
 #pragma unroll
@@ -137,7 +131,7 @@ DEVICE Strange pack_strange(const FourLetters& four, const uint32_t* table, uint
     }
     tile.codes[word] = codes;
     tile.strange[word] = static_cast<uint16_t>(strange);
-    return {strange != 0, is_case};
+    return strange != 0;
 }
 
 // The i-th word of sixteen letters that a lane packs. Of a tile that has not as many for each lane its own letters are read
@@ -151,11 +145,10 @@ DEVICE uint32_t word_of_lane(uint32_t i) {
 }
 
 // Packs a tile of which the first letter of its own is `begin`, with those around it; whether any letter is none of the four.
-// `strange` is not written where none is. Calls meanwhile() where the first letters have been asked for. Bit i of `cased`:
-// all letters of the lane's i-th word are of the four in another case.
+// `strange` is not written where none is. Calls meanwhile() where the first letters have been asked for.
 template <class Tile, class Meanwhile>
 DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
-                      Meanwhile meanwhile, uint32_t& cased) {
+                      Meanwhile meanwhile) {
     constexpr uint32_t EACH = Tile::WORDS / 32, AT_ONCE = EACH % 4 == 0 ? 4 : EACH % 3 == 0 ? 3 : 2;
     constexpr bool HAS_MORE = Tile::WORDS % 32 != 0;
     uint32_t others = 0;                   // Bit i: the lane's i-th word has others than the four.
@@ -182,20 +175,12 @@ DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t b
         __syncwarp();                      // Several lanes may have the last word.
         for (; others; others &= others - 1) {
             uint32_t i = lowest_bit(others);
-            Strange strange = pack_strange(four, table, begin, tile, word_of_lane<Tile>(i), seen);
-            any |= strange.any, cased |= (strange.is_case ? 1u : 0u) << i;
+            any |= pack_strange(four, table, begin, tile, word_of_lane<Tile>(i), seen);
         }
         any = __any_sync(ALL_LANES, any);
     }
     __syncwarp();
     return any;
-}
-
-template <class Tile, class Meanwhile>
-DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t& seen,
-                      Meanwhile meanwhile) {
-    uint32_t cased = 0;
-    return pack_text(four, table, begin, tile, seen, meanwhile, cased);
 }
 
 // Whether all letters of a tile of which some are none of the four are so, as in soft masking; a warp calls it.

@@ -304,4 +304,4 @@ def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):
         tried = {"place_rows", "write_even_strided", "write_filled"} & {*seen}
         assert bool(tried) == is_tried
         if rows is broken:
-            assert seen.count("write_runs") == 1
+            assert seen.count("find_breaks") == 1

@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from gpu.batch import transfer
 from gpu.engine import GpuEngine
 from gpu.kernels.job import constant
-from gpu.kmers.letter_tables import symbol_tables
 from gpu.memory.workspace_layout import SMALL_BYTES
 from gpu.streaming import encode_stream
 from tests.gpu.kmers.test_tiles import own_kmers
 from tests.support.each_device import DEVICES, new_engine
 from tests.support.emulated_device import EmulatedDevice, note_launches
-from tests.support.gpu_emulation import launch, make_job
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import offsets_of
 from vocabularies.builtin import load
@@ -186,52 +184,12 @@ def test_a_letter_in_another_case_ends_a_run(places):
 
 
 @pytest.mark.parametrize("text", ["ACGTNACGTACGTAC" * 20, "ACGTéACGTACNGTAC" * 20])
-def test_breaks_are_met_by_few_kernels(monkeypatch, text):
-    """Where the bytes are letters."""
+def test_a_text_of_bytes_that_are_letters_is_not_rewritten(monkeypatch, text):
+    """Where what it met are breaks; a letter beyond ASCII is no byte."""
     monkeypatch.setattr(transfer, "RECORD_AFTER", 1 << 30)
     seen = note_launches(monkeypatch)
     data, out = np.frombuffer(text.encode(), np.uint8), np.zeros(400, np.int32)
     engine, offsets = GpuEngine(EmulatedDevice(), 1 << 28), np.array([0, len(data)])
     encode_stream(engine, load("nt_v2"), data, offsets, out)
-    assert ("write_runs" in seen) == text.isascii()
-    assert ("find_breaks" in seen) != text.isascii()
-
-
-@pytest.mark.parametrize("breaks", [0, 1, 5, 60])
-@pytest.mark.parametrize("known", [0.0, 0.02, 0.5, 1.0])
-def test_runs_before_a_block_by_states_of_either_kind(breaks, known):
-    """The emulation runs block after block, so that real blocks meet known ends only."""
-    chance, blocks, each = np.random.default_rng([breaks, int(known * 50)]), 70, 8 * TILE
-    text = np.full(blocks * each - 1, ord("A"), np.uint8)
-    at = np.unique(chance.integers(0, len(text), breaks))
-    text[at] = ord("N")
-    places = np.unique([0, *at, *(at + 1)])  # Of breaks; each N is a run, too.
-    numbers = np.array([_ids_between(text, *pair) for pair in pairwise(places)], np.int64)
-    singles = np.append(text, ord("A"))[places] == ord("N")
-    classes = singles.astype(np.uint64) * np.uint64(constant("SINGLE") << constant("CLASS_AT"))
-    states = np.zeros(1 + 2 * blocks, np.uint64)
-    wanted = []
-    for block in range(blocks):
-        begin, end = np.searchsorted(places, [block * each, (block + 1) * each])
-        wanted += [places[begin - 1] if block else 0, numbers[: max(begin - 1, 0)].sum()]
-        if chance.random() < known:
-            ids = int(numbers[: end - 1].sum())
-            known_end = ids << constant("LETTER_BITS") | int(places[end - 1]) + 1
-            states[1 + blocks + block] = classes[end - 1] | np.uint64(known_end)
-            continue
-        states[1 + block] = 1 << 63
-        if begin < end:
-            first, last = (int(places[i]) - block * each for i in (begin, end - 1))
-            states[1 + block] |= np.uint64((first + 1) << 32 | last << 16)
-            states[1 + block] |= classes[end - 1] | np.uint64(numbers[begin : end - 1].sum())
-    _, tables, fields = symbol_tables(load("nt_v2")) or (None, {}, {})
-    arrays = {name: np.ascontiguousarray(array) for name, array in tables.items()}
-    ids = np.full(2 * blocks, -1, np.int32)
-    arrays |= {"text": text, "letter_states": states, "ids": ids}
-    launch("probe_runs_before", 1, 32, make_job(**arrays, **fields, num_bytes=len(text)))
-    assert ids.tolist() == [int(number) for number in wanted]
-
-
-def _ids_between(text, begin: int, end: int) -> int:
-    length = int(end) - int(begin)
-    return 1 if text[begin] == ord("N") else length // 6 + length % 6
+    assert ("expand_letters" in seen) != text.isascii()
+    assert seen.count("find_breaks") == 1
