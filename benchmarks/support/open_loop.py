@@ -19,7 +19,6 @@ from time import perf_counter
 from typing import Any
 
 from service.http.connection.keep_alive import has_unread
-from service.runtime.scheduler_slice import take_long_turns
 
 __all__ = [
     "Answer",
@@ -234,7 +233,6 @@ class Repeated:
         self._thread.join()
 
     def _run(self) -> None:
-        take_long_turns()  # The loop that measures is not to wait for this thread.
         buffer = bytearray(PIECE)
         while not self._stopped.is_set():
             with socket.create_connection(("127.0.0.1", self._port)) as connection:

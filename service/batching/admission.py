@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NoReturn
 
-from service.batching.work import Waiter, Work
-from service.core.errors import QueueFull, ServiceError
+from service.batching.work import AnyWork
+from service.core.errors import QueueFull
 from service.core.settings import Settings
 from service.observability.metrics import Metrics
 from service.security.rate_limits import Limits
@@ -19,13 +19,15 @@ from service.security.rate_limits import Limits
 # queue, two get four ninths each, and there is always room for another one.
 SHARE = 4
 ANSWERED = "answered"
+CANCELLED = "cancelled"
+FAILED = "failed"
 
 
 class Admission:
     """The books of one queue.
 
     Attributes:
-        num_bytes, num_rows: of all work that has come in and not left.
+        num_bytes, num_rows: of all work that has come in and not left; no rows count as one.
         bytes_elsewhere: of work in other processes of the same service.
     """
 
@@ -34,7 +36,7 @@ class Admission:
         self.num_bytes = self.num_rows = self.bytes_elsewhere = 0
         self._client_bytes: defaultdict[str, int] = defaultdict(int)
 
-    def enter(self, work: Work) -> None:
+    def enter(self, work: AnyWork) -> None:
         """Take work into account.
 
         Raises:
@@ -53,28 +55,18 @@ class Admission:
             self.limits.charge(client, work.num_bytes)
             self._client_bytes[client] += work.num_bytes
         self.num_bytes += work.num_bytes
-        self.num_rows += work.num_rows
+        self.num_rows += work.num_rows or 1
         self.metrics.accepted()
 
     def _refuse(self, reason: str) -> NoReturn:
         raise QueueFull(f"{reason}; max_queue_bytes is {self.max_bytes}; try again")
 
-    def leave(self, work: Work, outcome: str) -> None:
+    def leave(self, work: AnyWork, outcome: str) -> None:
         """Let go of work whose future is done, with what became of it."""
         self.num_bytes -= work.num_bytes
-        self.num_rows -= work.num_rows
+        self.num_rows -= work.num_rows or 1
         if work.client:
             self._client_bytes[work.client] -= work.num_bytes
             if not self._client_bytes[work.client]:
                 del self._client_bytes[work.client]
         self.metrics.finished(outcome)
-
-
-def outcome_of(future: Waiter) -> str:
-    """What became of accepted work, in a word."""
-    if future.cancelled():
-        return "cancelled"
-    error = future.exception()
-    if error is None:
-        return ANSWERED
-    return error.code if isinstance(error, ServiceError) else "failed"

@@ -1,67 +1,85 @@
-"""Waiting requests -> batches -> engine -> each its part, on one event loop.
+"""Waiting requests -> batches -> runner -> each request its rows, on one event loop.
 
 Knows no HTTP and no vocabulary's meaning. There is no artificial delay: what arrives in one tick
-of the loop goes together; while the engine is busy the next batch collects.
+of the loop goes together; while the runner is busy the next batch collects.
 
-    submit ──► queue of its (digest, operation, lane) ──► take ──► engine ──► finish ──► futures
-                 one queue each, served in turn,           │
-                 clients inside by deficit round robin     │
-                                                           ├─ a small batch runs on the loop itself
-                                                           └─ others on their lane's thread, one
-                                                              running and one prepared (lanes.py)
+    submit ──► queue of its QueueKey ──► take ─┬► a small batch runs on the loop itself ─┐
+                 queues take turns,            └► others: the lane's next batch ─► runner ┤
+                 and so do clients within                                                 ▼
+                 one, by deficit round robin                          completions ◄── finish
 
-Two lanes: a request above `long_request_bytes` never stands in front of short ones.
+Two lanes (lanes.py): a request above `long_request_bytes` never stands in front of short ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 
-from service.batching.admission import ANSWERED, Admission, outcome_of
-from service.batching.batch import Placed, run_works
-from service.batching.cost_model import Costs
+from service.batching.admission import ANSWERED, CANCELLED, FAILED, Admission
+from service.batching.batch import BatchResults, run_works
 from service.batching.fair_queue import Queue
-from service.batching.lanes import PREPARED, Key, Lane, make_lanes
-from service.batching.work import ClientGone, Result, Waiter, Work
+from service.batching.lanes import ALONE, Lane, QueueKey, make_queue_key
+from service.batching.runner import BatchRunner, record_batch
+from service.batching.work import (
+    AnyResult,
+    AnyWork,
+    ClientGone,
+    Completion,
+    Output,
+    Result,
+    WorkItem,
+)
 from service.core.errors import DeadlinePassed, Draining, ServiceError
 from service.core.settings import Settings
-from service.engines.base import Abandoned, Engine
+from service.engines.base import Abandoned
 from service.observability.metrics import Metrics
 from service.security.rate_limits import Limits
 
 logger = logging.getLogger(__name__)
 
-Outcome = tuple[list[Result], float]  # Each work's part, and the seconds that the engine took.
 DRAIN_PERIOD_S = 0.02
 SWEEP_S = 0.05
-INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
 
 
 class Batcher:
-    """Joins waiting work into batches and gives each request its part.
+    """Joins waiting work into batches and gives each request its rows of the results.
 
-    All methods belong to the event loop's thread; only the engine runs elsewhere.
+    All methods belong to the event loop's thread; only the runner has other threads.
+
+    Args:
+        runner: has batches computed.
+        settings: of the service.
+        metrics: counts requests and batches.
+        limits: of clients; None: there are none.
+
+    Attributes:
+        num_streams: streams that still bring work; whoever opens one counts it.
     """
 
     def __init__(
-        self, engine: Engine, settings: Settings, metrics: Metrics, limits: Limits | None = None
+        self,
+        runner: BatchRunner,
+        settings: Settings,
+        metrics: Metrics,
+        limits: Limits | None = None,
     ) -> None:
-        self.engine, self.metrics = engine, metrics
+        self.runner = runner
+        self.metrics = metrics
         self.admission = Admission(settings, metrics, limits or Limits())
-        self.inline_batch_bytes = settings.inline_batch_bytes
         self.long_request_bytes = settings.long_request_bytes
-        self.placed: Placed | None = None  # Puts ids where they are wanted, on the lane's thread.
-        self.num_streams = 0  # Streams that still bring work; whoever opens one counts it.
-        self._queues: dict[Key, Queue] = {}
-        self._lanes = make_lanes(settings.max_batch_bytes, engine.name == "gpu")
-        self.costs = Costs()
+        self.num_streams = 0
+        self.short_lane = Lane(False, 1, settings.max_batch_bytes)
+        self.long_lane = Lane(True, runner.long_at_once, ALONE)
+        self._queues: dict[QueueKey, Queue] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tick_scheduled = False
+        self._is_tick_scheduled = False
         self._sweep: asyncio.TimerHandle | None = None
-        self._draining = self._stopped = False
+        self._is_draining = False
+        self._is_stopped = False
 
     @property
     def queue_bytes(self) -> int:
@@ -77,192 +95,38 @@ class Batcher:
         """Begin to accept work, on the running loop."""
         self._loop = asyncio.get_running_loop()
 
-    def submit(self, work: Work) -> Waiter:
-        """Put work into its queue; what waits for its part of a batch, a future if need be.
+    def submit(self, work: WorkItem[Output]) -> Completion[Result[Output]]:
+        """Put work into its queue and return its completion, a future where it had none.
 
         Raises:
             QueueFull, RateLimited: see `Admission.enter`; nothing was taken.
             Draining: the service is stopping.
         """
         loop = self._loop
-        if loop is None or self._stopped or (self._draining and not work.is_part):
+        if loop is None or self._is_stopped or (self._is_draining and not work.is_part):
             raise Draining("the service is stopping; ask another replica")
         self.admission.enter(work)
-        work.future = work.future or loop.create_future()
-        is_long = work.num_bytes > self.long_request_bytes if work.is_long is None else work.is_long
-        key = (work.vocabulary.digest, work.operation, is_long)
+        if work.future is None:
+            work.future = loop.create_future()
+        key = make_queue_key(work, self.long_request_bytes)
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = Queue()
-            self._lanes[key[2]].turns.append(key)
+            self._lane_of(key).queues.append(key)
         queue.add(work)
-        if not self._tick_scheduled:
-            self._tick_scheduled = True
+        if not self._is_tick_scheduled:
+            self._is_tick_scheduled = True
             loop.call_soon(self._tick)
         return work.future
 
-    def _tick(self) -> None:
-        """At the end of a loop tick: start whatever may start now."""
-        self._tick_scheduled = False
-        for lane in self._lanes.values():
-            self._start_inline(lane)
-            while lane.turns and len(lane.batches) < lane.at_once + PREPARED:
-                self._start_next(lane)
-        self._plan_sweep()
-
-    def _plan_sweep(self) -> None:
-        lanes = self._lanes.values()
-        waiting = self._queues or any(len(lane.batches) > lane.at_once for lane in lanes)
-        if waiting and self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_waiting)
-
-    def _start_inline(self, lane: Lane) -> None:
-        """Run batches so small that handing them over would cost more than they do."""
-        for key in list(lane.turns):
-            engine = self._inline_engine(key, self._queues[key].num_bytes)
-            if engine is not None and (works := self._take(lane, key)):
-                outcome = run_works(engine, works)
-                self._finish(works, outcome)
-                self._measure(works, outcome)
-
-    def _inline_engine(self, key: Key, num_bytes: int) -> Engine | None:
-        """What runs so many bytes of a queue on the loop itself; None: another thread does."""
-        if num_bytes > self.inline_batch_bytes:
-            return None
-        return self.engine if self.costs.expected_s(key[:2], num_bytes) <= INLINE_S else None
-
-    def _start_next(self, lane: Lane) -> None:
-        if not (works := self._take(lane, lane.turns[0])):
-            return
-        lane.batches.append(works)
-        self._run(lane, works)
-
-    def _run(self, lane: Lane, works: list[Work]) -> None:
-        """Begin a batch that the loop itself does not run; `_finish_running` is told its end."""
-        call_soon, call = asyncio.get_running_loop().call_soon_threadsafe, self._run_works
-        finish = self._finish_running
-        lane.threads.submit(lambda: call_soon(finish, lane, works, call(works)))
-
-    def _run_works(self, works: list[Work]) -> Outcome | BaseException:
-        """What the engine makes of a batch, on its lane's thread."""
-        try:
-            return run_works(self.engine, works, self.placed)
-        except BaseException as error:
-            return error
-
-    def _take(self, lane: Lane, key: Key) -> list[Work]:
-        """Whole requests of one queue up to the byte budget; an emptied queue leaves the turns."""
-        queue, now = self._queues[key], perf_counter()
-        works = queue.take(lane.max_batch_bytes, partial(self._is_dropped, now=now))
-        for work in works:
-            work.started = now
-        lane.turns.remove(key)
-        if queue:
-            lane.turns.append(key)
-        else:
-            del self._queues[key]
-        return works
-
-    def _is_dropped(self, work: Work, now: float) -> bool:
-        """Whether nobody wants the work any more: its client is gone, or its deadline passed."""
-        assert work.future is not None
-        if not work.future.done():
-            if now < work.deadline:
-                return False
-        self._settle(work, DeadlinePassed("the deadline passed in the queue"))
-        return True
-
-    def _settle(self, work: Work, outcome: Result | BaseException) -> None:
-        """Answer or refuse accepted work, unless its client is gone or was told; count it."""
-        future = work.future
-        assert future is not None
-        if future.done():
-            self.admission.leave(work, outcome_of(future))
-        elif isinstance(outcome, Result):
-            future.set_result(outcome)
-            self.admission.leave(work, ANSWERED)
-        else:
-            future.set_exception(outcome)
-            self.admission.leave(work, outcome_of(future))
-
-    def _finish_running(
-        self, lane: Lane, works: list[Work], outcome: Outcome | BaseException
-    ) -> None:
-        if works not in lane.batches:  # It was refused when the grace time was over.
-            return
-        lane.batches.remove(works)
-        if isinstance(outcome, tuple):
-            self._finish(works, outcome)
-            self._measure_running(works, outcome)
-        else:
-            if not isinstance(outcome, ServiceError | Abandoned):
-                text = "This is a bug. A batch of %d requests failed"
-                logger.error(text, len(works), exc_info=outcome)
-            self._fail(works, outcome)
-        self._tick()
-
-    def _fail(self, works: list[Work], error: BaseException) -> None:
-        for work in works:
-            self._settle(work, error)
-
-    def _finish(self, works: list[Work], outcome: Outcome) -> None:
-        """Hand every request its part."""
-        results, seconds = outcome
-        now, queued = perf_counter(), self.metrics.queue_seconds
-        for work, result in zip(works, results, strict=True):
-            waited_s = work.started - work.submitted
-            queued.add(waited_s)
-            if work.times is not None:
-                work.times.finish_work(waited_s, seconds, now)
-            self._settle(work, result)
-
-    def _measure_running(self, works: list[Work], outcome: Outcome) -> None:
-        """Count a batch that `_run` had run."""
-        self._measure(works, outcome)
-
-    def _measure(self, works: list[Work], outcome: Outcome) -> None:
-        """Count a batch that an engine ran, and remember what a byte of its vocabulary costs."""
-        (results, seconds), first = outcome, works[0]
-        num_bytes = sum([work.num_bytes for work in works])
-        num_rows, last = sum([work.num_rows for work in works]), results[-1]
-        self.metrics.batch(last.engine, first.operation, num_rows, num_bytes, last.batch_tokens)
-        # The parts of a batch share one dictionary of refusals, or a few: see batches.run_works.
-        for errors in {id(part.errors): part.errors for part in results if part.errors}.values():
-            self.metrics.rows_refused(refusal.code for refusal in errors.values())
-        self.metrics.stage("encode", seconds)
-        self.costs.note((first.vocabulary.digest, first.operation), num_bytes, seconds)
-
-    def _sweep_waiting(self) -> None:
-        """While requests wait: answer those whose deadline passed, and notice gone clients."""
-        self._sweep = None
-        now = perf_counter()
-        for key, queue in list(self._queues.items()):
-            queue.remove(partial(self._is_dropped, now=now))
-            for work in queue:
-                work.watch()
-            if not queue:
-                del self._queues[key]
-                self._lanes[key[2]].turns.remove(key)
-        for lane in self._lanes.values():
-            for works in list(lane.batches)[lane.at_once :]:
-                for work in works:
-                    self._expire_prepared(work, now)
-        self._plan_sweep()
-
-    def _expire_prepared(self, work: Work, now: float) -> None:
-        """A prepared batch stays as it is; who cannot wait for it is told so now."""
-        assert work.future is not None
-        if now >= work.deadline and not work.future.done():
-            work.future.set_exception(DeadlinePassed("the deadline passed before its turn"))
-
-    async def run(self, work: Work) -> Result:
-        """Submit work and wait for its part; a cancelled caller takes its work out of the queue.
+    async def run(self, work: WorkItem[Output]) -> Result[Output]:
+        """Submit work and wait for its rows; a cancelled caller takes its work out of the queue.
 
         Raises:
             ServiceError: refused, or the deadline passed in the queue.
             ClientGone: nobody waits for the answer any more.
         """
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Result[Output]] = asyncio.get_running_loop().create_future()
         work.future = future
         self.submit(work)
         try:
@@ -274,24 +138,146 @@ class Batcher:
         finally:
             work.unwatch()
 
+    def _lane_of(self, key: QueueKey) -> Lane:
+        return self.long_lane if key.is_long else self.short_lane
+
+    def _tick(self) -> None:
+        """At the end of a loop tick: start whatever may start now."""
+        self._is_tick_scheduled = False
+        for lane in (self.short_lane, self.long_lane):
+            self._run_inline(lane)
+            while lane.queues and lane.has_room:
+                self._start_next(lane)
+        self._plan_sweep()
+
+    def _run_inline(self, lane: Lane) -> None:
+        """Run batches so small that handing them over would cost more than they do."""
+        for key in list(lane.queues):
+            engine = self.runner.inline_engine(key, self._queues[key].num_bytes)
+            if engine is not None and (works := self._take(lane, key)):
+                finished = run_works(engine, works)
+                self._finish(works, finished)
+                record_batch(self.metrics, self.runner.costs, works, finished)
+
+    def _start_next(self, lane: Lane) -> None:
+        """Hand the next queue's batch to the runner, unless nobody wants its works any more."""
+        if works := self._take(lane, lane.queues[0]):
+            lane.batches.append(works)
+            self.runner.run(works, lane.is_long, partial(self._finish_started, lane, works))
+
+    def _take(self, lane: Lane, key: QueueKey) -> list[AnyWork]:
+        """Whole requests of one queue up to the byte budget; an emptied queue leaves its lane."""
+        queue, now = self._queues[key], perf_counter()
+        works = queue.take(lane.max_batch_bytes, partial(self._drop_if_unwanted, now=now))
+        for work in works:
+            work.started = now
+        lane.queues.remove(key)
+        if queue:
+            lane.queues.append(key)
+        else:
+            del self._queues[key]
+        return works
+
+    def _drop_if_unwanted(self, work: AnyWork, now: float) -> bool:
+        """Refuse work whose client is gone or whose deadline has passed; return whether it was."""
+        if now < work.deadline and not work.is_done:
+            return False
+        self._settle(work, DeadlinePassed("the deadline passed in the queue"))
+        return True
+
+    def _finish_started(
+        self, lane: Lane, works: list[AnyWork], finished: BatchResults | BaseException
+    ) -> None:
+        """Answer a batch that the runner has computed, or that failed there."""
+        if works not in lane.batches:  # It was refused when the grace time was over.
+            return
+        lane.batches.remove(works)
+        if isinstance(finished, BatchResults):
+            self._finish(works, finished)
+            self.runner.record(works, finished)
+        else:
+            if not isinstance(finished, ServiceError | Abandoned):
+                text = "This is a bug. A batch of %d requests failed"
+                logger.error(text, len(works), exc_info=finished)
+            self._fail(works, finished)
+        self._tick()
+
+    def _fail(self, works: Sequence[AnyWork], error: BaseException) -> None:
+        for work in works:
+            self._settle(work, error)
+
+    def _finish(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
+        """Hand every request its rows."""
+        now, queued = perf_counter(), self.metrics.queue_seconds
+        for work, result in zip(works, finished.results, strict=True):
+            waited_s = work.started - work.submitted
+            queued.add(waited_s)
+            if work.times is not None:
+                work.times.finish_work(waited_s, finished.seconds, now)
+            self._settle(work, result)
+
+    def _settle(self, work: AnyWork, answer: AnyResult | BaseException) -> None:
+        """Answer or refuse accepted work, unless its client is gone or was told; count it."""
+        future = work.future
+        assert future is not None
+        if future.done():
+            outcome = work.refusal or CANCELLED
+        elif isinstance(answer, BaseException):
+            outcome = answer.code if isinstance(answer, ServiceError) else FAILED
+            future.set_exception(answer)
+        else:
+            outcome = ANSWERED
+            future.set_result(answer)
+        self.admission.leave(work, outcome)
+
+    def _plan_sweep(self) -> None:
+        """While requests wait, look after them every SWEEP_S seconds."""
+        lanes = (self.short_lane, self.long_lane)
+        is_waiting = self._queues or any(len(lane.batches) > lane.at_once for lane in lanes)
+        if is_waiting and self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_waiting)
+
+    def _sweep_waiting(self) -> None:
+        """Refuse requests whose deadline passed, and notice gone clients."""
+        self._sweep = None
+        now = perf_counter()
+        for key, queue in list(self._queues.items()):
+            queue.remove(partial(self._drop_if_unwanted, now=now))
+            for work in queue:
+                work.watch()
+            if not queue:
+                del self._queues[key]
+                self._lane_of(key).queues.remove(key)
+        for lane in (self.short_lane, self.long_lane):
+            for works in list(lane.batches)[lane.at_once :]:
+                for work in works:
+                    self._refuse_late(work, now)
+        self._plan_sweep()
+
+    def _refuse_late(self, work: AnyWork, now: float) -> None:
+        """Refuse work of a prepared batch whose deadline has passed; it stays in its batch."""
+        if now >= work.deadline and work.future is not None and not work.future.done():
+            work.refusal = DeadlinePassed.code
+            work.future.set_exception(DeadlinePassed("the deadline passed before its turn"))
+
     async def stop(self, grace_s: float) -> None:
         """Refuse new work, finish what was accepted within the grace time, refuse the rest.
 
         A stream was accepted as a whole: its parts are taken until it ends.
         """
-        self._draining = True
+        self._is_draining = True
         try:
             async with asyncio.timeout(grace_s):
                 while self.num_streams or self._queues or self.queue_rows:
                     await asyncio.sleep(DRAIN_PERIOD_S)
         except TimeoutError:
             logger.warning("drain: %d rows were not reached in time", self.queue_rows)
-        self._stopped = True
+        self._is_stopped = True
         late = Draining("the service stopped before this request's turn")
         while self._queues:
             self._fail(list(self._queues.popitem()[1]), late)
-        for lane in self._lanes.values():
-            lane.turns.clear()
-            lane.threads.shutdown()
+        self.runner.shutdown()
+        for lane in (self.short_lane, self.long_lane):
+            lane.queues.clear()
             while lane.batches:
                 self._fail(lane.batches.popleft(), late)

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from service.batching.work import Work
+from service.batching.work import AnyWork
 
-QUANTUM = 65_536  # Above most requests, so that a turn is rarely without one.
+QUANTUM = 65_536  # Bytes; above most requests, so that most turns take one.
 
 
 @dataclass(slots=True)
@@ -27,17 +27,17 @@ class Queue:
     """
 
     num_bytes: int = 0
-    _waiting: dict[str, deque[Work]] = field(default_factory=dict)
+    _waiting: dict[str, deque[AnyWork]] = field(default_factory=dict)
     _credits: dict[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def __iter__(self) -> Iterator[Work]:
+    def __iter__(self) -> Iterator[AnyWork]:
         for works in self._waiting.values():
             yield from works
 
-    def add(self, work: Work) -> None:
+    def add(self, work: AnyWork) -> None:
         """Put work behind its client's other work."""
         works = self._waiting.get(work.client)
         if works is None:
@@ -46,14 +46,15 @@ class Queue:
         works.append(work)
         self.num_bytes += work.num_bytes
 
-    def take(self, max_bytes: int, is_dropped: Callable[[Work], bool]) -> list[Work]:
+    def take(self, max_bytes: int, drop_if_unwanted: Callable[[AnyWork], bool]) -> list[AnyWork]:
         """Work for one batch, whole requests up to so many bytes, but one at least.
 
         Args:
             max_bytes: of the batch.
-            is_dropped: whether work that comes up is no longer wanted; it is then gone from here.
+            drop_if_unwanted: answers work that nobody wants any more and says that it did; it
+                leaves the queue then.
         """
-        works: list[Work] = []
+        works: list[AnyWork] = []
         room = max_bytes
         while self._waiting:
             client, waiting = next(iter(self._waiting.items()))
@@ -64,7 +65,7 @@ class Queue:
                     self._credits[client] = QUANTUM if credit is None else credit
                     return works
                 self.num_bytes -= waiting.popleft().num_bytes
-                if is_dropped(work):
+                if drop_if_unwanted(work):
                     continue
                 works.append(work)
                 room -= work.num_bytes
@@ -80,10 +81,10 @@ class Queue:
             self._waiting[client] = waiting
             self._credits[client] = credit + QUANTUM
 
-    def remove(self, is_dropped: Callable[[Work], bool]) -> None:
-        """Take out what is no longer wanted."""
+    def remove(self, drop_if_unwanted: Callable[[AnyWork], bool]) -> None:
+        """Take out the work that `drop_if_unwanted` has dropped."""
         for client, waiting in list(self._waiting.items()):
-            kept = deque(work for work in waiting if not is_dropped(work))
+            kept = deque(work for work in waiting if not drop_if_unwanted(work))
             if kept:
                 self._waiting[client] = kept
             else:

@@ -1,47 +1,61 @@
-"""Lanes of a batcher: short requests in one, joined; long ones in the other, each by itself.
+"""Two lanes of a batcher: short requests are joined; a long one is a batch of its own.
 
-A long request is a batch of its own, because joining it would copy it. Where a GPU answers, two of
-them run at once, so that the device has the next one while the ids of the last are taken away, and
-their threads stay awake for a while.
+A long request never stands in front of short ones, and joining it would copy it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from gpu.host.copy_pool import look
-from service.batching.work import Work
-from service.runtime.scheduler_slice import take_long_turns
-from service.runtime.spinning_executor import AwakeThreads
+from service.batching.cost_model import CostKey
+from service.batching.work import AnyWork, DecodeWork
 
-Key = tuple[str, str, bool]
-PREPARED = 1  # Batches, so that the engine never waits for us.
-LONG_ON_GPU = 2  # Long batches at once.
+PREPARED = 1  # Batches that wait beside those that run, so that the runner is never idle.
 ALONE = 1  # Bytes of a batch that is one request.
+
+
+class QueueKey(NamedTuple):
+    """What the works of one queue have in common, so that they may be one batch."""
+
+    digest: str
+    operation: str
+    skip_special_tokens: bool
+    is_long: bool
+
+    @property
+    def cost_key(self) -> CostKey:
+        """The key of what they cost."""
+        return CostKey(self.digest, self.operation)
+
+
+def make_queue_key(work: AnyWork, long_request_bytes: int) -> QueueKey:
+    """The key of the queue that a work belongs to."""
+    is_long = work.num_bytes > long_request_bytes if work.is_long is None else work.is_long
+    skip = isinstance(work, DecodeWork) and work.skip_special_tokens
+    return QueueKey(work.vocabulary.digest, work.operation, skip, is_long)
 
 
 @dataclass(slots=True)
 class Lane:
-    """Threads, the queues that wait for them, and batches that run or are prepared.
+    """Queues that take turns, and their batches that run or are prepared.
 
     Attributes:
+        is_long: for long requests.
         at_once: batches that run at once.
         max_batch_bytes: of requests that are joined.
+        queues: the keys of queues with waiting work; the first one is served next.
+        batches: those that run, and behind them those that are prepared.
     """
 
-    threads: AwakeThreads
+    is_long: bool
     at_once: int
     max_batch_bytes: int
-    turns: deque[Key] = field(default_factory=deque)
-    batches: deque[list[Work]] = field(default_factory=deque)
+    queues: deque[QueueKey] = field(default_factory=deque)
+    batches: deque[list[AnyWork]] = field(default_factory=deque)
 
-
-def make_lanes(max_batch_bytes: int, is_gpu: bool) -> dict[bool, Lane]:
-    """The lane of long requests, and that of the others."""
-    num_long = LONG_ON_GPU if is_gpu else 1
-    short = AwakeThreads(ThreadPoolExecutor(1, "engine-short"), None)
-    sleeping = ThreadPoolExecutor(num_long, "engine-long", take_long_turns)
-    long = AwakeThreads(sleeping, look if is_gpu else None)
-    return {False: Lane(short, 1, max_batch_bytes), True: Lane(long, num_long, ALONE)}
+    @property
+    def has_room(self) -> bool:
+        """Whether one more batch may be handed to the runner."""
+        return len(self.batches) < self.at_once + PREPARED

@@ -1,4 +1,10 @@
-"""One request's work for the engine, and its part of a batch's result; knows no HTTP."""
+"""One request's work for the engine, and its rows of a batch's result; knows no HTTP.
+
+Each operation has its own kind of work, which says what its result is:
+
+    EncodeWork ─► Result[Encoded]        CountWork ──► Result[Counted]
+    DecodeWork ─► Result[Decoded]        SharedWork ─► Result[SharedEncoded]
+"""
 
 from __future__ import annotations
 
@@ -7,40 +13,37 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import ClientDisconnect
 
 from service.core.call import Times
-from service.engines.base import Decoded
+from service.engines.base import Counted, Decoded, SharedEncoded
 from service.security.rate_limits import CLIENT
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.shared_rows import SharedRows
 from vocabularies.model.vocabulary import Vocabulary
 
+Output = TypeVar("Output", bound=Encoded | Counted | Decoded | SharedEncoded)
+Value = TypeVar("Value", contravariant=True)
 
-class Waiter(Protocol):
-    """What waits for a part of a batch's result: a future, or something that acts like one."""
+
+class Completion(Protocol[Value]):
+    """Receives one result or one error: a future, or an object that acts on it at once."""
 
     def done(self) -> bool:
-        """Whether there is nothing to wait for any more."""
-
-    def cancelled(self) -> bool:
-        """Whether nobody wanted the result."""
-
-    def exception(self) -> BaseException | None:
-        """Why there is no result."""
+        """Whether it has its result or error, or nobody wants one."""
 
     def cancel(self) -> object:
         """Nobody wants the result any more."""
 
-    def set_result(self, result: Result, /) -> None:
-        """The result is there."""
+    def set_result(self, result: Value, /) -> None:
+        """Take the result."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """There will be no result."""
+        """Take the error: there will be no result."""
 
 
 class ClientGone(Exception):
@@ -48,7 +51,7 @@ class ClientGone(Exception):
 
 
 GONE = (ClientGone, ClientDisconnect)
-"""What says that the connection ended before the body did."""
+"""Errors that say that the connection ended before the body did."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,55 +76,57 @@ class IdRows:
 
 
 @dataclass(slots=True, eq=False)
-class Work:
-    """What one request asks of the engine.
+class WorkItem(Generic[Output]):
+    """What one request asks of the engine; each operation has a subclass.
 
     Attributes:
-        rows: texts (encode, count) or rows of ids (decode), as lists or as flat arrays; or texts
-            in shared memory (encode_shared).
-        options: one for all rows or one for each; for decode whether special tokens are skipped.
+        operation: its name, as metrics count it.
         num_bytes: what the rows weigh in the queue: bytes of text, 4 for an id, and 16 a row.
+        num_rows: rows of the request.
         deadline: perf_counter time after which nobody waits for the answer.
         receive: the ASGI callable that tells when the client is gone; None: it cannot be known.
+        submitted: perf_counter time at which the work was made.
         started: perf_counter time at which a batch took the work.
+        future: receives the result; made by `Batcher.submit` where it is None.
         is_gone: the client has left.
-        client: the name of the key that it came with, for turns and rates; "" where there is none.
-        is_long: waits in the lane of long requests; None: as its size says.
+        refusal: the code with which the batcher refused the work before its batch ended.
+        client: the name of the key that it came with, for fairness and rates; "" where there is
+            none.
+        is_long: waits among the long requests; None: as its size says.
         times: of the request, which the batcher adds to.
         is_part: belongs to a stream that was accepted; such work is taken while the queue drains.
     """
 
-    operation: Literal["encode", "count", "decode", "encode_shared"]
+    operation: ClassVar[str]
+
     vocabulary: Vocabulary
-    rows: Sequence[Any] | Batch | IdRows | SharedRows
-    options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS
-    skip_special_tokens: bool = False
-    num_bytes: int = 0
-    deadline: float = float("inf")
-    receive: Callable[[], Awaitable[Any]] | None = None
-    submitted: float = field(default_factory=perf_counter)
-    started: float = 0.0
-    future: Waiter | None = None
-    watcher: asyncio.Task[None] | None = None
-    is_gone: bool = False
-    client: str = field(default_factory=CLIENT.get)
-    is_long: bool | None = None
-    times: Times | None = None
-    is_part: bool = False
+    num_bytes: int = field(default=0, kw_only=True)
+    num_rows: int = field(default=0, init=False)
+    deadline: float = field(default=float("inf"), kw_only=True)
+    receive: Callable[[], Awaitable[Any]] | None = field(default=None, kw_only=True)
+    submitted: float = field(default_factory=perf_counter, kw_only=True)
+    started: float = field(default=0.0, kw_only=True)
+    future: Completion[Result[Output]] | None = field(default=None, kw_only=True)
+    watcher: asyncio.Task[None] | None = field(default=None, kw_only=True)
+    is_gone: bool = field(default=False, kw_only=True)
+    refusal: str = field(default="", kw_only=True)
+    client: str = field(default_factory=CLIENT.get, kw_only=True)
+    is_long: bool | None = field(default=None, kw_only=True)
+    times: Times | None = field(default=None, kw_only=True)
+    is_part: bool = field(default=False, kw_only=True)
 
     @property
-    def num_rows(self) -> int:
-        """Rows of the request; an empty request counts as one in the queue."""
-        return len(self.rows) or 1
+    def is_done(self) -> bool:
+        """Whether its future has a result or an error, or nobody wants one."""
+        return self.future is not None and self.future.done()
 
     def watch(self) -> None:
         """Cancel the work as soon as its client has gone."""
         if self.watcher is None and self.receive is not None:
-            self.watcher = asyncio.ensure_future(self._until_gone())
+            self.watcher = asyncio.ensure_future(self._cancel_when_gone(self.receive))
 
-    async def _until_gone(self) -> None:
-        assert self.receive is not None
-        while (await self.receive())["type"] != "http.disconnect":
+    async def _cancel_when_gone(self, receive: Callable[[], Awaitable[Any]]) -> None:
+        while (await receive())["type"] != "http.disconnect":
             pass
         self.is_gone = True
         if self.future is not None:
@@ -134,32 +139,106 @@ class Work:
             self.watcher = None
 
 
+@dataclass(slots=True, eq=False)
+class TextWork(WorkItem[Output]):
+    """Texts that the engine reads.
+
+    Attributes:
+        texts: strings, or joined bytes.
+        options: one for all rows or one for each.
+    """
+
+    texts: Sequence[str] | Batch
+    options: EncodeOptions | Sequence[EncodeOptions] = DEFAULT_OPTIONS
+
+    def __post_init__(self) -> None:
+        self.num_rows = len(self.texts)
+
+
+class EncodeWork(TextWork[Encoded]):
+    """Texts to encode."""
+
+    __slots__ = ()
+    operation = "encode"
+
+
+class CountWork(TextWork[Counted]):
+    """Texts whose ids are counted."""
+
+    __slots__ = ()
+    operation = "count"
+
+
+@dataclass(slots=True, eq=False)
+class DecodeWork(WorkItem[Decoded]):
+    """Rows of ids to decode.
+
+    Attributes:
+        rows: as lists, or as flat arrays.
+        skip_special_tokens: they leave no text.
+    """
+
+    operation = "decode"
+
+    rows: Sequence[Sequence[int]] | IdRows
+    skip_special_tokens: bool = False
+
+    def __post_init__(self) -> None:
+        self.num_rows = len(self.rows)
+
+    @property
+    def num_ids(self) -> int:
+        """Ids of all rows."""
+        return len(self.rows.ids) if isinstance(self.rows, IdRows) else sum(map(len, self.rows))
+
+
+@dataclass(slots=True, eq=False)
+class SharedWork(WorkItem[SharedEncoded]):
+    """Texts in shared memory to encode, whose ids are put into shared memory, too."""
+
+    operation = "encode_shared"
+
+    rows: SharedRows
+
+    def __post_init__(self) -> None:
+        self.num_rows = len(self.rows)
+
+
 @dataclass(slots=True)
-class Result:
+class Result(Generic[Output]):
     """One request's rows within a batch's result.
 
     Attributes:
         begin, end: the rows of the batch that are this request's.
-        offsets: the batch's offsets as a list, made once.
+        output: what the engine made of the whole batch.
         batch_tokens: ids of the whole batch, for the metrics.
-        encoded, counts, decoded: the batch's result, whichever the operation gives. The ids of
-            shared texts are not in `encoded`, which is None where the host is needed.
-        errors: refused rows of the batch, by their number in the batch.
+        offsets: the output's offsets as a list, made once for all requests; [] for counts.
     """
 
     begin: int
     end: int
-    engine: str
-    batch_tokens: int
-    errors: dict[int, RowError]
+    output: Output
+    batch_tokens: int = 0
     offsets: list[int] = field(default_factory=list)
-    encoded: Encoded | None = None
-    counts: NDArray[np.int64] | None = None
-    decoded: Decoded | None = None
+
+    @property
+    def engine(self) -> str:
+        """The engine that made the output."""
+        return self.output.engine
+
+    @property
+    def errors(self) -> dict[int, RowError]:
+        """The refused rows of the batch, by their number in the batch."""
+        return self.output.errors
 
     def row_errors(self) -> dict[int, RowError]:
         """The refused rows of this request, by their number in the request."""
-        if not self.errors:
-            return self.errors
+        errors = self.output.errors
+        if not errors:
+            return errors
         rows = range(self.begin, self.end)
-        return {row - self.begin: self.errors[row] for row in rows if row in self.errors}
+        return {row - self.begin: errors[row] for row in rows if row in errors}
+
+
+AnyWork = WorkItem[Any]
+AnyResult = Result[Any]

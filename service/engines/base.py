@@ -105,6 +105,21 @@ class Counted:
     engine: str = "cpu"
 
 
+@dataclass(slots=True)
+class SharedEncoded:
+    """Where the ids of texts in shared memory begin; the ids are where they were wanted.
+
+    Attributes:
+        offsets: int64[B + 1]; None where the host has to encode the texts instead.
+        errors: none: refused rows need the host.
+        engine: what computed them.
+    """
+
+    offsets: NDArray[np.int64] | None
+    errors: dict[int, RowError] = field(default_factory=dict)
+    engine: str = "gpu"
+
+
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
     """What an engine says of itself, for people and metrics.

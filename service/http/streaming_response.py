@@ -19,7 +19,7 @@ from fastapi import Request, Response
 from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher
-from service.batching.work import ClientGone, Result, Work
+from service.batching.work import ClientGone, Output, Result, WorkItem
 from service.core.errors import (
     QueueFull,
     RateLimited,
@@ -168,7 +168,7 @@ def counted_stream(service: Service) -> Iterator[None]:
         service.num_streams -= 1
 
 
-async def run_patiently(batcher: Batcher, work: Work) -> Result:
+async def run_patiently(batcher: Batcher, work: WorkItem[Output]) -> Result[Output]:
     """A part of a stream; it waits while the queue is full or its client has sent too much.
 
     Raises:

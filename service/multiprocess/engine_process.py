@@ -13,7 +13,7 @@ import uvloop
 
 from service.cli.serve import USAGE_ERROR
 from service.core.settings import Settings
-from service.multiprocess.engine_server import EngineRoom
+from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.link.shared_memory import LinkMemory
 from service.multiprocess.supervisor import UP
 from service.observability.metrics_server import start_metrics, stop_metrics
@@ -35,7 +35,7 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
         ValueError: a setting is wrong.
     """
     memory = LinkMemory()
-    app = create_app(settings, make_engine(settings, memory.take))
+    app = create_app(settings, make_engine(settings, memory.take), memory.placed)
     check_names(app.service.registry)
     uvloop.run(_serve(app, listening, memory))
 
@@ -44,7 +44,7 @@ async def _serve(app: HotRoutes, listening: socket.socket, memory: LinkMemory) -
     loop, stop, service = asyncio.get_running_loop(), asyncio.Event(), app.service
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     when_alone(stop.set)
-    room = EngineRoom(app, service.settings.frontends, memory)
+    room = EngineServer(app, service.settings.frontends, memory)
     service.processes = room
     async with running(service):
         telling = asyncio.create_task(room.keep_told())
@@ -70,7 +70,7 @@ async def _start_others(app: HotRoutes) -> tuple[GrpcServer | None, WSGIServer |
         raise SystemExit(USAGE_ERROR) from None
 
 
-async def _drain(app: HotRoutes, room: EngineRoom, grpc: GrpcServer | None) -> None:
+async def _drain(app: HotRoutes, room: EngineServer, grpc: GrpcServer | None) -> None:
     """GRPC ends at once as HTTP does; the batcher when no front end brings anything more."""
     service = app.service
     service.draining = True

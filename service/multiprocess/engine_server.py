@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from service.apis.native.service_info import readiness
-from service.batching.work import Work
+from service.batching.work import AnyWork
 from service.core.errors import NotReady, ServiceError
 from service.http.asgi_fast_path import HotRoutes
-from service.multiprocess.link.batch_messages import rows_of
+from service.multiprocess.link.batch_messages import work_of
 from service.multiprocess.link.channel import Link
 from service.multiprocess.link.frames import Message
 from service.multiprocess.link.link_waiters import Running
@@ -42,7 +42,7 @@ COPIED_BYTES = 1 << 18  # Larger arrays are copied by a thread, the loop kept fr
 MAX_SENT = 16  # Vocabularies without a name here that front ends have sent.
 
 
-class EngineRoom:
+class EngineServer:
     """Answers front ends, and tells them what there is.
 
     Args:
@@ -55,7 +55,6 @@ class EngineRoom:
         self.app, self.service = app.app, app.service
         self.num_front_ends = num_front_ends
         self.memory = memory
-        self.service.batcher.placed = self.memory.placed
         self.links: dict[Link, str] = {}
         self.is_empty = asyncio.Event()
         self.is_empty.set()
@@ -103,20 +102,17 @@ class EngineRoom:
         """The results of a batch that a front end has joined."""
         call = BatchCall(self._placing)
         try:
-            work = self._work(message)
+            work = self._make_work(message)
             work.future = call
             self.service.batcher.submit(work)
         except Exception as error:
             call.set_exception(error)
         return call
 
-    def _work(self, message: Message) -> Work:
+    def _make_work(self, message: Message) -> AnyWork:
         """Raises ServiceError where a batch is of a vocabulary that is not known here."""
         values = message.values
-        vocabulary = self._known(values["digest"])
-        rows, options = rows_of(message)
-        work = Work(values["operation"], vocabulary, rows, options)
-        work.skip_special_tokens = values.get("skip_special_tokens", False)
+        work = work_of(message, self._known(values["digest"]))
         work.num_bytes = values.get("bytes", 0)
         work.is_long = values.get("is_long")
         work.deadline = values.get("deadline") or float("inf")

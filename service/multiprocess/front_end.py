@@ -1,7 +1,7 @@
 """A front end: HTTP on a socket of the shared port, and no GPU.
 
 It parses, checks and renders; but for small ones, batches go over a link to the engine process
-(remote_batcher.py), and what belongs to all front ends is forwarded to it (request_forwarding.py).
+(remote_runner.py), and what belongs to all front ends is forwarded to it (request_forwarding.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from time import monotonic
 
 import uvicorn
 
+from service.batching.batcher import Batcher
 from service.core.errors import ServiceError
 from service.core.settings import Settings
 from service.core.version import package_version
@@ -27,10 +28,10 @@ from service.http.asgi_fast_path import HotRoutes
 from service.multiprocess.engine_process import when_alone
 from service.multiprocess.link.channel import Link
 from service.multiprocess.link.frames import Message
-from service.multiprocess.local_encoders import OwnEncoders
+from service.multiprocess.local_encoders import LocalEncoders
 from service.multiprocess.registry_replica import Replica
-from service.multiprocess.remote_batcher import LinkedBatcher
-from service.multiprocess.remote_engine import LinkedEngine
+from service.multiprocess.remote_engine import RemoteEngine
+from service.multiprocess.remote_runner import RemoteRunner
 from service.multiprocess.request_forwarding import Forwarding
 from service.multiprocess.supervisor import UP
 from service.observability.metrics import Metrics
@@ -82,13 +83,14 @@ class FrontEnd:
 
     def __init__(self, settings: Settings, link: Path, name: str) -> None:
         self.name = name
-        self.engine = LinkedEngine(link, self._answer, Message("hello", {"name": name}))
+        self.engine = RemoteEngine(link, self._answer, Message("hello", {"name": name}))
         metrics = Metrics(package_version(), settings.max_batch_bytes)
         guard = Guard(settings.api_keys_file, settings.host)
         self.replica = Replica(self.engine, settings)
         share = settings.loaded_vocabulary_bytes // settings.frontends
-        self.own = OwnEncoders(CpuEngine(), share)
-        self.batcher = LinkedBatcher(self.engine, self.own, settings, metrics, guard.limits)
+        self.encoders = LocalEncoders(CpuEngine(), share)
+        runner = RemoteRunner(self.engine, self.encoders, settings, metrics)
+        self.batcher = Batcher(runner, settings, metrics, guard.limits)
         self.service = make_service(
             settings, self.engine, self.replica, self.batcher, metrics, guard
         )
@@ -121,7 +123,7 @@ class FrontEnd:
             await service.chat_templates.close()
             await close_tracer(service)
             self.engine.close()
-            self.own.close()
+            self.encoders.close()
 
     def _answer(self, link: Link, message: Message) -> asyncio.Future[Message] | None:
         """What the engine process says or asks."""
@@ -141,7 +143,7 @@ class FrontEnd:
 
     async def _follow(self, message: Message) -> Message:
         await self.replica.follow(message.values)
-        self.own.keep({entry.vocabulary.digest for entry in self.replica.entries.values()})
+        self.encoders.keep({entry.vocabulary.digest for entry in self.replica.entries.values()})
         if self.replica.is_complete and not self.service.preloaded:
             rest_collector()
             self.service.preloaded = True

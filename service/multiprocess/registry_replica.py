@@ -13,7 +13,7 @@ from typing import Any
 from service.core.errors import EngineLost, NotReady
 from service.core.settings import Settings
 from service.multiprocess.link.frames import Message
-from service.multiprocess.remote_engine import LinkedEngine, residency_of
+from service.multiprocess.remote_engine import RemoteEngine, residency_of
 from service.registry.entries import Entry, Known
 from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
@@ -31,7 +31,7 @@ class Replica(Registry):
         is_complete: the catalogue of an engine process that had loaded everything was followed.
     """
 
-    def __init__(self, engine: LinkedEngine, settings: Settings) -> None:
+    def __init__(self, engine: RemoteEngine, settings: Settings) -> None:
         # The folder of uploads belongs to the engine process.
         super().__init__(engine, settings.model_copy(update={"store_dir": None}))
         self.linked = engine
@@ -69,7 +69,7 @@ class Replica(Registry):
         """Become what the engine process says; what is not here yet is read first.
 
         Args:
-            catalogue: see `EngineRoom.catalogue`.
+            catalogue: see `EngineServer.catalogue`.
         """
         async with self._following:
             self.known = {

@@ -46,7 +46,7 @@ UNKNOWN_DIGEST = "unknown_digest"
 Value = TypeVar("Value")
 
 
-class LinkedEngine(WithoutDevice):
+class RemoteEngine(WithoutDevice):
     """Computes ids in the engine process; see `service.engines.base.Engine`.
 
     Args:

@@ -26,7 +26,7 @@ from service.http.asgi_fast_path import read_body
 from service.http.backpressure import SEND_BYTES
 from service.http.refusals import refused
 from service.multiprocess.link.frames import Message
-from service.multiprocess.remote_engine import LinkedEngine
+from service.multiprocess.remote_engine import RemoteEngine
 from service.multiprocess.upload_spool import Spool, received_from
 from service.observability.logging import REQUEST_ID
 
@@ -43,7 +43,7 @@ FORM_BYTES = 1 << 20  # What a form with several files takes beside the files.
 class Forwarding:
     """An application in a front end, in front of which some requests go to the engine process."""
 
-    def __init__(self, app: ASGIApp, engine: LinkedEngine, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, engine: RemoteEngine, settings: Settings) -> None:
         self.app, self.engine = app, engine
         largest = max(settings.max_body_bytes, settings.max_vocabulary_bytes)
         self.max_bytes = largest + FORM_BYTES

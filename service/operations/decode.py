@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from service.batching.work import Result, Work
+from service.batching.work import DecodeWork, Result
 from service.core.errors import RowRefused
+from service.engines.base import Decoded
 from service.operations.operation import (
     Body,
     Call,
@@ -35,21 +36,20 @@ if TYPE_CHECKING:
 
 def _plan_row(
     service: Service, call: Call, entry: Entry, request: DecodeRequest
-) -> tuple[Work, Render]:
+) -> tuple[DecodeWork, Render]:
     work = decode_work(service, call, entry, [request.ids], request.skip_special_tokens)
     return work, partial(_render_row, entry, request)
 
 
-def _render_row(entry: Entry, request: DecodeRequest, result: Result) -> Body:
+def _render_row(entry: Entry, request: DecodeRequest, result: Result[Decoded]) -> Body:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/ids")
     return _decoded_row(entry, request, result)
 
 
-def _decoded_row(entry: Entry, request: DecodeRequest, result: Result) -> Iterator[bytes]:
-    assert result.decoded is not None
+def _decoded_row(entry: Entry, request: DecodeRequest, result: Result[Decoded]) -> Iterator[bytes]:
     begin, end = result.offsets[result.begin : result.begin + 2]
-    data = result.decoded.data[begin:end]
+    data = result.output.data[begin:end]
     yield head(entry, b"text")
     yield from text_json(data)
     if request.as_base64:
@@ -60,15 +60,14 @@ def _decoded_row(entry: Entry, request: DecodeRequest, result: Result) -> Iterat
 
 def _plan_rows(
     service: Service, call: Call, entry: Entry, request: DecodeBatchRequest
-) -> tuple[Work, Render]:
+) -> tuple[DecodeWork, Render]:
     check_rows(service, len(request.ids), "/ids")
     work = decode_work(service, call, entry, request.ids, request.skip_special_tokens)
     return work, partial(_render_rows, entry, request)
 
 
-def _render_rows(entry: Entry, request: DecodeBatchRequest, result: Result) -> Body:
-    assert result.decoded is not None
-    data, offsets, rows = result.decoded.data, result.offsets, range(result.begin, result.end)
+def _render_rows(entry: Entry, request: DecodeBatchRequest, result: Result[Decoded]) -> Body:
+    data, offsets, rows = result.output.data, result.offsets, range(result.begin, result.end)
     yield head(entry, b"texts")
     yield from texts_json(data, offsets, rows)
     if request.as_base64:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from service.batching.work import Result, Work
+from service.batching.work import CountWork, EncodeWork, Result
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
+from service.engines.base import Counted
 from service.operations.ids_only_json import asks_nothing, is_plain, plain_batch, plain_text
 from service.operations.operation import (
     Body,
@@ -31,7 +32,7 @@ from service.operations.rendering.json_stream import (
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.rendering.padding import pad_rows
 from service.operations.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
-from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -58,17 +59,17 @@ def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
 
 def _plan_text(
     service: Service, call: Call, entry: Entry, request: EncodeRequest
-) -> tuple[Work, Render]:
+) -> tuple[EncodeWork, Render]:
     if request.dtype != "int32":
         check_dtype(entry.vocabulary, request.dtype)
     options = DEFAULT_OPTIONS
     if not asks_nothing(request):
         options = _row_options(*(getattr(request, name) for name in OPTION_FIELDS))
-    work = make_work(service, call, "encode", entry, [request.text], options, "/text")
+    work = make_work(service, call, EncodeWork, entry, [request.text], options, "/text")
     return work, partial(_render_text, entry, request)
 
 
-def _render_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
+def _render_text(entry: Entry, request: EncodeRequest, result: Result[Encoded]) -> Body:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/text")
     if is_plain(request, result):
@@ -76,9 +77,8 @@ def _render_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
     return _encoded_text(entry, request, result)
 
 
-def _encoded_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
-    encoded, row = result.encoded, result.begin
-    assert encoded is not None
+def _encoded_text(entry: Entry, request: EncodeRequest, result: Result[Encoded]) -> Body:
+    encoded, row = result.output, result.begin
     begin, end = result.offsets[row], result.offsets[row + 1]
     ids = encoded.ids[begin:end]
     yield head(entry, b"ids")
@@ -97,10 +97,9 @@ def _encoded_text(entry: Entry, request: EncodeRequest, result: Result) -> Body:
     yield b"}"
 
 
-def truncated_row(result: Result, row: int) -> dict[str, Any] | None:
+def truncated_row(result: Result[Encoded], row: int) -> dict[str, Any] | None:
     """What truncation did to a row of a batch; None where nothing was cut."""
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     if encoded.num_tokens is None or encoded.kept is None:
         return None
     before = int(encoded.num_tokens[row])
@@ -149,12 +148,12 @@ def _row_options(
 
 def _plan_texts(
     service: Service, call: Call, entry: Entry, request: EncodeBatchRequest
-) -> tuple[Work, Render]:
+) -> tuple[EncodeWork, Render]:
     num_rows = len(request.texts)
     check_rows(service, num_rows, "/texts")
     if asks_nothing(request):
         work = make_work(
-            service, call, "encode", entry, request.texts, DEFAULT_OPTIONS, "/texts/{}"
+            service, call, EncodeWork, entry, request.texts, DEFAULT_OPTIONS, "/texts/{}"
         )
         return work, partial(_render_texts, service, entry, request, 0)
     check_dtype(entry.vocabulary, request.dtype)
@@ -165,12 +164,16 @@ def _plan_texts(
             raise InvalidRequest(message, f"/{name}")
     pad_id = 0 if request.padding is None else pad_id_of(request.pad_id, entry.vocabulary)
     options = _options(request, num_rows)
-    work = make_work(service, call, "encode", entry, request.texts, options, "/texts/{}")
+    work = make_work(service, call, EncodeWork, entry, request.texts, options, "/texts/{}")
     return work, partial(_render_texts, service, entry, request, pad_id)
 
 
 def _render_texts(
-    service: Service, entry: Entry, request: EncodeBatchRequest, pad_id: int, result: Result
+    service: Service,
+    entry: Entry,
+    request: EncodeBatchRequest,
+    pad_id: int,
+    result: Result[Encoded],
 ) -> Body:
     if is_plain(request, result):
         return (plain_batch(entry, result),)
@@ -179,7 +182,7 @@ def _render_texts(
     return _encoded_batch(entry, request, result, pad_id)
 
 
-def _check_padded(service: Service, request: EncodeBatchRequest, result: Result) -> None:
+def _check_padded(service: Service, request: EncodeBatchRequest, result: Result[Encoded]) -> None:
     """A rectangle may be far larger than the texts that came in: one long row among many."""
     offsets, limit = result.offsets, service.settings.max_padded_ids
     rows = range(result.begin, result.end)
@@ -208,10 +211,9 @@ def pad_id_of(asked: int | None, vocabulary: Vocabulary) -> int:
 
 
 def _encoded_batch(
-    entry: Entry, request: EncodeBatchRequest, result: Result, pad_id: int
+    entry: Entry, request: EncodeBatchRequest, result: Result[Encoded], pad_id: int
 ) -> Iterator[bytes]:
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     rows = range(result.begin, result.end)
     offsets = result.offsets
     lengths = [end - begin for begin, end in pairwise(offsets[rows.start : rows.stop + 1])]
@@ -237,10 +239,11 @@ def _encoded_batch(
     yield b"}"
 
 
-def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> Iterator[bytes]:
+def _batch_extras(
+    entry: Entry, request: EncodeBatchRequest, result: Result[Encoded]
+) -> Iterator[bytes]:
     """What was asked for beside the ids: offsets, tokens, what truncation did."""
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     num_rows = result.end - result.begin
     units = row_options(request.return_offsets, num_rows)
     if any(units):
@@ -272,17 +275,16 @@ def _batch_extras(entry: Entry, request: EncodeBatchRequest, result: Result) -> 
 
 def _plan_count(
     service: Service, call: Call, entry: Entry, request: CountRequest
-) -> tuple[Work, Render]:
+) -> tuple[CountWork, Render]:
     check_rows(service, len(request.texts), "/texts")
     options = _options(request, len(request.texts))
-    work = make_work(service, call, "count", entry, request.texts, options, "/texts/{}")
+    work = make_work(service, call, CountWork, entry, request.texts, options, "/texts/{}")
     return work, partial(_render_count, entry)
 
 
-def _render_count(entry: Entry, result: Result) -> Body:
-    assert result.counts is not None
+def _render_count(entry: Entry, result: Result[Counted]) -> Body:
     yield head(entry, b"num_tokens")
-    yield from flat_json(result.counts[result.begin : result.end])
+    yield from flat_json(result.output.counts[result.begin : result.end])
     yield b',"engine":"%b"' % result.engine.encode()
     if errors := result.row_errors():
         yield b',"errors":' + orjson.dumps(row_faults(errors))

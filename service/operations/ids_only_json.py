@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.operations.rendering.json_rows import row_and_size_json, rows_and_sizes_json
+from vocabularies.batch.batch import Encoded
 
 if TYPE_CHECKING:
     from service.batching.work import Result
@@ -23,28 +24,26 @@ def asks_nothing(request: EncodeRequest | EncodeBatchRequest | CountRequest) -> 
     return len(request.model_fields_set) == NUM_REQUIRED
 
 
-def is_plain(request: EncodeRequest | EncodeBatchRequest, result: Result) -> bool:
+def is_plain(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded]) -> bool:
     """Whether an answer is ids and their number, nothing else, and they are few."""
-    encoded, begin, end = result.encoded, result.begin, result.end
+    encoded, begin, end = result.output, result.begin, result.end
     if not asks_nothing(request) or result.errors:
         return False
-    if encoded is None or encoded.num_tokens is not None:
+    if encoded.num_tokens is not None:
         return False
     return end - begin <= MAX_IDS and result.offsets[end] - result.offsets[begin] <= MAX_IDS
 
 
-def plain_text(entry: Entry, result: Result) -> bytes:
+def plain_text(entry: Entry, result: Result[Encoded]) -> bytes:
     """The answer to one text."""
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
     return row_and_size_json(around, encoded.ids, result.offsets, result.begin)
 
 
-def plain_batch(entry: Entry, result: Result) -> bytes:
+def plain_batch(entry: Entry, result: Result[Encoded]) -> bytes:
     """The answer to several texts."""
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
     return rows_and_sizes_json(around, encoded.ids, result.offsets, result.begin, result.end)
 

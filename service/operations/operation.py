@@ -10,12 +10,20 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from pydantic import ValidationError
 
-from service.batching.work import IdRows, Result, Work
+from service.batching.work import (
+    AnyWork,
+    CountWork,
+    DecodeWork,
+    EncodeWork,
+    IdRows,
+    SharedWork,
+    WorkItem,
+)
 from service.core.call import Times
 from service.core.errors import DigestDiffers, TooLarge, invalid_body
 from service.operations.schemas import Strict
@@ -30,10 +38,13 @@ if TYPE_CHECKING:
 
 Body = Iterable[bytes]
 Request = TypeVar("Request", bound=Strict)
-Render = Callable[[Result], Body]
+Render = Callable[[Any], Body]
+Texts = TypeVar("Texts", EncodeWork, CountWork)
+AnyKind = TypeVar("AnyKind", bound=WorkItem[Any])
 LARGE_BYTES = 1 << 17  # From here on a body's answer is written by a thread, which costs 0.1 ms.
 SEVERAL_BYTES = 1 << 11  # Of a body from which on orjson is faster: some texts of a few words.
 PART = 1 << 20
+BYTES_AN_ID = 4
 ROW_BYTES = 16  # What a row weighs in the queue beside its text, so that empty texts are not free.
 
 
@@ -84,7 +95,7 @@ class Operation:
     """
 
     request_model: type[Strict]
-    plan: Callable[[Service, Call, Entry, Any], tuple[Work, Render]]
+    plan: Callable[[Service, Call, Entry, Any], tuple[AnyWork, Render]]
 
 
 async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> Body:
@@ -127,18 +138,18 @@ def parse(model: type[Request], body: bytes) -> Request:
 def make_work(
     service: Service,
     call: Call,
-    operation: Literal["encode", "count"],
+    kind: type[Texts],
     entry: Entry,
     texts: list[str],
     options: EncodeOptions | list[EncodeOptions],
     pointer: str,
-) -> Work:
-    """Texts as work for the batcher.
+) -> Texts:
+    """Texts as work for the batcher, to encode or to count.
 
     Raises:
         TooLarge: a text is longer than `max_text_bytes`.
     """
-    work = Work(operation, entry.vocabulary, texts, options)
+    work = kind(entry.vocabulary, texts, options)
     work.num_bytes = _checked_bytes(texts, service.settings.max_text_bytes, pointer)
     work.num_bytes += ROW_BYTES * len(texts)
     return _of_call(service, call, work)
@@ -170,20 +181,20 @@ def _num_bytes(text: str) -> int:
 def bulk_work(
     service: Service,
     call: Call,
+    kind: type[Texts],
     entry: Entry,
     batch: Batch,
     options: EncodeOptions,
-    operation: Literal["encode", "count"] = "encode",
-) -> Work:
+) -> Texts:
     """Joined texts as work for the batcher; their limits are the caller's."""
-    work = Work(operation, entry.vocabulary, batch, options)
+    work = kind(entry.vocabulary, batch, options)
     work.num_bytes = len(batch.data) + ROW_BYTES * len(batch)
     return _of_call(service, call, work)
 
 
-def shared_work(service: Service, call: Call, entry: Entry, rows: SharedRows) -> Work:
+def shared_work(service: Service, call: Call, entry: Entry, rows: SharedRows) -> SharedWork:
     """Texts in shared memory as work for the batcher; their limits are the caller's."""
-    work = Work("encode_shared", entry.vocabulary, rows)
+    work = SharedWork(entry.vocabulary, rows)
     work.num_bytes = len(rows.text) + ROW_BYTES * len(rows)
     return _of_call(service, call, work)
 
@@ -194,16 +205,15 @@ def decode_work(
     entry: Entry,
     rows: list[list[int]] | IdRows,
     skip_special_tokens: bool,
-) -> Work:
+) -> DecodeWork:
     """Rows of ids as work for the batcher; their limits are the caller's."""
-    work = Work("decode", entry.vocabulary, rows, skip_special_tokens=skip_special_tokens)
-    num_ids = len(rows.ids) if isinstance(rows, IdRows) else sum(map(len, rows))
-    work.num_bytes = 4 * num_ids + ROW_BYTES * len(rows)
+    work = DecodeWork(entry.vocabulary, rows, skip_special_tokens)
+    work.num_bytes = BYTES_AN_ID * work.num_ids + ROW_BYTES * work.num_rows
     return _of_call(service, call, work)
 
 
-def _of_call(service: Service, call: Call, work: Work) -> Work:
-    """Work with what its call says; the body, or a part of it, has been parsed for it."""
+def _of_call(service: Service, call: Call, work: AnyKind) -> AnyKind:
+    """Give work what its call says; the body, or a part of it, has been parsed for it."""
     work.deadline, work.receive = deadline(service, call), call.receive
     work.times = times = call.times
     if times.read:

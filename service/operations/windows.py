@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from service.batching.work import Result, Work
+from service.batching.work import EncodeWork, Result
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
 from service.operations.operation import Call, Operation, Render, make_work
@@ -18,7 +18,7 @@ from service.operations.rendering.json_stream import flat_json, head, matrix_jso
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.schemas import WindowsRequest, WindowsResponse
 from service.registry.entries import Entry
-from vocabularies.batch.batch import EncodeOptions
+from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Kmers, Vocabulary
 from vocabularies.sequences.windows import Windows
 from vocabularies.sequences.windows import windows as make_windows
@@ -26,7 +26,7 @@ from vocabularies.sequences.windows import windows as make_windows
 
 def plan_windows(
     service: Service, call: Call, entry: Entry, request: WindowsRequest
-) -> tuple[Work, Callable[[Result], Windows]]:
+) -> tuple[EncodeWork, Callable[[Result[Encoded]], Windows]]:
     """What the engine has to do for a request, and what makes windows of its result.
 
     Raises:
@@ -39,13 +39,13 @@ def plan_windows(
         circular=layout.circular,
         spans=True,
     )
-    work = make_work(service, call, "encode", entry, [request.sequence], options, "/sequence")
+    work = make_work(service, call, EncodeWork, entry, [request.sequence], options, "/sequence")
     return work, partial(_cut, request, layout, service.settings.max_window_ids)
 
 
 def _plan(
     service: Service, call: Call, entry: Entry, request: WindowsRequest
-) -> tuple[Work, Render]:
+) -> tuple[EncodeWork, Render]:
     work, cut = plan_windows(service, call, entry, request)
     return work, lambda result: _body(entry, request, result, cut(result))
 
@@ -83,7 +83,9 @@ def _layout(request: WindowsRequest, vocabulary: Vocabulary) -> Layout:
     return Layout(circular, pad_id, prefix)
 
 
-def _cut(request: WindowsRequest, layout: Layout, max_window_ids: int, result: Result) -> Windows:
+def _cut(
+    request: WindowsRequest, layout: Layout, max_window_ids: int, result: Result[Encoded]
+) -> Windows:
     """The windows of a result.
 
     Raises:
@@ -91,8 +93,7 @@ def _cut(request: WindowsRequest, layout: Layout, max_window_ids: int, result: R
     """
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/sequence")
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     assert encoded.spans is not None
     begin, end = result.offsets[result.begin], result.offsets[result.begin + 1]
     width = len(layout.prefix) + request.window
@@ -128,7 +129,9 @@ def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:
     return values.astype(np.float32)
 
 
-def _body(entry: Entry, request: WindowsRequest, result: Result, cut: Windows) -> Iterator[bytes]:
+def _body(
+    entry: Entry, request: WindowsRequest, result: Result[Encoded], cut: Windows
+) -> Iterator[bytes]:
     yield head(entry, b"input_ids")
     yield from matrix_json(cut.input_ids)
     yield b',"attention_mask":'

@@ -26,7 +26,9 @@ from service.apis.native.service_info import readiness
 from service.apis.oip import http_routes
 from service.apis.oip.oip_first import InferFirst
 from service.apis.oip.region_registry import Regions
+from service.batching.batch import PlaceIds
 from service.batching.batcher import Batcher
+from service.batching.runner import LocalRunner
 from service.batching.work import GONE
 from service.core.errors import ServiceError
 from service.core.request_head import call_of
@@ -99,18 +101,22 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
     return engine
 
 
-def create_app(settings: Settings, engine: Engine | None = None) -> HotRoutes:
+def create_app(
+    settings: Settings, engine: Engine | None = None, place_ids: PlaceIds | None = None
+) -> HotRoutes:
     """An ASGI application with its own engine, vocabularies, queue and metrics.
 
     Args:
         settings: all settings; nothing behind this reads the environment.
         engine: what computes the ids; made from the settings when absent.
+        place_ids: puts the ids of batches where they are wanted; None: anywhere will do.
     """
     engine = engine or make_engine(settings)
     metrics = Metrics(package_version(), settings.max_batch_bytes)
     registry = Registry(engine, settings)
     guard = Guard(settings.api_keys_file, settings.host)
-    batcher = Batcher(engine, settings, metrics, guard.limits)
+    runner = LocalRunner(engine, settings, metrics, place_ids)
+    batcher = Batcher(runner, settings, metrics, guard.limits)
     service = make_service(settings, engine, registry, batcher, metrics, guard)
     install = functools.partial(management.name_vocabulary, service)
     service.training = TrainingJobs(settings, metrics, install)

@@ -12,7 +12,7 @@ import httpx
 
 from service.core.settings import Settings
 from service.engines.gpu.hybrid_engine import RoutedEngine
-from service.multiprocess.engine_server import EngineRoom
+from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.shared_memory import LinkMemory
 from service.server.app import create_app, running
@@ -27,11 +27,11 @@ V = "evo_bytes"
 @contextlib.asynccontextmanager
 async def house(
     folder: Path, engine: FakeEngine | RoutedEngine, **settings: Any
-) -> AsyncIterator[tuple[EngineRoom, list[FrontEnd]]]:
+) -> AsyncIterator[tuple[EngineServer, list[FrontEnd]]]:
     """An engine room and two front ends, ready, in one loop."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
     app = create_app(made, engine)
-    room = EngineRoom(app, made.frontends, LinkMemory())
+    room = EngineServer(app, made.frontends, LinkMemory())
     app.service.processes = room
     path = folder / "engine.sock"
     fronts = [FrontEnd(made, path, f"front-{i}") for i in range(2)]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
-from service.batching.work import Result, Work
+from service.batching.work import EncodeWork, Result
 from service.core.errors import TooLarge
 from service.core.request_head import read_timeout
 from service.http.backpressure import Outgoing
@@ -30,7 +30,7 @@ from service.observability.request_observer import serialized
 from service.operations.encode import check_dtype
 from service.operations.operation import bulk_work, check_digest, check_rows, find_entry
 from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
-from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 AHEAD_BYTES = 1 << 16  # Read at once where less is asked for.
 READ_AHEAD = 2  # Batches that are encoded or wait to be written.
-Answered = tuple[Result, Any]
+Answered = tuple[Result[Encoded], Any]
 
 
 class Source(Protocol):
@@ -60,10 +60,10 @@ class Messages(Protocol):
     def head(self) -> memoryview:
         """What the stream begins with."""
 
-    def is_quick(self, result: Result) -> bool:
+    def is_quick(self, result: Result[Encoded]) -> bool:
         """Whether the message of a result takes less than handing it to a thread would."""
 
-    def message(self, result: Result, beside: Any) -> list[memoryview]:
+    def message(self, result: Result[Encoded], beside: Any) -> list[memoryview]:
         """One record batch."""
 
 
@@ -210,11 +210,11 @@ class ArrowStream(Streamed):
             self.call.times.read = perf_counter() - seconds
             check_rows(self.service, len(batch), "text")
             batch.id_dtype = self.dtype
-            work = bulk_work(self.service, self.call, entry, batch, options)
+            work = bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
             await encoded.put(tasks.create_task(self._encode(work, beside)))
         await encoded.put(None)
 
-    async def _encode(self, work: Work, beside: Any) -> Answered:
+    async def _encode(self, work: EncodeWork, beside: Any) -> Answered:
         return await run_patiently(self.service.batcher, work), beside
 
     async def _write(

@@ -14,6 +14,7 @@ from service.apis.bulk.fasta_batches import Named
 from service.apis.bulk.text_chunks import shifted
 from service.batching.work import Result
 from service.core.errors import TooLarge
+from vocabularies.batch.batch import Encoded
 from vocabularies.batch.post_processing import offsets_of, ragged
 
 NULL_TEXT = "the text is null"
@@ -21,7 +22,7 @@ END = CONTINUATION + bytes(4)
 QUICK_ROWS = 256
 
 
-def _error_texts(result: Result, begin: int = 0) -> list[str | None]:
+def _error_texts(result: Result[Encoded], begin: int = 0) -> list[str | None]:
     """Why rows of a request are refused; None for those that are not.
 
     Args:
@@ -35,10 +36,11 @@ def _error_texts(result: Result, begin: int = 0) -> list[str | None]:
     return errors
 
 
-def _rows(result: Result, dtype: type[np.integer[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _rows(
+    result: Result[Encoded], dtype: type[np.integer[Any]]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The ids of a request's rows, and int64[B + 1] where each begins."""
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     offsets = encoded.offsets[result.begin : result.end + 1]
     ids = encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
     return ids, offsets - offsets[0]
@@ -68,7 +70,7 @@ class _Messages:
         """What the stream begins with."""
         return self._writer.head
 
-    def is_quick(self, result: Result) -> bool:
+    def is_quick(self, result: Result[Encoded]) -> bool:
         """Whether the message of a result takes less than handing it to a thread would."""
         return False
 
@@ -86,13 +88,11 @@ class IdMessages(_Messages):
     def __init__(self, dtype: type[np.integer[Any]]) -> None:
         super().__init__(dtype, ("ids", None), ("error", pa.string()))
 
-    def is_quick(self, result: Result) -> bool:
+    def is_quick(self, result: Result[Encoded]) -> bool:
         """Where rows are few and their ids need not become wider or narrower."""
-        ids = None if result.encoded is None else result.encoded.ids
-        is_as_wanted = ids is not None and ids.dtype == self._dtype
-        return is_as_wanted and result.end - result.begin <= QUICK_ROWS
+        return result.output.ids.dtype == self._dtype and result.end - result.begin <= QUICK_ROWS
 
-    def message(self, result: Result, nulls: NDArray[np.bool_]) -> list[memoryview]:
+    def message(self, result: Result[Encoded], nulls: NDArray[np.bool_]) -> list[memoryview]:
         """One record batch: the rows of a request, in order; bool[B] says which were null."""
         errors = _error_texts(result)
         for row in np.flatnonzero(nulls).tolist():
@@ -108,7 +108,7 @@ class RecordMessages(_Messages):
     def __init__(self, dtype: type[np.integer[Any]]) -> None:
         super().__init__(dtype, ("name", pa.string()), ("ids", None), ("error", pa.string()))
 
-    def message(self, result: Result, named: Named) -> list[memoryview]:
+    def message(self, result: Result[Encoded], named: Named) -> list[memoryview]:
         """One record batch: records of a file, in order."""
         errors = pa.array(_error_texts(result), pa.string())
         ids = _lists(*_rows(result, self._dtype), errors.is_valid())
@@ -135,7 +135,7 @@ class WindowMessages(_Messages):
         self._skipped = self._first = 0
         self._is_refused = False
 
-    def message(self, result: Result, named: Named) -> list[memoryview]:
+    def message(self, result: Result[Encoded], named: Named) -> list[memoryview]:
         """One record batch: the windows of records, in order.
 
         Of a record that goes on, those that are whole; what the others need is kept.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.apis.bulk.text_chunks import Cutter, encode_while_reading
-from service.batching.work import Result
+from service.batching.work import EncodeWork, Result
 from service.core.errors import InvalidRequest, RowRefused, UnsupportedFormat
 from service.core.request_head import read_timeout
 from service.http.asgi_fast_path import send_pieces
@@ -28,7 +28,7 @@ from service.operations.encode import ENCODE, check_dtype, truncated_row
 from service.operations.operation import LARGE_BYTES, bulk_work, check_digest, find_entry
 from service.operations.query_schemas import DTYPES, TextQuery, parse_query
 from service.operations.schemas import EncodeRequest
-from vocabularies.batch.batch import Batch, EncodeOptions, RowError
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -101,18 +101,21 @@ class BulkText(Streamed):
             ids = [prefix, *ids, suffix]
         await self._send(ids, send, entry, results[-1])
 
-    async def _encode(self, entry: Entry, options: EncodeOptions, batch: Batch) -> Result:
+    async def _encode(self, entry: Entry, options: EncodeOptions, batch: Batch) -> Result[Encoded]:
         # Where one byte holds every id, ids stay so narrow until they are sent.
         batch.id_dtype = np.uint8 if len(entry.vocabulary) <= 256 else self.dtype
-        work = bulk_work(self.service, self.call, entry, batch, options)
+        work = bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
         return await self.service.batcher.run(work)
 
-    def _ids(self, result: Result) -> NDArray[np.integer[Any]]:
-        assert result.encoded is not None
-        return result.encoded.row(result.begin)
+    def _ids(self, result: Result[Encoded]) -> NDArray[np.integer[Any]]:
+        return result.output.row(result.begin)
 
     async def _send(
-        self, parts: list[NDArray[np.integer[Any]]], send: Send, entry: Entry, result: Result
+        self,
+        parts: list[NDArray[np.integer[Any]]],
+        send: Send,
+        entry: Entry,
+        result: Result[Encoded],
     ) -> None:
         headers = [
             (b"x-warptok-dtype", self.query.dtype.encode()),

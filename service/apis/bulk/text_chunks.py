@@ -17,7 +17,7 @@ from service.batching.work import Result
 from service.core.errors import RowRefused
 from service.http.request_body import Body
 from service.runtime.memory_pool import Take
-from vocabularies.batch.batch import Batch, EncodeOptions, RowError
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.tables import character_table
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -80,8 +80,8 @@ def _character_begin(data: NDArray[np.uint8], place: int) -> int:
 
 
 async def encode_while_reading(
-    body: Body, cutter: Cutter, encode: Callable[[Batch], Awaitable[Result]], take: Take
-) -> list[Result]:
+    body: Body, cutter: Cutter, encode: Callable[[Batch], Awaitable[Result[Encoded]]], take: Take
+) -> list[Result[Encoded]]:
     """The results of a text's parts, in order; a part is encoded while the next one is read.
 
     Args:
@@ -93,7 +93,7 @@ async def encode_while_reading(
     Raises:
         RowRefused: a part is refused; its place is counted from the text's begin.
     """
-    parts: list[tuple[int, asyncio.Task[Result]]] = []
+    parts: list[tuple[int, asyncio.Task[Result[Encoded]]]] = []
     buffer, size, begin, is_over = take(PART_BYTES), 0, 0, False
     try:
         while not is_over:
@@ -119,7 +119,7 @@ async def encode_while_reading(
             parts.pop()[1].cancel()
 
 
-def _checked(result: Result, begin: int) -> Result:
+def _checked(result: Result[Encoded], begin: int) -> Result[Encoded]:
     """Raises RowRefused, with the place in the whole text, where a part was refused."""
     error = result.errors.get(result.begin)
     if error is not None:

@@ -14,7 +14,7 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from service.batching.work import Result
+from service.batching.work import EncodeWork, Result
 from service.core.errors import (
     BadJson,
     InvalidRequest,
@@ -29,7 +29,7 @@ from service.http.streaming_response import check_length
 from service.operations.context import Service
 from service.operations.operation import Call, check_rows, decode_work, find_entry, make_work
 from service.registry.entries import Entry
-from vocabularies.batch.batch import EncodeOptions
+from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.vocabulary import Bpe
 
@@ -116,7 +116,7 @@ async def encode_texts(
     spans: bool = False,
     max_length: int | None = None,
     where: str = "/prompt",
-) -> tuple[list[list[int]], dict[str, str], Result]:
+) -> tuple[list[list[int]], dict[str, str], Result[Encoded]]:
     """The ids of each text, headers that warn, and the result they are from.
 
     Of more than `max_length` ids the first ones are left out, but for the begin tokens.
@@ -131,14 +131,13 @@ async def encode_texts(
         max_length=max_length,
         truncation_side="left",
     )
-    work = make_work(asked.service, asked.call, "encode", entry, texts, options, where)
+    work = make_work(asked.service, asked.call, EncodeWork, entry, texts, options, where)
     result = await asked.service.batcher.run(work)
     errors = result.row_errors()
     if errors:
         row = min(errors)
         raise RowRefused(errors[row], where)
-    assert result.encoded is not None
-    rows = [result.encoded.row(row).tolist() for row in range(result.begin, result.end)]
+    rows = [result.output.row(row).tolist() for row in range(result.begin, result.end)]
     prefix = list(entry.vocabulary.prefix)
     size = len(prefix)
     doubled = size and any(row[:size] == prefix == row[size : 2 * size] for row in rows)
@@ -159,8 +158,7 @@ async def decode_rows(
     errors = result.row_errors()
     if errors:
         raise RowRefused(errors[min(errors)], where)
-    decoded = result.decoded
-    assert decoded is not None
+    decoded = result.output
     begins = decoded.offsets.tolist()
     return [
         decoded.data[begins[row] : begins[row + 1]].tobytes().decode(errors="replace")

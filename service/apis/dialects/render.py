@@ -132,8 +132,7 @@ async def _rows(
     rows = [body.cut(row, most) for row in rows]
     if not with_offsets:
         return rows, [None] * len(rows), warning
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     assert encoded.spans is not None
     begins = encoded.offsets[result.begin : result.end + 1].tolist()
     offsets = [

@@ -185,12 +185,11 @@ async def _tei(asked: Asked) -> Response:
         where="/inputs",
     )
     check_described(sum(map(len, rows)), "/inputs")
-    assert result.encoded is not None
-    assert result.encoded.spans is not None
-    begins = result.encoded.offsets[result.begin : result.end + 1].tolist()
+    assert result.output.spans is not None
+    begins = result.output.offsets[result.begin : result.end + 1].tolist()
     answer = []
     for number, (text, row) in enumerate(zip(texts, rows, strict=True)):
-        spans = result.encoded.spans[begins[number] : begins[number + 1]].tolist()
+        spans = result.output.spans[begins[number] : begins[number + 1]].tolist()
         answer.append(_tei_tokens(entry, text.encode(), row, spans))
     return json_answer(answer, warning)
 

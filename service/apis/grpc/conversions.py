@@ -15,7 +15,7 @@ from service.operations.encode import truncated_row
 from service.operations.query_schemas import DTYPES
 from service.protos import warptok_pb2 as pb
 from service.registry.reports import VocabularyReport
-from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, EncodeOptions, RowError
+from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Int64s = NDArray[np.int64]
@@ -140,11 +140,10 @@ def error_messages(errors: dict[int, RowError]) -> list[pb.RowError]:
     ]
 
 
-def truncated_messages(result: Result) -> list[pb.Truncated]:
+def truncated_messages(result: Result[Encoded]) -> list[pb.Truncated]:
     """The rows of a request that were cut."""
     messages: list[pb.Truncated] = []
-    assert result.encoded is not None
-    if result.encoded.num_tokens is None:
+    if result.output.num_tokens is None:
         return messages
     for row in range(result.begin, result.end):
         if (cut := truncated_row(result, row)) is not None:

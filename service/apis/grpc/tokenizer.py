@@ -23,8 +23,9 @@ from service.apis.grpc.conversions import (
     truncated_messages,
 )
 from service.apis.grpc.large_fields import with_field
-from service.batching.work import IdRows, Result, Work
+from service.batching.work import CountWork, EncodeWork, IdRows, Result
 from service.core.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
+from service.engines.base import Decoded
 from service.http.streaming_response import run_patiently
 from service.operations.context import Service
 from service.operations.encode import check_dtype
@@ -40,7 +41,7 @@ from service.operations.schemas import WindowsRequest
 from service.operations.windows import plan_windows
 from service.protos import warptok_pb2 as pb
 from service.registry.entries import Entry
-from vocabularies.batch.batch import Batch, RowError
+from vocabularies.batch.batch import Batch, Encoded, RowError
 
 READ_AHEAD = 2  # Requests of a stream that are encoded or wait to be sent.
 
@@ -52,7 +53,7 @@ async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.
     _check_bytes(service, len(text), "text")
     batch = _one_row(text)
     batch.id_dtype = dtype
-    work = bulk_work(service, call, entry, batch, options_of(request.options))
+    work = bulk_work(service, call, EncodeWork, entry, batch, options_of(request.options))
     result = await service.batcher.run(work)
     if result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "text")
@@ -116,7 +117,7 @@ async def _read_stream(
 
 
 async def _answer_part(
-    service: Service, entry: Entry, work: Work, dtype: type[np.integer[Any]]
+    service: Service, entry: Entry, work: EncodeWork, dtype: type[np.integer[Any]]
 ) -> bytes:
     return _batch_response(entry, await run_patiently(service.batcher, work), dtype)
 
@@ -126,11 +127,10 @@ async def count(service: Service, call: Call, request: TextsRequest) -> pb.Count
     message = request.message
     entry, _ = await _vocabulary(service, message.vocabulary, message.options)
     batch = _checked_batch(service, request)
-    work = bulk_work(service, call, entry, batch, options_of(message.options), "count")
+    work = bulk_work(service, call, CountWork, entry, batch, options_of(message.options))
     result = await service.batcher.run(work)
-    assert result.counts is not None
     return pb.CountResponse(
-        num_tokens=result.counts[result.begin : result.end].astype(np.int64).tobytes(),
+        num_tokens=result.output.counts[result.begin : result.end].astype(np.int64).tobytes(),
         engine=result.engine,
         digest=entry.vocabulary.digest,
         errors=error_messages(result.row_errors()),
@@ -251,13 +251,13 @@ def _batch_work(
     request: TextsRequest,
     options: pb.Options,
     dtype: type[np.integer[Any]],
-) -> Work:
+) -> EncodeWork:
     batch = _checked_batch(service, request)
     batch.id_dtype = dtype
-    return bulk_work(service, call, entry, batch, options_of(options))
+    return bulk_work(service, call, EncodeWork, entry, batch, options_of(options))
 
 
-def _batch_response(entry: Entry, result: Result, dtype: type[np.integer[Any]]) -> bytes:
+def _batch_response(entry: Entry, result: Result[Encoded], dtype: type[np.integer[Any]]) -> bytes:
     """An EncodeBatchResponse as it goes over the wire; its ids are copied once."""
     ids, offsets, spans = _arrays(result, dtype)
     message = pb.EncodeBatchResponse(
@@ -273,24 +273,24 @@ def _batch_response(entry: Entry, result: Result, dtype: type[np.integer[Any]]) 
 
 
 def _arrays(
-    result: Result, dtype: type[np.integer[Any]]
+    result: Result[Encoded], dtype: type[np.integer[Any]]
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], NDArray[np.int64] | None]:
     """Ids, offsets and spans of a request's own rows."""
-    encoded = result.encoded
-    assert encoded is not None
+    encoded = result.output
     offsets = encoded.offsets[result.begin : result.end + 1]
     begin, end = int(offsets[0]), int(offsets[-1])
     spans = None if encoded.spans is None else encoded.spans[begin:end]
     return encoded.ids[begin:end].astype(dtype, copy=False), offsets - begin, spans
 
 
-async def _decode(service: Service, call: Call, name: str, rows: IdRows, skip: bool) -> Result:
+async def _decode(
+    service: Service, call: Call, name: str, rows: IdRows, skip: bool
+) -> Result[Decoded]:
     entry = await find_entry(service, name)
     return await service.batcher.run(decode_work(service, call, entry, rows, skip))
 
 
-def _decoded(result: Result) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    decoded = result.decoded
-    assert decoded is not None
+def _decoded(result: Result[Decoded]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    decoded = result.output
     offsets = decoded.offsets[result.begin : result.end + 1]
     return decoded.data[offsets[0] : offsets[-1]], offsets - offsets[0]

@@ -49,9 +49,9 @@ async def encode_shared(
     rows = SharedRows(text, offsets, *out, asked.options(), soon)
     work = shared_work(service, request.call, entry, rows)
     result = await service.batcher.run(work)
-    if result.encoded is None:
+    if result.output.offsets is None:
         return None
-    offsets = result.encoded.offsets
+    offsets = result.output.offsets
     place = replace(target, byte_size=int(offsets[-1]) * dtype.itemsize)
     ids = Tensor("input_ids", NAMES[dtype], (int(offsets[-1]),), NOTHING, place=place)
     outputs: Outputs = {

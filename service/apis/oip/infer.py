@@ -30,7 +30,7 @@ from service.apis.oip.requests import (
 )
 from service.apis.oip.statistics import DECODE_SUFFIX
 from service.apis.oip.tensors import BYTES, Outputs, Tensor, bytes_tensor, rows_of, tensor_of
-from service.batching.work import IdRows, Result
+from service.batching.work import AnyResult, EncodeWork, IdRows
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
 from service.operations.encode import check_dtype, pad_id_of
@@ -97,12 +97,11 @@ async def _encode(service: Service, request: Inference) -> tuple[Outputs, int, f
     batch = _texts(service, request.inputs)
     check_texts(service, batch.offsets)
     dtype = batch.id_dtype = DTYPES[asked.dtype]
-    work = bulk_work(service, request.call, entry, batch, asked.options())
+    work = bulk_work(service, request.call, EncodeWork, entry, batch, asked.options())
     result = await service.batcher.run(work)
     _check_refused(request, result, "text")
-    assert result.encoded is not None
-    offsets = result.encoded.offsets[result.begin : result.end + 1]
-    ids = result.encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
+    offsets = result.output.offsets[result.begin : result.end + 1]
+    ids = result.output.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
     offsets = offsets - offsets[0]
     outputs = _padded(service, entry, asked, ids, offsets)
     outputs["num_tokens"] = lambda: tensor_of("num_tokens", np.diff(offsets))
@@ -157,7 +156,7 @@ def _padded(
     }
 
 
-def _check_refused(request: Inference, result: Result, where: str) -> None:
+def _check_refused(request: Inference, result: AnyResult, where: str) -> None:
     """A refused row fails the request, unless the client looks at the rows' errors itself."""
     errors = result.row_errors()
     if errors and all(wanted.name != "errors" for wanted in request.outputs):
@@ -179,8 +178,7 @@ async def _decode(service: Service, request: Inference) -> tuple[Outputs, int, f
     work = decode_work(service, request.call, entry, rows, asked.skip_special_tokens)
     result = await service.batcher.run(work)
     _check_refused(request, result, "input_ids")
-    decoded = result.decoded
-    assert decoded is not None
+    decoded = result.output
     offsets = decoded.offsets[result.begin : result.end + 1]
     text = Batch(data=decoded.data[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
     outputs: Outputs = {

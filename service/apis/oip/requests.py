@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from service.apis.grpc.conversions import checked_offsets
 from service.apis.oip.tensors import BYTES, PREFIX, Tensor, bytes_tensor
-from service.batching.work import Result
+from service.batching.work import AnyResult
 from service.core.errors import InvalidRequest, TooLarge, invalid_body
 from service.operations import schemas
 from service.operations.context import Service
@@ -109,7 +109,7 @@ def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
         raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
 
 
-def errors_of(result: Result) -> Tensor:
+def errors_of(result: AnyResult) -> Tensor:
     """What is wrong with each row, "" with most."""
     errors, num_rows = result.row_errors(), result.end - result.begin
     if not errors:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from service.observability.request_observer import CLIENT_CLOSED, finish, serialized
 
 if TYPE_CHECKING:
-    from service.batching.work import Result
+    from service.batching.work import AnyResult
     from service.http.connection.protocol import HotProtocol
     from service.operations.operation import Call, Operation, Render
 
@@ -26,8 +26,6 @@ class HotCycle:
         "call",
         "client",
         "disconnected",
-        "error",
-        "is_cancelled",
         "is_done",
         "keep_alive",
         "more_body",
@@ -45,8 +43,7 @@ class HotCycle:
         self.protocol = protocol
         self.body = bytearray()
         self.more_body = self.keep_alive = True
-        self.disconnected = self.response_complete = self.is_done = self.is_cancelled = False
-        self.error: BaseException | None = None
+        self.disconnected = self.response_complete = self.is_done = False
         self.render: Render | None = None
 
     @property
@@ -63,21 +60,13 @@ class HotCycle:
         """Whether the answer was sent, or nobody wants it."""
         return self.is_done
 
-    def cancelled(self) -> bool:
-        """Whether nobody wanted the answer."""
-        return self.is_cancelled
-
-    def exception(self) -> BaseException | None:
-        """Why the call was refused after it had been accepted."""
-        return self.error
-
     def cancel(self) -> None:
         """Nobody wants the answer any more."""
         if not self.is_done and self.render is not None:
-            self.is_done = self.is_cancelled = self.call.is_gone = True
+            self.is_done = self.call.is_gone = True
             finish(self.protocol.service, self.call, self.path, CLIENT_CLOSED)
 
-    def set_result(self, result: Result) -> None:
+    def set_result(self, result: AnyResult) -> None:
         """Answer."""
         self.is_done = True
         assert self.render is not None
@@ -91,6 +80,6 @@ class HotCycle:
 
     def set_exception(self, error: BaseException) -> None:
         """Refuse."""
-        self.is_done, self.error = True, error
+        self.is_done = True
         self.protocol.refuse(self, error)
         error.__traceback__ = None  # It leads to here, and would be kept until the collector comes.

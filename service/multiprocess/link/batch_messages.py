@@ -15,10 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.batching.work import IdRows, Result
+from service.batching.work import (
+    AnyResult,
+    AnyWork,
+    CountWork,
+    DecodeWork,
+    EncodeWork,
+    IdRows,
+)
 from service.engines.base import Counted, Decoded
 from service.multiprocess.link.frames import Message
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
+from vocabularies.model.vocabulary import Vocabulary
 
 ID_DTYPES: dict[str, type[np.integer[Any]]] = {
     "int32": np.int32,
@@ -68,22 +76,24 @@ def decode_message(
     return Message("batch", values, [ids, offsets])
 
 
-def rows_of(
-    message: Message,
-) -> tuple[list[str] | Batch | IdRows, EncodeOptions | list[EncodeOptions]]:
-    """What a message brings: texts, joined bytes or rows of ids, and the options of texts."""
-    if message.values["operation"] == "decode":
+def work_of(message: Message, vocabulary: Vocabulary) -> AnyWork:
+    """The work that a message brings, of texts, joined bytes or rows of ids."""
+    values = message.values
+    operation = values["operation"]
+    if operation == DecodeWork.operation:
         ids, offsets = message.arrays
-        return IdRows(ids, offsets), EncodeOptions()
+        return DecodeWork(vocabulary, IdRows(ids, offsets), values["skip_special_tokens"])
+    kind = EncodeWork if operation == EncodeWork.operation else CountWork
     data, sizes, *chosen = message.arrays
-    kinds = [_options_of(*values) for values in message.values["options"]]
+    kinds = [_options_of(*each) for each in values["options"]]
     options = [kinds[i] for i in chosen[0].tolist()] if chosen else kinds[0]
-    if not message.values["are_texts"]:
-        id_dtype = ID_DTYPES[message.values["id_dtype"]]
-        return Batch(data=data, offsets=sizes, options=options, id_dtype=id_dtype), options
+    if not values["are_texts"]:
+        id_dtype = ID_DTYPES[values["id_dtype"]]
+        batch = Batch(data=data, offsets=sizes, options=options, id_dtype=id_dtype)
+        return kind(vocabulary, batch, options)
     joined = data.tobytes().decode("utf-8", SURROGATES)
     places = pairwise(accumulate(sizes.tolist(), initial=0))
-    return [joined[begin:end] for begin, end in places], options
+    return kind(vocabulary, [joined[begin:end] for begin, end in places], options)
 
 
 @lru_cache(256)
@@ -92,27 +102,26 @@ def _options_of(*values: Any) -> EncodeOptions:
     return EncodeOptions(*values)
 
 
-def result_message(result: Result) -> Message:
-    """One work's part of a batch; its rows are counted from 0 again."""
-    rows = slice(result.begin, result.end)
+def result_message(result: AnyResult) -> Message:
+    """One work's rows of a batch, which are counted from 0 again."""
     errors = [
         [row, error.code, error.message, error.where] for row, error in result.row_errors().items()
     ]
     values: dict[str, Any] = {"engine": result.engine, "errors": errors}
-    if result.counts is not None:
-        return Message("answer", values, [result.counts[rows]])
+    rows = slice(result.begin, result.end)
+    output = result.output
+    if isinstance(output, Counted):
+        return Message("answer", values, [output.counts[rows]])
     begin, end = result.offsets[result.begin], result.offsets[result.end]
-    flat = result.encoded or result.decoded
-    assert flat is not None
-    offsets = flat.offsets[result.begin : result.end + 1] - begin
-    if isinstance(flat, Decoded):
-        return Message("answer", values, [flat.data[begin:end], offsets])
-    arrays = [flat.ids[begin:end], offsets]
-    values["has_spans"] = flat.spans is not None
-    if flat.spans is not None:
-        arrays.append(flat.spans[begin:end])
-    if flat.num_tokens is not None and flat.kept is not None:
-        arrays += [flat.num_tokens[rows], flat.kept[rows]]
+    offsets = output.offsets[result.begin : result.end + 1] - begin
+    if isinstance(output, Decoded):
+        return Message("answer", values, [output.data[begin:end], offsets])
+    arrays = [output.ids[begin:end], offsets]
+    values["has_spans"] = output.spans is not None
+    if output.spans is not None:
+        arrays.append(output.spans[begin:end])
+    if output.num_tokens is not None and output.kept is not None:
+        arrays += [output.num_tokens[rows], output.kept[rows]]
     return Message("answer", values, arrays)
 
 

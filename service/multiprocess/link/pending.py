@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from service.batching.work import Result
+from service.batching.work import AnyResult
 from service.multiprocess.link.batch_messages import result_message
 from service.multiprocess.link.frames import Message
 
@@ -74,7 +74,7 @@ class BatchCall:
         """Nobody wants the result any more."""
         self._end(None)
 
-    def set_result(self, result: Result) -> None:
+    def set_result(self, result: AnyResult) -> None:
         """Answer."""
         self._has_result = True
         try:

@@ -10,8 +10,9 @@ from time import perf_counter
 import pytest
 
 from service.batching.batcher import Batcher
-from service.batching.cost_model import Costs
-from service.batching.work import ClientGone, Result, Work
+from service.batching.cost_model import CostKey, CostModel
+from service.batching.runner import LocalRunner
+from service.batching.work import ClientGone, DecodeWork, EncodeWork, Result
 from service.core.errors import DeadlinePassed, Draining, QueueFull
 from service.core.settings import Settings
 from service.observability.metrics import Metrics
@@ -23,18 +24,19 @@ VOCABULARY = byte_vocabulary()
 OTHER = byte_vocabulary(257)
 
 
-def work(*texts: str, vocabulary=VOCABULARY, **fields) -> Work:
+def work(*texts: str, vocabulary=VOCABULARY, **fields) -> EncodeWork:
     num_bytes = sum(map(len, texts))
-    return Work("encode", vocabulary, list(texts), num_bytes=num_bytes, **fields)
+    return EncodeWork(vocabulary, list(texts), num_bytes=num_bytes, **fields)
 
 
 def rows(result: Result) -> list[bytes]:
-    return [bytes(result.encoded.row(row).tolist()) for row in range(result.begin, result.end)]
+    return [bytes(result.output.row(row).tolist()) for row in range(result.begin, result.end)]
 
 
 def make(engine: FakeEngine, **settings) -> Batcher:
     settings = {"inline_batch_bytes": 0} | settings
-    batcher = Batcher(engine, Settings(**settings), Metrics("test"))
+    made, metrics = Settings(**settings), Metrics("test")
+    batcher = Batcher(LocalRunner(engine, made, metrics), made, metrics)
     batcher.start()
     return batcher
 
@@ -165,8 +167,7 @@ def test_a_refused_row_is_counted_once_however_many_requests_share_its_batch(inl
         requests = [work("fine", "REFUSE"), work("fine"), work("REFUSE", "BOOM")]
         await asyncio.gather(*map(batcher.run, requests))
         rows_of_ids = [
-            Work("decode", VOCABULARY, [[1], [999]], num_bytes=4, skip_special_tokens=skip)
-            for skip in (False, True, True)
+            DecodeWork(VOCABULARY, [[1], [999]], skip, num_bytes=4) for skip in (False, True, True)
         ]
         await asyncio.gather(*map(batcher.run, rows_of_ids))
         text, _ = batcher.metrics.exposition()
@@ -285,7 +286,7 @@ def test_long_requests_go_alone_two_at_once_where_a_gpu_answers(name, at_once):
         texts = [character * 11 for character in "abcdef"]
         asked = [batcher.submit(work(text)) for text in texts]
         await until(lambda: len(engine.batches) == at_once)
-        lane = batcher._lanes[True]
+        lane = batcher.long_lane
         assert len(lane.batches) == at_once + 1
         engine.gate.set()
         assert [rows(await each) for each in asked] == [[text.encode()] for text in texts]
@@ -461,13 +462,13 @@ def test_every_outcome_is_counted_once():
 
 
 def test_a_batch_that_lost_its_core_says_little_of_the_next_ones():
-    costs, kind = Costs(), ("digest", "encode")
+    costs, kind = CostModel(), CostKey("digest", "encode")
     assert costs.expected_s(kind, 1) == pytest.approx(0.002)
-    costs.begin(kind, 1e-6)
-    costs.note(kind, 1000, 10.0)
+    costs.assume(kind, 1e-6)
+    costs.learn(kind, 1000, 10.0)
     assert costs.expected_s(kind, 1000) == pytest.approx(1.75e-3)
-    costs.note(kind, 1000, 0.0)
-    costs.begin(kind, 1.0)
+    costs.learn(kind, 1000, 0.0)
+    costs.assume(kind, 1.0)
     assert costs.expected_s(kind, 1000) == pytest.approx(1.3125e-3)
     costs.forget(kind)
     assert costs.expected_s(kind, 1) == pytest.approx(0.002)
@@ -482,7 +483,7 @@ def test_costs_are_kept_of_the_vocabularies_that_were_used_last(monkeypatch):
         for size in sizes:
             await batcher.run(work("a", vocabulary=byte_vocabulary(size)))
         digests = [byte_vocabulary(size).digest for size in sizes]
-        assert [digest for digest, _ in batcher.costs._seconds_per_byte] == digests[2:]
+        assert [digest for digest, _ in batcher.runner.costs._seconds_per_byte] == digests[2:]
         await batcher.stop(1)
 
     run(scenario)

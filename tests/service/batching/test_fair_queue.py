@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.batching.fair_queue import QUANTUM, Queue
-from service.batching.work import Work
+from service.batching.work import EncodeWork
 from tests.support.fake_engine import byte_vocabulary
 
 VOCABULARY = byte_vocabulary()
 
 
-def work(client: str, num_bytes: int) -> Work:
-    return Work("encode", VOCABULARY, ["x"], num_bytes=num_bytes, client=client)
+def work(client: str, num_bytes: int) -> EncodeWork:
+    return EncodeWork(VOCABULARY, ["x"], num_bytes=num_bytes, client=client)
 
 
-def keep(_: Work) -> bool:
+def keep(_: EncodeWork) -> bool:
     return False
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from service.batching.work import Work
+from service.batching.cost_model import CostKey
+from service.batching.work import EncodeWork
 from service.core.errors import EngineLost
 from service.core.settings import Settings
 from service.multiprocess.front_end import FrontEnd
@@ -53,12 +54,12 @@ def test_small_batches_are_encoded_here_while_no_engine_process_is_there_however
         async with house(tmp_path, FakeEngine(), inline_batch_bytes=1_000) as (room, (front, _)):
             async with client_of(front) as client:
                 body = {"vocabulary": V, "text": "x"}
-                while not front.own._costs:
+                while not front.encoders._costs:
                     assert (await client.post("/v1/encode", json=body)).status_code == 200
-                (digest,) = front.own._costs
+                (digest,) = front.encoders._costs
                 assert (await client.post("/v1/encode", json=body)).status_code == 200  # Is told.
                 for _ in range(50):
-                    front.batcher.costs.note((digest, "encode"), 1, 3_600.0)
+                    front.batcher.runner.costs.learn(CostKey(digest, "encode"), 1, 3_600.0)
                 front.engine.path = tmp_path / "nobody.sock"
                 next(link for link, name in room.links.items() if name == "front-0").close()
                 await until(lambda: front.engine.link is None)
@@ -77,7 +78,7 @@ def test_all_that_waits_is_refused_where_no_engine_process_is(tmp_path):
         front = FrontEnd(Settings(preload=V, frontends=1), tmp_path / "nobody.sock", "front-0")
         front.batcher.start()
         vocabulary = byte_vocabulary()
-        works = [Work("encode", vocabulary, ["x"], is_long=True) for _ in range(2000)]
+        works = [EncodeWork(vocabulary, ["x"], is_long=True) for _ in range(2000)]
         asked = [front.batcher.submit(work) for work in works]
         await until(lambda: all(future.done() for future in asked))
         assert {type(future.exception()) for future in asked} == {EngineLost}

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from service.batching.work import Work
+from service.batching.cost_model import CostKey
+from service.batching.work import EncodeWork
 from service.engines.base import Holding, Residency, SelfTest
 from service.engines.cpu.engine import CpuEngine
-from service.multiprocess import local_encoders, remote_batcher
-from service.multiprocess.engine_server import EngineRoom
+from service.multiprocess import local_encoders, remote_runner
+from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.front_end import FrontEnd
-from service.multiprocess.local_encoders import OwnEncoders
+from service.multiprocess.local_encoders import LocalEncoders
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.linked_processes import V, client_of, house
 from tests.support.waiting import run, until
@@ -33,8 +34,8 @@ INLINE_BYTES = 1000
 def soon(monkeypatch):
     """Few batches are many, and no machine is too slow for a small one."""
     monkeypatch.setattr(local_encoders, "WORTH_BATCHES", WORTH)
-    monkeypatch.setattr(local_encoders, "TOLD_S", 1e9)
-    monkeypatch.setattr(remote_batcher, "INLINE_S", 1.0)
+    monkeypatch.setattr(local_encoders, "REPORT_S", 1e9)
+    monkeypatch.setattr(remote_runner, "INLINE_S", 1.0)
 
 
 class SizedEngine(FakeEngine):
@@ -58,12 +59,12 @@ class SizedEngine(FakeEngine):
         return {digest: Holding(self.sizes[digest], perf_counter()) for digest in self.loaded}
 
 
-def note(own: OwnEncoders, vocabulary: Vocabulary, times: int = WORTH) -> None:
+def note(own: LocalEncoders, vocabulary: Vocabulary, times: int = WORTH) -> None:
     for _ in range(times):
-        own.note([Work("encode", vocabulary, ["a", TEXT], num_bytes=40)])
+        own.count_batch([EncodeWork(vocabulary, ["a", TEXT], num_bytes=40)])
 
 
-async def noted(own: OwnEncoders, vocabulary: Vocabulary) -> bool:
+async def noted(own: LocalEncoders, vocabulary: Vocabulary) -> bool:
     """Whether a vocabulary that is often asked for is here then."""
     note(own, vocabulary)
     await until(lambda: not own._loading)
@@ -72,7 +73,7 @@ async def noted(own: OwnEncoders, vocabulary: Vocabulary) -> bool:
 
 def test_a_vocabulary_is_loaded_once_it_was_asked_for_often():
     async def scenario():
-        own, vocabulary = OwnEncoders(SizedEngine(), 1 << 20), byte_vocabulary()
+        own, vocabulary = LocalEncoders(SizedEngine(), 1 << 20), byte_vocabulary()
         note(own, vocabulary, WORTH - 1)
         assert not own._loading
         note(own, vocabulary, 1)
@@ -89,10 +90,10 @@ def test_a_vocabulary_is_loaded_once_it_was_asked_for_often():
 
 
 def test_what_cannot_be_loaded_or_is_slow_is_left_to_the_engine_process(monkeypatch, caplog):
-    monkeypatch.setattr(local_encoders, "IN_VAIN_BATCHES", 2 * WORTH)
+    monkeypatch.setattr(local_encoders, "RETRY_BATCHES", 2 * WORTH)
 
     async def scenario():
-        own = OwnEncoders(SizedEngine(), 1 << 20)
+        own = LocalEncoders(SizedEngine(), 1 << 20)
         assert not await noted(own, byte_vocabulary(400))
         assert "told to fail" in caplog.text
         own.engine.word = "reference"
@@ -110,7 +111,7 @@ def test_what_cannot_be_loaded_or_is_slow_is_left_to_the_engine_process(monkeypa
 def test_what_was_used_lately_leaves_for_nothing_else(monkeypatch):
     async def scenario():
         own, first, second = (
-            OwnEncoders(SizedEngine(), 500),
+            LocalEncoders(SizedEngine(), 500),
             byte_vocabulary(),
             byte_vocabulary(300),
         )
@@ -129,7 +130,7 @@ def test_what_was_used_lately_leaves_for_nothing_else(monkeypatch):
 def test_what_has_no_name_any_more_is_forgotten_also_while_it_is_loaded():
     async def scenario():
         own, first, second = (
-            OwnEncoders(SizedEngine(), 1000),
+            LocalEncoders(SizedEngine(), 1000),
             byte_vocabulary(),
             byte_vocabulary(300),
         )
@@ -149,9 +150,9 @@ def test_what_has_no_name_any_more_is_forgotten_also_while_it_is_loaded():
 
 def test_a_text_on_which_the_engine_breaks_is_no_reason_not_to_have_it():
     async def scenario():
-        own, vocabulary = OwnEncoders(SizedEngine(), 1000), byte_vocabulary()
+        own, vocabulary = LocalEncoders(SizedEngine(), 1000), byte_vocabulary()
         for _ in range(WORTH):
-            own.note([Work("encode", vocabulary, ["BOOM", "PANIC"], num_bytes=40)])
+            own.count_batch([EncodeWork(vocabulary, ["BOOM", "PANIC"], num_bytes=40)])
         await until(lambda: own.cost(vocabulary.digest))
 
     run(scenario)
@@ -181,7 +182,7 @@ class Counting(CpuEngine):
 @contextlib.asynccontextmanager
 async def busy_house(
     folder: Path, **settings: Any
-) -> AsyncIterator[tuple[EngineRoom, FrontEnd, Counting]]:
+) -> AsyncIterator[tuple[EngineServer, FrontEnd, Counting]]:
     """A house whose first front end has been asked for one vocabulary often enough."""
     engine = Counting()
     made = {"inline_batch_bytes": INLINE_BYTES} | settings
@@ -190,8 +191,8 @@ async def busy_house(
         async with client_of(front) as client:
             for _ in range(WORTH):
                 assert await ids_of(client, TEXT) == list(TEXT.encode())
-            await until(lambda: not front.own._loading)
-            if front.own.cost(digest) is not None:
+            await until(lambda: not front.encoders._loading)
+            if front.encoders.cost(digest) is not None:
                 await ids_of(client, TEXT)  # The engine process is told of the use.
         del engine.calls[:]
         yield room, front, engine
@@ -231,7 +232,7 @@ def test_small_batches_stay_here_and_others_go_to_the_engine_process(tmp_path):
 def test_a_batch_now_and_then_tells_the_engine_process_of_the_use(tmp_path, monkeypatch):
     async def scenario():
         async with busy_house(tmp_path) as (_, front, engine), client_of(front) as client:
-            front.own._told.clear()
+            front.encoders._report_due.clear()
             for _ in range(3):
                 await ids_of(client, TEXT)
             assert engine.calls == ["encode"]
@@ -242,7 +243,7 @@ def test_a_batch_now_and_then_tells_the_engine_process_of_the_use(tmp_path, monk
 def test_small_batches_are_answered_while_there_is_no_engine_process(tmp_path):
     async def scenario():
         async with busy_house(tmp_path) as (room, front, engine), client_of(front) as client:
-            front.own._told.clear()
+            front.encoders._report_due.clear()
             front.engine.path = tmp_path / "nobody.sock"
             next(link for link, name in room.links.items() if name == "front-0").close()
             await until(lambda: front.engine.link is None)
@@ -257,12 +258,12 @@ def test_small_batches_are_answered_while_there_is_no_engine_process(tmp_path):
 def test_a_vocabulary_that_was_slow_once_is_tried_again(tmp_path):
     async def scenario():
         async with busy_house(tmp_path) as (_, front, engine), client_of(front) as client:
-            kind = front.replica.entries[V].vocabulary.digest, "encode"
-            front.batcher.costs.forget(kind)
-            front.batcher.costs.begin(kind, 1.0)
+            kind = CostKey(front.replica.entries[V].vocabulary.digest, "encode")
+            front.batcher.runner.costs.forget(kind)
+            front.batcher.runner.costs.assume(kind, 1.0)
             await ids_of(client, TEXT)
             assert engine.calls == ["encode"]
-            front.own._told.clear()
+            front.encoders._report_due.clear()
             await ids_of(client, TEXT)
             await ids_of(client, TEXT)
             assert engine.calls == ["encode", "encode"]
@@ -279,7 +280,7 @@ def test_nothing_stays_here_where_the_operator_wants_it_elsewhere(tmp_path, sett
         ):
             await ids_of(client, TEXT)
             assert engine.calls == ["encode"]
-            assert front.own.engine.holdings() == {}
+            assert front.encoders.engine.holdings() == {}
 
     run(scenario)
 
@@ -288,11 +289,11 @@ def test_an_unloaded_vocabulary_leaves_its_front_ends(tmp_path):
     async def scenario():
         async with busy_house(tmp_path) as (room, front, _):
             digest = front.replica.entries[V].vocabulary.digest
-            assert front.own.cost(digest) is not None
+            assert front.encoders.cost(digest) is not None
             room.service.registry.unload(V)
             await room.spread()
-            assert front.own.cost(digest) is None
-            assert front.own.engine.holdings() == {}
+            assert front.encoders.cost(digest) is None
+            assert front.encoders.engine.holdings() == {}
 
     run(scenario)
 
@@ -300,7 +301,7 @@ def test_an_unloaded_vocabulary_leaves_its_front_ends(tmp_path):
 def test_nothing_is_left_at_the_end(tmp_path):
     async def scenario():
         async with busy_house(tmp_path) as (_, front, _):
-            assert front.own.engine.holdings()
-        assert front.own.engine.holdings() == {}
+            assert front.encoders.engine.holdings()
+        assert front.encoders.engine.holdings() == {}
 
     run(scenario)

@@ -9,6 +9,7 @@ import pytest
 
 from service.batching.work import Result
 from service.core.errors import QueueFull
+from service.engines.base import Counted
 from service.multiprocess.link.frames import Message
 from service.multiprocess.link.pending import BatchCall
 from tests.support.waiting import run, until
@@ -17,7 +18,7 @@ COUNTS = np.array([3, 4])
 
 
 def result(num_rows: int = 2) -> Result:
-    return Result(0, num_rows, "cpu", 7, {}, counts=COUNTS)
+    return Result(0, num_rows, Counted(COUNTS), 7)
 
 
 async def doubled(message: Message) -> Message:

@@ -9,11 +9,11 @@ import socket
 import numpy as np
 import pytest
 
-from service.batching.work import Work
+from service.batching.work import EncodeWork
 from service.core.errors import EngineLost, ServiceError
 from service.multiprocess.link.channel import Link
 from service.multiprocess.link.frames import Message
-from service.multiprocess.remote_engine import LinkedEngine
+from service.multiprocess.remote_engine import RemoteEngine
 from service.security.api_keys import add_key
 from service.security.rate_limits import Limits, Rates
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
@@ -61,7 +61,7 @@ def test_a_connection_that_nobody_has_taken_is_no_engine(tmp_path):
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(path))
             listening.listen()
-            front = LinkedEngine(path, lambda *_: None, Message("hello"))
+            front = RemoteEngine(path, lambda *_: None, Message("hello"))
             front.start()
             await asyncio.to_thread(select.select, [listening], [], [], GIVEN_UP_S)
             taken, _ = await asyncio.to_thread(listening.accept)
@@ -103,11 +103,11 @@ def test_a_batch_of_a_vocabulary_that_is_not_known_there_brings_it(tmp_path):
     async def scenario():
         async with house(tmp_path, FakeEngine()) as (_, (front, _)):
             unnamed = byte_vocabulary(300)
-            works = [Work("encode", unnamed, [text], num_bytes=20) for text in ("one", "two")]
+            works = [EncodeWork(unnamed, [text], num_bytes=20) for text in ("one", "two")]
             results = await asyncio.gather(*map(front.batcher.run, works))
             for result, text in zip(results, (b"one", b"two"), strict=True):
-                assert result.encoded.row(result.begin).tolist() == list(text)
-            assert not front.batcher._asked
+                assert result.output.row(result.begin).tolist() == list(text)
+            assert not front.batcher.runner._pending
 
     run(scenario)
 
@@ -122,7 +122,7 @@ def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
             vocabulary = front.replica.entries[V].vocabulary
             asked = [
                 asyncio.ensure_future(
-                    front.batcher.run(Work("encode", vocabulary, [text], num_bytes=20))
+                    front.batcher.run(EncodeWork(vocabulary, [text], num_bytes=20))
                 )
                 for text in ("one", "two")
             ]

@@ -166,8 +166,7 @@ def windows_in_parts(vocabulary, content: bytes, window: int, stride: int, part:
             fasta_pieces(lambda _: file.read(50))
         ):
             encoded = ENGINE.encode(vocabulary, batch.with_options(OWN))
-            rows, errors = len(batch), encoded.errors
-            result = Result(0, rows, "cpu", 0, errors, encoded.offsets.tolist(), encoded)
+            result = Result(0, len(batch), encoded, 0, encoded.offsets.tolist())
             made += b"".join(messages.message(result, named))
             num_batches += 1
     table = pa.ipc.open_stream(made + messages.END).read_all()
@@ -224,7 +223,7 @@ def test_a_refusal_in_a_later_part_names_the_place_and_ends_the_record():
             fasta_pieces(lambda _: file.read(50))
         ):
             encoded = ENGINE.encode(vocabulary, batch.with_options(options))
-            result = Result(0, len(batch), "cpu", 0, encoded.errors, [], encoded)
+            result = Result(0, len(batch), encoded)
             made += b"".join(messages.message(result, named))
     rows = pa.ipc.open_stream(made + messages.END).read_all().to_pylist()
     refused = [row for row in rows if row["error"]]

@@ -158,7 +158,7 @@ def test_windows_are_those_of_a_loop(sizes, window, stride):
     ids = np.arange(offsets[-1], dtype=np.int32)
     errors = {0: RowError("no", "never")} if sizes[0] == 0 else {}
     encoded = Encoded(ids, offsets, errors=errors)
-    result = Result(0, len(sizes), "cpu", len(ids), errors, offsets.tolist(), encoded)
+    result = Result(0, len(sizes), encoded, len(ids), offsets.tolist())
     names = [str(row) for row in range(len(sizes))]
     messages = WindowMessages(np.int32, window, stride, 1 << 20)
     content = (

@@ -12,7 +12,7 @@ import pytest
 
 from service.apis.bulk import text as bulk_text
 from service.batching.batch import run_works
-from service.batching.work import Work
+from service.batching.work import EncodeWork
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.http import asgi_fast_path
@@ -361,10 +361,10 @@ def test_a_neighbour_that_is_cut_does_not_change_a_plain_answer():
     engine, vocabulary = CpuEngine(), builtin.load(V)
     entry = Entry(V, vocabulary, engine.load(vocabulary))
     request = schemas.EncodeBatchRequest(vocabulary=V, texts=["abc", "d"])
-    plain = Work("encode", vocabulary, request.texts)
-    cut = Work("encode", vocabulary, ["abc"], EncodeOptions(max_length=2))
-    (alone,), _ = run_works(engine, [plain])
-    (beside, _), _ = run_works(engine, [plain, cut])
+    plain = EncodeWork(vocabulary, request.texts)
+    cut = EncodeWork(vocabulary, ["abc"], EncodeOptions(max_length=2))
+    alone = run_works(engine, [plain]).results[0]
+    beside = run_works(engine, [plain, cut]).results[0]
     assert ids_only_json.is_plain(request, alone)
     assert not ids_only_json.is_plain(request, beside)
     answers = [encode_answers._render_texts(None, entry, request, 0, r) for r in (alone, beside)]
