@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.kernels.job import TRAIN_JOB, constant
 from gpu.memory.workspace_layout import cut
 from gpu.runtime.device import Device, OutOfMemory
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import Ids, span_scores
 from vocabularies.training.options import TrainingOptions

@@ -25,7 +25,7 @@ from gpu.training.device_corpus import (
     fields_of_corpus,
     fields_of_pairs,
 )
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import Ids, MakeMerger, Merge
 from vocabularies.training.options import TrainingOptions

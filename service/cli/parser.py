@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from service.cli.training_arguments import add_motifs, add_train
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 
 USAGE_ERROR = 2
 # A shell says 128 + signal of a command that a signal ended.

@@ -29,7 +29,7 @@ from starlette.exceptions import HTTPException
 
 from service.observability.logging import REQUEST_ID
 from vocabularies.batch import batch
-from vocabularies.model.vocabulary import Finding, VocabularyError
+from vocabularies.errors import Finding, VocabularyError
 
 logger = logging.getLogger(__name__)
 MAX_FINDINGS = 20

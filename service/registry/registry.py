@@ -31,8 +31,9 @@ from service.registry.entries import Entry, Known
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.runtime.atomic_files import open_store, reader_of
 from vocabularies import builtin
+from vocabularies.errors import VocabularyError
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

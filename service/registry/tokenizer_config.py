@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.runtime.atomic_files import Store
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.file_contents import decode_text, parse_json
 from vocabularies.model.canonical import sealed, unsealed
-from vocabularies.model.vocabulary import Finding, Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.core.settings import PREFIX
+from vocabularies.errors import VocabularyError
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from service.seqio.reader import Reading, read_batches
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.training.corpus import Corpus
 
 

@@ -51,7 +51,7 @@ from service.runtime import malloc
 from service.runtime.memory_pool import Take
 from service.security.api_keys import Guard
 from service.training.jobs import TrainingJobs
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 
 logger = logging.getLogger(__name__)
 LAG_PERIOD_S = 0.25

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from gpu.runtime.device import CudaDevice, Device, DeviceUnavailable, OutOfMemory
 from gpu.training.merger import merger_on
 from service.training.device_selftest import SelfTestFailed, proved_device
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import CpuMerger, Ids, MakeMerger, Merger
 from vocabularies.training.options import TrainingOptions

@@ -29,8 +29,9 @@ from service.training.job_folder import VOCABULARY, JobFolder, JobFolders
 from service.training.job_store import TrainingBook
 from service.training.process import WORKER, TrainingProcess
 from service.training.schemas import ENDED, TrainingError, TrainingJob, TrainingParameters
+from vocabularies.errors import VocabularyError
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 Install = Callable[[str, Vocabulary, bool], Awaitable[object]]

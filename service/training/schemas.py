@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.training.options import TrainingOptions
 
 JobState = Literal["queued", "running", "interrupted", "finished", "failed", "cancelled"]

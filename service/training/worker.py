@@ -67,7 +67,7 @@ def run(
     from service.training.device import NO_GPU
     from service.training.device_selftest import SelfTestFailed
     from service.training.schemas import TrainingError
-    from vocabularies.model.vocabulary import VocabularyError
+    from vocabularies.errors import VocabularyError
 
     try:
         _train(should_stop, max_letters, device, memory_share)
@@ -180,7 +180,7 @@ def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any,
     """The corpus, the motifs and the confidence of each base; the last two where there are."""
     from service.cli.train import read_confidence_file, read_motif_file
     from service.seqio.corpus import read_corpus
-    from vocabularies.model.vocabulary import VocabularyError
+    from vocabularies.errors import VocabularyError
 
     paths = [path.name for path in Path().glob("corpus.*")]
     paths.sort(key=lambda name: int(name.rpartition(".")[2]))

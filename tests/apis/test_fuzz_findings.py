@@ -28,8 +28,8 @@ from tests.support.app_client import serving
 from tests.support.tokenizer_documents import ABC, document, encoded
 from tests.support.waiting import run, until, wait_until
 from vocabularies.builtin import load
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import VocabularyError
 from vocabularies.text import class_patterns
 from vocabularies.text.normalizers import compile_replacement
 

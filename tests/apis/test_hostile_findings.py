@@ -14,8 +14,9 @@ from tests.support.data_files import data_bytes
 from tests.support.tokenizer_documents import rank_file
 from vocabularies import builtin, formats
 from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.errors import VocabularyError
 from vocabularies.model.byte_alphabet import to_alphabet
-from vocabularies.model.vocabulary import Upstream, VocabularyError
+from vocabularies.model.vocabulary import Upstream
 from vocabularies.reference import tokenizer
 
 ODD_TEXTS = [

@@ -21,9 +21,10 @@ from tests.support.app_client import serving
 from tests.support.sequence_strategies import character_vocabularies, kmer_vocabularies
 from tests.support.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
 from vocabularies.batch.batch import EncodeOptions, RowRefused
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import Upstream, Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Upstream, Vocabulary
 from vocabularies.reference import tokenizer
 
 __all__ = ["random_hunt"]

@@ -17,8 +17,8 @@ from tests.support.nasty_texts import RUNS, SEQUENCES, TEXTS
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import BUILTINS, build, describe, load
 from vocabularies.builtin.stored import UPSTREAM
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.model.vocabulary import VocabularyError
 from vocabularies.reference.tokenizer import encode
 
 TIKTOKEN = ("gpt2", "cl100k_base", "o200k_base")

@@ -14,8 +14,9 @@ from importlib import resources
 
 from vocabularies.builtin.rules import RULES
 from vocabularies.builtin.stored import SUFFIX, UPSTREAM
+from vocabularies.errors import VocabularyError
 from vocabularies.model.canonical import from_bytes
-from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["BUILTINS", "BuiltinInfo", "describe", "load"]
 

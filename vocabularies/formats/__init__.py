@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.bpe_files import read_bpe_files, write_bpe_files
 from vocabularies.formats.file_contents import parse_json, refuse_others
 from vocabularies.formats.huggingface.reader import read_tokenizer_json
@@ -29,7 +30,7 @@ from vocabularies.formats.word_lists.kmer_config import (
 )
 from vocabularies.formats.word_lists.word_lists import read_vocab_json, read_vocab_txt, write_words
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import Bpe, Finding, Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 from vocabularies.text.pretokenizers import pretokenizer as find_pretokenizer
 
 __all__ = ["FORMATS", "read_vocabulary", "tokenizer_json", "write_vocabulary"]

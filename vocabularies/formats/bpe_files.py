@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
 from vocabularies.formats.file_contents import (
     MAX_TOKENS,
@@ -21,7 +22,7 @@ from vocabularies.formats.file_contents import (
 )
 from vocabularies.formats.special_token_roles import ROLE_CONTENTS, guess_roles
 from vocabularies.model.byte_alphabet import to_alphabet
-from vocabularies.model.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
 
 __all__ = ["read_bpe_files", "write_bpe_files"]
 

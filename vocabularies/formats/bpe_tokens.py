@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.file_contents import NotCovered
 from vocabularies.model.byte_alphabet import CHARACTER_TO_BYTE, meant_bytes
-from vocabularies.model.vocabulary import Bpe, Finding, SpecialToken, Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
 from vocabularies.text.pretokenizers import pretokenize
 
 __all__ = ["bpe_vocabulary", "hole", "merge_ids", "refuse_mistaken", "spell"]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from vocabularies.model.vocabulary import Finding, VocabularyError
+from vocabularies.errors import Finding, VocabularyError
 
 __all__ = ["MAX_TOKENS", "NotCovered", "decode_text", "parse_json", "refuse_others", "token_ids"]
 

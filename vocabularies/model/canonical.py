@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.errors import VocabularyError
+
 if TYPE_CHECKING:
     from vocabularies.model.vocabulary import Model, Vocabulary
 
@@ -76,8 +78,6 @@ def from_bytes(data: bytes) -> Vocabulary:
     Raises:
         VocabularyError: the bytes are not a canonical form, or the vocabulary is wrong.
     """
-    from vocabularies.model.vocabulary import VocabularyError
-
     if not data.startswith(MAGIC):
         raise VocabularyError.at("byte 0", "not the canonical form of a vocabulary")
     try:
@@ -106,8 +106,6 @@ def unsealed(data: bytes) -> bytes:
     Raises:
         VocabularyError: they are not what they were when they were sealed.
     """
-    from vocabularies.model.vocabulary import VocabularyError
-
     if not data.startswith(SEAL):
         return data
     line, _, content = data.partition(b"\n")
@@ -129,7 +127,7 @@ def _parse(data: memoryview) -> Vocabulary:
     ends = tokens_begin + np.cumsum(np.maximum(lengths, 0))
     merges_begin = int(ends[-1]) if num_tokens else tokens_begin
     if len(lengths) != num_tokens or merges_begin + 8 * num_merges != len(data):
-        raise v.VocabularyError.at("header", "damaged canonical form: lengths do not add up")
+        raise VocabularyError.at("header", "damaged canonical form: lengths do not add up")
     return v.Vocabulary(
         tokens=_tokens(bytes(data), lengths, ends),
         model=_model(header, data[merges_begin:]),

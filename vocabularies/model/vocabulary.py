@@ -7,55 +7,18 @@ ids it means.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.model.canonical import to_bytes
 from vocabularies.model.checks import find_faults
 
-__all__ = [
-    "ROLES",
-    "Bpe",
-    "Characters",
-    "Finding",
-    "Kmers",
-    "Model",
-    "Normalizer",
-    "SpecialToken",
-    "Upstream",
-    "Vocabulary",
-    "VocabularyError",
-]
-
 NUCLEOTIDES = b"ACGTURYSWKMBDHVNacgturyswkmbdhvn \t\r\n"  # IUPAC's, and what parts lines of them.
 ROLES = ("unk", "pad", "bos", "eos", "cls", "sep", "mask")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One fault of a vocabulary and its place, such as ``merges[17]`` or ``line 3``."""
-
-    where: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.message}"
-
-
-class VocabularyError(ValueError):
-    """A vocabulary, or a file that should hold one, is wrong; ``findings`` names every place."""
-
-    def __init__(self, findings: Iterable[Finding]) -> None:
-        self.findings = tuple(findings)
-        super().__init__("; ".join(map(str, self.findings[:20])))
-
-    @classmethod
-    def at(cls, where: str, message: str) -> VocabularyError:
-        """One finding as an error."""
-        return cls((Finding(where, message),))
 
 
 @dataclass(frozen=True, slots=True)

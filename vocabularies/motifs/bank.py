@@ -17,7 +17,7 @@ import numpy as np
 from ahocorasick_rs import BytesAhoCorasick
 from numpy.typing import NDArray
 
-from vocabularies.model.vocabulary import Finding, VocabularyError
+from vocabularies.errors import Finding, VocabularyError
 
 __all__ = ["FULL_WEIGHT", "Motif", "MotifBank", "Spans", "choose_spans", "find_spans", "seed_spans"]
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.file_contents import MAX_FINDINGS, decode_text, parse_json, refuse_others
-from vocabularies.model.vocabulary import Finding, VocabularyError
 from vocabularies.motifs.bank import FULL_WEIGHT, Motif, MotifBank, spell_with_t
 
 __all__ = ["MotifFormat", "read_confidence", "read_motifs"]

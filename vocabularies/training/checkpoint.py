@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 
 __all__ = ["TrainingState", "read_state", "write_state"]
 

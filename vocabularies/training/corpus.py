@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Batch
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 
 __all__ = ["Corpus"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans, seed_spans
 from vocabularies.training.corpus import Corpus
 from vocabularies.training.options import TrainingOptions

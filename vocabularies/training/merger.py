@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.pair_records import UNIT, PairRecords

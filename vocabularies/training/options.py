@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vocabularies.model.vocabulary import Finding, VocabularyError
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.training.pair_records import ScoreRule
 from vocabularies.training.span_scores import Crossing
 

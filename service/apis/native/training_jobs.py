@@ -17,7 +17,7 @@ from service.operations.context import Service
 from service.security.scopes import key_of
 from service.training.jobs import TrainingJobs
 from service.training.schemas import ENDED, TrainingJob, TrainingJobList, TrainingParameters
-from vocabularies.model.vocabulary import Finding, VocabularyError
+from vocabularies.errors import Finding, VocabularyError
 
 router = APIRouter(
     prefix="/v1/training-jobs",

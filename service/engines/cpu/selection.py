@@ -17,9 +17,10 @@ from service.engines.cpu.kmers import KmerEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
 from service.engines.fault_isolation import raise_if_not_the_engines
 from service.engines.selftest import compare, texts_for
+from vocabularies.errors import VocabularyError
 from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable, character_table
-from vocabularies.model.vocabulary import Bpe, Kmers, Upstream, Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Bpe, Kmers, Upstream, Vocabulary
 from vocabularies.reference.bpe import bpe_rules
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from tests.support.emulated_device import (
 from tests.support.gpu_emulation import compile_for_device
 from tests.support.textbook_training import textbook
 from tests.vocabularies.training.test_train import BANKS, OPTIONS, ROWS, assert_equal, row_spans
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.motifs.bank import Motif, MotifBank
 from vocabularies.training.corpus import Corpus
 from vocabularies.training.train import Training, TrainingOptions, train

@@ -19,8 +19,9 @@ from service.cli.parser import main
 from service.engines.cpu.engine import CpuEngine
 from service.seqio.corpus import NamedCorpus, read_corpus
 from vocabularies import builtin
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank, Spans
 from vocabularies.motifs.metrics import measure_motifs
 from vocabularies.reference.tokenizer import encode

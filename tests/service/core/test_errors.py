@@ -17,7 +17,8 @@ from service.operations.schemas import EncodeBatchRequest
 from service.server.app import create_app, running
 from tests.support.fake_engine import FakeEngine
 from vocabularies.batch.batch import RowError
-from vocabularies.model.vocabulary import Bpe, Vocabulary, VocabularyError
+from vocabularies.errors import VocabularyError
+from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 KINDS = [kind for kind in ServiceError.__subclasses__() if kind is not errors.RowRefused]
 assert body_timeout.BodyTimeout in KINDS

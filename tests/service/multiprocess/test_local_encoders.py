@@ -23,7 +23,8 @@ from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.linked_processes import V, client_of, house
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import Batch
-from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.errors import VocabularyError
+from vocabularies.model.vocabulary import Vocabulary
 
 WORTH = 3
 TEXT = "naïve ✓"

@@ -25,8 +25,8 @@ from service.registry.tokenizer_config import TokenizerConfig
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.waiting import run
 from vocabularies import builtin
+from vocabularies.errors import VocabularyError
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import VocabularyError
 
 FIRST, SECOND = byte_vocabulary(), byte_vocabulary(300)
 

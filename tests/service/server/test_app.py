@@ -15,7 +15,7 @@ from service.server.app import create_app, preload, running
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run, until
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 
 
 async def ready(client) -> None:

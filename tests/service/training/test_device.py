@@ -16,8 +16,8 @@ from service.training.device import choose_merger
 from service.training.device_selftest import SelfTestFailed
 from tests.service.training.test_jobs import record
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream
+from vocabularies.errors import VocabularyError
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import VocabularyError
 from vocabularies.training.corpus import Corpus
 from vocabularies.training.merger import CpuMerger, Merge
 from vocabularies.training.train import TrainingOptions, train

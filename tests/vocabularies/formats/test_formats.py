@@ -14,6 +14,7 @@ from service.engines.cpu.engine import CpuEngine
 from tests.support.data_files import data_bytes
 from tests.support.tokenizer_documents import ABC, BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import FORMATS, read_vocabulary, tokenizer_json, write_vocabulary
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
 from vocabularies.formats.word_lists import rules as heads
@@ -27,7 +28,6 @@ from vocabularies.model.vocabulary import (
     SpecialToken,
     Upstream,
     Vocabulary,
-    VocabularyError,
 )
 from vocabularies.reference import tokenizer
 

@@ -11,9 +11,10 @@ from tokenizers import Tokenizer
 
 from tests.support.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
 from vocabularies.batch.batch import EncodeOptions
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
-from vocabularies.model.vocabulary import Upstream, VocabularyError
+from vocabularies.model.vocabulary import Upstream
 from vocabularies.reference.tokenizer import encode
 from vocabularies.text.pretokenizers import PRETOKENIZERS
 

@@ -12,8 +12,8 @@ import tiktoken
 from service.engines.cpu.engine import CpuEngine
 from tests.support.nasty_texts import TEXTS
 from vocabularies.batch.batch import Batch
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary
-from vocabularies.model.vocabulary import VocabularyError
 from vocabularies.reference import tokenizer
 from vocabularies.text.pretokenizers import pretokenizer
 

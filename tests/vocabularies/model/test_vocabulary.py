@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vocabularies.builtin import BUILTINS, load
+from vocabularies.errors import VocabularyError
 from vocabularies.model.canonical import MAGIC, from_bytes, to_bytes
 from vocabularies.model.vocabulary import (
     Bpe,
@@ -20,7 +21,6 @@ from vocabularies.model.vocabulary import (
     SpecialToken,
     Upstream,
     Vocabulary,
-    VocabularyError,
 )
 
 AB = Vocabulary(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vocabularies.batch.batch import Batch
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 from vocabularies.motifs import bank as motifs_module
 from vocabularies.motifs.bank import Motif, MotifBank, Spans, choose_spans, find_spans, seed_spans
 from vocabularies.motifs.files import read_confidence, read_motifs

@@ -14,8 +14,9 @@ from tests.support.data_files import data_bytes, expected, ids_digest, records
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 from vocabularies.sequences.mtdna import KmerVocabulary, tokenize_sequence, window_sequence
 

@@ -10,8 +10,9 @@ from tokenizers import Tokenizer
 from service.engines.cpu.engine import CpuEngine
 from tests.support.tokenizer_documents import document, encoded
 from vocabularies.batch.batch import Batch
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Upstream, VocabularyError
+from vocabularies.model.vocabulary import Upstream
 from vocabularies.text.class_patterns import MAX_PATTERN, compile_patterns, fingerprint
 from vocabularies.text.normalizers import compile_replacement
 

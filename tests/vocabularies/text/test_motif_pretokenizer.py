@@ -14,6 +14,7 @@ from tokenizers.pre_tokenizers import Split
 
 from tests.support.motif_strategies import NORMALIZERS, motif_banks, motif_cases, motif_vocabulary
 from vocabularies.batch.batch import EncodeOptions
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
 from vocabularies.formats.huggingface.motif_pattern import motif_pattern, motifs_of_pattern
 from vocabularies.model.canonical import from_bytes, to_bytes
@@ -24,7 +25,6 @@ from vocabularies.model.vocabulary import (
     SpecialToken,
     Upstream,
     Vocabulary,
-    VocabularyError,
 )
 from vocabularies.reference.tokenizer import decode, encode
 from vocabularies.text.motif_pretokenizer import MAX_MOTIFS, cut_motifs

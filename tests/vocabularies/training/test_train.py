@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, trainers
 
 from tests.support.textbook_training import Learnt, bonus, penalty, textbook
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.model.vocabulary import VocabularyError
 from vocabularies.motifs.bank import Motif, MotifBank, choose_spans, find_spans
 from vocabularies.reference.tokenizer import encode
 from vocabularies.training import pair_records

@@ -11,9 +11,9 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.huggingface.pipeline import steps_of
 from vocabularies.model.checks import MAX_GROWTH, TOO_LONG, growth_of
-from vocabularies.model.vocabulary import Finding, VocabularyError
 from vocabularies.text.normalizers import compile_replacement
 
 __all__ = ["MAX_WORD", "check_bounds"]

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from vocabularies.errors import VocabularyError
 from vocabularies.formats.file_contents import NotCovered
 from vocabularies.formats.huggingface.motif_pattern import motifs_of_split
-from vocabularies.model.vocabulary import Normalizer, VocabularyError
+from vocabularies.model.vocabulary import Normalizer
 from vocabularies.text.motif_pretokenizer import MOTIFS
 from vocabularies.text.normalizers import compile_replacement
 from vocabularies.text.pretokenizers import is_byte_level, recognize

@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
 from vocabularies.formats.file_contents import MAX_TOKENS, NotCovered, parse_json, token_ids
 from vocabularies.formats.huggingface.limits import check_bounds
@@ -25,14 +26,7 @@ from vocabularies.formats.huggingface.pipeline import (
 )
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.byte_alphabet import BYTE_TO_CHARACTER, UTF8_BYTES
-from vocabularies.model.vocabulary import (
-    Finding,
-    Normalizer,
-    SpecialToken,
-    Upstream,
-    Vocabulary,
-    VocabularyError,
-)
+from vocabularies.model.vocabulary import Normalizer, SpecialToken, Upstream, Vocabulary
 from vocabularies.text.normalizers import normalize
 from vocabularies.text.pretokenizers import is_byte_level
 

@@ -10,19 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.bpe_tokens import hole
 from vocabularies.formats.huggingface.motif_pattern import motif_split
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.byte_alphabet import meant_bytes, to_alphabet
-from vocabularies.model.vocabulary import (
-    Bpe,
-    Finding,
-    Normalizer,
-    SpecialToken,
-    Upstream,
-    Vocabulary,
-    VocabularyError,
-)
+from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Upstream, Vocabulary
 from vocabularies.text.pretokenizers import pretokenizer
 from vocabularies.text.published_patterns import SPELLINGS
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 
 __all__ = ["derive_merges"]
 

@@ -31,21 +31,14 @@ import json
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.file_contents import MAX_TOKENS, parse_json
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.formats.word_lists.rules import MTDNA
 from vocabularies.formats.word_lists.word_lists import all_kmers
 from vocabularies.model.canonical import of_type
 from vocabularies.model.checks import MAX_K
-from vocabularies.model.vocabulary import (
-    ROLES,
-    Characters,
-    Finding,
-    Kmers,
-    SpecialToken,
-    Vocabulary,
-    VocabularyError,
-)
+from vocabularies.model.vocabulary import ROLES, Characters, Kmers, SpecialToken, Vocabulary
 
 __all__ = [
     "CONFIG_NAME",

@@ -24,10 +24,11 @@ from service.engines.encoder import ReferenceEncoder, refuse_rows, take_rows
 from service.engines.fault_isolation import raise_if_not_the_engines
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.batch.post_processing import Content, join_rows, offsets_of
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import tokenizer_json
 from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable
-from vocabularies.model.vocabulary import Bpe, Upstream, Vocabulary, VocabularyError
+from vocabularies.model.vocabulary import Bpe, Upstream, Vocabulary
 from vocabularies.reference.segments import cut_text
 
 Int64s = NDArray[np.int64]

@@ -31,17 +31,10 @@ from tests.support.sequence_strategies import (
 from tests.support.tokenizer_documents import added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import load
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import (
-    Bpe,
-    Kmers,
-    Normalizer,
-    SpecialToken,
-    Upstream,
-    Vocabulary,
-    VocabularyError,
-)
+from vocabularies.model.vocabulary import Bpe, Kmers, Normalizer, SpecialToken, Upstream, Vocabulary
 from vocabularies.reference import tokenizer as reference
 
 

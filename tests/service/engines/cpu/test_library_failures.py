@@ -13,7 +13,7 @@ from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
 from service.engines.cpu.engine import CpuEngine
 from tests.service.apis.native.test_vocabularies import run
 from tests.support.tokenizer_documents import BYTES, added, document, encoded
-from vocabularies.model.vocabulary import VocabularyError
+from vocabularies.errors import VocabularyError
 
 WITHOUT_EUROS = {"type": "Replace", "pattern": {"Regex": "\\A[^€]*\\z"}, "content": ""}
 ACCENTS = {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": True}
