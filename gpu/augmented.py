@@ -14,13 +14,11 @@ from gpu.batch.plan import launch_content, refused_rows
 from gpu.batch.row_options import NO_BYTE, row_errors, row_options
 from gpu.batch.transfer import STATUS, fetch, launch, pack_augmented, status_of
 from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.kernels.families import frame_kernels
-from gpu.text.bpe_tables import NotCovered
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.augmentation import Augmentation, augment
-
-__all__ = ["encode_augmented"]
 
 
 def encode_augmented(

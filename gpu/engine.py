@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from gpu.batch.plan import may_be_wrong
 from gpu.batch.row_options import NOTHING_ADDED, WITHOUT_TEMPLATE, RowOptions, row_options
-from gpu.batch.transfer import DeviceFault
-from gpu.decode.decode import Ids, decode_rows
+from gpu.decode.chunks import Ids
+from gpu.decode.decode import decode_rows
+from gpu.errors import OutOfMemory
 from gpu.host.copy_pool import Staging
 from gpu.host.string_join import Joining
 from gpu.kernels.families import COMPOSED
@@ -35,21 +36,18 @@ from gpu.memory.caller_pinned import PageLocked, Take
 from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
 from gpu.memory.pinned_pool import Leases
 from gpu.memory.workspace_pool import Workspaces
-from gpu.runtime.device import Device, OutOfMemory
+from gpu.runtime.device import Device
 from gpu.runtime.stage_timer import StageTimes
 from gpu.small.call import SmallCall
 from gpu.small.fast_path import Few
 from gpu.small.one_launch import FEW, GRID_BYTES, ONE_BLOCK_BYTES, fused_kernel, size_of
 from gpu.small.zero_copy_letters import fetch_batch
-from gpu.text.bpe_tables import NotCovered
 from gpu.text.nfc_check import widen_spans
 from gpu.vocabulary.cache import Resident, Residents
 from gpu.vocabulary.device_tables import prepare
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedRows
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["DeviceFault", "GpuEngine", "NotCovered"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.row_options import NOTHING_ADDED
+from gpu.errors import OutOfMemory
 from gpu.host.addresses import address_of
 from gpu.host.row_begins import put_begins
 from gpu.large.chunk_in_flight import Flight, Work
@@ -21,7 +22,6 @@ from gpu.large.chunk_sizes import BY_BUS, TO_DEVICE, Pace
 from gpu.large.chunking import Chunk, chunks_of
 from gpu.large.pageable_output import ToOrdinary
 from gpu.memory.output_buffer import Out
-from gpu.runtime.device import OutOfMemory
 from gpu.small.call import SmallCall
 from gpu.small.direct_to_device import encode_straight
 from gpu.small.zero_copy_letters import fetch_letters
@@ -31,13 +31,6 @@ from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
-
-__all__ = [
-    "PackedIds",
-    "StreamAnswer",
-    "encode_packed",
-    "encode_stream",
-]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]

@@ -19,17 +19,15 @@ from gpu.batch.plan import first_kernels, rare_kernels, refused_rows
 from gpu.batch.row_options import RowOptions, row_errors, row_options
 from gpu.batch.transfer import STATUS, fetch, launch, pack, status_of
 from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.kernels.catalog import num_blocks
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Device
-from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError
 from vocabularies.batch.post_processing import offsets_of
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.windows import Windows, named_fields
-
-__all__ = ["DeviceArray", "DeviceWindows", "encode_windows"]
 
 Int64s = NDArray[np.int64]
 Item = TypeVar("Item", bound=np.generic)

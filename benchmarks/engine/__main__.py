@@ -38,7 +38,7 @@ from benchmarks.engine.session import FULL, QUICK, TINY, Block, Session
 from benchmarks.engine.witnesses import Witnesses
 from benchmarks.support.corpora import CORPORA as TEXTS
 from benchmarks.support.machine import device_facts, machine
-from gpu.runtime.device import DeviceUnavailable
+from gpu.errors import DeviceUnavailable
 from vocabularies import builtin
 from vocabularies.model.vocabulary import Vocabulary
 

@@ -8,23 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.transfer import STATUS, fetch, launch, read_letters, send_job, status_of
+from gpu.errors import NotCovered
 from gpu.kernels.catalog import FEW_BYTES
 from gpu.kernels.families import Family, encode_kernels, letter_kernels, plain_kernels
 from gpu.kernels.job import WORD, constant
 from gpu.memory.workspace import Workspace
-from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
-
-__all__ = [
-    "RARE_BREAK",
-    "first_kernels",
-    "launch_content",
-    "make_room_for_spans",
-    "may_be_wrong",
-    "rare_kernels",
-    "refused_rows",
-]
 
 NO_BYTE, ROWS_ARE_RIGHT = constant("NO_BYTE"), constant("ROWS_ARE_RIGHT")
 RARE_BREAK, RARE_WIDE, RARE_MARK = (constant(f"RARE_{name}") for name in ("BREAK", "WIDE", "MARK"))

@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import NotCovered
 from gpu.kernels.families import Family
 from gpu.kernels.job import constant
-from gpu.text.bpe_tables import NotCovered
 from vocabularies.batch.batch import (
     DEFAULT_OPTIONS,
     Batch,
@@ -25,8 +25,6 @@ from vocabularies.batch.batch import (
 from vocabularies.model.vocabulary import Bpe, Kmers, Vocabulary
 from vocabularies.reference.segments import cut_text
 from vocabularies.reference.tokenizer import encode
-
-__all__ = ["NOTHING_ADDED", "WITHOUT_TEMPLATE", "RowOptions", "row_errors", "row_options"]
 
 NO_LIMIT = constant("NO_LIMIT")
 NO_BYTE = constant("NO_BYTE")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.row_options import RowOptions
+from gpu.errors import DeviceFault, NotCovered
 from gpu.host.copy_pool import Copy, Staging
 from gpu.host.row_begins import put_begins
 from gpu.kernels.catalog import num_blocks
@@ -19,31 +20,11 @@ from gpu.kmers.equal_length_rows import set_even_rows
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Stream
 from gpu.runtime.stage_timer import stage_of
-from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.post_processing import offsets_of
 from vocabularies.batch.shared_rows import SharedText
 from vocabularies.sequences.augmentation import Augmentation
-
-__all__ = [
-    "ROW_BYTES",
-    "STATUS",
-    "TAKE_IN_BYTES",
-    "DeviceFault",
-    "checked",
-    "fetch",
-    "launch",
-    "launch_each",
-    "pack",
-    "pack_augmented",
-    "pack_rows",
-    "read_letters",
-    "send_job",
-    "set_fields",
-    "status_of",
-    "turn",
-]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -62,10 +43,6 @@ _NOT_TURNED = tuple(WORD[name] for name in _ZEROS)
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
 ROW_BYTES = 64  # A row makes as much work as so many bytes.
-
-
-class DeviceFault(RuntimeError):
-    """A kernel met what cannot be; no id of the batch may be used."""
 
 
 def launch(workspace: Workspace, kernels: tuple[str, ...], processors: int) -> None:

@@ -29,8 +29,6 @@ from gpu.vocabulary.cache import Resident
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
 
-__all__ = ["ID_BYTES", "Found", "Ids", "decode_in_chunks", "set_decode_job"]
-
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 Ids = NDArray[np.int32] | NDArray[np.int64]

@@ -21,8 +21,6 @@ from vocabularies.batch.batch import RowError
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
 
-__all__ = ["Ids", "decode_rows"]
-
 Int64s = NDArray[np.int64]
 Decoded = tuple[NDArray[np.uint8], Int64s, dict[int, RowError]]
 SMALL_BYTES = 1 << 17  # Of ids, which are decoded all at once.

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.dna.normalizers import Steps, steps_of
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from gpu.text.bpe_tables import NotCovered
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 from vocabularies.text.motif_pretokenizer import MOTIFS
 from vocabularies.text.unicode_classes import class_mask, normalizer_code_points

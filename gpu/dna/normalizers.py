@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.text.bpe_tables import NotCovered
+from gpu.errors import NotCovered
 from vocabularies.model.vocabulary import Normalizer, Vocabulary
 from vocabularies.text.unicode_classes import lowercase_mapping
 

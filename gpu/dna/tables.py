@@ -16,10 +16,10 @@ from gpu.dna.longest_prefix import Longest, longest_tokens, spelled_tokens
 from gpu.dna.one_launch_tables import Bases, bases_of
 from gpu.dna.suffix_tables import Endings, endings_of
 from gpu.dna.whole_tokens import whole_tokens
+from gpu.errors import NotCovered
 from gpu.kernels.families import Family, dna_family
 from gpu.kernels.job import constant
 from gpu.memory.workspace_layout import CHUNK_TEXT, MAX_TEMPLATE
-from gpu.text.bpe_tables import NotCovered
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 from vocabularies.reference.bpe import bpe_rules
 from vocabularies.sequences.strand import COMPLEMENT

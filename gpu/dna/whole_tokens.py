@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from gpu.dna.normalizers import Steps
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from gpu.text.bpe_tables import NotCovered
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 from vocabularies.reference.bpe import bpe_rules
 from vocabularies.text.motif_pretokenizer import MOTIFS

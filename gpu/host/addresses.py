@@ -12,8 +12,6 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = ["address_of"]
-
 
 def _by_numpy(array: NDArray[Any]) -> int:
     return int(array.ctypes.data)

@@ -23,8 +23,6 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = ["COPIED_BY", "Copy", "Look", "Staging", "look"]
-
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 COPIED_BY = "Python" if native is None else "C++"

@@ -19,17 +19,6 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = [
-    "COPIED",
-    "IN_PLACE",
-    "LAUNCHED_BY",
-    "NOT_LAUNCHED",
-    "SAYS_MORE",
-    "STAGED",
-    "driver_of",
-    "launcher_of",
-]
-
 LAUNCHED_BY = "Python" if native is None else "C++"
 STAGED, IN_PLACE, COPIED = 0, 1, 2
 """Where a kernel finds the text: in the workspace's pinned memory, where it lies, on the device."""

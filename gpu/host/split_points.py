@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from vocabularies.batch.shared_rows import SharedText
 
-__all__ = ["FindBorder", "find_border"]
-
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 FindBorder = Callable[[Bytes | SharedText, int, int, bool], int | None]

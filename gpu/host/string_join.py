@@ -9,8 +9,6 @@ from gpu.host.copy_pool import Copy, Staging
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.string_join import Memory
 
-__all__ = ["Joining"]
-
 Bytes = NDArray[np.uint8]
 
 

@@ -11,17 +11,6 @@ from dataclasses import dataclass
 
 from gpu.kernels.job import CUDA, constant
 
-__all__ = [
-    "FEW_BYTES",
-    "KERNELS",
-    "SOURCES",
-    "Kernel",
-    "joined_source",
-    "modules_of",
-    "num_blocks",
-    "source_of",
-]
-
 _INCLUDE = re.compile(r'^#include "([\w/]+\.cuh)"$', re.MULTILINE)
 SOURCES = {
     "text": (

@@ -10,23 +10,6 @@ from functools import lru_cache
 
 from gpu.kernels.catalog import KERNELS
 
-__all__ = [
-    "CHARACTERS",
-    "COMPOSED",
-    "DNA",
-    "FAMILIES",
-    "KMERS",
-    "STRIDED_KMERS",
-    "TEXT",
-    "Family",
-    "answer_kernels",
-    "dna_family",
-    "encode_kernels",
-    "frame_kernels",
-    "letter_kernels",
-    "plain_kernels",
-]
-
 SPECIAL = (
     ("find_special", "enter_special", "accept_special"),
     ("find_special_again", "enter_special_again", "accept_special_again"),

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["CUDA", "JOB", "TRAIN_JOB", "WORD", "constant"]
-
 CUDA = Path(__file__).parents[1] / "cuda"
 _FIELD = re.compile(r"^ {4}(?:const )?\w+[ *]+(\w+)(?:\[(\w+)\])?;", re.MULTILINE)
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {

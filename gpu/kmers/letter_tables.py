@@ -12,10 +12,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import NotCovered
 from gpu.kernels.families import CHARACTERS, KMERS, STRIDED_KMERS, Family
 from gpu.kernels.job import constant
 from gpu.kmers.two_bit_letters import four_characters, four_letters
-from gpu.text.bpe_tables import NotCovered
 from vocabularies.model.tables import (
     BASE,
     DROPPED,

@@ -21,8 +21,6 @@ from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.post_processing import offsets_of, ragged
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["BatchAnswer", "Counts", "GrowingArray", "RowsRefused", "drop_rows"]
-
 Int64s = NDArray[np.int64]
 SPARE = 1.05  # Room for later chunks whose text has more ids than what came before.
 SPARE_ITEMS = 1024

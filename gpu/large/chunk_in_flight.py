@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from gpu.batch.plan import RARE_BREAK, first_kernels, make_room_for_spans, rare_kernels
 from gpu.batch.row_options import NO_BYTE, RowOptions
 from gpu.batch.transfer import STATUS, checked, fetch, launch, pack_rows, send_job
+from gpu.errors import DescendingOffsets
 from gpu.host.copy_pool import Copy, Staging
-from gpu.host.row_begins import FallingRow
 from gpu.kernels.families import frame_kernels
 from gpu.large.chunking import Chunk
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Stream
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.shared_rows import SharedText
-
-__all__ = ["Flight", "Lanes", "Work"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -135,7 +133,7 @@ class Flight:
                 id_bits=work.id_bits,
                 inward=self.lanes.inward,
             )
-        except FallingRow as error:
+        except DescendingOffsets as error:
             raise error.behind(self.chunk.first_row, self.chunk.begin) from None
         if self.with_spans:
             make_room_for_spans(workspace, work.resident.family)

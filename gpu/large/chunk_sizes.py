@@ -7,8 +7,6 @@ from functools import cache
 
 from gpu.large.chunking import Ends
 
-__all__ = ["BY_BUS", "ON_DEVICE", "TO_DEVICE", "Pace"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pace:

@@ -16,8 +16,6 @@ from gpu.memory.workspace_layout import BYTES_A_ROW
 from vocabularies.batch.shared_rows import SharedText
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 
-__all__ = ["CHUNK_BYTES", "Chunk", "Ends", "chunks_of", "may_cut_rows", "next_size"]
-
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 CHUNK_BYTES, LEAST_BYTES = 8 << 20, 4 << 20

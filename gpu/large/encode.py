@@ -27,8 +27,6 @@ from vocabularies.model.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
 
-__all__ = ["count_large", "encode_large"]
-
 Bytes = NDArray[np.uint8]
 A = TypeVar("A", bound=Answer)
 

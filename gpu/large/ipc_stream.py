@@ -13,21 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.row_options import row_options
+from gpu.errors import NotCovered
 from gpu.large.chunk_in_flight import Flight, Work
 from gpu.large.chunk_sizes import BY_BUS, ON_DEVICE, TO_DEVICE
 from gpu.large.chunking import Chunk, chunks_of
 from gpu.large.pipeline import AT_ONCE
 from gpu.memory.output_buffer import Out
 from gpu.streaming import StreamAnswer
-from gpu.text.bpe_tables import NotCovered
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.shared_rows import SharedRows, check_bounds
 from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
-
-__all__ = ["encode_shared"]
 
 Int64s = NDArray[np.int64]
 ID_BYTES = (4, 2, 1)

@@ -15,8 +15,6 @@ from gpu.host.copy_pool import Copy, Staging
 from gpu.large.chunk_in_flight import Flight
 from gpu.memory.pinned_pool import Leases
 
-__all__ = ["ToOrdinary"]
-
 Bytes = NDArray[np.uint8]
 
 

@@ -13,16 +13,14 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Protocol, TypeVar
 
+from gpu.errors import OutOfMemory
 from gpu.host.copy_pool import Staging
 from gpu.large.chunk_in_flight import Flight, Lanes, Work
 from gpu.large.chunking import CHUNK_BYTES, Chunk
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import SMALL_BYTES
 from gpu.memory.workspace_pool import Workspaces
-from gpu.runtime.device import OutOfMemory
 from gpu.runtime.stage_timer import Clock, StageTimes
-
-__all__ = ["Answer", "Pipeline"]
 
 IN_FLIGHT = 4
 AT_ONCE = nullcontext()

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from gpu.runtime.device import Device
 
-__all__ = ["PageLocked", "Take"]
-
 Bytes = NDArray[np.uint8]
 Take = Callable[[int], Bytes]
 """Gives uint8 of so many bytes or more that begin with a page and belong to whoever holds them."""

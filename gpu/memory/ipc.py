@@ -21,8 +21,6 @@ from gpu.runtime.borrowed import Loan
 from gpu.runtime.device import Device
 from vocabularies.batch.shared_rows import check_bounds
 
-__all__ = ["HANDLE_BYTES", "SharedDeviceMemory", "SharedHostMemory"]
-
 Bytes = NDArray[np.uint8]
 HANDLE_BYTES = 64  # Of cudaIpcMemHandle_t.
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from gpu.host.addresses import address_of
 from gpu.runtime.device import Device
 
-__all__ = ["Out"]
-
 Bytes = NDArray[np.uint8]
 
 

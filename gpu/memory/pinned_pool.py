@@ -15,9 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.runtime.device import OutOfMemory
-
-__all__ = ["Leases"]
+from gpu.errors import OutOfMemory
 
 _log = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]

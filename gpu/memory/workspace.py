@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import OutOfMemory
 from gpu.host.fast_launch import launcher_of
 from gpu.kernels.job import JOB, WORD
 from gpu.memory.workspace_layout import (
@@ -22,10 +23,8 @@ from gpu.memory.workspace_layout import (
     cut,
     field_places,
 )
-from gpu.runtime.device import Device, OutOfMemory, Stream
+from gpu.runtime.device import Device, Stream
 from gpu.runtime.stage_timer import Clock
-
-__all__ = ["Workspace"]
 
 Item = TypeVar("Item", bound=np.generic)
 _FRAMED, _ANSWER_IDS, _ANSWER_OFFSETS = (

@@ -11,23 +11,6 @@ from dataclasses import dataclass
 
 from gpu.kernels.job import JOB, constant
 
-__all__ = [
-    "BIN_LENGTHS",
-    "BYTES_A_ROW",
-    "CHUNK_TEXT",
-    "LAYOUTS",
-    "MAX_TEMPLATE",
-    "SMALL_BYTES",
-    "TEXT_PADDING",
-    "TILE",
-    "Capacity",
-    "Layout",
-    "capacity_for",
-    "cut",
-    "device_bytes",
-    "field_places",
-]
-
 ALIGNMENT = 256
 TEXT_PADDING = 64
 SMALL_BYTES = 1 << 22

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition, Lock
 
+from gpu.errors import OutOfMemory
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import (
     BYTES_A_ROW,
@@ -17,9 +18,7 @@ from gpu.memory.workspace_layout import (
     device_bytes,
 )
 from gpu.runtime.borrowed import Loan
-from gpu.runtime.device import Device, OutOfMemory
-
-__all__ = ["Workspaces"]
+from gpu.runtime.device import Device
 
 LARGE_BYTES = 1 << 24
 MAX_BYTES = 1 << 29  # Records count misses, of 2 bytes or more, in 28 bits.

@@ -10,8 +10,6 @@ from gpu.host.fast_launch import driver_of
 from gpu.runtime.dependent_launch import EarlyLaunch
 from gpu.runtime.module_loader import Functions
 
-__all__ = ["CudaStream"]
-
 
 class CudaStream:
     """A CUDA stream of the current device; see gpu.runtime.device.Stream."""

@@ -10,14 +10,10 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-__all__ = ["EarlyLaunch", "LaunchFailed"]
+from gpu.errors import LaunchFailed
 
 EARLY = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 VALUE_BYTES = 64
-
-
-class LaunchFailed(RuntimeError):
-    """The driver did not take a kernel."""
 
 
 class _Attribute(ctypes.Structure):

@@ -18,16 +18,6 @@ from gpu.host.addresses import address_of
 from gpu.runtime.cuda_stream import CudaStream
 from gpu.runtime.module_loader import functions_of
 
-__all__ = [
-    "BadHandle",
-    "CudaDevice",
-    "Device",
-    "DeviceInfo",
-    "DeviceUnavailable",
-    "OutOfMemory",
-    "Stream",
-]
-
 Bytes = NDArray[np.uint8]
 PINNED = 1  # cudaMemoryTypeHost.
 

@@ -11,8 +11,6 @@ from typing import Any
 from gpu.errors import DeviceUnavailable
 from gpu.kernels.catalog import KERNELS, SOURCES, joined_source
 
-__all__ = ["Functions", "functions_of"]
-
 WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
 EARLY = "text", "cut", "merge"  # The modules whose kernels may be launched early.
 WITH_EARLY = 9  # The least compute capability whose kernels may be launched early,

@@ -20,8 +20,6 @@ from typing import Any
 from gpu.kernels.families import CUT, PLACES, PRETOKENIZE, REWRITE, SPECIAL
 from gpu.runtime.device import Stream
 
-__all__ = ["STAGES", "Clock", "StageTimes", "stage_of"]
-
 STAGES = ("stage", "copy_to_device", "pretokenize", "merge", "compact", "copy_to_host", "fused")
 TIMED_EVERY = 128
 KEPT = 4096

@@ -35,8 +35,6 @@ from vocabularies.model.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
 
-__all__ = ["SmallCall"]
-
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
 _VALIDATES, _LEAVES = WORD["validates"], WORD["leaves"]

@@ -21,8 +21,6 @@ from vocabularies.batch.batch import Batch
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
 
-__all__ = ["encode_straight"]
-
 Int64s = NDArray[np.int64]
 ALIGNMENT = 16  # Of ids.
 MOST_BYTES = 1 << 24  # Of more the kernels take longer than chunks do whose copies hide them.

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from gpu.batch.row_options import RowOptions
 from gpu.batch.transfer import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields
+from gpu.errors import OutOfMemory
 from gpu.host.addresses import address_of
 from gpu.host.fast_launch import COPIED, IN_PLACE, SAYS_MORE, STAGED
 from gpu.kernels.catalog import num_blocks
 from gpu.memory.output_buffer import Out
 from gpu.memory.workspace_pool import Workspaces
-from gpu.runtime.device import OutOfMemory
 from gpu.runtime.stage_timer import StageTimes
 from gpu.small.call import UNTRIED, repeats
 from gpu.small.one_launch import (
@@ -34,8 +34,6 @@ from gpu.small.one_launch import (
 )
 from gpu.vocabulary.cache import Resident, Residents
 from vocabularies.batch.batch import Batch, Encoded
-
-__all__ = ["Few"]
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]

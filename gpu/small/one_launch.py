@@ -21,23 +21,6 @@ from gpu.memory.workspace_layout import SMALL_BYTES
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
 
-__all__ = [
-    "CLUSTER_BYTES",
-    "FEW",
-    "FEW_BLOCKS",
-    "GOES_ON_FROM",
-    "GRID_BYTES",
-    "LEAVES_RARE",
-    "ONE_BLOCK_BYTES",
-    "RARE_RUNS",
-    "blocks_of",
-    "few_text",
-    "fused_kernel",
-    "grid_text",
-    "put_batch",
-    "size_of",
-]
-
 ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
 """Text that a kernel of one block, of a cluster, or of a grid encodes at most."""
 RARE_RUNS, RARE_PIECES = constant("RARE_RUNS"), constant("RARE_PIECES")

@@ -23,21 +23,19 @@ from numpy.typing import NDArray
 
 from gpu.batch.row_options import RowOptions
 from gpu.batch.transfer import STATUS, set_fields
+from gpu.errors import OutOfMemory
 from gpu.host.addresses import address_of
 from gpu.host.copy_pool import Copy
 from gpu.host.row_begins import put_begins
 from gpu.kernels.catalog import num_blocks
 from gpu.kernels.job import WORD
 from gpu.memory.workspace import Workspace
-from gpu.runtime.device import OutOfMemory
 from gpu.runtime.stage_timer import stage_of
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded
 
 if TYPE_CHECKING:
     from gpu.engine import GpuEngine
-
-__all__ = ["fetch_batch", "fetch_letters"]
 
 Bytes = NDArray[np.uint8]
 ALIGNMENT = 16  # Of text and of ids.

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from gpu.text.hash_functions import hash_pairs, mixed
 
-__all__ = ["BorderFilters", "border_filters"]
-
 BORDER_BITS = 19
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]

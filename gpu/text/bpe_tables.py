@@ -13,17 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import NotCovered
 from gpu.text.boundary_filter import border_filters
 from gpu.text.byte_run_period import run_steps
 from gpu.text.byte_runs import run_tables
 from gpu.text.cjk_characters import listed_characters
 from gpu.text.hash_functions import hash_bytes, hash_pairs, hash_words, mixed
-from gpu.text.hash_table import NotCovered, fill, num_buckets
+from gpu.text.hash_table import fill, num_buckets
 from gpu.text.reachable_tokens import NO_MERGE, RankOf, reachable_symbols
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 from vocabularies.reference.bpe import bpe_rules
 
-__all__ = ["BpeTables", "NotCovered", "bpe_tables", "shift_of"]
+__all__ = ["BpeTables", "bpe_tables", "shift_of"]
 
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]

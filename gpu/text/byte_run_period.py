@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from vocabularies.reference.bpe import BpeRules
 
-__all__ = ["MAX_STEP", "run_steps"]
-
 MAX_STEP = 128
 RUN = 4 * MAX_STEP  # Bytes of the runs that are looked at: so many that their ends do not matter.
 NUM_BYTES = 256

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from vocabularies.reference.bpe import BpeRules
 
-__all__ = ["RunTables", "run_tables"]
-
 MIN_RUN, MAX_RUN = 4, 128
 LENGTHS = MAX_RUN + 1 - MIN_RUN
 MAX_SYMBOLS, WORD_BITS = 12, 22

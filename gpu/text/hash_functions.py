@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["hash_bytes", "hash_pairs", "hash_words", "mixed"]
-
 UInt32s = NDArray[np.uint32]
 _WORD_FACTORS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
 _LONG_FACTORS = (0x165667B1, 0xD3A2646D, 0xFD7046C5)

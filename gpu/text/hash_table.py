@@ -9,16 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import NotCovered
 from gpu.text.hash_functions import mixed
 
-__all__ = ["NotCovered", "fill", "num_buckets"]
+__all__ = ["fill", "num_buckets"]
 
 UInt32s = NDArray[np.uint32]
 MAX_PROBES = 64  # A table with longer ways would make look-ups slow for everybody.
-
-
-class NotCovered(ValueError):
-    """The kernels cannot compute this vocabulary; the message says why, for people."""
 
 
 def _bucket_of(hashes: UInt32s, num_buckets: int) -> NDArray[np.int64]:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import OutOfMemory
 from gpu.kernels.job import TRAIN_JOB, constant
 from gpu.memory.workspace_layout import cut
-from gpu.runtime.device import Device, OutOfMemory
+from gpu.runtime.device import Device
 from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import Ids, span_scores

@@ -19,15 +19,14 @@ from threading import Condition, Lock, RLock
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import OutOfMemory
 from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import Family
 from gpu.kernels.job import WORD
 from gpu.runtime.borrowed import Loan
-from gpu.runtime.device import Device, OutOfMemory
+from gpu.runtime.device import Device
 from gpu.vocabulary.device_tables import Prepared, prepare
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["Resident", "Residents"]
 
 ALIGNMENT = 256
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from gpu.text.bpe_tables import NotCovered
 from vocabularies.model.tables import token_table
 from vocabularies.model.vocabulary import Upstream, Vocabulary
-
-__all__ = ["decode_table"]
 
 MAX_INLINE = constant("MAX_INLINE")
 NO_BYTES, IS_SPECIAL = constant("NO_BYTES"), constant("IS_SPECIAL")

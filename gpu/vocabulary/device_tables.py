@@ -12,24 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.dna.tables import prepare_dna
+from gpu.errors import NotCovered
 from gpu.kernels.families import COMPOSED, TEXT, Family
 from gpu.kmers.letter_tables import symbol_tables
-from gpu.text.bpe_tables import (
-    PAIRS_A_BUCKET,
-    SHORT_A_BUCKET,
-    BpeTables,
-    NotCovered,
-    bpe_tables,
-    shift_of,
-)
+from gpu.text.bpe_tables import PAIRS_A_BUCKET, SHORT_A_BUCKET, BpeTables, bpe_tables, shift_of
 from gpu.text.nfc_check import composed_leads, composed_tables, only_composes
 from gpu.text.pretokenizer_automaton import automaton
 from gpu.vocabulary.decode_table import decode_table
 from gpu.vocabulary.special_tokens import SpecialTables, special_tables
 from vocabularies.model.tables import token_table
 from vocabularies.model.vocabulary import Bpe, Vocabulary
-
-__all__ = ["Prepared", "prepare"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

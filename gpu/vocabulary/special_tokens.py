@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from gpu.text.bpe_tables import NotCovered
 from gpu.text.nfc_check import only_composes
 from vocabularies.model.vocabulary import SpecialToken, Vocabulary
-
-__all__ = ["SpecialTables", "special_tables"]
 
 UInt32s = NDArray[np.uint32]
 

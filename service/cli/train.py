@@ -17,7 +17,7 @@ import orjson
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from gpu.runtime.device import OutOfMemory
+from gpu.errors import OutOfMemory
 from service.cli.vocabulary_files import output_format, write_files
 from service.seqio.corpus import NamedCorpus, read_corpus
 from service.training.device import NO_GPU, Choice, choose_merger

@@ -87,7 +87,7 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
     if settings.engine == "auto" and importlib.util.find_spec("cupy") is None:
         logger.info("no GPU: CuPy is not installed")
         return CpuEngine()
-    from gpu.runtime.device import DeviceUnavailable
+    from gpu.errors import DeviceUnavailable
     from service.engines.gpu.hybrid_engine import RoutedEngine, open_cuda
 
     open_gpu = functools.partial(open_cuda, settings.gpu_memory_share, take)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from gpu.runtime.device import CudaDevice, Device, DeviceUnavailable, OutOfMemory
+from gpu.errors import DeviceUnavailable, OutOfMemory
+from gpu.runtime.device import CudaDevice, Device
 from gpu.training.merger import merger_on
 from service.training.device_selftest import SelfTestFailed, proved_device
 from vocabularies.errors import VocabularyError

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpu.runtime.device import Device, DeviceUnavailable
+from gpu.errors import DeviceUnavailable
+from gpu.runtime.device import Device
 from gpu.training.merger import merger_on
 from vocabularies.motifs.bank import Motif, MotifBank
 from vocabularies.training.corpus import Corpus

@@ -62,7 +62,7 @@ def run(
     memory_share: float = 1.0,
 ) -> None:
     """Train on the job of the current folder, and tell what happens."""
-    from gpu.runtime.device import OutOfMemory
+    from gpu.errors import OutOfMemory
     from service.seqio.reader import BadRecords
     from service.training.device import NO_GPU
     from service.training.device_selftest import SelfTestFailed

@@ -434,7 +434,8 @@ def test_without_results_every_goal_is_open():
 
 
 def test_without_a_gpu_there_is_no_benchmark(folder, capsys):
-    from gpu.runtime.device import CudaDevice, DeviceUnavailable
+    from gpu.errors import DeviceUnavailable
+    from gpu.runtime.device import CudaDevice
 
     try:
         CudaDevice()

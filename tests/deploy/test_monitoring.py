@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from gpu.runtime.device import OutOfMemory
+from gpu.errors import OutOfMemory
 from service.core import errors
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine

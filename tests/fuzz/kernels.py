@@ -20,7 +20,7 @@ from random import Random
 import numpy as np
 
 from gpu.engine import GpuEngine
-from gpu.text.bpe_tables import NotCovered
+from gpu.errors import NotCovered
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.texts import nasty_text, strings
 from tests.support.redzones import redzones

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpu.engine import GpuEngine, NotCovered
-from gpu.runtime.device import OutOfMemory
+from gpu.engine import GpuEngine
+from gpu.errors import NotCovered, OutOfMemory
 from gpu.streaming import encode_packed, encode_stream
 from tests.engines.test_contract import OPTIONS, SOME_TEXTS, check, right
 from tests.support.data_files import data_bytes, expected, ids_digest

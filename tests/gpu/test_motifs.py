@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, event, given, settings
 
-from gpu.engine import NotCovered
+from gpu.errors import NotCovered
 from gpu.large.chunking import may_cut_rows
 from gpu.vocabulary.device_tables import prepare
 from tests.gpu.kmers.test_letter_tables import check

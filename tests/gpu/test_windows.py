@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.augmented import encode_augmented
-from gpu.engine import NotCovered
+from gpu.errors import NotCovered
 from gpu.windows import encode_windows
 from tests.support.each_device import new_engine
 from tests.support.emulated_device import EmulatedDevice

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.errors import BadHandle, OutOfMemory
 from gpu.kernels.catalog import KERNELS, SOURCES
 from gpu.kernels.job import CUDA
-from gpu.runtime.device import BadHandle, Bytes, DeviceInfo, OutOfMemory
+from gpu.runtime.device import Bytes, DeviceInfo
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.emulated_driver import driver_of, kernel_of
 

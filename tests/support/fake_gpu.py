@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from gpu.errors import NotCovered, OutOfMemory
 from gpu.memory.ipc import SharedDeviceMemory, SharedHostMemory
-from gpu.runtime.device import OutOfMemory
 from gpu.runtime.stage_timer import StageTimes
-from gpu.text.bpe_tables import NotCovered
 from service.engines.base import Engine
 from service.engines.gpu.residency import OpenedGpu
 from tests.support.emulated_device import EmulatedDevice

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
 
-from gpu.runtime.device import OutOfMemory
+from gpu.errors import OutOfMemory
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.runtime.device import OutOfMemory
-from gpu.text.bpe_tables import NotCovered
+from gpu.errors import NotCovered, OutOfMemory
 from service.engines.gpu.fallbacks import Fallbacks
 from service.engines.gpu.selftest import Gpu
 from vocabularies.batch.shared_rows import SharedMemory, SharedRows

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import TEXT
 from gpu.runtime.device import CudaDevice
-from gpu.text.bpe_tables import NotCovered
 from service.engines.base import (
     Counted,
     Decoded,

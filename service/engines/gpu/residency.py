@@ -19,10 +19,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from time import monotonic
 
+from gpu.errors import DeviceUnavailable, NotCovered
 from gpu.host.copy_pool import COPIED_BY
 from gpu.host.fast_launch import LAUNCHED_BY
-from gpu.runtime.device import DeviceUnavailable
-from gpu.text.bpe_tables import NotCovered
 from service.engines.base import Engine, Holding, Residency, SelfTest
 from service.engines.gpu.fallbacks import REST_S
 from service.engines.gpu.selftest import Gpu, compare_with_cpu

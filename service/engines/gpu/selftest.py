@@ -12,9 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.runtime.device import OutOfMemory
+from gpu.errors import NotCovered, OutOfMemory
 from gpu.runtime.stage_timer import StageTimes
-from gpu.text.bpe_tables import NotCovered
 from gpu.text.nfc_check import is_in_nfc, only_composes
 from service.engines.base import DeviceMemory, Engine, SelfTest
 from service.engines.encoder import ReferenceEncoder
@@ -61,7 +60,7 @@ class Gpu(Protocol):
         """Pinned memory for texts; None where there is none left."""
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory:
-        """Device memory of another process; raises gpu.runtime.device.BadHandle."""
+        """Device memory of another process; raises gpu.errors.BadHandle."""
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory:
         """A part of a file of memory, page-locked; raises ValueError or OutOfMemory."""

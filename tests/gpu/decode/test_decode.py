@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.decode_table import decode_table
 from service.engines.cpu.decode import decode_rows
 from tests.support.gpu_emulation import compile_for_device, launch, make_job

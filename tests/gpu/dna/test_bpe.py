@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu.batch.transfer import DeviceFault
 from gpu.dna import compatible_pairs as dna_pairs
 from gpu.dna import tables
-from gpu.engine import GpuEngine, NotCovered
+from gpu.engine import GpuEngine
+from gpu.errors import DeviceFault, NotCovered
 from gpu.small import call as small_call
 from gpu.streaming import encode_stream
 from tests.gpu.kmers.test_letter_tables import check

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpu.dna import tables as dna_tables
-from gpu.engine import NotCovered
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from service.engines.cpu.engine import CpuEngine
 from tests.gpu.dna.test_bpe import merge_lists, repeats, vocabulary_of

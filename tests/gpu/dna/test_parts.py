@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from gpu.batch.transfer import TAKE_IN_BYTES
 from gpu.dna import tables as dna_tables
-from gpu.engine import GpuEngine, NotCovered
+from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.small import call
 from gpu.streaming import encode_stream

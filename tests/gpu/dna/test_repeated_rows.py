@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpu.dna import one_launch_tables
 from gpu.dna.tables import dna_tables
-from gpu.engine import NotCovered
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.small import call
 from tests.gpu.dna.test_bpe import merge_lists, vocabulary_of

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from gpu.batch.plan import launch_content
 from gpu.batch.transfer import fetch, pack_rows, status_of
 from gpu.dna import tables
-from gpu.engine import GpuEngine, NotCovered
+from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from service.engines.cpu.engine import CpuEngine
 from tests.gpu.dna.test_bpe import CHUNKS, NAMES, engine_of, merge_lists, vocabulary_of

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from gpu.engine import GpuEngine
+from gpu.errors import DescendingOffsets
 from gpu.host import row_begins
-from gpu.host.row_begins import FallingRow, put_begins
+from gpu.host.row_begins import put_begins
 from gpu.streaming import encode_stream
 from tests.support.emulated_device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch
@@ -38,12 +39,12 @@ def test_begins_are_copied_and_the_first_row_that_falls_is_named(way, rows):
         for number in (begins[row] - 1, -1, -FAR):
             wrong = begins.copy()
             wrong[row + 1] = number
-            with pytest.raises(FallingRow, match=f"^row {row} begins at {begins[row]} and"):
+            with pytest.raises(DescendingOffsets, match=f"^row {row} begins at {begins[row]} and"):
                 put_begins(to, wrong)
         if row:
             wrong = begins.copy()
             wrong[row] = FAR
-            with pytest.raises(FallingRow, match=f"^row {row} begins at {FAR} and ends at"):
+            with pytest.raises(DescendingOffsets, match=f"^row {row} begins at {FAR} and ends at"):
                 put_begins(to, wrong)
 
 
@@ -74,11 +75,11 @@ def test_no_kernel_runs_on_rows_that_fall(monkeypatch, name, size, pinned):
         data = lent
     offsets = np.array([0, 100, 60, size])
     for _ in range(5):  # More often than there are workspaces.
-        with pytest.raises(FallingRow, match="row 1 begins at 100 and ends at 60"):
+        with pytest.raises(DescendingOffsets, match="row 1 begins at 100 and ends at 60"):
             engine.encode_ids(vocabulary, data, offsets)
     assert launches == []
     out = engine.device.allocate_pinned(4 * size).view(np.int32)
-    with pytest.raises(FallingRow, match="row 1 begins"):
+    with pytest.raises(DescendingOffsets, match="row 1 begins"):
         encode_stream(engine, vocabulary, data, offsets, out)
     assert launches == []
 
@@ -94,7 +95,7 @@ def test_in_a_batch_of_chunks_it_is_named_by_its_number_in_the_batch(name):
     for row in (1, 150, 398):
         wrong = offsets.copy()
         wrong[row + 1] = wrong[row] - 30
-        with pytest.raises(FallingRow, match=f"row {row} begins at {each * row} and ends"):
+        with pytest.raises(DescendingOffsets, match=f"row {row} begins at {each * row} and ends"):
             engine.count(load(name), Batch(data=data, offsets=wrong))
         again, _ = engine.count(load(name), Batch(data=data, offsets=offsets))
         assert again.tolist() == right.tolist()

@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpu.batch import transfer
-from gpu.engine import GpuEngine, NotCovered
+from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.kmers import letter_tables
 from gpu.streaming import encode_packed, encode_stream
 from tests.engines.test_expected_hashes import vocabulary_of

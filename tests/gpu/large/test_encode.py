@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from gpu import streaming
 from gpu.engine import GpuEngine
+from gpu.errors import OutOfMemory
 from gpu.large.chunk_sizes import BY_BUS, Pace
 from gpu.large.chunking import chunks_of
 from gpu.large.pipeline import Pipeline, _Call
 from gpu.memory.workspace_layout import BYTES_A_ROW, SMALL_BYTES, Capacity, device_bytes
 from gpu.memory.workspace_pool import Workspaces
-from gpu.runtime.device import Device, OutOfMemory
+from gpu.runtime.device import Device
 from gpu.streaming import encode_packed, encode_stream
 from tests.support.each_device import DEVICES, new_device
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream

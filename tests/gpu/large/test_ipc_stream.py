@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.large import ipc_stream
 from gpu.large.chunk_in_flight import Flight
 from gpu.large.chunk_sizes import Pace
 from gpu.large.ipc_stream import encode_shared
 from gpu.memory.ipc import SharedHostMemory
-from gpu.text.bpe_tables import NotCovered
 from tests.support.each_device import new_device
 from tests.support.emulated_device import EmulatedDevice
 from tests.support.waiting import GIVEN_UP_S

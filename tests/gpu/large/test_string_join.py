@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gpu.engine import GpuEngine
+from gpu.errors import OutOfMemory
 from gpu.host.copy_pool import COPIED_BY
 from gpu.host.split_points import find_border
 from gpu.host.string_join import Joining
-from gpu.runtime.device import OutOfMemory
 from gpu.streaming import encode_stream
 from tests.support.emulated_device import EmulatedDevice
 from vocabularies.batch.batch import Batch, EncodeOptions

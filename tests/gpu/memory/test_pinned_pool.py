@@ -127,7 +127,7 @@ def test_closing_gives_back_what_nobody_holds(leases):
 
 def test_a_device_without_memory_lends_nothing(leases, monkeypatch):
     def full(num_bytes: int) -> None:
-        from gpu.runtime.device import OutOfMemory
+        from gpu.errors import OutOfMemory
 
         raise OutOfMemory(f"{num_bytes} bytes")
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.errors import LaunchFailed
 from gpu.kernels.catalog import SOURCES
 from gpu.kernels.job import CUDA
-from gpu.runtime.dependent_launch import EarlyLaunch, LaunchFailed
+from gpu.runtime.dependent_launch import EarlyLaunch
 from gpu.runtime.module_loader import EARLY
 
 CONFIG_WORDS = 7  # CUlaunchConfig begins with so many uint32: blocks, threads, shared memory.

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpu import streaming
-from gpu.engine import NotCovered
+from gpu.errors import NotCovered
 from gpu.small import direct_to_device
 from gpu.streaming import encode_packed, encode_stream
 from tests.gpu.kmers.test_tiles import own_kmers

@@ -10,7 +10,7 @@ import pytest
 
 from gpu.batch.transfer import TAKE_IN_BYTES
 from gpu.engine import GpuEngine
-from gpu.host.row_begins import FallingRow
+from gpu.errors import DescendingOffsets
 from gpu.small import fast_path
 from gpu.small.call import SmallCall
 from gpu.small.one_launch import CLUSTER_BYTES
@@ -115,7 +115,7 @@ def test_a_long_piece_is_left_to_single_launches_at_once(usual, monkeypatch):
 
 def test_a_row_that_ends_before_it_begins_is_told_by_its_number(engine):
     data, offsets = np.zeros(8, np.uint8), np.array([0, 5, 2, 8])
-    with pytest.raises(FallingRow, match="row 1 begins at 5 and ends at 2"):
+    with pytest.raises(DescendingOffsets, match="row 1 begins at 5 and ends at 2"):
         engine.encode_ids(load("gpt2"), data, offsets)
 
 

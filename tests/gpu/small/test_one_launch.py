@@ -11,9 +11,10 @@ import pytest
 from gpu.batch.row_options import NOTHING_ADDED, row_options
 from gpu.batch.transfer import TAKE_IN_BYTES
 from gpu.engine import GpuEngine
+from gpu.errors import OutOfMemory
 from gpu.host.copy_pool import Copy
 from gpu.kernels.families import DNA, TEXT
-from gpu.runtime.device import DeviceInfo, OutOfMemory
+from gpu.runtime.device import DeviceInfo
 from gpu.small.call import COPIED_BYTES
 from gpu.small.one_launch import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.streaming import encode_stream

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu.engine import GpuEngine, NotCovered
-from gpu.runtime.device import OutOfMemory
+from gpu.engine import GpuEngine
+from gpu.errors import NotCovered, OutOfMemory
 from gpu.small import zero_copy_letters
 from gpu.streaming import encode_stream
 from service.engines.cpu.engine import CpuEngine

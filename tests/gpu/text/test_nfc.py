@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.batch.transfer import STATUS
-from gpu.engine import GpuEngine, NotCovered
+from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.streaming import encode_stream
 from gpu.text.nfc_check import composed_leads, composed_tables, is_in_nfc, only_composes

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from gpu.text.bpe_tables import NotCovered
 from gpu.vocabulary.special_tokens import SpecialTables, special_tables
 from tests.support.data_files import data_json
 from tests.support.gpu_emulation import compile_for_device, launch, make_job

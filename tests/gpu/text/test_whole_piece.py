@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.batch.transfer import pack_rows
-from gpu.engine import GpuEngine, NotCovered
+from gpu.engine import GpuEngine
+from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.text import bpe_tables
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.errors import OutOfMemory
 from gpu.kernels.job import CUDA
-from gpu.runtime.device import CudaDevice, Device, OutOfMemory
+from gpu.runtime.device import CudaDevice, Device
 from gpu.training import device_corpus
 from gpu.training import merger as training
 from gpu.training.merger import DeviceMerger, merger_on

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.errors import OutOfMemory
 from gpu.kernels.families import TEXT
-from gpu.runtime.device import OutOfMemory
 from gpu.vocabulary.cache import Residents
 from gpu.vocabulary.device_tables import Prepared, prepare
 from tests.support.emulated_device import EmulatedDevice

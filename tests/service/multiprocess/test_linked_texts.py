@@ -7,7 +7,7 @@ import gc
 
 import numpy as np
 
-from gpu.runtime.device import OutOfMemory
+from gpu.errors import OutOfMemory
 from service.engines.gpu.hybrid_engine import RoutedEngine
 from service.multiprocess import engine_server
 from service.multiprocess.front_end import FrontEnd

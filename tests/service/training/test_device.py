@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.runtime.device import DeviceUnavailable, OutOfMemory
+from gpu.errors import DeviceUnavailable, OutOfMemory
 from gpu.training.merger import DeviceMerger
 from service.cli.parser import main
 from service.training import device as training_device

@@ -13,8 +13,9 @@ import grpc
 import numpy as np
 import pytest
 
+from gpu.errors import BadHandle, DeviceUnavailable
 from gpu.memory.ipc import HANDLE_BYTES, SharedDeviceMemory
-from gpu.runtime.device import BadHandle, CudaDevice, DeviceUnavailable
+from gpu.runtime.device import CudaDevice
 from service.apis.grpc.server import GrpcServer
 from service.engines.cpu.engine import CpuEngine
 from service.engines.gpu.hybrid_engine import RoutedEngine

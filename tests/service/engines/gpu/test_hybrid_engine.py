@@ -15,9 +15,9 @@ import pytest
 import service.engines.gpu.hybrid_engine
 import service.engines.gpu.residency
 from gpu.engine import GpuEngine
+from gpu.errors import DeviceUnavailable, OutOfMemory
 from gpu.kernels.catalog import KERNELS
 from gpu.kernels.families import TEXT, encode_kernels
-from gpu.runtime.device import DeviceUnavailable, OutOfMemory
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.verification import verify
