@@ -1,4 +1,4 @@
-"""Text that repeats a long period, with tokens that repeat it too: what goes to level 2 of cutting.
+"""Text that repeats a long period, with tokens that repeat it too: which pieces are merged whole.
 
     python -m benchmarks.engine.long_periods --out FILE.json
 
@@ -101,7 +101,7 @@ def run(device: Device, periods: Sequence[int], sizes: Sequence[int]) -> list[di
                 text = one_row(f"period of {period}, of {way}", data)
                 rows.append(row := row_of(ways, text, vocabulary, witness))
                 us, count = 1e6 * row["seconds"]["median_s"], row["counters"]
-                rate = f"{size / us / 1e3:6.3f} GB/s, {count['whole']} pieces at level 2"
+                rate = f"{size / us / 1e3:6.3f} GB/s, {count['whole']} pieces merged whole"
                 print(f"{text.name:26} {size:9,} B {us:9.0f} us {rate}", flush=True)
     ways.engine.close()
     return rows

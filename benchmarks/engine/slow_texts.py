@@ -34,7 +34,7 @@ from gpu.runtime.device import CudaDevice, Device
 WANTED = 5.0  # GB/s.
 FRONT = 12_000  # Bytes whose ids are tiktoken's; all of them for the slowest.
 SLOWEST, PROVED, ROUNDS = 12, 2, 3
-COUNTERS = ("pieces", "windows", "past", "seams", "whole", "whole_bytes", "parts")
+COUNTERS = ("pieces", "windows", "whole", "whole_bytes")
 
 
 def prove(ways: GpuWays, published: Published, text: Text) -> None:
@@ -53,10 +53,10 @@ def prove(ways: GpuWays, published: Published, text: Text) -> None:
 
 
 def counters(kernels: Kernels) -> dict[str, int]:
-    """What cutting did."""
-    counts = fetch(kernels.workspace, "window_counts", np.uint64, 4).tolist()
-    found = (number for count in counts[:3] for number in (count >> 40, count & (1 << 40) - 1))
-    return dict(zip(COUNTERS, (*found, counts[3]), strict=True))
+    """What splitting did."""
+    counts = fetch(kernels.workspace, "window_counts", np.uint64, 2).tolist()
+    found = (number for count in counts for number in (count >> 40, count & (1 << 40) - 1))
+    return dict(zip(COUNTERS, found, strict=True))
 
 
 def times_of_kernels(ways: GpuWays, kernels: Kernels) -> dict[str, float]:

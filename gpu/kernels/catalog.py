@@ -75,7 +75,7 @@ _MERGE = (
     2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024
 )  # MergeShared of text/merge/merge_piece.cuh.
 _MERGED = _MERGE + 26 * constant("NUM_BINS")  # MergeStageShared of text/merge/merge_bins.cuh.
-_STRIDE = constant("STRIDE_0")  # From window to window of a long piece.
+_STRIDE = constant("WINDOW_STEP")  # From window to window of a long piece.
 _CHUNKS = 64 * _BLOCK  # A thread a chunk of 64 bytes.
 _CLUSTER, _SMALL_SHARED = constant("CLUSTER"), constant("SMALL_SHARED")
 
@@ -197,8 +197,6 @@ KERNELS = {
     # A warp a window; of a small batch spread over all multiprocessors.
     "windows": Kernel(*(1024, 32 * _STRIDE, 1, _MERGE), module="cut", bytes_a_small_block=_STRIDE),
     "check_windows": Kernel(_BLOCK, _STRIDE * _BLOCK, 8, module="cut"),
-    "bridges": Kernel(constant("BRIDGE_THREADS"), _STRIDE, constant("BRIDGE_BLOCKS"), module="cut"),
-    "join_bridges": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
     "write_borders": Kernel(_BLOCK, _STRIDE * _BLOCK // 32, 8, module="cut"),
     "last_pieces": Kernel(constant("WHOLE_THREADS"), 2048, 1, module="cut"),
     "look_up": Kernel(_BLOCK, _TILE, 1 << 20, module="merge"),

@@ -19,8 +19,7 @@ SPECIAL = (
 PRETOKENIZE = ("pretokenize", "map_tiles", "enter_runs", "redo_tiles")
 CUT = (
     "cut_certain",
-    *("find_long", "windows", "check_windows", "bridges", "join_bridges"),
-    *("write_borders", "last_pieces"),
+    *("find_long", "windows", "check_windows", "write_borders", "last_pieces"),
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")

@@ -105,7 +105,7 @@ def _text_cleared(n: int, rows: int) -> dict[str, int]:
     return {
         "miss_counts": 4 * constant("NUM_BINS"),
         "merge_tickets": 4,
-        "window_counts": 56,
+        "window_counts": 32,
         "bad_tiles": 4,
         "cuts": n // 8 + 16,
         "span_states": 8 * (n // SCAN_TILE + 2),
@@ -127,7 +127,6 @@ def _text_scratch(n: int, rows: int) -> dict[str, int]:
         "merged_ids": 8 * n + 512,
         "long_pieces": 16 * (n // 129 + 1),
         "whole_pieces": 12 * (n // 129 + 1),
-        "seam_bits": 16 * (n // (129 * 32) + 2),
         **bins,
     }
 

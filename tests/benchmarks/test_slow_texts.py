@@ -66,7 +66,7 @@ def test_a_hunt_gives_a_row_of_each_text(gpt2):
     rows = hunt(ways, gpt2, 9000, ["runs of 500 letters", "rows of 16"])
     ways.engine.close()
     assert [row["text"] for row in rows] == ["runs of 500 letters", "rows of 16"]
-    assert rows[0]["counters"]["seams"] > 0
+    assert rows[0]["counters"]["whole"] > 0
     assert rows[0]["kernels_us"]
     assert rows[1]["counters"]["pieces"] == 0
 

@@ -73,10 +73,9 @@ struct Job {
     uint64_t* misses[NUM_BINS];    // Place in the batch | length << 32.
     uint8_t* merged_counts[NUM_BINS];  // Ids of each missed piece.
     uint32_t* merged_ids;          // Ids of missed pieces, see BinBegins.
-    uint64_t* window_counts;       // uint64[7], see COUNT_WINDOWS.
-    LongPiece* long_pieces;        // Level 0.
-    WholePiece* whole_pieces;      // Level 2: those that windows and bridges did not cut.
-    SeamBits* seam_bits;           // A word for every 32 windows.
+    uint64_t* window_counts;       // uint64[4], see COUNT_WINDOWS.
+    LongPiece* long_pieces;        // Split by windows.
+    WholePiece* whole_pieces;      // Those of them that windows did not split.
     // Answer.
     int32_t* ids;                  // int32[num_bytes] at most.
     int64_t* id_offsets;           // int64[num_rows + 1].

@@ -9,23 +9,22 @@ from gpu.kernels.job import constant
 from tests.support.emulated_device import emulated_kernels
 from tests.support.gpu_emulation import make_job
 
-WINDOW_BYTES, STRIDE = constant("WINDOW_0"), constant("STRIDE_0")
+WINDOW_BYTES, STRIDE = constant("WINDOW_BYTES"), constant("WINDOW_STEP")
 NO_PLACE = constant("NO_PLACE")
 END = 1000  # Of a piece of three windows.
-PLACES = (
-    *("begin", "length", "piece", "period"),
-    *("joint", "entry", "exit", "target", "place", "passed"),
+WINDOW = np.dtype(
+    [
+        *((name, "<u4") for name in ("begin", "length", "piece", "joint")),
+        ("borders", "<u4", WINDOW_BYTES // 32 + 1),
+    ]
 )
-WINDOW = np.dtype([*((name, "<u4") for name in PLACES), ("borders", "<u4", WINDOW_BYTES // 32 + 1)])
 
 
-def written(
-    joints: tuple[int, int], bridge: tuple[int, int] | None = None
-) -> tuple[list[int], int, list[list[int]]]:
+def written(joints: tuple[int, int]) -> tuple[list[int], int, list[list[int]]]:
     """Places of the start bits, whether the piece failed, and the pieces sent on.
 
-    Window w has a border at every place that is w modulo 3; the chain enters windows 1 and 2 at the
-    joints. With a bridge windows 0 and 1 do not meet: it leaves the one and enters the other.
+    Window w has a border at every place that is w modulo 3; windows 1 and 2 are entered at the
+    joints.
     """
     windows = np.zeros(3, WINDOW)
     for number, window in enumerate(windows):
@@ -36,12 +35,8 @@ def written(
         window["begin"], window["length"] = begin, length
         window["joint"] = (0, *joints)[number]
         window["borders"] = np.packbits(borders, bitorder="little").view(np.uint32)
-    if bridge is not None:
-        windows["exit"][0], windows["entry"][1] = bridge
-    fails = int(bridge is not None)
-    counts = np.array([1 << 40 | 3, fails, 0, 0], np.uint64)
+    counts = np.array([1 << 40 | 3, 0, 0, 0], np.uint64)
     piece, sent = np.array([[0, END, 0, 0]], np.uint32), np.zeros((1, 3), np.uint32)
-    seams = np.array([[fails, 0, 0, 0xFFFFFFFF]], np.uint32)
     starts = np.zeros(END // 64 + 3, np.uint64)
     job = make_job(
         num_bytes=END,
@@ -49,13 +44,12 @@ def written(
         window_counts=counts,
         long_pieces=piece,
         whole_pieces=sent,
-        seam_bits=seams,
         merged_ids=windows.view(np.uint8),
     )
     library = emulated_kernels("cut")
     assert library.launch(b"write_borders", 1, constant("BLOCK"), job.ctypes.data) == 0
     places = np.flatnonzero(np.unpackbits(starts.view(np.uint8), bitorder="little"))
-    return places.tolist(), int(piece[0, 3]), sent[: int(counts[2]) >> 40, :2].tolist()
+    return places.tolist(), int(piece[0, 3]), sent[: int(counts[1]) >> 40, :2].tolist()
 
 
 def expected(*parts: tuple[int, int]) -> list[int]:
@@ -76,17 +70,8 @@ def test_a_window_that_is_left_behind_its_end_fails_its_piece(joints):
     assert sent == [[0, END]]
 
 
-@pytest.mark.parametrize("entry", [450, 550, 600])
-def test_what_lies_under_a_bridge_is_not_cut_by_windows(entry):
-    assert written((300, 600), (450, entry)) == (
-        expected((0, 450), (entry, 600), (600, END)),
-        0,
-        [],
-    )
-
-
-@pytest.mark.parametrize("entry", [601, 700])
-def test_a_window_that_is_left_before_it_is_entered_fails_its_piece(entry):
-    _, failed, sent = written((300, 600), (450, entry))
+@pytest.mark.parametrize("joints", [(500, 499), (512, 300)])
+def test_a_window_that_is_left_before_it_is_entered_fails_its_piece(joints):
+    _, failed, sent = written(joints)
     assert failed
     assert sent == [[0, END]]

@@ -1,60 +1,35 @@
 """Ranks whose merges may give pairs of lower ones: all pairs of such a rank are a round.
 
-At all levels of cutting, on the emulated device, against the reference.
+In windows and in pieces that are merged whole, on the emulated device, against the reference.
 """
 
 from __future__ import annotations
 
 import random
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.batch.transfer import pack_rows
-from gpu.engine import GpuEngine
-from gpu.kernels.job import constant
 from gpu.text import bpe_tables as tables
 from gpu.text.bpe_tables import bpe_tables
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
-from tests.gpu.text.test_merge_by_block import WINDOW
-from tests.gpu.text.test_merge_by_block import check as check_windows
 from tests.gpu.text.test_split import check, doubled
-from tests.support import gpu_emulation
-from tests.support.emulated_device import EmulatedDevice
-from vocabularies.model.vocabulary import Vocabulary
+from tests.gpu.text.test_whole_piece import check as check_whole
 
-THREADS = constant("BRIDGE_THREADS")
 LATE = [(b"ab", b"c"), (b"d", b"ab"), (b"a", b"b")]
 """ab is made last of all, but in front of c and behind d."""
-
-
-def num_rounds(vocabulary: Vocabulary, texts: list[str]) -> list[int]:
-    """That the block takes for each text, a window."""
-    made = GpuEngine(EmulatedDevice(), 1 << 27)
-    data = np.frombuffer("".join(texts).encode(), np.uint8)
-    offsets = np.cumsum([0, *map(len, texts)]).astype(np.int64)
-    numbers = np.zeros(len(texts), np.uint32)
-    with (
-        made.residents.using(vocabulary) as resident,
-        made.workspaces.lend(len(data), len(texts)) as workspace,
-    ):
-        pack_rows(workspace, resident, data, offsets, made.processors)
-        job = workspace.job[0].copy()
-        job["ids"] = numbers.ctypes.data
-        gpu_emulation.launch("probe_num_rounds", 1, THREADS, np.asarray(job))
-    made.close()
-    return numbers.tolist()
+STEPS = 3
+"""To begin, to ask whether a pair of the late rank is loud, and to merge all; the last one ends."""
 
 
 def test_a_late_rank_is_one_round():
     """Pairs that stay as they are, and some that grow on either side."""
     vocabulary = vocabulary_of(LATE)
     assert bpe_tables(vocabulary, 1).rank_bounds[2] == 0
-    texts = ["ab" * (WINDOW // 2), "ab" * 200 + "c" + "ab" * 200, "xdabx" * 3 + "ab" * 300]
+    texts = ["ab" * 512, "ab" * 200 + "c" + "ab" * 200, "xdabx" * 3 + "ab" * 300]
     texts += ["dabc" * 90 + "ab", "c" * 40 + "dab"]
-    assert num_rounds(vocabulary, texts) == [1] * len(texts)
-    check_windows(vocabulary, texts)
+    for text in texts:
+        assert check_whole(vocabulary, [text], 3) <= STEPS
     cut = check(vocabulary, [text * 9 for text in texts])
     assert cut.pieces == len(texts)
 
@@ -63,23 +38,23 @@ def test_a_pair_that_merges_with_its_like_is_loud():
     """Of "abababx" the first two merge before the third, which x and then ab would take."""
     merges = [(b"ab", b"abx"), (b"ab", b"x"), (b"ab", b"ab"), (b"a", b"b")]
     vocabulary = vocabulary_of(merges)
-    check_windows(vocabulary, ["abababx", "xababababx" * 40])
+    check_whole(vocabulary, ["abababx", "ab", "xababababx" * 40], 2)
     check(vocabulary, ["abababx" * 40, "abababx" * 900])
 
 
 def test_a_pair_is_loud_that_merges_with_nothing_but_its_like():
     """Of "ababab" two of them and then a, before the third is made."""
     vocabulary = vocabulary_of([(b"abab", b"a"), (b"ab", b"ab"), (b"a", b"b")])
-    check_windows(vocabulary, ["ababab", "xababab" * 100])
+    check_whole(vocabulary, ["ababab", "ab", "xababab" * 100], 2)
     check(vocabulary, ["ababab" * 40, "cababab" * 900])
 
 
 def test_pairs_of_a_late_rank_that_overlap_are_one_round():
     """Of "aaaa" each pair has it, and what is left of them behind the first three letters."""
     vocabulary = vocabulary_of([(b"aa", b"a"), (b"a", b"a")])
-    texts = ["a" * WINDOW, "a" * 500 + "b" + "a" * 32 + "b" + "a" * 70]
-    assert num_rounds(vocabulary, texts) == [1, 1]
-    check_windows(vocabulary, texts)
+    texts = ["a" * 1024, "a" * 500 + "b" + "a" * 32 + "b" + "a" * 70]
+    for text in texts:
+        assert check_whole(vocabulary, [text], 3) <= STEPS
     check(vocabulary, [*texts, "a" * 5000 + "b" * 100 + "a" * 130])
 
 
@@ -118,4 +93,5 @@ def test_late_ranks_have_the_ids_of_the_reference(seed, is_long):
     if is_long:
         check(vocabulary_of(merges), [text, chance.choice(units) * 300])
     else:
-        check_windows(vocabulary_of(merges), [text[: chance.randint(1, WINDOW)] for _ in range(4)])
+        texts = [text[: chance.randint(1, 1024)] for _ in range(4)]
+        check_whole(vocabulary_of(merges), texts, chance.choice([1, 3, 40]))

@@ -1,4 +1,4 @@
-"""Windows of level 0 on the emulated device: where they begin, and which are in runs."""
+"""Windows of long pieces on the emulated device: where they begin, and their boundaries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpu.batch.transfer import fetch, launch, pack_rows
 from gpu.engine import GpuEngine
@@ -13,29 +15,25 @@ from gpu.kernels.families import encode_kernels
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import bpe_tables
 from tests.gpu.text.test_chain import STRIDE, WINDOW, WINDOW_BYTES
-from tests.gpu.text.test_merge import vocabulary_of
-from tests.gpu.text.test_split import check, doubled
+from tests.gpu.text.test_merge import SEEDS, vocabulary_of
+from tests.gpu.text.test_split import check, doubled, random_merges
 from tests.support.emulated_device import EmulatedDevice
-from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
 
 FAR_BACK = 512 * constant("BACK_LOADS")
-MAX_RUN_PERIOD = constant("MAX_RUN_PERIOD")
 
 
-def windows_of(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int], list[int]]:
-    """Of one row: where its windows begin, which are in runs (words of bits), where they end."""
+def begins_of(vocabulary: Vocabulary, text: str) -> list[int]:
+    """Where the windows of one row begin."""
     made, data = GpuEngine(EmulatedDevice(), 1 << 27), np.frombuffer(text.encode(), np.uint8)
     with made.residents.using(vocabulary) as resident, made.workspaces.lend(len(data), 1) as lent:
         pack_rows(lent, resident, data, np.array([0, len(data)], np.int64), made.processors)
         kernels = encode_kernels(resident.family, num_rounds=resident.num_rounds)
-        launch(lent, kernels[: kernels.index("bridges")], made.processors)
+        launch(lent, kernels[: kernels.index("write_borders")], made.processors)
         count = int(fetch(lent, "window_counts", np.uint64, 1)[0]) & (1 << 40) - 1
         windows = fetch(lent, "merged_ids", np.uint8, count * WINDOW.itemsize).view(WINDOW)
-        bits = fetch(lent, "seam_bits", np.uint32, 4 * (count // 32 + 1)).reshape(-1, 4)[:, 1]
     made.close()
-    ends = windows["begin"] + windows["length"]
-    return windows["begin"].tolist(), bits.tolist(), ends.tolist()
+    return [int(begin) for begin in windows["begin"]]
 
 
 @pytest.mark.parametrize("across", [0, 1])
@@ -48,7 +46,7 @@ def test_a_window_begins_where_a_run_has_a_token(across):
     text = "b".join("a" * size for size in sizes)
     for end in range(0, 600, 67):
         content, moved = text[: len(text) - end], 0
-        begins = windows_of(vocabulary, content)[0]
+        begins = begins_of(vocabulary, content)
         for number, begin in enumerate(begins):
             place, first = STRIDE * number, content.rfind("b", 0, STRIDE * number + 1) + 1
             if number == 0 or content[place] == "b" or place - first >= FAR_BACK - 512:
@@ -75,29 +73,21 @@ def test_a_run_is_looked_back_at_to_its_row_s_beginning():
         assert check(vocabulary, ["a" * size for size in sizes]).whole == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_windows_whose_text_repeats_three_times_are_in_runs(seed):
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, num_letters=st.integers(1, 4), in_order=st.booleans())
+def test_one_window_has_the_boundaries_of_the_reference(seed, num_letters, in_order):
+    """A piece of one window is split there: chains of equal ranks, late ranks, every length."""
     chance = random.Random(seed)
-    units = ["".join(chance.choices("abcxyz", k=chance.randint(1, 40))) for _ in range(40)]
-    units += ["ab" * 40 + "".join(chance.choices("abc", k=size)) for size in range(1, 100, 9)]
-    parts = [(unit * 1500)[: chance.randint(20, 1500)] for unit in units]
-    text = " ".join("".join(parts[i::3]) for i in range(3))
-    begins, bits, ends = windows_of(load("gpt2"), text)
-    data = np.frombuffer(text.encode(), np.uint8)
-    found_in_runs = 0
-    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        own = data[begin:end]
-        repeats = any(
-            (own[period:] == own[:-period]).all()
-            for period in range(1, min(MAX_RUN_PERIOD, len(own) // 3) + 1)
-        )
-        assert bits[number // 32] >> number % 32 & 1 == repeats, begin
-        found_in_runs += int(repeats)
-    assert found_in_runs > 5
-
-
-@pytest.mark.parametrize("unit", ["ab" * 40 + "a", "abc" * 30 + "ab", "abcd" * 25 + "abc"])
-def test_a_period_is_found_behind_a_front_that_repeats_a_shorter_one_as_long(unit):
-    """The front repeats a few letters up to where the text's own period ends."""
-    _, bits, ends = windows_of(load("gpt2"), unit * 12)
-    assert bits[0] == (1 << len(ends)) - 1
+    letters = "abcd"[:num_letters]
+    merges = random_merges(chance, letters, chance.randint(0, 50))
+    merges += [merge for merge in doubled(b"a", 5) if merge not in merges]
+    if not in_order:
+        chance.shuffle(merges)
+    texts = []
+    for size in (129, 255, 256, chance.randint(129, WINDOW_BYTES - STRIDE)):
+        parts: list[str] = []
+        while sum(map(len, parts)) < size:
+            unit = "".join(chance.choices(letters, k=chance.choice([1, 1, 2, 3, 40])))
+            parts.append(unit * chance.choice([1, 2, 15, 64, 300]))
+        texts.append("".join(parts)[:size])
+    assert check(vocabulary_of(merges), texts).whole == 0

@@ -16,7 +16,6 @@ from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.text import bpe_tables
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
-from tests.gpu.text.test_merge_by_block import random_case
 from tests.gpu.text.test_split import doubled, random_merges
 from tests.support.each_device import DEVICES, new_device
 from tests.support.emulated_device import EmulatedDevice, emulated_kernels
@@ -29,9 +28,9 @@ DONE, MAX_PARTS = constant("TILE_DONE"), constant("MAX_PARTS")
 
 
 def starts_of(vocabulary: Vocabulary, texts: list[str], blocks: int) -> tuple[list[int], int]:
-    """Where pieces begin behind level 2, and how many parts the blocks worked on.
+    """Where pieces begin behind last_pieces, and how many parts the blocks worked on.
 
-    Every other text is a piece of level 2, in any order; the starts of all were there already.
+    Every other text is merged whole, in any order; the starts of all were there already.
     """
     chance = random.Random(blocks)
     made = GpuEngine(EmulatedDevice(), 1 << 27)
@@ -41,7 +40,7 @@ def starts_of(vocabulary: Vocabulary, texts: list[str], blocks: int) -> tuple[li
     chance.shuffle(listed)
     firsts = np.cumsum([0, *(end - begin for begin, end in listed)])
     pieces = np.column_stack([listed, firsts[:-1]]).astype(np.uint32)
-    counts = np.array([0, 0, len(listed) << 40 | int(firsts[-1]), 0, 0, 0], np.uint64)
+    counts = np.array([0, len(listed) << 40 | int(firsts[-1]), 0, 0], np.uint64)
     fields = {
         "window_counts": counts,
         "whole_pieces": pieces,
@@ -64,7 +63,7 @@ def starts_of(vocabulary: Vocabulary, texts: list[str], blocks: int) -> tuple[li
         assert library.launch(b"last_pieces", blocks, threads, job.ctypes.data) == 0
     made.close()
     bits = np.unpackbits(fields["starts"].view(np.uint8), bitorder="little")[: len(data)]
-    return np.flatnonzero(bits).tolist(), int(counts[5])
+    return np.flatnonzero(bits).tolist(), int(counts[3])
 
 
 def check(vocabulary: Vocabulary, texts: list[str], blocks: int) -> int:
@@ -82,6 +81,35 @@ def check(vocabulary: Vocabulary, texts: list[str], blocks: int) -> int:
     found, parts = starts_of(vocabulary, texts, blocks)
     assert found == wanted, [text[:200] for text in texts]
     return parts // min(blocks, MAX_PARTS)
+
+
+LONGEST = 1024
+
+
+def texts_of(chance: random.Random, letters: str) -> list[str]:
+    """Random ones and runs, of up to LONGEST bytes."""
+    texts = []
+    for _ in range(6):
+        size = chance.choice(
+            [1, 2, 31, 32, 33, 256, 257, LONGEST - 1, LONGEST, chance.randint(1, LONGEST)]
+        )
+        parts: list[str] = []
+        while sum(map(len, parts)) < size:
+            unit = "".join(chance.choices(letters, k=chance.choice([1, 1, 2, 3, 40])))
+            parts.append(unit * chance.choice([1, 2, 15, 64, 300]))
+        texts.append("".join(parts)[:size])
+    return texts
+
+
+def random_case(seed: int, num_letters: int, in_order: bool) -> tuple[Vocabulary, list[str]]:
+    """Random merges and those of runs of one letter, and texts for them."""
+    chance = random.Random(seed)
+    letters = "abcd"[:num_letters]
+    merges = random_merges(chance, letters, chance.randint(0, 50))
+    merges += [merge for merge in doubled(b"a", 5) if merge not in merges]
+    if not in_order:
+        chance.shuffle(merges)
+    return vocabulary_of(merges), texts_of(chance, letters)
 
 
 BLOCKS = st.sampled_from([1, 2, 3, 7, 40, MAX_PARTS, MAX_PARTS + 44])

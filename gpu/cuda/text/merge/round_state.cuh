@@ -9,8 +9,6 @@
 #include "common/bit_masks.cuh"
 #include "text/merge/merge_piece.cuh"
 
-constexpr uint32_t WINDOW_1 = 1024;
-
 // A warp's window in shared memory; each lane has a bank to itself.
 template <uint32_t MOST> struct WarpColumns {
     uint32_t ranks[32 * MOST];  // Of the pair that begins at a place, bounded; of a symbol's first place.

@@ -5,7 +5,7 @@
 
 // Adds a piece to the list; its windows follow those of the pieces before it.
 DEVICE void add_piece(const Job& job, uint32_t begin, uint32_t end) {
-    uint32_t windows = num_windows(end - begin, STRIDE_0, OVERLAP_0);
+    uint32_t windows = num_windows(end - begin, WINDOW_STEP, WINDOW_OVERLAP);
     uint64_t before = atomic_add(job.window_counts + COUNT_WINDOWS, ONE_ABOVE + windows);
     job.long_pieces[before >> COUNT_SHIFT] = {begin, end, static_cast<uint32_t>(before), 0};
 }

@@ -1,10 +1,10 @@
-// The kernels that cut pieces where merges never cross, in the order in which they run; see
+// The kernels that split pieces where merges never cross, in the order in which they run; see
 // docs/internals/text-bpe.md. Launch: BLOCK threads, where it does not say otherwise. Those behind find_long have nothing to do for most
 // batches and return at once.
 #include "text/split/certain_boundaries.cuh"
 #include "text/split/find_long.cuh"
-#include "text/split/chain.cuh"
 #include "text/split/windows.cuh"
+#include "text/split/join_windows.cuh"
 #include "text/split/whole_piece.cuh"
 
 DYNAMIC_SHARED(memory);
@@ -28,34 +28,20 @@ KERNEL __launch_bounds__(MERGE_THREADS, 1) windows(const Job* job) {
     windows_stage(*job, *reinterpret_cast<MergeShared*>(memory), blockIdx.x, gridDim.x);
 }
 
-// A thread a window and the next one: merged_ids, long_pieces, window_counts -> merged_ids, seam_bits, window_counts.
+// A thread a window and the next one: merged_ids, long_pieces, window_counts -> merged_ids, long_pieces, whole_pieces,
+// window_counts.
 KERNEL __launch_bounds__(BLOCK) check_windows(const Job* job) {
     wait_for_kernel_before();
     check_windows_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block a bridge: text, merged_ids, long_pieces, seam_bits, window_counts, tables -> merged_ids, window_counts.
-KERNEL __launch_bounds__(BRIDGE_THREADS, BRIDGE_BLOCKS) bridges(const Job* job) {
-    wait_for_kernel_before();
-    SHARED BridgeShared shared;
-    bridges_stage(*job, shared, blockIdx.x, gridDim.x);
-}
-
-// A warp the bridges of the chain from an anchored window to the next: merged_ids, long_pieces, seam_bits,
-// window_counts -> merged_ids, seam_bits, long_pieces, whole_pieces, window_counts.
-KERNEL __launch_bounds__(BLOCK) join_bridges(const Job* job) {
-    wait_for_kernel_before();
-    join_bridges_stage(*job, blockIdx.x, gridDim.x);
-}
-
-// A warp a window or a part of a bridge: merged_ids, long_pieces, seam_bits, window_counts -> starts, long_pieces,
-// whole_pieces, window_counts.
+// A warp a window: merged_ids, long_pieces, window_counts -> starts, long_pieces, whole_pieces, window_counts.
 KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
     wait_for_kernel_before();
     write_borders_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block a part of all pieces of level 2, whose symbols lie in records, merged_ids and misses: text, whole_pieces,
+// A block a part of all whole pieces, whose symbols lie in records, merged_ids and misses: text, whole_pieces,
 // window_counts, tables -> starts, window_counts, records, merged_ids, misses.
 KERNEL __launch_bounds__(WHOLE_THREADS, 1) last_pieces(const Job* job) {
     wait_for_kernel_before();

@@ -1,5 +1,4 @@
-// Level 2 of cutting long pieces, the last resort: what windows and bridges did not cut is encoded whole, in rounds of
-// the whole grid.
+// The last resort for long pieces: those with a seam are encoded whole, in rounds of the whole grid.
 //
 // The pieces stand one behind the other, a symbol a byte at first, and are cut into parts of one size, as many as there
 // are blocks. A part's symbols stay its own and lie side by side from its first byte's number on:

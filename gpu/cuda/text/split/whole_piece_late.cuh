@@ -1,4 +1,4 @@
-// Late ranks at level 2 (text/merge/late_ranks.cuh): whether one of the lowest rank's pairs is loud, and how they grow then.
+// Late ranks of whole pieces (text/merge/late_ranks.cuh): whether one of the lowest rank's pairs is loud, and how they grow then.
 #pragma once
 #include "text/split/whole_piece_round.cuh"
 #include "text/merge/late_ranks.cuh"

@@ -1,7 +1,15 @@
-// A round of level 2 (text/split/whole_piece.cuh): the pairs of a part that are merged at once, by a block, a thread a symbol.
+// A round of whole pieces (text/split/whole_piece.cuh): the pairs of a part that are merged at once, by a block, a thread a
+// symbol.
 //
-// The rules are those of text/merge/merge_by_warp_rounds.cuh, the steps those of text/split/merge_by_block.cuh. A tile is as many symbols as there are
-// threads. The last 32 are only looked at, since what becomes of a pair follows from the two behind it; they begin the next
+// The rules are those of text/merge/merge_by_warp_rounds.cuh. A round has three steps; what a step finds are bits of symbols:
+//
+//     ranks     7   3   9   5   5   5   8       limit 9
+//     heads     1   1   .   1   .   .   .       lower than the pair in front
+//     equal     .   .   .   .   1   1   .       the same as the pair in front, with which it is a chain
+//     merged    .   1   .   1   .   1   .       every other one behind a head, but none in front of a lower pair
+//     left      a  bc  de  fg  h                side by side again; new pairs are looked up
+//
+// A tile is as many symbols as there are threads. The last 32 are only looked at, since what becomes of a pair follows from the two behind it; they begin the next
 // tile. Behind the part's last symbol stand the first ones of the parts behind it.
 //
 //     part       . . . . . . . . . . . . . . . . . . . | . . .        three of the next parts
@@ -11,7 +19,8 @@
 //
 // What stands in front of a tile is one pair (Before), the last one of the tile or of the parts before.
 #pragma once
-#include "text/split/window_result.cuh"
+#include "text/merge/round_state.cuh"
+#include "text/split/windows_common.cuh"
 
 constexpr uint32_t WHOLE_THREADS = 1024;
 constexpr uint32_t WHOLE_WORDS = WHOLE_THREADS / 32;
@@ -67,7 +76,7 @@ struct WholeShared {  // Of a block.
 
 // What all parts' threads know of a round.
 struct WholeRound {
-    uint32_t lowest, limit;  // As in text/split/merge_by_block.cuh.
+    uint32_t lowest, limit;  // The lowest of all ranks; pairs below the limit are merged. Both bounded.
     uint32_t loud;
 };
 
