@@ -19,10 +19,9 @@ from service.batching.work import AnyWork
 from service.core.errors import NotReady, ServiceError
 from service.http.asgi_fast_path import HotRoutes
 from service.multiprocess.link.batch_messages import work_of
-from service.multiprocess.link.channel import Link
+from service.multiprocess.link.batch_reply import BatchReply
+from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
-from service.multiprocess.link.link_waiters import Running
-from service.multiprocess.link.pending import BatchCall
 from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory
 from service.multiprocess.remote_engine import UNKNOWN_DIGEST, residency_values
 from service.multiprocess.request_forwarding import answer_forwarded
@@ -74,20 +73,19 @@ class EngineServer:
         """The end of a new connection."""
         return Link(self._answer, self._lost, self.memory)
 
-    def _answer(self, link: Link, message: Message) -> Running | None:
+    def _answer(self, link: Link, message: Message, reply: Reply) -> None:
         if message.kind == "hello":
             self.links[link] = message.values["name"]
             self.is_empty.clear()
             self._tell_status()
             link.call(Message("catalogue", self.catalogue())).add_done_callback(_note_failure)
-            return None
-        if message.kind == "load":
+        elif message.kind == "load":
             self._waiting[link] = message.values["waiting"]
             self._charge(message.values["spent"], link)
-            return None
-        if message.kind == "batch":
-            return self._batch(message)
-        return asyncio.ensure_future(self._answers[message.kind](link, message))
+        elif message.kind == "batch":
+            self._run_batch(message, reply)
+        else:
+            reply.complete_by(self._answers[message.kind](link, message))
 
     def _lost(self, link: Link) -> None:
         name = self.links.pop(link, "")
@@ -98,16 +96,15 @@ class EngineServer:
             logger.warning("%s is gone; %d are left", name, len(self.links))
             self._tell_status()
 
-    def _batch(self, message: Message) -> BatchCall:
-        """The results of a batch that a front end has joined."""
-        call = BatchCall(self._placing)
+    def _run_batch(self, message: Message, reply: Reply) -> None:
+        """Have a batch computed that a front end has joined."""
+        completion = BatchReply(reply, self._copy_large)
         try:
             work = self._make_work(message)
-            work.future = call
+            work.future = completion
             self.service.batcher.submit(work)
         except Exception as error:
-            call.set_exception(error)
-        return call
+            completion.set_exception(error)
 
     def _make_work(self, message: Message) -> AnyWork:
         """Raises ServiceError where a batch is of a vocabulary that is not known here."""
@@ -118,14 +115,14 @@ class EngineServer:
         work.deadline = values.get("deadline") or float("inf")
         return work
 
-    def _placing(self, message: Message) -> Coroutine[Any, Any, Message] | None:
-        """Copies large arrays that the other side cannot read; None where there are none."""
+    def _copy_large(self, message: Message) -> Coroutine[Any, Any, Message] | None:
+        """Copy large arrays that the other side cannot read; None where there are none."""
         large = [array for array in message.arrays if array.nbytes > COPIED_BYTES]
         if all(self.memory.place_of(array) is not None for array in large):
             return None
-        return self._placed(message)
+        return self._copy_arrays(message)
 
-    async def _placed(self, message: Message) -> Message:
+    async def _copy_arrays(self, message: Message) -> Message:
         arrays = [np.ascontiguousarray(array) for array in message.arrays]
         message.arrays = await asyncio.to_thread(lambda: [*map(self.memory.placed, arrays)])
         return message

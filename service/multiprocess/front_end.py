@@ -26,7 +26,7 @@ from service.core.version import package_version
 from service.engines.cpu.engine import CpuEngine
 from service.http.asgi_fast_path import HotRoutes
 from service.multiprocess.engine_process import when_alone
-from service.multiprocess.link.channel import Link
+from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.local_encoders import LocalEncoders
 from service.multiprocess.registry_replica import Replica
@@ -125,21 +125,20 @@ class FrontEnd:
             self.engine.close()
             self.encoders.close()
 
-    def _answer(self, link: Link, message: Message) -> asyncio.Future[Message] | None:
-        """What the engine process says or asks."""
+    def _answer(self, link: Link, message: Message, reply: Reply) -> None:
+        """Take what the engine process says or asks."""
         self._heard = monotonic()
         match message.kind:
             case "status":
                 self._told_by, self._reasons = link, message.values["reasons"]
                 self.batcher.admission.bytes_elsewhere = message.values["elsewhere"]
-                return None
             case "spent":
                 self.service.guard.limits.charge_elsewhere(message.values["spent"])
-                return None
             case "catalogue":
-                return asyncio.ensure_future(self._follow(message))
+                reply.complete_by(self._follow(message))
             case _:
-                return asyncio.ensure_future(self._count())
+                families = families_of(self.service.metrics.registry)
+                reply.set_result(Message("answer", {"families": families}))
 
     async def _follow(self, message: Message) -> Message:
         await self.replica.follow(message.values)
@@ -149,9 +148,6 @@ class FrontEnd:
             self.service.preloaded = True
             logger.info("ready: %d vocabularies", len(self.replica.entries))
         return Message("answer")
-
-    async def _count(self) -> Message:
-        return Message("answer", {"families": families_of(self.service.metrics.registry)})
 
     async def _keep_telling(self) -> None:
         """Tell the engine process what waits and was let in here, for the others' limits."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.batching.work import Completion
 from service.core.errors import EngineLost, ServiceError
 from service.engines.base import (
     Counted,
@@ -32,9 +33,8 @@ from service.multiprocess.link.batch_messages import (
     encoded_of,
     texts_message,
 )
-from service.multiprocess.link.channel import Link
+from service.multiprocess.link.channel import Answer, Link
 from service.multiprocess.link.frames import Message
-from service.multiprocess.link.link_waiters import Asking
 from service.multiprocess.link.shared_memory import LinkMemory
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.model import canonical
@@ -51,7 +51,7 @@ class RemoteEngine(WithoutDevice):
 
     Args:
         path: the Unix socket of the engine process.
-        answer: begins the answer to what the engine process asks of this one.
+        answer: takes what the engine process says or asks, as `Link` has it.
         hello: what the engine process is told first on every connection.
 
     Attributes:
@@ -63,7 +63,7 @@ class RemoteEngine(WithoutDevice):
     def __init__(
         self,
         path: Path,
-        answer: Callable[[Link, Message], asyncio.Future[Message] | None],
+        answer: Answer,
         hello: Message,
     ) -> None:
         self.path, self.answer, self.hello = path, answer, hello
@@ -131,9 +131,9 @@ class RemoteEngine(WithoutDevice):
             raise EngineLost("the engine process is being started again")
         return self.link
 
-    def ask(self, message: Message, asking: Asking) -> int:
+    def ask(self, message: Message, answer: Completion[Message]) -> int:
         """Ask the engine process, as `Link.ask`."""
-        return self._there().ask(message, asking)
+        return self._there().ask(message, answer)
 
     def give_up(self, number: int) -> None:
         """Nobody wants the answer any more, as `Link.give_up`."""

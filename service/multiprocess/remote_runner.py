@@ -161,7 +161,7 @@ class RemoteRunner:
         for batch in list(self._pending):
             if now > batch.deadline + GRACE_S or all(work.is_done for work in batch.works):
                 self._pending.discard(batch)
-                self.engine.give_up(batch.number)
+                batch.cancel()
                 batch.finish(DeadlinePassed("the engine process did not answer in time"))
         if self._pending:
             self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -176,7 +176,7 @@ class RemoteRunner:
 
 
 class PendingBatch:
-    """A batch on its way, to which the link gives its answer."""
+    """A batch on its way; a `Completion` that the link gives its answer."""
 
     __slots__ = ("deadline", "finish", "message", "number", "runner", "teaching", "works")
 
@@ -197,8 +197,12 @@ class PendingBatch:
         self.teaching: asyncio.Task[None] | None = None  # Kept from being collected.
 
     def done(self) -> bool:
-        """Whether there is nothing to wait for any more: it is given up then."""
+        """Whether there is nothing to wait for any more: it is cancelled then."""
         return False
+
+    def cancel(self) -> None:
+        """Tell the engine process that nobody wants the answer any more."""
+        self.runner.engine.give_up(self.number)
 
     def set_result(self, message: Message) -> None:
         """Take the answer."""

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -22,10 +22,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.errors import EngineLost, as_service_error
+from service.batching.work import Completion
+from service.core.errors import (
+    DeadlinePassed,
+    Draining,
+    EngineLost,
+    NotReady,
+    QueueFull,
+    ServiceError,
+    as_service_error,
+)
 from service.multiprocess.link.frames import SIZES, Frame, Message, pack
-from service.multiprocess.link.link_refusals import refusal_of, refusal_values
-from service.multiprocess.link.link_waiters import Asking, Running
 from service.multiprocess.link.shared_memory import WORTH_BYTES, LinkMemory, Loan, OtherMemory
 
 logger = logging.getLogger(__name__)
@@ -35,14 +42,20 @@ MEMORY, LOANS_ENDED = "memory", "loans ended"
 ENDED_S = 0.002  # The longest that ended loans wait for a message that takes them along.
 NO_CALL = NO_LOAN = 0
 
-Answer = Callable[["Link", Message], Running | None]
+EXPECTED: dict[str, type[ServiceError]] = {
+    kind.code: kind for kind in (QueueFull, Draining, NotReady, DeadlinePassed)
+}
+"""Refusals that the caller tells apart; of others it passes on status and words."""
+
+Answer = Callable[["Link", Message, "Reply"], object]
 
 
 class Link(asyncio.BufferedProtocol):
     """One end of a connection.
 
     Args:
-        answer: begins the answer to a call; None where the message wants none.
+        answer: takes a message of the other side, and the reply to it, which is to be completed at
+            once or later; the reply to a message that wants none goes nowhere.
         lost: called once, when the connection has ended.
         memory: of this process, which the other side may read; None: all goes over the socket.
 
@@ -55,8 +68,8 @@ class Link(asyncio.BufferedProtocol):
         self, answer: Answer, lost: Callable[[Link], None], memory: LinkMemory | None = None
     ) -> None:
         self._answer, self._lost = answer, lost
-        self._calls: dict[int, Asking] = {}
-        self._running: dict[int, Running] = {}
+        self._calls: dict[int, Completion[Message]] = {}
+        self._replies: dict[int, Reply] = {}
         self._numbers = count(NO_CALL + 1)
         self._transport: asyncio.Transport | None = None
         self._small = bytearray(BUFFER_BYTES)
@@ -94,8 +107,8 @@ class Link(asyncio.BufferedProtocol):
         if done.cancelled():
             self.give_up(number)
 
-    def ask(self, message: Message, asking: Asking) -> int:
-        """Say something; who asks is told the answer at once, without a turn of the loop.
+    def ask(self, message: Message, answer: Completion[Message]) -> int:
+        """Say something; `answer` is completed as soon as the answer comes.
 
         Raises:
             EngineLost: nobody is there.
@@ -106,7 +119,7 @@ class Link(asyncio.BufferedProtocol):
         if self._transport is None:
             raise EngineLost("the engine process is being started again")
         number = next(self._numbers)
-        self._calls[number] = asking
+        self._calls[number] = answer
         self._send(number, message)
         return number
 
@@ -161,15 +174,13 @@ class Link(asyncio.BufferedProtocol):
             return
         self._is_mapped = done.result().values["is_mapped"]
 
-    def _map(self, path: str) -> asyncio.Future[Message]:
-        """Map the memory of the other side."""
+    def _map(self, path: str) -> Message:
+        """Map the memory of the other side and say whether it could be."""
         try:
             self.other = OtherMemory(path)
         except OSError as error:
             logger.warning("large arrays go over the socket; no memory is shared: %s", error)
-        done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        done.set_result(Message(ANSWER, {"is_mapped": self.other is not None}))
-        return done
+        return Message(ANSWER, {"is_mapped": self.other is not None})
 
     def _loan(self, number: int) -> Loan:
         """What borrowed arrays hold; the other side is told when it is garbage."""
@@ -197,11 +208,11 @@ class Link(asyncio.BufferedProtocol):
         self._transport = self.other = None  # Its memory stays where an array of it is held.
         self._loans.clear()
         calls, self._calls = self._calls, {}
-        for asking in calls.values():
-            if not asking.done():
-                asking.set_exception(EngineLost("the engine process ended before the answer"))
-        for running in list(self._running.values()):
-            running.cancel()
+        for answer in calls.values():
+            if not answer.done():
+                answer.set_exception(EngineLost("the engine process ended before the answer"))
+        for reply in list(self._replies.values()):
+            reply.cancel()
         self._lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -241,16 +252,18 @@ class Link(asyncio.BufferedProtocol):
             self._take_answer(number, message)
             return
         if message.kind == GIVEN_UP:
-            if number in self._running:
-                self._running[number].cancel()
+            if number in self._replies:
+                self._replies[number].cancel()
             return
         if message.kind == LOANS_ENDED:
             return
-        is_map = message.kind == MEMORY
-        running = self._map(message.values["path"]) if is_map else self._answer(self, message)
-        if running is not None:
-            self._running[number] = running
-            running.add_done_callback(partial(self._send_answer, number))
+        reply = Reply(self, number)
+        if number != NO_CALL:
+            self._replies[number] = reply
+        if message.kind == MEMORY:
+            reply.set_result(self._map(message.values["path"]))
+        else:
+            self._answer(self, message, reply)
 
     def _borrowed(
         self, loan: Loan | None, place: int, dtype: str, shape: tuple[int, ...]
@@ -261,21 +274,84 @@ class Link(asyncio.BufferedProtocol):
         return self.other.array(place, dtype, shape, loan)
 
     def _take_answer(self, number: int, message: Message) -> None:
-        asking = self._calls.pop(number, None)
-        if asking is None or asking.done():
+        answer = self._calls.pop(number, None)
+        if answer is None or answer.done():
             return
         if message.kind == ANSWER:
-            asking.set_result(message)
+            answer.set_result(message)
         else:
-            asking.set_exception(refusal_of(message.values))
+            answer.set_exception(_read_refusal(message.values))
 
-    def _send_answer(self, number: int, done: Running) -> None:
-        self._running.pop(number, None)
-        if done.cancelled() or self._transport is None:
-            return
-        error = done.exception()
-        if error is None:
-            self._send(number, done.result())
+    def send_reply(self, number: int, message: Message | None) -> None:
+        """Send the answer to a call of the other side; None: nobody wants one any more."""
+        self._replies.pop(number, None)
+        if message is not None and number != NO_CALL and self._transport is not None:
+            self._send(number, message)
+
+
+class Reply:
+    """The reply to one call of the other side; a `Completion`, sent as soon as it is complete."""
+
+    __slots__ = ("_is_done", "_link", "_number", "_task")
+
+    def __init__(self, link: Link, number: int) -> None:
+        self._link = link
+        self._number = number
+        self._is_done = False
+        self._task: asyncio.Future[Message] | None = None
+
+    def done(self) -> bool:
+        """Whether it was sent, or nobody wants it."""
+        return self._is_done
+
+    def _end(self, message: Message | None) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._link.send_reply(self._number, message)
+
+    def set_result(self, message: Message) -> None:
+        """Send an answer."""
+        self._end(message)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Send a refusal."""
+        self._end(Message(REFUSAL, _refusal_values(as_service_error(cast(Exception, error)))))
+
+    def cancel(self) -> None:
+        """End without an answer: nobody wants it any more."""
+        self._end(None)
+        if self._task is not None:
+            self._task.cancel()
+
+    def complete_by(self, coroutine: Coroutine[Any, Any, Message]) -> None:
+        """Have a task make the answer."""
+        self._task = asyncio.ensure_future(coroutine)
+        self._task.add_done_callback(self._take_task)
+
+    def _take_task(self, task: asyncio.Future[Message]) -> None:
+        if task.cancelled():
+            self._end(None)
+        elif (error := task.exception()) is not None:
+            self.set_exception(error)
         else:
-            refusal = as_service_error(cast(Exception, error))
-            self._send(number, Message(REFUSAL, refusal_values(refusal)))
+            self.set_result(task.result())
+
+
+def _refusal_values(refusal: ServiceError) -> dict[str, Any]:
+    headers = [[name.decode(), value.decode()] for name, value in refusal.headers]
+    return {
+        "status": refusal.status,
+        "code": refusal.code,
+        "message": refusal.message,
+        "where": refusal.where,
+        "headers": headers,
+    }
+
+
+def _read_refusal(values: dict[str, Any]) -> ServiceError:
+    kind = EXPECTED.get(values["code"], ServiceError)
+    refusal = kind(values["message"], values["where"])
+    refusal.status = values["status"]
+    refusal.code = values["code"]
+    refusal.headers = tuple((name.encode(), value.encode()) for name, value in values["headers"])
+    return refusal

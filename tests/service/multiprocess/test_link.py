@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from random import Random
 from typing import Any
 
@@ -56,7 +55,7 @@ def test_messages_arrive_whole_whatever_the_pieces(seed):
     # A byte alone takes as long as a whole piece; only short frames come in such.
     sizes.append(1 if sum(array.nbytes for m in sent for array in m.arrays) < 1000 else 100_000)
     got: list[Message] = []
-    receiver = Link(lambda _, message: got.append(message), lambda _: None)
+    receiver = Link(lambda _, message, reply: got.append(message), lambda _: None)
     sender = Link(lambda *_: None, lambda _: None)
     sender.connection_made(Pipe(receiver, sizes))
     for message in sent:
@@ -74,7 +73,9 @@ def test_refusals_keep_their_kind_and_words(tmp_path):
             raise error
 
         errors = iter([QueueFull("full", "/x"), ServiceError("else", "/y"), ValueError("secret")])
-        answering = Link(lambda *_: asyncio.ensure_future(refuse(next(errors))), lambda _: None)
+        answering = Link(
+            lambda link, message, reply: reply.complete_by(refuse(next(errors))), lambda _: None
+        )
         asking = Link(lambda *_: None, lambda _: None)
         asking.connection_made(Pipe(answering, [1 << 20]))
         answering.connection_made(Pipe(asking, [1 << 20]))

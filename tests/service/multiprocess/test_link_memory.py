@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpu.memory.ipc import SharedHostMemory
-from service.multiprocess.link.channel import Link
+from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.link.shared_memory import (
     LARGE_BYTES,
@@ -33,12 +33,9 @@ async def linked(
 ) -> AsyncIterator[tuple[Link, Link]]:
     """Both ends of a link, each with memory of its own."""
     arrived: asyncio.Queue[Link] = asyncio.Queue()
-    echo = asyncio.get_running_loop().create_future
 
-    def give_back(link: Link, message: Message) -> asyncio.Future[Message]:
-        done = echo()
-        done.set_result(Message("answer", message.values, message.arrays))
-        return done
+    def give_back(link: Link, message: Message, reply: Reply) -> None:
+        reply.set_result(Message("answer", message.values, message.arrays))
 
     def accept() -> Link:
         link = Link(answer or give_back, lambda _: None, memories[1])
@@ -114,7 +111,7 @@ def test_a_large_array_is_read_where_it_lies_and_its_block_waits_for_the_other_s
     async def scenario():
         memories, kept = (LinkMemory(), LinkMemory()), []
 
-        def keep(link: Link, message: Message) -> None:
+        def keep(link: Link, message: Message, reply: Reply) -> None:
             kept.append(message.arrays)
 
         async with linked(tmp_path, *memories, answer=keep) as (front, back):
@@ -161,7 +158,10 @@ def test_where_memory_cannot_be_shared_arrays_go_over_the_socket_and_the_log_say
 def test_what_a_lost_link_had_lent_is_free_again(tmp_path):
     async def scenario():
         memories, kept = (LinkMemory(), LinkMemory()), []
-        async with linked(tmp_path, *memories, answer=lambda _, m: kept.append(m)) as (front, back):
+        async with linked(tmp_path, *memories, answer=lambda _, m, reply: kept.append(m)) as (
+            front,
+            back,
+        ):
             await until(lambda: mapped(front, back))
             front.tell(Message("look", {}, [memories[0].take(WORTH_BYTES)]))
             await until(lambda: kept)

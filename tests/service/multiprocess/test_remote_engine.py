@@ -11,7 +11,7 @@ import pytest
 
 from service.batching.work import EncodeWork
 from service.core.errors import EngineLost, ServiceError
-from service.multiprocess.link.channel import Link
+from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine
 from service.security.api_keys import add_key
@@ -22,12 +22,8 @@ from tests.support.waiting import GIVEN_UP_S, run, until
 from vocabularies.batch.batch import Batch, EncodeOptions
 
 
-def answer_at_once(_: Link, message: Message) -> asyncio.Future[Message] | None:
-    if message.kind == "hello":
-        return None
-    done = asyncio.get_running_loop().create_future()
-    done.set_result(Message("answer"))
-    return done
+def answer_at_once(link: Link, message: Message, reply: Reply) -> None:
+    reply.set_result(Message("answer"))
 
 
 def test_the_linked_engine_is_an_engine(tmp_path):
@@ -131,7 +127,7 @@ def test_what_nobody_waits_for_is_given_up_in_the_engine_process(tmp_path):
             for waiting in asked:
                 waiting.cancel()
             await until(lambda: not front.batcher.queue_rows)
-            await until(lambda: there and all(work.future.cancelled() for work in there))
+            await until(lambda: there and all(work.is_done for work in there))
             engine.gate.set()
             await until(lambda: not room.service.batcher.queue_rows)
             outcomes = finished()["warptok_work_finished_total"]
