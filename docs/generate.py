@@ -7,8 +7,6 @@ does about each.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import types
 import typing
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ from annotated_types import Ge, Gt, Le, Lt
 from google.rpc import code_pb2
 from pydantic.fields import FieldInfo
 
-from service import core
 from service.apis.grpc.status import CODES
 from service.core import errors
 from service.core.settings import PREFIX, Settings
@@ -192,8 +189,6 @@ def metrics_document() -> str:
 def request_codes() -> Iterator[Code]:
     """Every code that refuses a whole request."""
     yield from FRAMEWORK_CODES
-    for module in pkgutil.iter_modules(core.__path__, f"{core.__name__}."):
-        importlib.import_module(module.name)  # Each may declare subclasses of ServiceError.
     for kind in errors.ServiceError.__subclasses__():
         if kind is not errors.RowRefused:
             meaning = (kind.__doc__ or "").partition("\n")[0]

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from starlette.requests import ClientDisconnect
 
 from service.core.call import Times
+from service.core.context_vars import CLIENT
 from service.engines.base import Counted, Decoded, SharedEncoded
-from service.security.rate_limits import CLIENT
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.shared_rows import SharedRows
 from vocabularies.model.vocabulary import Vocabulary

@@ -1,39 +1,33 @@
-"""Every refusal of the service: one family, one table of statuses, one document.
+"""Every refusal of the service: one family of exceptions, each with its status and code.
 
     ServiceError
     ├── BadJson 400 · BadBody 400 · UnsupportedFormat 415 · TooLarge 413
     ├── UnknownVocabulary 404 · NameTaken 409 · DigestDiffers 412 · BuiltinProtected 403
     ├── InvalidRequest 422 · InvalidVocabulary 422 · RowRefused 422
     ├── Unauthorized 401 · Forbidden 403 · RegionsOff 403 · UnknownRegion 404 · TemplateFailed 422
-    ├── UnknownJob 404 · WrongState 409 · TooManyJobs 429 (training_errors.py)
-    ├── NoSpace 507 · StoreFailed 500 (store_errors.py)
+    ├── UnknownJob 404 · WrongState 409 · TooManyJobs 429
+    ├── NoSpace 507 · StoreFailed 500
     ├── QueueFull 429 · TooManyStreams 429 · RateLimited 429
-    ├── BodyTimeout 408 (body_timeout.py) · Draining 503 · NotReady 503 · DeadlinePassed 504
+    ├── BodyTimeout 408 · Draining 503 · NotReady 503 · DeadlinePassed 504
     └── EngineFailed 500 · EngineLost 503
 
-Each answers application/problem+json (RFC 9457). Inputs are never echoed: places and lengths only.
+Each is answered as a problem document (problem_details.py). Inputs are never echoed: places and
+lengths only.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
-import uuid
-from collections.abc import Sequence
-from http import HTTPStatus
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-import orjson
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
-from starlette.exceptions import HTTPException
-
-from service.observability.logging import REQUEST_ID
 from vocabularies.batch import batch
-from vocabularies.errors import Finding, VocabularyError
+from vocabularies.errors import Finding
 
 logger = logging.getLogger(__name__)
-MAX_FINDINGS = 20
-Headers = list[tuple[bytes, bytes]]
+FULL = (errno.ENOSPC, errno.EDQUOT)
+BROKEN = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT, errno.ENOTDIR)
 
 
 class ServiceError(Exception):
@@ -44,7 +38,9 @@ class ServiceError(Exception):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def __init__(self, message: str, where: str = "", findings: Sequence[Finding] = ()) -> None:
-        self.message, self.where, self.findings = message, where, tuple(findings)
+        self.message = message
+        self.where = where
+        self.findings = tuple(findings)
         super().__init__(message)
 
 
@@ -171,6 +167,12 @@ class RateLimited(ServiceError):
         self.headers = ((b"retry-after", b"%d" % max(1, retry_after_s)),)
 
 
+class BodyTimeout(ServiceError):
+    """Nothing came for too long; nobody knows where the next request would begin."""
+
+    status, code, headers = 408, "body_timeout", ((b"connection", b"close"),)
+
+
 class Draining(ServiceError):
     """The service is stopping."""
 
@@ -201,70 +203,51 @@ class EngineLost(ServiceError):
     status, code, headers = 503, "engine_lost", ((b"retry-after", b"1"),)
 
 
-def invalid_body(error: ValidationError | RequestValidationError) -> ServiceError:
-    """What pydantic found, as our refusal: every place as a JSON pointer, never the input."""
-    faults = error.errors()
-    first = faults[0]
-    if first["type"] == "json_invalid":
-        reason = str(first.get("ctx", {}).get("error", first["msg"]))
-        _, _, place = str(first["msg"]).partition(" at ")
-        return BadJson(f"the body is not JSON: {reason}", place)
-    findings = [Finding(_pointer(fault["loc"]), str(fault["msg"])) for fault in faults]
-    message = findings[0].message
-    if len(findings) > 1:
-        message += f" (and {len(findings) - 1} more)"
-    return InvalidRequest(message, findings[0].where, findings[:MAX_FINDINGS])
+class UnknownJob(ServiceError):
+    """No training job has this id."""
+
+    status, code = 404, "unknown_job"
 
 
-def _pointer(location: Sequence[Any]) -> str:
-    """A JSON pointer; the names of pydantic's own union branches are left out."""
-    if location and location[0] in ("body", "query", "path", "header"):
-        location = location[1:]
-    parts = [str(part) for part in location if part != "str" and "[" not in str(part)]
-    return "/" + "/".join(part.replace("~", "~0").replace("/", "~1") for part in parts)
+class WrongState(ServiceError):
+    """A training job is in no state in which this can be done."""
+
+    status, code = 409, "wrong_state"
 
 
-def as_service_error(error: Exception) -> ServiceError:
-    """Any exception as a refusal; what nobody foresaw becomes 500 with a number for the log."""
-    match error:
-        case ServiceError():
-            return error
-        case VocabularyError():
-            first = error.findings[0]
-            return InvalidVocabulary(first.message, first.where, error.findings[:100])
-        case ValidationError() | RequestValidationError():
-            return invalid_body(error)
-        case HTTPException():
-            refusal = ServiceError(str(error.detail))
-            refusal.status = error.status_code
-            refusal.code = HTTPStatus(error.status_code).name.lower()
-            pairs = (error.headers or {}).items()
-            refusal.headers = tuple((k.lower().encode(), v.encode()) for k, v in pairs)
-            return refusal
-    number = REQUEST_ID.get() or uuid.uuid4().hex[:12]
-    logger.error("This is a bug. Request %s failed", number, exc_info=error)
-    return ServiceError(f"an error of ours; it stands in the log under {number}")
+class TooManyJobs(ServiceError):
+    """Too many training jobs have not ended."""
+
+    status, code, headers = 429, "too_many_jobs", ((b"retry-after", b"60"),)
 
 
-def problem(error: Exception) -> tuple[int, Headers, bytes]:
-    """Status, headers and body of the refusal that an exception means."""
-    refusal = as_service_error(error)
-    document: dict[str, Any] = {
-        "type": f"/problems/{refusal.code}",
-        "title": refusal.code.replace("_", " "),
-        "status": refusal.status,
-        "detail": refusal.message,
-        "code": refusal.code,
-        "where": refusal.where,
-    }
-    if len(refusal.findings) > 1:
-        document["findings"] = [
-            {"where": finding.where, "message": finding.message} for finding in refusal.findings
-        ]
-    body = orjson.dumps(document)
-    headers = [
-        (b"content-type", b"application/problem+json"),
-        (b"content-length", b"%d" % len(body)),
-        *refusal.headers,
-    ]
-    return refusal.status, headers, body
+class NoSpace(ServiceError):
+    """The disk is full."""
+
+    status, code, headers = 507, "no_space", ((b"retry-after", b"60"),)
+
+
+class StoreFailed(ServiceError):
+    """What is kept on disk cannot be written, as where its folder is read-only."""
+
+    status, code = 500, "store_failed"
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Raises NoSpace where the block finds the disk full, StoreFailed where it cannot write."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            logger.error("the disk of the service is full")
+            raise NoSpace("the disk of the service is full") from error
+        if error.errno in BROKEN:
+            logger.error("the store cannot be written: %s", error)
+            raise StoreFailed(f"the store cannot be written: {error.strerror}") from error
+        raise
+
+
+def nothing_came(idle_s: float | None) -> BodyTimeout:
+    """Make the refusal of a request of which nothing came for so many seconds."""
+    return BodyTimeout(f"nothing came for {idle_s} s (stream_idle_timeout_s)")

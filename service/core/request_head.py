@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from random import getrandbits
 from typing import TYPE_CHECKING
 
+from service.core.call import Call
 from service.core.errors import InvalidRequest
-from service.operations.operation import Call
 
 if TYPE_CHECKING:
     from starlette.types import Scope

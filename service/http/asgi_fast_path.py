@@ -18,19 +18,19 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from service.batching.work import ClientGone
-from service.core.body_timeout import nothing_came
-from service.core.errors import InvalidRequest, ServiceError, TooLarge, as_service_error, problem
+from service.core.call import Call
+from service.core.context_vars import CLIENT, REQUEST_ID
+from service.core.errors import InvalidRequest, ServiceError, TooLarge, nothing_came
+from service.core.problem_details import as_service_error, problem
 from service.core.request_head import call_of, read_timeout
 from service.http.query_options import refuse_options
 from service.http.refusals import refused
 from service.http.request_body import Body, collect
-from service.observability.logging import REQUEST_ID
 from service.observability.request_observer import answer_headers, finish, serialized
 from service.operations.context import Service
 from service.operations.decode import DECODE, DECODE_BATCH
 from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
-from service.operations.operation import LARGE_BYTES, Call, Operation, answer
-from service.security.rate_limits import CLIENT
+from service.operations.operation import LARGE_BYTES, Operation, answer
 from service.security.scopes import key_of, scope_of_path
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import orjson
 from fastapi import Response
 
 from service.batching.work import GONE
-from service.core.errors import ServiceError, as_service_error, problem
+from service.core.errors import ServiceError
+from service.core.problem_details import as_service_error, problem
 from service.core.request_head import call_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from service.batching.work import ClientGone
-from service.core.body_timeout import nothing_came
-from service.core.errors import BadBody, TooLarge, UnsupportedFormat
+from service.core.errors import BadBody, TooLarge, UnsupportedFormat, nothing_came
 from service.http.body_takeover import BodyReceiver
 from service.seqio.bgzf import BlockGzip
 

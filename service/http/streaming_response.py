@@ -20,13 +20,8 @@ from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher
 from service.batching.work import ClientGone, Output, Result, WorkItem
-from service.core.errors import (
-    QueueFull,
-    RateLimited,
-    TooLarge,
-    TooManyStreams,
-    as_service_error,
-)
+from service.core.errors import QueueFull, RateLimited, TooLarge, TooManyStreams
+from service.core.problem_details import as_service_error
 from service.core.request_head import call_of
 from service.http.asgi_fast_path import send_problem
 from service.http.backpressure import SEND_BYTES

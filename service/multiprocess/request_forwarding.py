@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from service.core.context_vars import REQUEST_ID
 from service.core.errors import ServiceError
 from service.core.request_head import call_of
 from service.core.settings import Settings
@@ -28,7 +29,6 @@ from service.http.refusals import refused
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine
 from service.multiprocess.upload_spool import Spool, received_from
-from service.observability.logging import REQUEST_ID
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.apis.native.training_upload import gathered, max_upload_bytes
+from service.core.errors import TooManyJobs, disk_errors
 from service.core.settings import Settings
-from service.core.store_errors import disk_errors
-from service.core.training_errors import TooManyJobs
 from service.http.request_body import body_pieces
 from service.training.job_folder import UPLOAD_PREFIX
 

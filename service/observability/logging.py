@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 import traceback
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
-"""The id of the request that is being answered, wherever its code runs."""
+from service.core.context_vars import REQUEST_ID
 
 
 def fields(**values: object) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from service.observability.logging import fields
 
 if TYPE_CHECKING:
+    from service.core.call import Call
     from service.operations.context import Service
-    from service.operations.operation import Call
 
 logger = logging.getLogger(__name__)
 CLIENT_CLOSED = 499  # As nginx counts it; nobody reads it.

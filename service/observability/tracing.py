@@ -22,9 +22,8 @@ from service.core.version import package_version
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from service.core.call import Times
+    from service.core.call import Call, Times
     from service.core.settings import Settings
-    from service.operations.operation import Call
 
 FIRST_ERROR = 500
 STAGES = ("parse", "queue", "encode", "serialize")

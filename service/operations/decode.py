@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.batching.work import DecodeWork, Result
+from service.core.call import Call
 from service.core.errors import RowRefused
 from service.engines.base import Decoded
 from service.operations.operation import (
     Body,
-    Call,
     Operation,
     Render,
     check_rows,

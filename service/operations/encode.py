@@ -10,18 +10,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from service.batching.work import CountWork, EncodeWork, Result
+from service.core.call import Call
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.engines.base import Counted
 from service.operations.ids_only_json import asks_nothing, is_plain, plain_batch, plain_text
-from service.operations.operation import (
-    Body,
-    Call,
-    Operation,
-    Render,
-    check_rows,
-    make_work,
-    row_faults,
-)
+from service.operations.operation import Body, Operation, Render, check_rows, make_work, row_faults
 from service.operations.rendering.json_stream import (
     flat_json,
     head,

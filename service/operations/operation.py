@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,8 +24,9 @@ from service.batching.work import (
     SharedWork,
     WorkItem,
 )
-from service.core.call import Times
-from service.core.errors import DigestDiffers, TooLarge, invalid_body
+from service.core.call import Call
+from service.core.errors import DigestDiffers, TooLarge
+from service.core.problem_details import invalid_body
 from service.operations.schemas import Strict
 from vocabularies.batch.batch import MAX_UTF8, Batch, EncodeOptions, RowError
 from vocabularies.batch.shared_rows import SharedRows
@@ -34,7 +35,6 @@ from vocabularies.batch.string_join import utf8_size
 if TYPE_CHECKING:
     from service.operations.context import Service
     from service.registry.entries import Entry
-    from service.security.api_keys import Scope
 
 Body = Iterable[bytes]
 Request = TypeVar("Request", bound=Strict)
@@ -46,42 +46,6 @@ SEVERAL_BYTES = 1 << 11  # Of a body from which on orjson is faster: some texts 
 PART = 1 << 20
 BYTES_AN_ID = 4
 ROW_BYTES = 16  # What a row weighs in the queue beside its text, so that empty texts are not free.
-
-
-@dataclass(slots=True)
-class Call:
-    """What an answer needs of the connection that asked.
-
-    Attributes:
-        query: the query string of its URL.
-        request_id: the client's X-Request-Id, or one made here.
-        trace: what the client says of the trace that the request belongs to: traceparent and
-            tracestate, by name.
-        media_type: Content-Type without its parameters.
-        content_length: bytes of the body as announced; 0 when it is not known.
-        encoding: Content-Encoding of the body; None: it came as it is.
-        timeout_ms: the header X-Request-Timeout-Ms as it came.
-        timeout_s: seconds the client gives us; None: the service's own deadline.
-        receive: the ASGI callable that tells when the client is gone.
-        may: raises ServiceError where the client's key has not a scope; None: its path was checked.
-        times: when it came and how long its stages took.
-        refusal: the code with which it was refused; "" if it was not.
-        is_gone: its client has left.
-    """
-
-    query: bytes = b""
-    request_id: bytes = b""
-    trace: dict[str, str] | None = None
-    media_type: bytes = b""
-    content_length: int = 0
-    encoding: str | None = None
-    timeout_ms: bytes | None = None
-    timeout_s: float | None = None
-    receive: Callable[[], Awaitable[Any]] | None = None
-    may: Callable[[Scope], object] | None = None
-    times: Times = field(default_factory=Times)
-    refusal: str = ""
-    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import QueryParams
 
-from service.core.errors import InvalidRequest, invalid_body
+from service.core.errors import InvalidRequest
+from service.core.problem_details import invalid_body
 from service.operations import schemas
 from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
 

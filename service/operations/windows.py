@@ -11,9 +11,10 @@ import orjson
 from numpy.typing import NDArray
 
 from service.batching.work import EncodeWork, Result
+from service.core.call import Call
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
-from service.operations.operation import Call, Operation, Render, make_work
+from service.operations.operation import Operation, Render, make_work
 from service.operations.rendering.json_stream import flat_json, head, matrix_json
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.schemas import WindowsRequest, WindowsResponse

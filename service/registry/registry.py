@@ -21,9 +21,9 @@ from service.core.errors import (
     NotReady,
     TooLarge,
     UnknownVocabulary,
+    disk_errors,
 )
 from service.core.settings import Settings
-from service.core.store_errors import disk_errors
 from service.engines.base import Engine, Residency
 from service.engines.eviction import leaving
 from service.engines.fault_isolation import raise_if_not_the_engines

@@ -21,14 +21,14 @@ import math
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from service.core.call import Scope
 from service.core.errors import Forbidden, Unauthorized
 from service.runtime.atomic_files import Store
 from service.security.rate_limits import UNLIMITED, Limits, Rates
 
 logger = logging.getLogger(__name__)
-Scope = Literal["any", "encode", "decode", "manage", "train"]
 SCOPES: tuple[Scope, ...] = ("encode", "decode", "manage", "train")
 GUARDED_EVERYWHERE: tuple[Scope, ...] = ("manage", "train")
 RATES = ("requests_per_s", "bytes_per_s")

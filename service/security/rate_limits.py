@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from service.core.errors import RateLimited
-
-CLIENT: ContextVar[str] = ContextVar("client", default="")
-"""The name of the key that the request being answered came with; "" where there are no keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from service.security.api_keys import Scope
+from service.core.call import Scope
 
 OPEN = frozenset(
     {

@@ -12,7 +12,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from service.core.training_errors import UnknownJob
+from service.core.errors import UnknownJob
 from service.observability.metrics import Metrics
 from service.training.job_folder import JobFolder, JobFolders
 from service.training.schemas import ENDED, JobState, TrainingError, TrainingJob

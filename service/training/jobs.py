@@ -19,10 +19,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
 
-from service.core.errors import Draining, ServiceError
+from service.core.errors import Draining, ServiceError, TooManyJobs, WrongState, disk_errors
 from service.core.settings import Settings
-from service.core.store_errors import disk_errors
-from service.core.training_errors import TooManyJobs, WrongState
 from service.observability.logging import fields
 from service.observability.metrics import Metrics
 from service.training.job_folder import VOCABULARY, JobFolder, JobFolders

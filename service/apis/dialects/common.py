@@ -15,19 +15,15 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from service.batching.work import EncodeWork, Result
-from service.core.errors import (
-    BadJson,
-    InvalidRequest,
-    RowRefused,
-    TooLarge,
-    invalid_body,
-)
+from service.core.call import Call
+from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge
+from service.core.problem_details import invalid_body
 from service.core.request_head import call_of, read_timeout
 from service.http.request_body import Body as Sent
 from service.http.request_body import collect
 from service.http.streaming_response import check_length
 from service.operations.context import Service
-from service.operations.operation import Call, check_rows, decode_work, find_entry, make_work
+from service.operations.operation import check_rows, decode_work, find_entry, make_work
 from service.registry.entries import Entry
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet

@@ -26,17 +26,16 @@ from service.apis.grpc.conversions import TextsRequest
 from service.apis.grpc.status import abort
 from service.apis.native.service_info import readiness
 from service.apis.oip import grpc_service
-from service.core.body_timeout import nothing_came
-from service.core.errors import BadBody, DeadlinePassed, Draining, as_service_error
+from service.core.call import Call
+from service.core.context_vars import CLIENT, REQUEST_ID
+from service.core.errors import BadBody, DeadlinePassed, Draining, nothing_came
+from service.core.problem_details import as_service_error
 from service.core.request_head import header_call
 from service.http.streaming_response import counted_stream
-from service.observability.logging import REQUEST_ID
 from service.observability.request_observer import CLIENT_CLOSED, answer_headers, finish, serialized
 from service.operations.context import Service
-from service.operations.operation import Call
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
-from service.security.rate_limits import CLIENT
 from service.security.scopes import key_of, scope_of_method
 
 logger = logging.getLogger(__name__)

@@ -24,13 +24,14 @@ from service.apis.grpc.conversions import (
 )
 from service.apis.grpc.large_fields import with_field
 from service.batching.work import CountWork, EncodeWork, IdRows, Result
-from service.core.errors import InvalidRequest, RowRefused, TooLarge, invalid_body
+from service.core.call import Call
+from service.core.errors import InvalidRequest, RowRefused, TooLarge
+from service.core.problem_details import invalid_body
 from service.engines.base import Decoded
 from service.http.streaming_response import run_patiently
 from service.operations.context import Service
 from service.operations.encode import check_dtype
 from service.operations.operation import (
-    Call,
     bulk_work,
     check_digest,
     check_rows,

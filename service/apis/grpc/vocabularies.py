@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from service.apis.grpc.conversions import vocabulary_message
+from service.core.call import Call
 from service.core.errors import InvalidRequest, TooLarge
 from service.operations.context import Service
-from service.operations.operation import Call
 from service.protos import warptok_pb2 as pb
 from service.registry import management
 from service.registry.management import MAX_FILES, Upload

@@ -17,6 +17,7 @@ from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.apis.bulk.fasta import BulkFasta, FastaQuery
 from service.apis.bulk.text import BulkText
 from service.batching.work import ClientGone
+from service.core.call import Call
 from service.core.errors import UnsupportedFormat
 from service.core.request_head import call_of
 from service.http.asgi_fast_path import HOT, respond
@@ -24,7 +25,7 @@ from service.http.problem_schema import refusals
 from service.http.streaming_response import Streamed
 from service.operations import schemas
 from service.operations.context import Service
-from service.operations.operation import Call, Operation
+from service.operations.operation import Operation
 from service.operations.query_schemas import BatchQuery
 from service.operations.windows import WINDOWS
 

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 
 from service.apis.native.training_upload import FILES, max_upload_bytes, receive_upload
-from service.core.errors import InvalidRequest, NameTaken, ServiceError, TooLarge, invalid_body
+from service.core.errors import InvalidRequest, NameTaken, ServiceError, TooLarge
+from service.core.problem_details import invalid_body
 from service.http.problem_schema import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.http.request_body import body_pieces

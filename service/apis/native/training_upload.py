@@ -16,9 +16,8 @@ from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
-from service.core.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat
+from service.core.errors import BadBody, InvalidRequest, TooLarge, UnsupportedFormat, disk_errors
 from service.core.settings import Settings
-from service.core.store_errors import disk_errors
 
 FILES = ("corpus", "motifs", "confidence")
 FIELD_BYTES = 1 << 16

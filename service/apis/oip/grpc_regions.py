@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from service.core.call import Call
 from service.operations.context import Service
-from service.operations.operation import Call
 from service.protos import inference_pb2 as pb
 
 

@@ -20,9 +20,10 @@ from service.apis.oip.region_tensors import REGION, input_from_region, output_to
 from service.apis.oip.requests import Inference, Wanted
 from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
 from service.apis.oip.tensors import BYTES, Tensor, bytes_of, bytes_tensor
-from service.core.errors import InvalidRequest, UnknownVocabulary, as_service_error
+from service.core.call import Call
+from service.core.errors import InvalidRequest, UnknownVocabulary
+from service.core.problem_details import as_service_error
 from service.operations.context import Service
-from service.operations.operation import Call
 from service.protos import inference_pb2 as pb
 from service.registry import management
 from vocabularies.batch.batch import Batch

@@ -23,7 +23,8 @@ from service.apis.oip.requests import Inference, Wanted
 from service.apis.oip.statistics import VERSION
 from service.apis.oip.tensors import BYTES, Tensor, bytes_of, rows_of
 from service.batching.work import ClientGone
-from service.core.errors import InvalidRequest, invalid_body
+from service.core.errors import InvalidRequest
+from service.core.problem_details import invalid_body
 from service.core.request_head import call_of, read_timeout, whole_number
 from service.http.asgi_fast_path import read_body
 from service.http.error_responses import worded

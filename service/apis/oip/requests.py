@@ -12,10 +12,12 @@ from pydantic import Field, ValidationError
 from service.apis.grpc.conversions import checked_offsets
 from service.apis.oip.tensors import BYTES, PREFIX, Tensor, bytes_tensor
 from service.batching.work import AnyResult
-from service.core.errors import InvalidRequest, TooLarge, invalid_body
+from service.core.call import Call
+from service.core.errors import InvalidRequest, TooLarge
+from service.core.problem_details import invalid_body
 from service.operations import schemas
 from service.operations.context import Service
-from service.operations.operation import Call, check_rows
+from service.operations.operation import check_rows
 from service.operations.query_schemas import BatchQuery
 from vocabularies.batch.batch import Batch
 

@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING
 
 from service.apis.oip.http_infer import Infer
 from service.apis.oip.oip_first import ROUTE
+from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import ServiceError
 from service.core.request_head import IN_SCOPE
 from service.http.refusals import refused
-from service.observability.logging import REQUEST_ID
 from service.observability.request_observer import CLIENT_CLOSED, answer_headers, finish
-from service.security.rate_limits import CLIENT
 
 if TYPE_CHECKING:
     from starlette.types import Message
 
+    from service.core.call import Call
     from service.http.connection.protocol import HotProtocol
-    from service.operations.operation import Call
 
 INFER = re.compile(rb"/v2/models/([\w.-]+)/infer", re.ASCII)
 WHOLE_BYTES = 1 << 16  # A larger body is not copied behind its head.

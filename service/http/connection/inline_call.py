@@ -9,8 +9,9 @@ from service.observability.request_observer import CLIENT_CLOSED, finish, serial
 
 if TYPE_CHECKING:
     from service.batching.work import AnyResult
+    from service.core.call import Call
     from service.http.connection.protocol import HotProtocol
-    from service.operations.operation import Call, Operation, Render
+    from service.operations.operation import Operation, Render
 
 
 class HotCycle:

@@ -24,8 +24,9 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-from service.core.body_timeout import nothing_came
-from service.core.errors import ServiceError, as_service_error, problem
+from service.core.context_vars import CLIENT, REQUEST_ID
+from service.core.errors import ServiceError, nothing_came
+from service.core.problem_details import as_service_error, problem
 from service.core.request_head import header_call, read_timeout, repeated_call
 from service.http.asgi_fast_path import HOT
 from service.http.body_takeover import PROTOCOL
@@ -34,10 +35,8 @@ from service.http.connection.head_cache import RepeatedHead
 from service.http.connection.inline_asgi import InferCycle
 from service.http.connection.inline_asgi import model_of as infer_of
 from service.http.connection.inline_call import HotCycle
-from service.observability.logging import REQUEST_ID
 from service.observability.request_observer import answer_headers, finish
 from service.operations.operation import check_digest, parse
-from service.security.rate_limits import CLIENT
 from service.security.scopes import key_of, scope_of_path
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from service.core.errors import (
     NotReady,
     QueueFull,
     ServiceError,
-    as_service_error,
 )
+from service.core.problem_details import as_service_error
 from service.multiprocess.link.frames import SIZES, Frame, Message, pack
 from service.multiprocess.link.shared_memory import WORTH_BYTES, LinkMemory, Loan, OtherMemory
 

@@ -10,8 +10,9 @@ import pytest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from service.core import body_timeout, errors, store_errors, training_errors
-from service.core.errors import ServiceError, invalid_body, problem
+from service.core import errors
+from service.core.errors import ServiceError
+from service.core.problem_details import invalid_body, problem
 from service.core.settings import Settings
 from service.operations.schemas import EncodeBatchRequest
 from service.server.app import create_app, running
@@ -21,7 +22,7 @@ from vocabularies.errors import VocabularyError
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 KINDS = [kind for kind in ServiceError.__subclasses__() if kind is not errors.RowRefused]
-assert body_timeout.BodyTimeout in KINDS
+assert errors.BodyTimeout in KINDS
 EXPECTED = {
     "bad_body": 400,
     "bad_json": 400,
@@ -82,8 +83,8 @@ def test_every_code_has_its_status_and_the_one_shape():
         errors.RateLimited,
         errors.Draining,
         errors.NotReady,
-        training_errors.TooManyJobs,
-        store_errors.NoSpace,
+        errors.TooManyJobs,
+        errors.NoSpace,
     ],
 )
 def test_what_will_pass_says_when_to_try_again(kind):

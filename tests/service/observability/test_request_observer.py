@@ -14,7 +14,8 @@ import grpc
 import pytest
 
 from service.apis.grpc.server import GrpcServer
-from service.observability.logging import REQUEST_ID, JsonLines, TextLines, fields
+from service.core.context_vars import REQUEST_ID
+from service.observability.logging import JsonLines, TextLines, fields
 from service.protos import inference_pb2, warptok_pb2
 from tests.service.apis.native.test_tokens import V
 from tests.service.http.connection.test_protocol import answer, client_at, listening, request

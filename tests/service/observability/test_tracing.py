@@ -16,10 +16,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from service.apis.grpc.server import GrpcServer
-from service.core.call import Times
+from service.core.call import Call, Times
 from service.core.settings import Settings
 from service.observability.tracing import Tracer, make_tracer
-from service.operations.operation import Call
 from service.protos import warptok_pb2
 from tests.service.apis.native.test_tokens import V
 from tests.service.http.connection.test_protocol import (

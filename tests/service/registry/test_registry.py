@@ -14,11 +14,12 @@ from service.core.errors import (
     BuiltinProtected,
     InvalidRequest,
     NameTaken,
+    NoSpace,
+    StoreFailed,
     TooLarge,
     UnknownVocabulary,
 )
 from service.core.settings import Settings
-from service.core.store_errors import NoSpace, StoreFailed
 from service.registry.management import check_names
 from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from service.apis.oip import grpc_service, oip_first
 from service.apis.oip import infer as oip_infer
 from service.apis.oip.tensors import Tensor, bytes_of, bytes_tensor, rows_of
+from service.core.call import Call
 from service.core.errors import InvalidRequest
 from service.engines.cpu.engine import CpuEngine
-from service.operations.operation import Call
 from service.protos import inference_pb2 as pb
 from tests.support.app_client import serving
 from tests.support.waiting import run

@@ -1,0 +1,94 @@
+"""Exceptions as refusals, and refusals as documents: application/problem+json (RFC 9457).
+
+Any exception becomes a ServiceError; what nobody foresaw becomes 500 with a number for the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from service.core.context_vars import REQUEST_ID
+from service.core.errors import BadJson, InvalidRequest, InvalidVocabulary, ServiceError
+from vocabularies.errors import Finding, VocabularyError
+
+logger = logging.getLogger(__name__)
+MAX_FINDINGS = 20
+Headers = list[tuple[bytes, bytes]]
+
+
+def invalid_body(error: ValidationError | RequestValidationError) -> ServiceError:
+    """What pydantic found, as our refusal: every place as a JSON pointer, never the input."""
+    faults = error.errors()
+    first = faults[0]
+    if first["type"] == "json_invalid":
+        reason = str(first.get("ctx", {}).get("error", first["msg"]))
+        _, _, place = str(first["msg"]).partition(" at ")
+        return BadJson(f"the body is not JSON: {reason}", place)
+    findings = [Finding(_pointer(fault["loc"]), str(fault["msg"])) for fault in faults]
+    message = findings[0].message
+    if len(findings) > 1:
+        message += f" (and {len(findings) - 1} more)"
+    return InvalidRequest(message, findings[0].where, findings[:MAX_FINDINGS])
+
+
+def _pointer(location: Sequence[Any]) -> str:
+    """A JSON pointer; the names of pydantic's own union branches are left out."""
+    if location and location[0] in ("body", "query", "path", "header"):
+        location = location[1:]
+    parts = [str(part) for part in location if part != "str" and "[" not in str(part)]
+    return "/" + "/".join(part.replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def as_service_error(error: Exception) -> ServiceError:
+    """Any exception as a refusal; what nobody foresaw becomes 500 with a number for the log."""
+    match error:
+        case ServiceError():
+            return error
+        case VocabularyError():
+            first = error.findings[0]
+            return InvalidVocabulary(first.message, first.where, error.findings[:100])
+        case ValidationError() | RequestValidationError():
+            return invalid_body(error)
+        case HTTPException():
+            refusal = ServiceError(str(error.detail))
+            refusal.status = error.status_code
+            refusal.code = HTTPStatus(error.status_code).name.lower()
+            pairs = (error.headers or {}).items()
+            refusal.headers = tuple((k.lower().encode(), v.encode()) for k, v in pairs)
+            return refusal
+    number = REQUEST_ID.get() or uuid.uuid4().hex[:12]
+    logger.error("This is a bug. Request %s failed", number, exc_info=error)
+    return ServiceError(f"an error of ours; it stands in the log under {number}")
+
+
+def problem(error: Exception) -> tuple[int, Headers, bytes]:
+    """Status, headers and body of the refusal that an exception means."""
+    refusal = as_service_error(error)
+    document: dict[str, Any] = {
+        "type": f"/problems/{refusal.code}",
+        "title": refusal.code.replace("_", " "),
+        "status": refusal.status,
+        "detail": refusal.message,
+        "code": refusal.code,
+        "where": refusal.where,
+    }
+    if len(refusal.findings) > 1:
+        document["findings"] = [
+            {"where": finding.where, "message": finding.message} for finding in refusal.findings
+        ]
+    body = orjson.dumps(document)
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", b"%d" % len(body)),
+        *refusal.headers,
+    ]
+    return refusal.status, headers, body
