@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from service.apis.grpc.status import CODES
 from service.core import errors
 from service.core.settings import PREFIX, Settings
-from service.observability.metrics import FAMILIES
+from service.observability.metric_definitions import FAMILIES
 
 DOCS = Path(__file__).parent
 MIB = 1024 * 1024

@@ -26,7 +26,6 @@ from service.core.request_head import call_of, read_timeout
 from service.http.query_options import refuse_options
 from service.http.refusals import refused
 from service.http.request_body import Body, collect
-from service.observability.request_observer import answer_headers, finish, serialized
 from service.operations.context import Service
 from service.operations.decode import DECODE, DECODE_BATCH
 from service.operations.encode import COUNT, ENCODE, ENCODE_BATCH
@@ -68,7 +67,7 @@ class HotRoutes:
             if message["type"] == "http.response.start":
                 status, call.times.head = message["status"], perf_counter()
                 headers = message.get("headers", ())
-                message["headers"] = [*headers, *answer_headers(service, call)]
+                message["headers"] = [*headers, *service.observer.answer_headers(call)]
             await send(message)
 
         route, receive = "unmatched", _in_time(receive, service.settings.stream_idle_timeout_s)
@@ -79,7 +78,7 @@ class HotRoutes:
             raise
         finally:
             # FastAPI's are counted under their templates and not under each path.
-            finish(service, call, getattr(scope.get("route"), "path", route), status)
+            service.observer.finish(call, getattr(scope.get("route"), "path", route), status)
 
     async def _answer(self, scope: Scope, call: Call, receive: Receive, send: Send) -> str:
         """Answer, and say under which name that is counted unless FastAPI knows one."""
@@ -199,7 +198,7 @@ async def respond(
         refuse_options(call.query, (), "options of a JSON body stand in the body")
         answered = await answer(service, operation, body, call)
         is_large = len(body) > LARGE_BYTES
-        serialized(service, call, await send_pieces(send, answered, is_large))
+        service.observer.add_serialize_time(call, await send_pieces(send, answered, is_large))
     except (ClientGone, asyncio.CancelledError):
         raise
     except Exception as error:

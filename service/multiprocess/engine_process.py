@@ -64,7 +64,10 @@ async def _start_others(app: HotRoutes) -> tuple[GrpcServer | None, WSGIServer |
     """What listens in this process: gRPC, and the metrics' port for all processes."""
     service = app.service
     try:
-        metrics = start_metrics(service)
+        settings = service.settings
+        metrics = start_metrics(
+            service.metrics, service.processes, settings.host, settings.metrics_port
+        )
         return await start_grpc(service) if service.settings.grpc else None, metrics
     except OSError:
         raise SystemExit(USAGE_ERROR) from None

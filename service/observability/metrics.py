@@ -9,8 +9,9 @@ known now, so that their number is bounded whatever clients send.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -19,104 +20,42 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
 
-from service.core.counters import STAGE_SECONDS, Counts, Labels
-from service.observability.gauges import Gauges
-
-SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
-TRAINING_SECONDS = (1, 10, 60, 600, 3600, 36_000)
-OUTCOMES = ("finished", "failed", "cancelled")  # Of training jobs.
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
-BYTES = tuple(256 * 4**i for i in range(10))
-SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
+from service.core.counters import Counts, Labels
+from service.engines.base import EngineStatus
+from service.observability.metric_definitions import ALWAYS, COUNTED, OUTCOMES, READ, VOCABULARY
 
 
-class Family(NamedTuple):
-    """A metric: what it says, by which labels, and the bounds of a histogram."""
+@dataclass(frozen=True, slots=True)
+class VocabularySample:
+    """One vocabulary as the metrics show it."""
 
-    documentation: str
-    labels: tuple[str, ...] = ()
-    bounds: tuple[float, ...] = ()
+    name: str
+    digest: str
+    kind: str
+    state: str
+    engine: str
+    encoder: str
+    num_texts: int
+    num_different: int
+    device_bytes: int = 0
 
 
-COUNTED: dict[str, Family] = {
-    "warptok_requests_total": Family("Answered requests.", ("route", "status")),
-    "warptok_requests_received_total": Family(
-        "Requests whose head was read; answered, cancelled or still in progress."
-    ),
-    "warptok_request_duration_seconds": Family(
-        "Time from a request's head to its answer's end.", ("route",), SECONDS
-    ),
-    "warptok_stage_duration_seconds": Family(
-        "Time in each stage: parse, queue and serialize of a request, encode of a batch, the "
-        "others of one batch in so many on the GPU.",
-        ("stage",),
-        STAGE_SECONDS,
-    ),
-    "warptok_batches_total": Family("Batches run.", ("engine", "operation")),
-    "warptok_batch_rows": Family("Texts or rows of ids in a batch.", (), ROWS),
-    "warptok_batch_bytes": Family("Bytes in a batch.", (), BYTES),
-    "warptok_batch_fill_ratio": Family("Bytes in a batch over max_batch_bytes.", (), SHARES),
-    "warptok_bytes_total": Family("Bytes given to an engine.", ("engine", "operation")),
-    "warptok_tokens_total": Family("Ids made or read by an engine.", ("engine", "operation")),
-    "warptok_rows_refused_total": Family("Rows of a batch that were refused alone.", ("reason",)),
-    "warptok_requests_rejected_total": Family("Requests that were refused.", ("reason",)),
-    "warptok_work_accepted_total": Family(
-        "Requests, and parts of streams, that came to the queue."
-    ),
-    "warptok_work_finished_total": Family(
-        "What became of them: answered, cancelled, failed, or the code of a refusal.", ("outcome",)
-    ),
-    "warptok_requests_cancelled_total": Family("Requests whose client left before the answer."),
-    "warptok_fallbacks_total": Family(
-        "Batches meant for the GPU that something slower took.", ("reason",)
-    ),
-    "warptok_training_duration_seconds": Family(
-        "Time in training of jobs that ended: finished, failed or cancelled.",
-        ("outcome",),
-        TRAINING_SECONDS,
-    ),
-    "warptok_event_loop_lag_seconds": Family(
-        "How late the event loop came to its timers, four times a second.", (), SECONDS
-    ),
-}
-"""Counters and histograms; by name."""
+@dataclass(slots=True)
+class Gauges:
+    """Where values are read from when /metrics is; the service sets them.
 
-VOCABULARY = ("name", "digest", "kind", "state", "engine", "encoder")
-READ: dict[str, Family] = {
-    "warptok_queue_bytes": Family("Bytes waiting or being encoded."),
-    "warptok_queue_limit_bytes": Family("The setting max_queue_bytes."),
-    "warptok_queue_rows": Family("Rows waiting or being encoded."),
-    "warptok_streams": Family("Streams that are being answered."),
-    "warptok_ready": Family("1 while /readyz says ready."),
-    "warptok_crossover_bytes": Family("Size of a batch from which on it is meant for the GPU."),
-    "warptok_device_memory_bytes": Family(
-        "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
-    ),
-    "warptok_page_locked_bytes": Family(
-        "Memory of this machine that the GPU reads and writes where it lies.", ("device",)
-    ),
-    "warptok_vocabulary_info": Family("A known vocabulary.", VOCABULARY),
-    "warptok_vocabulary_device_bytes": Family("Bytes of a vocabulary on the GPU.", ("name",)),
-    "warptok_self_test_texts": Family(
-        "Texts on which a vocabulary was compared with its witness.", ("name",)
-    ),
-    "warptok_self_test_different": Family("Texts of the comparison whose ids differed.", ("name",)),
-    "warptok_training_jobs": Family(
-        "Training jobs that have not ended: queued, running, interrupted.", ("state",)
-    ),
-    "warptok_build_info": Family("Version of the service.", ("version",)),
-}
-"""Gauges, read when /metrics is; by name."""
+    Attributes:
+        queue: bytes and rows that wait or are being encoded.
+        training_jobs: how many there are by state.
+    """
 
-FAMILIES = COUNTED | READ
-ALERTED = "engine_lost", "no_space", "store_failed"  # `rate` sees the first one only behind a 0.
-ALWAYS = (
-    ("warptok_requests_received_total",),
-    ("warptok_requests_cancelled_total",),
-    ("warptok_work_accepted_total",),
-    *(("warptok_requests_rejected_total", code) for code in ALERTED),
-    *(("warptok_fallbacks_total", reason) for reason in ("device_error", "resting")),
-)
+    queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    queue_limit_bytes: int = 0
+    num_streams: Callable[[], int] = lambda: 0
+    ready: Callable[[], bool] = lambda: False
+    vocabularies: Callable[[], list[VocabularySample]] = list
+    engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
+    training_jobs: Callable[[], Mapping[str, int]] = dict
 
 
 class Metrics(Collector):

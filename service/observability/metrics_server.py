@@ -16,26 +16,33 @@ from service.observability.process_metrics import Joined
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
+    from service.observability.metrics import Metrics
     from service.observability.process_metrics import Processes
-    from service.operations.context import Service
 
 logger = logging.getLogger(__name__)
 GATHER_TIMEOUT_S = 5.0
 
 
-def start_metrics(service: Service) -> WSGIServer | None:
-    """Listen on `metrics_port`, where that is set; on the running loop.
+def start_metrics(
+    metrics: Metrics, processes: Processes | None, host: str, port: int | None
+) -> WSGIServer | None:
+    """Listen on a port of the metrics' own, where one is set; on the running loop.
+
+    Args:
+        metrics: of this process.
+        processes: the other processes of the service; None: there are none.
+        host: the address to listen on.
+        port: the setting `metrics_port`.
 
     Raises:
         OSError: the address cannot be used; it has been logged.
     """
-    port, host = service.settings.metrics_port, service.settings.host
     if port is None:
         return None
-    registry = service.metrics.registry
-    if service.processes is not None:
+    registry = metrics.registry
+    if processes is not None:
         registry = CollectorRegistry()
-        registry.register(_AllProcesses(service.processes, asyncio.get_running_loop()))
+        registry.register(_AllProcesses(processes, asyncio.get_running_loop()))
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:

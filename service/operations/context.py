@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from service.engines.base import Engine
     from service.observability.metrics import Metrics
     from service.observability.process_metrics import Processes
-    from service.observability.tracing import Tracer
+    from service.observability.request_observer import RequestObserver
     from service.registry.registry import Registry
     from service.security.api_keys import Guard
     from service.training.jobs import TrainingJobs
@@ -33,7 +33,7 @@ class Service:
         guard: decides who may do what.
         regions: shared memory that clients have registered.
         chat_templates: the process that templates run in.
-        tracer: makes spans of requests; None: nobody wants them.
+        observer: notes every answered request.
         processes: the other processes of the service; None: it is one process.
         unsent: what the answers of streams hold.
         num_streams: Arrow, FASTA and gRPC streams that are being answered.
@@ -46,11 +46,11 @@ class Service:
     batcher: Batcher
     metrics: Metrics
     guard: Guard
+    observer: RequestObserver
     regions: Regions
     chat_templates: ChatTemplates
     training: TrainingJobs | None = None
     oip_statistics: Statistics = field(default_factory=Statistics)
-    tracer: Tracer | None = None
     processes: Processes | None = None
     preloaded: bool = False
     num_streams: int = 0

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from service.engines.base import Residency
-from service.observability.gauges import VocabularySample
+from service.observability.metrics import VocabularySample
 from service.operations.context import Service
 from service.registry.entries import Entry, Known
 from service.registry.registry import Registry

@@ -39,9 +39,8 @@ from service.http.asgi_fast_path import HotRoutes
 from service.http.openapi import with_refusals
 from service.http.refusals import refused
 from service.http.streaming_response import BrokenStream
-from service.observability.gauges import Gauges
-from service.observability.metrics import Metrics
-from service.observability.request_observer import CLIENT_CLOSED
+from service.observability.metrics import Gauges, Metrics
+from service.observability.request_observer import CLIENT_CLOSED, RequestObserver
 from service.observability.tracing import make_tracer
 from service.operations.context import Service
 from service.registry import management
@@ -138,8 +137,15 @@ def make_service(
         settings.shared_memory, settings.max_regions, engine.open_shared, engine.share_host
     )
     templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
-    service = Service(settings, engine, registry, batcher, metrics, guard, regions, templates)
-    service.tracer = make_tracer(settings)
+    observer = RequestObserver(
+        metrics,
+        make_tracer(settings),
+        access_log=settings.access_log,
+        server_timing=settings.server_timing,
+    )
+    service = Service(
+        settings, engine, registry, batcher, metrics, guard, observer, regions, templates
+    )
     metrics.gauges = Gauges(
         queue=lambda: (batcher.queue_bytes, batcher.queue_rows),
         queue_limit_bytes=settings.max_queue_bytes,
@@ -219,8 +225,9 @@ async def running(service: Service) -> AsyncIterator[None]:
 
 async def close_tracer(service: Service) -> None:
     """Send the last spans; who takes them may be slow."""
-    if service.tracer is not None:
-        await asyncio.to_thread(service.tracer.close)
+    tracer = service.observer.tracer
+    if tracer is not None:
+        await asyncio.to_thread(tracer.close)
 
 
 async def preload(service: Service, names: list[str]) -> None:

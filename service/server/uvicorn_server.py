@@ -133,7 +133,10 @@ class Server(uvicorn.Server):
 
     async def _start_others(self) -> None:
         try:
-            self.metrics = start_metrics(self.app.service)
+            service = self.app.service
+            self.metrics = start_metrics(
+                service.metrics, service.processes, self.settings.host, self.settings.metrics_port
+            )
             if self.settings.grpc:
                 self.grpc = await start_grpc(self.app.service)
         except OSError:

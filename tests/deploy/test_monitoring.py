@@ -20,7 +20,7 @@ from service.core import errors
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.engines.gpu.hybrid_engine import RoutedEngine
-from service.observability.metrics import COUNTED, FAMILIES
+from service.observability.metric_definitions import COUNTED, FAMILIES
 from tests.service.http.connection.test_protocol import listening
 from tests.support.data_files import ROOT
 from tests.support.fake_gpu import FakeGpu

@@ -26,7 +26,6 @@ from service.core.request_head import read_timeout
 from service.http.backpressure import Outgoing
 from service.http.request_body import Body
 from service.http.streaming_response import Streamed, run_patiently, stream_thread
-from service.observability.request_observer import serialized
 from service.operations.encode import check_dtype
 from service.operations.operation import bulk_work, check_digest, check_rows, find_entry
 from service.operations.query_schemas import DTYPES, BatchQuery, parse_query
@@ -230,7 +229,7 @@ class ArrowStream(Streamed):
                 message = messages.message(*answered)
             else:
                 message = await asyncio.to_thread(messages.message, *answered)
-            serialized(self.service, self.call, perf_counter() - begin)
+            self.service.observer.add_serialize_time(self.call, perf_counter() - begin)
             await outgoing.put(head, *message)
             head = b""
         await outgoing.put(head, messages.END)

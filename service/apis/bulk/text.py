@@ -23,7 +23,6 @@ from service.core.request_head import read_timeout
 from service.http.asgi_fast_path import send_pieces
 from service.http.request_body import Body, collect
 from service.http.streaming_response import Streamed, check_length, octets
-from service.observability.request_observer import serialized
 from service.operations.encode import ENCODE, check_dtype, truncated_row
 from service.operations.operation import LARGE_BYTES, bulk_work, check_digest, find_entry
 from service.operations.query_schemas import DTYPES, TextQuery, parse_query
@@ -141,7 +140,7 @@ class BulkText(Streamed):
         work, render = ENCODE.plan(self.service, self.call, entry, request)
         answered = render(await self.service.batcher.run(work))
         seconds = await send_pieces(send, answered, len(text) > LARGE_BYTES)
-        serialized(self.service, self.call, seconds)
+        self.service.observer.add_serialize_time(self.call, seconds)
 
 
 def _check_charset(content_type: str) -> None:

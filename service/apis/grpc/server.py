@@ -32,7 +32,7 @@ from service.core.errors import BadBody, DeadlinePassed, Draining, nothing_came
 from service.core.problem_details import as_service_error
 from service.core.request_head import header_call
 from service.http.streaming_response import counted_stream
-from service.observability.request_observer import CLIENT_CLOSED, answer_headers, finish, serialized
+from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
@@ -220,20 +220,20 @@ class GrpcServer:
         try:
             self._admit(call, path, key_of(pairs))
             yield call
-            headers = answer_headers(self.service, call)
+            headers = self.service.observer.answer_headers(call)
             context.set_trailing_metadata(
                 tuple((name.decode(), value.decode()) for name, value in headers)
             )
         except (asyncio.CancelledError, GeneratorExit):
             call.is_gone = True
-            finish(self.service, call, path, CLIENT_CLOSED)
+            self.service.observer.finish(call, path, CLIENT_CLOSED)
             raise
         except Exception as error:
             refusal = as_service_error(error)
             call.refusal = refusal.code
-            finish(self.service, call, path, refusal.status)  # Before the client can know.
+            self.service.observer.finish(call, path, refusal.status)  # Before the client can know.
             await abort(context, refusal, call.request_id.decode())
-        finish(self.service, call, path, 200)
+        self.service.observer.finish(call, path, 200)
 
     def _admit(self, call: Call, path: str, key: str | None) -> None:
         """Raises ServiceError where the service is stopping, or the key may not do this."""
@@ -250,7 +250,7 @@ class GrpcServer:
         """An answer as it goes over the wire."""
         data = _to_bytes(response)
         if call.times.finished:
-            serialized(self.service, call, perf_counter() - call.times.finished)
+            self.service.observer.add_serialize_time(call, perf_counter() - call.times.finished)
         return data
 
 

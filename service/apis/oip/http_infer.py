@@ -30,7 +30,6 @@ from service.http.asgi_fast_path import read_body
 from service.http.error_responses import worded
 from service.http.request_body import Body, collect
 from service.http.streaming_response import check_length, octets
-from service.observability.request_observer import serialized
 from service.operations.context import Service
 
 LENGTH = b"inference-header-content-length"
@@ -112,7 +111,7 @@ class Infer:
         outputs = await infer(self.service, request)
         begin = perf_counter()
         answered = _answer_parts(self.service, asked, self.model, outputs)
-        serialized(self.service, self.call, perf_counter() - begin)
+        self.service.observer.add_serialize_time(self.call, perf_counter() - begin)
         return answered
 
     async def _body(self, scope: Scope, receive: Receive) -> NDArray[np.uint8]:

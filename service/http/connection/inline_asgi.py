@@ -21,7 +21,7 @@ from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import ServiceError
 from service.core.request_head import IN_SCOPE
 from service.http.refusals import refused
-from service.observability.request_observer import CLIENT_CLOSED, answer_headers, finish
+from service.observability.request_observer import CLIENT_CLOSED
 
 if TYPE_CHECKING:
     from starlette.types import Message
@@ -83,7 +83,7 @@ class InferCycle:
             if not self.response_complete:
                 self.protocol.transport.close()  # A part of an answer is none.
             status = CLIENT_CLOSED if self.call.is_gone else self.status
-            finish(service, self.call, self.path, status)
+            service.observer.finish(self.call, self.path, status)
 
     def set_exception(self, error: ServiceError) -> None:
         """Refuse it before `Infer` has seen it."""
@@ -91,7 +91,7 @@ class InferCycle:
         self.call.refusal, self.status = refusal.code, refusal.status_code
         self.protocol.transport.write(self._head(refusal.raw_headers) + bytes(refusal.body))
         self._complete()
-        finish(self.protocol.service, self.call, self.path, self.status)
+        self.protocol.service.observer.finish(self.call, self.path, self.status)
 
     async def _receive(self) -> Message:
         """The body; then, once it has, that the client has left."""
@@ -124,7 +124,7 @@ class InferCycle:
 
     def _head(self, fields: Fields) -> bytes:
         protocol = self.protocol
-        own = answer_headers(protocol.service, self.call)
+        own = protocol.service.observer.answer_headers(self.call)
         kept = [] if self.keep_alive else [(b"connection", b"close")]
         return protocol.head(self.status, (*fields, *own, *kept))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from service.observability.request_observer import CLIENT_CLOSED, finish, serialized
+from service.observability.request_observer import CLIENT_CLOSED
 
 if TYPE_CHECKING:
     from service.batching.work import AnyResult
@@ -65,7 +65,7 @@ class HotCycle:
         """Nobody wants the answer any more."""
         if not self.is_done and self.render is not None:
             self.is_done = self.call.is_gone = True
-            finish(self.protocol.service, self.call, self.path, CLIENT_CLOSED)
+            self.protocol.service.observer.finish(self.call, self.path, CLIENT_CLOSED)
 
     def set_result(self, result: AnyResult) -> None:
         """Answer."""
@@ -74,7 +74,7 @@ class HotCycle:
         begin = perf_counter()
         try:
             body = b"".join(self.render(result))
-            serialized(self.protocol.service, self.call, perf_counter() - begin)
+            self.protocol.service.observer.add_serialize_time(self.call, perf_counter() - begin)
             self.protocol.answer(self, body)
         except Exception as error:
             self.protocol.refuse(self, error)

@@ -35,7 +35,6 @@ from service.http.connection.head_cache import RepeatedHead
 from service.http.connection.inline_asgi import InferCycle
 from service.http.connection.inline_asgi import model_of as infer_of
 from service.http.connection.inline_call import HotCycle
-from service.observability.request_observer import answer_headers, finish
 from service.operations.operation import check_digest, parse
 from service.security.scopes import key_of, scope_of_path
 
@@ -218,7 +217,7 @@ class HotProtocol(DecliningProtocol):
 
     def _write(self, cycle: HotCycle, status: int, head: bytes, body: bytes) -> None:
         own = b"".join(
-            [b"%b: %b\r\n" % field for field in answer_headers(self.service, cycle.call)]
+            [b"%b: %b\r\n" % field for field in self.service.observer.answer_headers(cycle.call)]
         )
         if not cycle.keep_alive:
             own += b"%b: %b\r\n" % CLOSE
@@ -227,7 +226,7 @@ class HotProtocol(DecliningProtocol):
         if not cycle.keep_alive:
             self.transport.close()
         self.on_unseen_response_complete()
-        finish(self.service, cycle.call, cycle.path, status)
+        self.service.observer.finish(cycle.call, cycle.path, status)
 
 
 def head_of(status: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:

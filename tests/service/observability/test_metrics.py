@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.observability.gauges import Gauges, VocabularySample
-from service.observability.metrics import FAMILIES, Metrics
+from service.observability.metric_definitions import FAMILIES
+from service.observability.metrics import Gauges, Metrics, VocabularySample
 from tests.support.data_files import ROOT
 
 

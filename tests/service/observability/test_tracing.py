@@ -43,7 +43,7 @@ def traceparent(sampled: str = "01") -> str:
 def traced(service: Any) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    service.tracer = Tracer(provider)
+    service.observer.tracer = Tracer(provider)
     return exporter
 
 
@@ -184,7 +184,7 @@ from service.server.app import create_app
 from service.core.settings import Settings
 from service.core.call import Times
 from tests.support.fake_engine import FakeEngine
-assert create_app(Settings(), FakeEngine()).service.tracer is None
+assert create_app(Settings(), FakeEngine()).service.observer.tracer is None
 try:
     create_app(Settings(tracing=True), FakeEngine())
 except ValueError as error:

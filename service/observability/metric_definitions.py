@@ -1,0 +1,103 @@
+"""The metrics of the service: their names, what they say, their labels and their buckets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from service.core.counters import STAGE_SECONDS
+
+SECONDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+TRAINING_SECONDS = (1, 10, 60, 600, 3600, 36_000)
+OUTCOMES = ("finished", "failed", "cancelled")  # Of training jobs.
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
+BYTES = tuple(256 * 4**i for i in range(10))
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
+
+
+class Family(NamedTuple):
+    """A metric: what it says, by which labels, and the bounds of a histogram."""
+
+    documentation: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+COUNTED: dict[str, Family] = {
+    "warptok_requests_total": Family("Answered requests.", ("route", "status")),
+    "warptok_requests_received_total": Family(
+        "Requests whose head was read; answered, cancelled or still in progress."
+    ),
+    "warptok_request_duration_seconds": Family(
+        "Time from a request's head to its answer's end.", ("route",), SECONDS
+    ),
+    "warptok_stage_duration_seconds": Family(
+        "Time in each stage: parse, queue and serialize of a request, encode of a batch, the "
+        "others of one batch in so many on the GPU.",
+        ("stage",),
+        STAGE_SECONDS,
+    ),
+    "warptok_batches_total": Family("Batches run.", ("engine", "operation")),
+    "warptok_batch_rows": Family("Texts or rows of ids in a batch.", (), ROWS),
+    "warptok_batch_bytes": Family("Bytes in a batch.", (), BYTES),
+    "warptok_batch_fill_ratio": Family("Bytes in a batch over max_batch_bytes.", (), SHARES),
+    "warptok_bytes_total": Family("Bytes given to an engine.", ("engine", "operation")),
+    "warptok_tokens_total": Family("Ids made or read by an engine.", ("engine", "operation")),
+    "warptok_rows_refused_total": Family("Rows of a batch that were refused alone.", ("reason",)),
+    "warptok_requests_rejected_total": Family("Requests that were refused.", ("reason",)),
+    "warptok_work_accepted_total": Family(
+        "Requests, and parts of streams, that came to the queue."
+    ),
+    "warptok_work_finished_total": Family(
+        "What became of them: answered, cancelled, failed, or the code of a refusal.", ("outcome",)
+    ),
+    "warptok_requests_cancelled_total": Family("Requests whose client left before the answer."),
+    "warptok_fallbacks_total": Family(
+        "Batches meant for the GPU that something slower took.", ("reason",)
+    ),
+    "warptok_training_duration_seconds": Family(
+        "Time in training of jobs that ended: finished, failed or cancelled.",
+        ("outcome",),
+        TRAINING_SECONDS,
+    ),
+    "warptok_event_loop_lag_seconds": Family(
+        "How late the event loop came to its timers, four times a second.", (), SECONDS
+    ),
+}
+"""Counters and histograms; by name."""
+
+VOCABULARY = ("name", "digest", "kind", "state", "engine", "encoder")
+READ: dict[str, Family] = {
+    "warptok_queue_bytes": Family("Bytes waiting or being encoded."),
+    "warptok_queue_limit_bytes": Family("The setting max_queue_bytes."),
+    "warptok_queue_rows": Family("Rows waiting or being encoded."),
+    "warptok_streams": Family("Streams that are being answered."),
+    "warptok_ready": Family("1 while /readyz says ready."),
+    "warptok_crossover_bytes": Family("Size of a batch from which on it is meant for the GPU."),
+    "warptok_device_memory_bytes": Family(
+        "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")
+    ),
+    "warptok_page_locked_bytes": Family(
+        "Memory of this machine that the GPU reads and writes where it lies.", ("device",)
+    ),
+    "warptok_vocabulary_info": Family("A known vocabulary.", VOCABULARY),
+    "warptok_vocabulary_device_bytes": Family("Bytes of a vocabulary on the GPU.", ("name",)),
+    "warptok_self_test_texts": Family(
+        "Texts on which a vocabulary was compared with its witness.", ("name",)
+    ),
+    "warptok_self_test_different": Family("Texts of the comparison whose ids differed.", ("name",)),
+    "warptok_training_jobs": Family(
+        "Training jobs that have not ended: queued, running, interrupted.", ("state",)
+    ),
+    "warptok_build_info": Family("Version of the service.", ("version",)),
+}
+"""Gauges, read when /metrics is; by name."""
+
+FAMILIES = COUNTED | READ
+ALERTED = "engine_lost", "no_space", "store_failed"  # `rate` sees the first one only behind a 0.
+ALWAYS = (
+    ("warptok_requests_received_total",),
+    ("warptok_requests_cancelled_total",),
+    ("warptok_work_accepted_total",),
+    *(("warptok_requests_rejected_total", code) for code in ALERTED),
+    *(("warptok_fallbacks_total", reason) for reason in ("device_error", "resting")),
+)
