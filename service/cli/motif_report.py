@@ -11,11 +11,11 @@ import numpy as np
 import orjson
 
 from service.cli.motif_plot import plot
-from service.cli.train import read_confidence_file, read_motif_file
 from service.cli.vocabulary_files import open_vocabulary
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from service.seqio.corpus import NamedCorpus, read_corpus
+from service.training.inputs import read_confidence_file, read_motif_file
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import Spans

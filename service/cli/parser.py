@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from service.cli.training_arguments import add_motifs, add_train
+from service.server.startup import USAGE_ERROR
 from vocabularies.errors import VocabularyError
 
-USAGE_ERROR = 2
 # A shell says 128 + signal of a command that a signal ended.
 BROKEN_PIPE, INTERRUPTED = 128 + signal.SIGPIPE, 128 + signal.SIGINT
 MAX_INT64 = 2**63 - 1

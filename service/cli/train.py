@@ -12,17 +12,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from gpu.errors import OutOfMemory
 from service.cli.vocabulary_files import output_format, write_files
-from service.seqio.corpus import NamedCorpus, read_corpus
+from service.seqio.corpus import read_corpus
 from service.training.device import NO_GPU, Choice, choose_merger
-from vocabularies.motifs.bank import MotifBank
-from vocabularies.motifs.files import read_confidence, read_motifs
+from service.training.inputs import read_confidence_file, read_motif_file
 from vocabularies.training.train import Merge, Progress, Training, TrainingOptions, train
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -78,19 +75,6 @@ def _train(
     except (*NO_GPU, OutOfMemory) as error:
         raise ValueError(f"--device {arguments.device}: {error}") from error
     return training, choices
-
-
-def read_motif_file(path: str | None) -> MotifBank | None:
-    """The bank of a file; None for none."""
-    return None if path is None else read_motifs(path, Path(path).read_bytes())
-
-
-def read_confidence_file(path: str | None, sequences: NamedCorpus) -> NDArray[np.int64] | None:
-    """The confidence of each base out of a file; None for none."""
-    if path is None:
-        return None
-    offsets = sequences.corpus.offsets
-    return read_confidence(path, Path(path).read_bytes(), offsets, sequences.names)
 
 
 def _options(arguments: argparse.Namespace) -> TrainingOptions:

@@ -14,16 +14,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.cli.serve import USAGE_ERROR, start_logging
 from service.core.settings import Settings
+from service.observability.logging import configure
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
+from service.server.startup import USAGE_ERROR
 
 
 def main(argument: str) -> int:
     """Run the process until it is told to stop; its exit code."""
     told: dict[str, Any] = json.loads(argument)
     settings = Settings(**told["settings"])
-    start_logging(settings, told["name"])
+    configure(settings, told["name"])
     keep_large_blocks()
     sys.setswitchinterval(SWITCH_S)
     sockets = [socket.socket(fileno=number) for number in told["sockets"]]

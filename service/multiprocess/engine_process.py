@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from service.cli.serve import USAGE_ERROR
 from service.core.settings import Settings
 from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.link.shared_memory import LinkMemory
@@ -19,6 +18,7 @@ from service.multiprocess.supervisor import UP
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.server.app import create_app, make_engine, running
+from service.server.startup import USAGE_ERROR
 from service.server.uvicorn_server import start_grpc
 
 if TYPE_CHECKING:

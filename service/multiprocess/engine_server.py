@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from service.apis.native.service_info import readiness
 from service.batching.work import AnyWork
 from service.core.errors import NotReady, ServiceError
 from service.http.asgi_fast_path import HotRoutes
@@ -26,6 +25,7 @@ from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory
 from service.multiprocess.remote_engine import UNKNOWN_DIGEST, residency_values
 from service.multiprocess.request_forwarding import answer_forwarded
 from service.observability.process_metrics import Families, families_of
+from service.operations.readiness import readiness
 from service.registry.entries import Entry
 from service.security.rate_limits import Spent
 from vocabularies.model import canonical

@@ -36,7 +36,7 @@ from service.multiprocess.request_forwarding import Forwarding
 from service.multiprocess.supervisor import UP
 from service.observability.metrics import Metrics
 from service.observability.process_metrics import Families, families_of
-from service.security.api_keys import Guard
+from service.security.guard import Guard
 from service.server.app import (
     close_tracer,
     keep_memory_low,

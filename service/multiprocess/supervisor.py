@@ -24,9 +24,9 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
-from service.cli.serve import BACKLOG, say_where
 from service.core.settings import Settings
 from service.server.sockets import shared_listeners
+from service.server.startup import BACKLOG, print_address
 
 logger = logging.getLogger(__name__)
 UP = "up"  # The word with which a child says on its standard output that it listens.
@@ -120,7 +120,7 @@ class Supervisor:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if said.done() and not self.is_stopping.is_set():
             grpc_port, metrics_port = (int(each) or None for each in said.result()[0].split())
-            say_where(self.settings, self.port, grpc_port, metrics_port)
+            print_address(self.settings, self.port, grpc_port, metrics_port)
         await self.is_stopping.wait()
         await self._end(keeping)
         return self.code

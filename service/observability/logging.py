@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from service.core.context_vars import REQUEST_ID
+from service.core.settings import Settings
 
 
 def fields(**values: object) -> dict[str, Any]:
@@ -88,3 +89,14 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     values: dict[str, Any] = getattr(record, "fields", {})
     request_id = REQUEST_ID.get()
     return {"request_id": request_id, **values} if request_id else values
+
+
+def configure(settings: Settings, process: str = "") -> None:
+    """Write log lines to stderr, each with the name of its process where there are several."""
+    level = settings.log_level.upper()
+    form = JsonLines(process) if settings.log_format == "json" else TextLines(process)
+    handler = logging.StreamHandler()
+    handler.setFormatter(form)
+    logging.basicConfig(level=level, handlers=[handler])
+    # uvicorn's own lines about starting and stopping say nothing that ours do not.
+    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLevelName(level)))

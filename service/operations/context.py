@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from service.observability.process_metrics import Processes
     from service.observability.request_observer import RequestObserver
     from service.registry.registry import Registry
-    from service.security.api_keys import Guard
+    from service.security.guard import Guard
     from service.training.jobs import TrainingJobs
 
 

@@ -29,7 +29,7 @@ from service.engines.eviction import leaving
 from service.engines.fault_isolation import raise_if_not_the_engines
 from service.registry.entries import Entry, Known
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
-from service.runtime.atomic_files import open_store, reader_of
+from service.registry.vocabulary_store import make_reader, open_store
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
 from vocabularies.model import canonical
@@ -66,7 +66,7 @@ class Registry:
             if not NAME.fullmatch(name) or name in self.known:
                 logger.warning("store: %s is not used: its name is no free name", path.name)
                 continue
-            self.known[name] = Known(name, "uploaded", "", False, reader_of(path))
+            self.known[name] = Known(name, "uploaded", "", False, make_reader(path))
 
     def names_to_preload(self) -> list[str]:
         """What the service loads before it is ready.
@@ -181,7 +181,7 @@ class Registry:
             return entry, False
         self.check_free(name, vocabulary, replace)
         path = self.store.path(name + SUFFIX)
-        read = (lambda: vocabulary) if path is None else reader_of(path)
+        read = (lambda: vocabulary) if path is None else make_reader(path)
         known = Known(name, "uploaded", "", False, read)
         residency = self._on_engine(name, vocabulary)
         with self._change:

@@ -22,7 +22,6 @@ from service.apis.dialects.template_pool import ChatTemplates
 from service.apis.native import service_info, tokens
 from service.apis.native import training_jobs as training_routes
 from service.apis.native import vocabularies as vocabulary_routes
-from service.apis.native.service_info import readiness
 from service.apis.oip import http_routes
 from service.apis.oip.oip_first import InferFirst
 from service.apis.oip.region_registry import Regions
@@ -43,12 +42,13 @@ from service.observability.metrics import Gauges, Metrics
 from service.observability.request_observer import CLIENT_CLOSED, RequestObserver
 from service.observability.tracing import make_tracer
 from service.operations.context import Service
+from service.operations.readiness import readiness
 from service.registry import management
 from service.registry.registry import Registry
 from service.registry.reports import samples
 from service.runtime import malloc
 from service.runtime.memory_pool import Take
-from service.security.api_keys import Guard
+from service.security.guard import Guard
 from service.training.jobs import TrainingJobs
 from vocabularies.errors import VocabularyError
 

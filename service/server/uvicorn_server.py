@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from service.apis.oip.oip_first import InferFirst
-from service.cli.serve import BACKLOG, USAGE_ERROR, say_where
 from service.core.settings import PREFIX, Settings
 from service.http.asgi_fast_path import HotRoutes
 from service.http.connection.protocol import hot_protocol
@@ -28,6 +27,7 @@ from service.registry.management import check_names
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.server.app import create_app
 from service.server.sockets import listeners
+from service.server.startup import BACKLOG, USAGE_ERROR, print_address
 from vocabularies.batch.string_join import JOINED_BY
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Server(uvicorn.Server):
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
             metrics_port = self.metrics.server_port if self.metrics else None
-            say_where(self.settings, port, self.grpc.port if self.grpc else None, metrics_port)
+            print_address(self.settings, port, self.grpc.port if self.grpc else None, metrics_port)
 
     async def _start_others(self) -> None:
         try:

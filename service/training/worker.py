@@ -178,8 +178,8 @@ def _tell_progress(seconds_before: float, now: Progress) -> None:
 
 def _inputs(parameters: TrainingParameters, max_letters: int) -> tuple[Any, Any, Any]:
     """The corpus, the motifs and the confidence of each base; the last two where there are."""
-    from service.cli.train import read_confidence_file, read_motif_file
     from service.seqio.corpus import read_corpus
+    from service.training.inputs import read_confidence_file, read_motif_file
     from vocabularies.errors import VocabularyError
 
     paths = [path.name for path in Path().glob("corpus.*")]

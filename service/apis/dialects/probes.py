@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from service.apis.dialects.common import NO_LIMIT
-from service.apis.native.service_info import readiness
 from service.core.version import package_version
 from service.http.error_responses import in_words, json_answer
 from service.operations.context import Service
+from service.operations.readiness import readiness
 
 router = APIRouter(tags=["dialects"])
 LEFT_OUT = ("vocab_file", "merges_file")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from service.apis.grpc.large_fields import cut_field
 from service.batching.work import Result
 from service.core.errors import InvalidRequest
+from service.operations.arrays import check_offsets
 from service.operations.encode import truncated_row
 from service.operations.query_schemas import DTYPES
 from service.protos import warptok_pb2 as pb
@@ -35,26 +36,8 @@ def array_of(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
 
 
 def offsets_of(data: bytes, num_values: int, where: str = "offsets") -> Int64s:
-    """int64[B + 1] from bytes; see `checked_offsets`."""
-    return checked_offsets(array_of(data, np.int64, where), num_values, where)
-
-
-def checked_offsets(offsets: Int64s, num_values: int, where: str) -> Int64s:
-    """int64[B + 1] as they came, which go from 0 to the number of values and never back.
-
-    Raises:
-        InvalidRequest: they do not.
-    """
-    if not len(offsets):
-        raise InvalidRequest("there must be one offset more than there are rows", where)
-    if offsets[0] != 0 or offsets[-1] != num_values:
-        message = f"go from {offsets[0]} to {offsets[-1]}, not from 0 to {num_values}"
-        raise InvalidRequest(message, where)
-    is_back = offsets[1:] < offsets[:-1]  # A difference may not fit 64 bits.
-    if is_back.any():
-        row = int(is_back.argmax())
-        raise InvalidRequest("is lower than the one before it", f"{where}[{row + 1}]")
-    return offsets
+    """int64[B + 1] from bytes; see `check_offsets`."""
+    return check_offsets(array_of(data, np.int64, where), num_values, where)
 
 
 @dataclass(slots=True)

@@ -24,7 +24,6 @@ from grpc_reflection.v1alpha import reflection
 from service.apis.grpc import tokenizer, vocabularies
 from service.apis.grpc.conversions import TextsRequest
 from service.apis.grpc.status import abort
-from service.apis.native.service_info import readiness
 from service.apis.oip import grpc_service
 from service.core.call import Call
 from service.core.context_vars import CLIENT, REQUEST_ID
@@ -34,6 +33,7 @@ from service.core.request_head import header_call
 from service.http.streaming_response import counted_stream
 from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
+from service.operations.readiness import readiness
 from service.protos import inference_pb2
 from service.protos import warptok_pb2 as pb
 from service.security.scopes import key_of, scope_of_method

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from service.core.version import package_version
 from service.observability.process_metrics import exposition
 from service.operations.context import Service
+from service.operations.readiness import readiness
 
 router = APIRouter(tags=["service"])
-HIGH_WATER = 0.8  # The part of max_queue_bytes above which other replicas should be asked first.
 PLAYGROUND = Path(__file__).parent / "static" / "index.html"
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -33,20 +33,6 @@ class Ready(BaseModel):
 
     ready: bool
     reasons: list[str] = Field(description="Why not; empty when ready.")
-
-
-def readiness(service: Service) -> list[str]:
-    """Why requests should not come here now; empty when they should."""
-    reasons = []
-    if not service.preloaded:
-        reasons.append("loading vocabularies")
-    if service.draining:
-        reasons.append("draining")
-    if service.batcher.queue_bytes > HIGH_WATER * service.settings.max_queue_bytes:
-        reasons.append("the queue is above high water")
-    if service.processes is not None:
-        reasons += [reason for reason in service.processes.reasons() if reason not in reasons]
-    return reasons
 
 
 @router.head("/livez", include_in_schema=False)

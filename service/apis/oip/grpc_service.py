@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.apis.native.service_info import readiness
 from service.apis.oip import grpc_regions as regions
 from service.apis.oip import models
 from service.apis.oip.infer import infer
@@ -24,6 +23,7 @@ from service.core.call import Call
 from service.core.errors import InvalidRequest, UnknownVocabulary
 from service.core.problem_details import as_service_error
 from service.operations.context import Service
+from service.operations.readiness import readiness
 from service.protos import inference_pb2 as pb
 from service.registry import management
 from vocabularies.batch.batch import Batch

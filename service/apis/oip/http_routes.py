@@ -12,13 +12,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import Base64Bytes, BaseModel, ConfigDict
 
-from service.apis.native.service_info import readiness
 from service.apis.oip import models
 from service.apis.oip.http_infer import InferAnswer
 from service.apis.oip.statistics import DECODE_SUFFIX
 from service.batching.work import GONE
 from service.http.error_responses import worded
 from service.operations.context import Service
+from service.operations.readiness import readiness
 from service.registry import management
 
 

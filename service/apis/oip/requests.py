@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from service.apis.grpc.conversions import checked_offsets
 from service.apis.oip.tensors import BYTES, PREFIX, Tensor, bytes_tensor
 from service.batching.work import AnyResult
 from service.core.call import Call
 from service.core.errors import InvalidRequest, TooLarge
 from service.core.problem_details import invalid_body
 from service.operations import schemas
+from service.operations.arrays import check_offsets
 from service.operations.context import Service
 from service.operations.operation import check_rows
 from service.operations.query_schemas import BatchQuery
@@ -97,7 +97,7 @@ def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]
     data = offsets.data
     if not data.flags.aligned:  # Behind JSON of any length they may lie at any address.
         data = data.copy()
-    return checked_offsets(data.astype(np.int64, copy=False), num_values, "inputs/offsets")
+    return check_offsets(data.astype(np.int64, copy=False), num_values, "inputs/offsets")
 
 
 def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:

@@ -13,10 +13,12 @@ import httpx
 import pytest
 
 from service.apis.grpc.server import GrpcServer
+from service.core.errors import Unauthorized
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2, warptok_pb2
 from service.security import api_keys
+from service.security.guard import Guard, is_loopback
 from service.security.scopes import OPEN, scope_of_method, scope_of_path
 from service.server.app import ROUTES, create_app, running
 from tests.support.app_client import serving
@@ -235,7 +237,7 @@ def test_without_keys_a_loopback_address_is_open_and_another_manages_nothing(cap
     ],
 )
 def test_what_a_loopback_address_is(host, loopback):
-    assert api_keys.is_loopback(host) == loopback
+    assert is_loopback(host) == loopback
 
 
 GOOD = {"name": "a", "sha256": "0" * 64, "scopes": ["encode"]}
@@ -258,16 +260,16 @@ def test_a_file_of_keys_that_is_wrong_stops_the_start(content, words, tmp_path):
     path = tmp_path / "keys.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=words):
-        api_keys.Guard(path, "127.0.0.1")
+        Guard(path, "127.0.0.1")
     with pytest.raises(ValueError, match="No such file"):
-        api_keys.Guard(tmp_path / "none.json", "127.0.0.1")
+        Guard(tmp_path / "none.json", "127.0.0.1")
 
 
 def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(keys, caplog):
     path, secrets = keys
-    guard = api_keys.Guard(path, "127.0.0.1")
+    guard = Guard(path, "127.0.0.1")
     later = api_keys.add_key(path, "later", ("encode",))
-    with pytest.raises(api_keys.Unauthorized):
+    with pytest.raises(Unauthorized):
         guard.check(later, "encode")
     guard.refresh()
     assert guard.check(later, "encode") == "later"
@@ -283,7 +285,7 @@ def test_the_command_line_makes_keys(tmp_path):
     command = [sys.executable, "-m", "service", "key", "me", "--file", str(path)]
     made = subprocess.run([*command, "--scopes", "manage"], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
-    guard = api_keys.Guard(path, "0.0.0.0")
+    guard = Guard(path, "0.0.0.0")
     assert guard.check(made.stdout.strip(), "manage") == "me"
     assert made.stdout.strip() not in path.read_text()
     again = subprocess.run(command, capture_output=True, text=True)

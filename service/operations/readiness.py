@@ -1,0 +1,21 @@
+"""Whether requests should come to this service now."""
+
+from __future__ import annotations
+
+from service.operations.context import Service
+
+HIGH_WATER = 0.8  # The part of max_queue_bytes above which other replicas should be asked first.
+
+
+def readiness(service: Service) -> list[str]:
+    """List the reasons why requests should not come here now; none when they should."""
+    reasons = []
+    if not service.preloaded:
+        reasons.append("loading vocabularies")
+    if service.draining:
+        reasons.append("draining")
+    if service.batcher.queue_bytes > HIGH_WATER * service.settings.max_queue_bytes:
+        reasons.append("the queue is above high water")
+    if service.processes is not None:
+        reasons += [reason for reason in service.processes.reasons() if reason not in reasons]
+    return reasons

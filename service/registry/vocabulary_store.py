@@ -1,0 +1,48 @@
+"""The folder where uploads are kept; without one they live in memory and a restart forgets them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from service.core.settings import PREFIX
+from service.runtime.atomic_files import Store
+from vocabularies.errors import VocabularyError
+from vocabularies.model import canonical
+from vocabularies.model.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+
+def open_store(folder: Path | None) -> Store:
+    """The store of a folder, which is made if need be.
+
+    Raises:
+        ValueError: it cannot be made, or read.
+    """
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            next(folder.iterdir(), None)
+        except OSError as error:
+            raise ValueError(f"{PREFIX}STORE_DIR: {folder}: {error.strerror}") from error
+        if not os.access(folder, os.W_OK):
+            logger.warning("store: %s cannot be written; uploads are refused", folder)
+    return Store(folder)
+
+
+def make_reader(path: Path) -> Callable[[], Vocabulary]:
+    """Make the function that reads a vocabulary which the store keeps.
+
+    It raises VocabularyError: the file is damaged, or cannot be read.
+    """
+
+    def read() -> Vocabulary:
+        try:
+            return canonical.from_bytes(canonical.unsealed(path.read_bytes()))
+        except OSError as error:  # Such as for a name that is being deleted.
+            raise VocabularyError.at(path.name, f"cannot be read: {error.strerror}") from error
+
+    return read

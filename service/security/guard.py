@@ -1,0 +1,125 @@
+"""Decides who may do what: named keys with scopes, told apart in constant time.
+
+    request ─► open to all? (probes, documentation) ─► yes
+            └► a key? ─ none or unknown ─► 401
+                 └► has it the scope? ─ no ─► 403
+                      └► within its rates? ─ no ─► 429
+                           └► yes
+
+Without a file of keys everything is open on a loopback address; on any other one vocabularies
+cannot be managed until there are keys. Knows neither HTTP's headers nor gRPC's metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import logging
+from pathlib import Path
+
+from service.core.call import Scope
+from service.core.errors import Forbidden, Unauthorized
+from service.security.api_keys import Key, read_keys
+from service.security.rate_limits import Limits
+
+logger = logging.getLogger(__name__)
+GUARDED_EVERYWHERE: tuple[Scope, ...] = ("manage", "train")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address that is listened on."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """Decides about every request of one service.
+
+    Args:
+        path: the file of keys; None: there are none.
+        host: the address that is listened on.
+
+    Attributes:
+        limits: what each key may still ask for.
+        generation: another number after each change of the keys.
+
+    Raises:
+        ValueError: the file is wrong.
+    """
+
+    def __init__(self, path: Path | None, host: str) -> None:
+        self._path, self._is_loopback = path, is_loopback(host)
+        try:
+            self._keys = read_keys(path) if path is not None else []
+        except ValueError as error:
+            raise ValueError(f"WARPTOK_API_KEYS_FILE: {error}") from error
+        self._changed = self._modified()
+        self.limits = Limits()
+        self.generation = 0
+        self._set_limits()
+        if path is None and not self._is_loopback:
+            logger.warning(
+                "no keys: everybody who reaches %s may encode and decode; vocabularies cannot be "
+                "managed, and none learnt, until WARPTOK_API_KEYS_FILE names keys",
+                host,
+            )
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether requests need a key."""
+        return self._path is not None
+
+    def check(self, presented: str | None, scope: Scope) -> str:
+        """The name of the key, "" where none is needed.
+
+        Raises:
+            Unauthorized: a key is needed, and this is none.
+            Forbidden: the key, or nobody here, may do this.
+        """
+        if self._path is None:
+            if scope in GUARDED_EVERYWHERE and not self._is_loopback:
+                raise Forbidden("no keys are set, and this is no loopback address", "API_KEYS_FILE")
+            return ""
+        if not presented:
+            raise Unauthorized("send a key as Authorization: Bearer or as X-API-Key")
+        digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest()
+        found: Key | None = None
+        for key in self._keys:  # All of them, whichever it is: the time says nothing.
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        if found is None:
+            raise Unauthorized("this key is not known")
+        if scope != "any" and scope not in found.scopes:
+            raise Forbidden(f"the key {found.name} has not the scope {scope}")
+        return found.name
+
+    def _set_limits(self) -> None:
+        self.limits.set({key.name: key.rates for key in self._keys})
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed; one that is wrong changes nothing."""
+        if self._path is None or (modified := self._modified()) == self._changed:
+            return
+        self._changed = modified
+        try:
+            self._keys = read_keys(self._path)
+        except ValueError as error:
+            logger.error("the keys stay as they were: %s", error)
+        else:
+            self._set_limits()
+            self.generation += 1
+            logger.info("%d keys were read", len(self._keys))
+
+    def _modified(self) -> tuple[int, int]:
+        if self._path is None:
+            return 0, 0
+        try:
+            status = self._path.stat()
+        except OSError:
+            return 0, 0
+        return status.st_mtime_ns, status.st_ino
