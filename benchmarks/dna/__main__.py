@@ -34,7 +34,7 @@ from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.support.machine import machine
 from benchmarks.support.timing import per_second, summary, take_turns
 from gpu.errors import DeviceUnavailable
-from gpu.runtime.device import CudaDevice
+from gpu.runtime.cuda_device import CudaDevice
 from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
 

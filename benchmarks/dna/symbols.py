@@ -26,7 +26,8 @@ from benchmarks.support.timing import summary
 from gpu.batch.plan import RARE_BREAK, first_kernels, rare_kernels
 from gpu.batch.transfer import STATUS, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
-from gpu.runtime.device import CudaDevice, Device
+from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.device import Device
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

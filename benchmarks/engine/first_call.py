@@ -30,7 +30,7 @@ def open_device(emulate: bool) -> Any:
         from tests.support.emulated_device import EmulatedDevice
 
         return EmulatedDevice(1 << 34)
-    from gpu.runtime.device import CudaDevice
+    from gpu.runtime.cuda_device import CudaDevice
 
     return CudaDevice()
 

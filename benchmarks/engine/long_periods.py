@@ -25,7 +25,8 @@ from benchmarks.engine.witnesses import ids_digest
 from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Text, one_row
 from benchmarks.support.timing import summary
-from gpu.runtime.device import CudaDevice, Device
+from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.device import Device
 from vocabularies.model.vocabulary import Bpe, Vocabulary
 
 PERIODS = (165, 200, 300, 700)

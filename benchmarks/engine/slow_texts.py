@@ -29,7 +29,8 @@ from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Text
 from benchmarks.support.timing import per_second
 from gpu.batch.transfer import fetch, launch_each
-from gpu.runtime.device import CudaDevice, Device
+from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.device import Device
 
 WANTED = 5.0  # GB/s.
 FRONT = 12_000  # Bytes whose ids are tiktoken's; all of them for the slowest.

@@ -26,7 +26,7 @@ from benchmarks.learning import training_gpu
 from benchmarks.learning.corpora import MILLION, NUM_MOTIFS, bank_of, copies, read_files
 from benchmarks.support.machine import machine
 from benchmarks.support.timing import clocked, summary, take_turns
-from gpu.runtime.device import CudaDevice
+from gpu.runtime.cuda_device import CudaDevice
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.training.corpus import Corpus
 from vocabularies.training.train import Training, TrainingOptions, train

@@ -74,7 +74,7 @@ def check(ids: NDArray[Any], rows: Text, vocabulary: str, who: str) -> None:
 def alone(rows: Text, vocabulary: str, rounds: int) -> dict[str, Any] | None:
     """The device before the service is there: a copy, and the engine; None without a device."""
     from gpu.errors import DeviceUnavailable
-    from gpu.runtime.device import CudaDevice
+    from gpu.runtime.cuda_device import CudaDevice
 
     try:
         device = CudaDevice()

@@ -9,7 +9,8 @@ import ctypes
 from time import perf_counter
 from typing import Any
 
-from gpu.runtime.device import CudaDevice, Device
+from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.device import Device
 
 __all__ = ["Clock"]
 

@@ -1,7 +1,6 @@
-"""Is there a GPU, which one, how much of its memory may we use; and how it is asked to work.
+"""What the engine asks of a device and of its streams, as protocols.
 
-The only module of the engine that imports CuPy. Everything else speaks `Device`, so that tests run
-the same engine on an emulation.
+`cuda_device.CudaDevice` is a real one; tests run the same engine on an emulation.
 """
 
 from __future__ import annotations
@@ -13,13 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.errors import BadHandle, DeviceUnavailable, OutOfMemory
-from gpu.host.addresses import address_of
-from gpu.runtime.cuda_stream import CudaStream
-from gpu.runtime.module_loader import functions_of
-
 Bytes = NDArray[np.uint8]
-PINNED = 1  # cudaMemoryTypeHost.
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,135 +149,3 @@ class Device(Protocol):
 
     def stream(self) -> Stream:
         """A new stream."""
-
-
-class CudaDevice:
-    """A CUDA device through CuPy; see Device.
-
-    Args:
-        number: as the driver counts them.
-
-    Raises:
-        DeviceUnavailable: CuPy is not installed, or there is no such device.
-    """
-
-    def __init__(self, number: int = 0) -> None:
-        try:
-            import cupy
-        except ImportError as error:
-            raise DeviceUnavailable(f"CuPy is not installed: {error}") from error
-        self._cupy, self._runtime, self.number = cupy, cupy.cuda.runtime, number
-        try:
-            count = self._runtime.getDeviceCount()
-        except self._runtime.CUDARuntimeError as error:
-            raise DeviceUnavailable(f"no CUDA device answers: {error}") from error
-        if number >= count:
-            raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
-        with self._current():
-            self._functions = functions_of(cupy, number)
-        self._page_locked: dict[int, int] = {}  # Bytes from each address on.
-
-    def _current(self) -> Any:
-        return self._cupy.cuda.Device(self.number)
-
-    def prepare(self, modules: Iterable[str]) -> None:
-        """Compile modules of kernels side by side, unless they are."""
-        self._functions.prepare(modules)
-
-    @property
-    def info(self) -> DeviceInfo:
-        """What the device is."""
-        with self._current():
-            properties = self._runtime.getDeviceProperties(self.number)
-            free, total = self._runtime.memGetInfo()
-            version = self._runtime.driverGetVersion()
-        driver = f"CUDA {version // 1000}.{version % 1000 // 10}"
-        name, processors = properties["name"].decode(), properties["multiProcessorCount"]
-        return DeviceInfo(name, driver, processors, total, free, self._functions.has_clusters)
-
-    @property
-    def page_locked_bytes(self) -> int:
-        """Memory of the host that is page-locked here now."""
-        return sum(list(self._page_locked.values()))
-
-    def allocate(self, num_bytes: int) -> int:
-        """Device memory; its address. Raises OutOfMemory where there is not so much."""
-        with self._current():
-            try:
-                return int(self._runtime.malloc(num_bytes))
-            except self._runtime.CUDARuntimeError as error:
-                raise OutOfMemory(f"{num_bytes} bytes of device memory: {error}") from error
-
-    def free(self, address: int) -> None:
-        """Give device memory back."""
-        with self._current():
-            self._runtime.free(address)
-
-    def allocate_pinned(self, num_bytes: int) -> Bytes:
-        """Host memory that the device reaches under the same address."""
-        with self._current():
-            try:
-                memory = self._cupy.cuda.PinnedMemory(num_bytes)
-            except self._runtime.CUDARuntimeError as error:
-                raise OutOfMemory(f"{num_bytes} bytes of pinned memory: {error}") from error
-        pointer = self._cupy.cuda.PinnedMemoryPointer(memory, 0)
-        array: Bytes = np.frombuffer(pointer, np.uint8, num_bytes)
-        self._page_locked[array.ctypes.data] = num_bytes
-        return array
-
-    def free_pinned(self, memory: Bytes) -> None:
-        """Give pinned host memory back: CuPy does, when no array has it as its base any more."""
-        del self._page_locked[memory.ctypes.data]
-
-    def is_pinned(self, memory: Bytes) -> bool:
-        """Whether an array is one piece of pinned memory, by its address, whoever pinned it."""
-        if not memory.flags.c_contiguous:
-            return False
-        first, num_bytes = address_of(memory), max(1, memory.nbytes)
-        if num_bytes <= self._page_locked.get(first, 0):
-            return True  # The driver takes microseconds to say so.
-        ends = (first, first + num_bytes - 1)
-        return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
-
-    def pin(self, address: int, num_bytes: int) -> None:
-        """Page-lock host memory. Raises OutOfMemory where it cannot be page-locked."""
-        with self._current():
-            try:
-                self._runtime.hostRegister(address, num_bytes, 0)
-            except self._runtime.CUDARuntimeError as error:
-                raise OutOfMemory(f"{num_bytes} bytes cannot be page-locked: {error}") from error
-        self._page_locked[address] = num_bytes
-
-    def unpin(self, address: int) -> None:
-        """Let it be ordinary memory again."""
-        with self._current():
-            self._runtime.hostUnregister(address)
-        del self._page_locked[address]
-
-    def wait_for(self, stream: int) -> None:
-        """Wait for a stream of somebody else's, as `__cuda_array_interface__` numbers them."""
-        with self._current():
-            self._runtime.streamSynchronize(stream)
-
-    def array(self, memory: Any) -> Any:
-        """An array with `__dlpack__` of what has `__cuda_array_interface__`; nothing is copied."""
-        with self._current():
-            return self._cupy.asarray(memory)
-
-    def open_shared(self, handle: bytes) -> int:
-        """The address here of another process's memory. Raises BadHandle, see Device."""
-        with self._current():
-            try:
-                return int(self._runtime.ipcOpenMemHandle(handle))
-            except self._runtime.CUDARuntimeError as error:
-                raise BadHandle(f"the device does not know the handle: {error}") from error
-
-    def close_shared(self, address: int) -> None:
-        """Let go of it."""
-        with self._current():
-            self._runtime.ipcCloseMemHandle(address)
-
-    def stream(self) -> Stream:
-        """A new stream."""
-        with self._current():
-            return CudaStream(self._cupy, self.number, self._functions)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from gpu.errors import DeviceUnavailable, OutOfMemory
-from gpu.runtime.device import CudaDevice, Device
+from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.device import Device
 from gpu.training.merger import merger_on
 from service.training.device_selftest import SelfTestFailed, proved_device
 from vocabularies.errors import VocabularyError

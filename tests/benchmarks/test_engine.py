@@ -435,7 +435,7 @@ def test_without_results_every_goal_is_open():
 
 def test_without_a_gpu_there_is_no_benchmark(folder, capsys):
     from gpu.errors import DeviceUnavailable
-    from gpu.runtime.device import CudaDevice
+    from gpu.runtime.cuda_device import CudaDevice
 
     try:
         CudaDevice()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpu.engine import GpuEngine
-from gpu.runtime.device import CudaDevice, Device
+from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.device import Device
 from tests.support.emulated_device import EmulatedDevice
 
 __all__ = ["DEVICES", "new_device", "new_engine"]

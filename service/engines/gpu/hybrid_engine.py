@@ -26,7 +26,7 @@ from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from gpu.kernels.catalog import modules_of
 from gpu.kernels.families import TEXT
-from gpu.runtime.device import CudaDevice
+from gpu.runtime.cuda_device import CudaDevice
 from service.engines.base import (
     Counted,
     Decoded,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpu.runtime.device import PINNED, CudaDevice
+from gpu.runtime.cuda_device import PINNED, CudaDevice
 
 
 @pytest.fixture

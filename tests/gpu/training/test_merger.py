@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gpu.errors import OutOfMemory
 from gpu.kernels.job import CUDA
-from gpu.runtime.device import CudaDevice, Device
+from gpu.runtime.cuda_device import CudaDevice
+from gpu.runtime.device import Device
 from gpu.training import device_corpus
 from gpu.training import merger as training
 from gpu.training.merger import DeviceMerger, merger_on

@@ -15,7 +15,7 @@ import pytest
 
 from gpu.errors import BadHandle, DeviceUnavailable
 from gpu.memory.ipc import HANDLE_BYTES, SharedDeviceMemory
-from gpu.runtime.device import CudaDevice
+from gpu.runtime.cuda_device import CudaDevice
 from service.apis.grpc.server import GrpcServer
 from service.engines.cpu.engine import CpuEngine
 from service.engines.gpu.hybrid_engine import RoutedEngine
