@@ -30,7 +30,7 @@ LIBRARIES = {
 # Programs for developers: what they import inside functions is no dependency of the package.
 DEVELOPERS_ONLY = {
     "service/protos/generate.py",
-    "vocabularies/text/probe_unicode.py",
+    "vocabularies/preprocessing/probe_unicode.py",
     "vocabularies/builtin/build.py",
 }
 DOCUMENTS = ("README.md",)  # For readers of the sources only.

@@ -19,7 +19,8 @@ from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.support.timing import Run, clocked
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch.batch import Batch
-from vocabularies.model.vocabulary import Bpe, Characters, Vocabulary
+from vocabularies.model.types import Bpe, Characters
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Way", "cpu_ways", "front", "gpu_ways", "other_ways"]
 

@@ -31,7 +31,8 @@ from gpu.runtime.device import Device
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "tokenizers", "fastokens", "warptok")
 ROUNDS, WARMUPS = 9, 4  # Kernels are recorded the third time.

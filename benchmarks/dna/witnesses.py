@@ -16,7 +16,8 @@ from tokenizers import Tokenizer
 
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.formats import tokenizer_json
-from vocabularies.model.vocabulary import Bpe, Characters, Kmers, Vocabulary
+from vocabularies.model.types import Bpe, Characters, Kmers
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
 
 __all__ = ["Witness", "prove_witness", "witness_of"]

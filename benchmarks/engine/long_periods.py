@@ -27,7 +27,8 @@ from benchmarks.support.texts import Text, one_row
 from benchmarks.support.timing import summary
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.device import Device
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 PERIODS = (165, 200, 300, 700)
 SIZES = (1 << 16, 1 << 20, 10 << 20)

@@ -17,7 +17,8 @@ from tokenizers import Tokenizer, models, trainers
 
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.model.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.model.types import Characters, Kmers, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans, seed_spans
 from vocabularies.motifs.metrics import MotifMetrics, measure_motifs
 from vocabularies.training.corpus import Corpus

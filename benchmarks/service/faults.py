@@ -17,7 +17,8 @@ from benchmarks.service.sample_requests import OCTETS, bases, english
 from benchmarks.service.soak_server import MARK
 from benchmarks.support.open_loop import LOST, Connection, Request, json_request
 from vocabularies.formats import tokenizer_json
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Books", "Faults"]
 

@@ -22,7 +22,8 @@ from vocabularies.batch.batch import (
     RowError,
     RowRefused,
 )
-from vocabularies.model.vocabulary import Bpe, Kmers, Vocabulary
+from vocabularies.model.types import Bpe, Kmers
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.segments import cut_text
 from vocabularies.reference.tokenizer import encode
 

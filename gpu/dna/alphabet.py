@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from gpu.dna.normalizers import Steps, steps_of
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from vocabularies.model.vocabulary import Bpe, Vocabulary
-from vocabularies.text.motif_pretokenizer import MOTIFS
-from vocabularies.text.unicode_classes import class_mask, normalizer_code_points
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
+from vocabularies.preprocessing.unicode_classes import class_mask, normalizer_code_points
 
 __all__ = ["BASES", "Letters", "letters_of"]
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import NotCovered
-from vocabularies.model.vocabulary import Normalizer, Vocabulary
-from vocabularies.text.unicode_classes import lowercase_mapping
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
+from vocabularies.preprocessing.unicode_classes import lowercase_mapping
 
 __all__ = ["Steps", "steps_of"]
 

@@ -20,7 +20,8 @@ from gpu.errors import NotCovered
 from gpu.kernels.families import Family, dna_family
 from gpu.kernels.job import constant
 from gpu.memory.workspace_layout import CHUNK_TEXT, MAX_TEMPLATE
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import bpe_rules
 from vocabularies.sequences.strand import COMPLEMENT
 

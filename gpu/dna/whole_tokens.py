@@ -12,9 +12,10 @@ from collections.abc import Container, Iterator
 from gpu.dna.normalizers import Steps
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
 from vocabularies.reference.bpe import bpe_rules
-from vocabularies.text.motif_pretokenizer import MOTIFS
 
 __all__ = ["whole_tokens"]
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.model.tables import ASCII, BASE, character_table, kmer_table
-from vocabularies.model.vocabulary import Characters, Kmers, Vocabulary
+from vocabularies.model.types import Characters, Kmers
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["ELSEWHERE", "LetterRule", "letter_rule"]
 

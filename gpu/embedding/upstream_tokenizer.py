@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.batch.post_processing import offsets_of
-from vocabularies.model.vocabulary import Upstream, Vocabulary
+from vocabularies.model.types import Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
 
 __all__ = [

@@ -26,10 +26,11 @@ from vocabularies.model.tables import (
     kmer_table,
     special_marks,
 )
-from vocabularies.model.vocabulary import Bpe, Kmers, Normalizer, Vocabulary
+from vocabularies.model.types import Bpe, Kmers
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer, normalize
+from vocabularies.preprocessing.unicode_classes import class_mask
 from vocabularies.sequences.strand import COMPLEMENT
-from vocabularies.text.normalizers import normalize
-from vocabularies.text.unicode_classes import class_mask
 
 __all__ = ["symbol_tables"]
 

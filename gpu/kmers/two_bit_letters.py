@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.kernels.job import constant
-from vocabularies.model.vocabulary import Kmers
+from vocabularies.model.types import Kmers
 
 __all__ = ["four_characters", "four_letters"]
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from gpu.host.split_points import FindBorder, find_border
 from gpu.memory.workspace_layout import BYTES_A_ROW
 from vocabularies.batch.shared_rows import SharedText
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]

@@ -21,7 +21,8 @@ from gpu.text.cjk_characters import listed_characters
 from gpu.text.hash_functions import hash_bytes, hash_pairs, hash_words, mixed
 from gpu.text.hash_table import fill, num_buckets
 from gpu.text.reachable_tokens import NO_MERGE, RankOf, reachable_symbols
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import bpe_rules
 
 __all__ = ["BpeTables", "bpe_tables", "shift_of"]

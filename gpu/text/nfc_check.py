@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from gpu.kernels.job import constant
 from vocabularies.batch.batch import Batch
-from vocabularies.model.vocabulary import Bpe, Vocabulary
-from vocabularies.text.class_patterns import to_code_points
-from vocabularies.text.normalizers import nfc
-from vocabularies.text.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.class_patterns import to_code_points
+from vocabularies.preprocessing.normalizers import nfc
+from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
 
 __all__ = ["composed_leads", "composed_tables", "is_in_nfc", "only_composes", "widen_spans"]
 

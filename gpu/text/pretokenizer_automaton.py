@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from gpu.text.pretokenizer_rule import COMMIT, END, FRESH, MARK, START, START_PREV, Rule
 from gpu.text.pretokenizer_rules import RULES
-from vocabularies.text.unicode_classes import NUM_CODE_POINTS
+from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS
 
 __all__ = [
     "ANYWHERE",

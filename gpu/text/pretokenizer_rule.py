@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vocabularies.text.unicode_classes import NUM_CODE_POINTS, Mask, class_mask
+from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS, Mask, class_mask
 
 __all__ = [
     "COMMIT",

@@ -26,7 +26,7 @@ from gpu.text.pretokenizer_rule import (
     of,
     then,
 )
-from vocabularies.text.unicode_classes import NUM_CODE_POINTS, Mask, folded
+from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS, Mask, folded
 
 __all__ = ["RULES"]
 

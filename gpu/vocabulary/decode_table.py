@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import Upstream, Vocabulary
+from vocabularies.model.types import Upstream
+from vocabularies.model.vocabulary import Vocabulary
 
 MAX_INLINE = constant("MAX_INLINE")
 NO_BYTES, IS_SPECIAL = constant("NO_BYTES"), constant("IS_SPECIAL")

@@ -21,7 +21,8 @@ from gpu.text.pretokenizer_automaton import automaton
 from gpu.vocabulary.decode_table import decode_table
 from gpu.vocabulary.special_tokens import SpecialTables, special_tables
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True, eq=False)

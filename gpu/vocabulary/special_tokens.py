@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.text.nfc_check import only_composes
-from vocabularies.model.vocabulary import SpecialToken, Vocabulary
+from vocabularies.model.types import SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 
 UInt32s = NDArray[np.uint32]
 

@@ -28,6 +28,7 @@ from service.observability.process_metrics import Families, families_of
 from service.operations.readiness import readiness
 from service.registry.entries import Entry
 from service.security.rate_limits import Spent
+from vocabularies.formats.canonical import read_canonical
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -141,7 +142,7 @@ class EngineServer:
     async def _load_vocabulary(self, link: Link, message: Message) -> Message:
         """Make a vocabulary ready that no name means here, or not any more."""
         content = message.arrays[0].tobytes()
-        vocabulary = await asyncio.to_thread(canonical.from_bytes, content)
+        vocabulary = await asyncio.to_thread(read_canonical, content)
         pinned = message.values["pinned"]
         residency = await asyncio.to_thread(self.service.engine.load, vocabulary, pinned)
         self._sent[vocabulary.digest] = vocabulary

@@ -18,7 +18,7 @@ from service.registry.entries import Entry, Known
 from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies import builtin
-from vocabularies.model import canonical
+from vocabularies.formats.canonical import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Replica(Registry):
         if vocabulary is None or vocabulary.digest != digest:
             answer = await self.linked.call(Message("vocabulary", {"name": name, "digest": digest}))
             content = answer.arrays[0].tobytes()
-            vocabulary = await asyncio.to_thread(canonical.from_bytes, content)
+            vocabulary = await asyncio.to_thread(read_canonical, content)
             config = answer.values["config"]
             self.configs.put(name, None if config is None else TokenizerConfig(config))
         self.entries[name] = Entry(name, vocabulary, residency_of(residency))

@@ -20,7 +20,8 @@ from service.operations.rendering.offset_units import convert_spans
 from service.operations.schemas import WindowsRequest, WindowsResponse
 from service.registry.entries import Entry
 from vocabularies.batch.batch import Encoded, EncodeOptions
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.windows import Windows
 from vocabularies.sequences.windows import windows as make_windows
 

@@ -32,6 +32,7 @@ from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import make_reader, open_store
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
+from vocabularies.formats.canonical import add_checksum
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -198,7 +199,7 @@ class Registry:
         with disk_errors():
             self.configs.put(name, config)
             try:
-                self.store.write(name + SUFFIX, canonical.sealed(canonical.to_bytes(vocabulary)))
+                self.store.write(name + SUFFIX, add_checksum(canonical.to_bytes(vocabulary)))
             except OSError:
                 self.configs.put(name, before)
                 raise

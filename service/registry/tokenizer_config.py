@@ -12,8 +12,8 @@ from typing import Any
 
 from service.runtime.atomic_files import Store
 from vocabularies.errors import Finding, VocabularyError
+from vocabularies.formats.canonical import add_checksum, strip_checksum
 from vocabularies.formats.file_contents import decode_text, parse_json
-from vocabularies.model.canonical import sealed, unsealed
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class TokenizerConfigs:
         self._configs: dict[str, TokenizerConfig] = {}
         for name, path in store.files(SUFFIX):
             try:
-                self._configs[name] = TokenizerConfig.of(unsealed(path.read_bytes()))
+                self._configs[name] = TokenizerConfig.of(strip_checksum(path.read_bytes()))
             except (VocabularyError, OSError) as error:
                 logger.error("store: %s is not used: %s", path.name, error)
 
@@ -157,5 +157,5 @@ class TokenizerConfigs:
             self.store.remove(name + SUFFIX)
             self._configs.pop(name, None)
         else:
-            self.store.write(name + SUFFIX, sealed(json.dumps(config.values).encode()))
+            self.store.write(name + SUFFIX, add_checksum(json.dumps(config.values).encode()))
             self._configs[name] = config

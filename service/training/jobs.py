@@ -28,7 +28,7 @@ from service.training.job_store import TrainingBook
 from service.training.process import WORKER, TrainingProcess
 from service.training.schemas import ENDED, TrainingError, TrainingJob, TrainingParameters
 from vocabularies.errors import VocabularyError
-from vocabularies.model import canonical
+from vocabularies.formats.canonical import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -233,7 +233,7 @@ class TrainingJobs:
             self.book.becomes(job, "interrupted", self._end_of(process))
             return
         content = await asyncio.to_thread((folder.path / VOCABULARY).read_bytes)
-        vocabulary = await asyncio.to_thread(canonical.from_bytes, content)
+        vocabulary = await asyncio.to_thread(read_canonical, content)
         if job.state != "running":  # Cancelled meanwhile.
             return
         self._is_installing = True

@@ -30,8 +30,8 @@ from tests.support.waiting import run, until, wait_until
 from vocabularies.builtin import load
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
-from vocabularies.text import class_patterns
-from vocabularies.text.normalizers import compile_replacement
+from vocabularies.preprocessing import class_patterns
+from vocabularies.preprocessing.normalizers import compile_replacement
 
 ENGINE = CpuEngine()
 INFER = "/v2/models/gpn/infer"

@@ -16,7 +16,7 @@ from vocabularies import builtin, formats
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError
 from vocabularies.model.byte_alphabet import to_alphabet
-from vocabularies.model.vocabulary import Upstream
+from vocabularies.model.types import Upstream
 from vocabularies.reference import tokenizer
 
 ODD_TEXTS = [

@@ -20,8 +20,8 @@ from tests.support.fake_engine import PanicException
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
+from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS
 from vocabularies.reference.tokenizer import encode
-from vocabularies.text.pretokenizers import PRETOKENIZERS
 
 GPT2 = load("gpt2")
 PROSE = (

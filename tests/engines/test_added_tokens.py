@@ -20,7 +20,8 @@ from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import offsets_of
 from vocabularies.formats import read_vocabulary, write_vocabulary
 from vocabularies.model.byte_alphabet import meant_bytes
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Upstream, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
 
 MERGES = ["Ġ t", "h e", "Ġt he", "f o", "Ġ fo"]

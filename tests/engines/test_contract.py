@@ -15,7 +15,7 @@ from tests.support.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.model.tables import may_be_apart
-from vocabularies.model.vocabulary import Kmers
+from vocabularies.model.types import Kmers
 from vocabularies.reference import tokenizer
 
 VOCABULARIES = {"cpu": tuple(BUILTINS), "emulated": ON_GPU, "cuda": ON_GPU}

@@ -13,9 +13,9 @@ from tests.support.each_engine import MARKS, engine_of
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Normalizer, Vocabulary
-from vocabularies.text.normalizers import nfc
-from vocabularies.text.pretokenizers import recognize_pattern
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer, nfc
+from vocabularies.preprocessing.pretokenizers import recognize_pattern
 
 ENGINES = [pytest.param(name, marks=MARKS[name]) for name in ("cpu", "cuda")]
 LLM = (

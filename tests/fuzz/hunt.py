@@ -23,7 +23,7 @@ from tests.fuzz.mutators import changed
 from tests.fuzz.requests import requests
 from tests.fuzz.uploads import uploads
 from vocabularies.batch.batch import EncodeOptions, RowRefused
-from vocabularies.model.vocabulary import Upstream
+from vocabularies.model.types import Upstream
 from vocabularies.reference import tokenizer
 
 __all__ = ["Found", "Hunt", "resident_bytes"]

@@ -16,7 +16,7 @@ from types import ModuleType
 from service.operations.context import Service
 from service.runtime import malloc
 from tests.fuzz.hunt import resident_bytes
-from vocabularies.text.unicode_classes import class_mask
+from vocabularies.preprocessing.unicode_classes import class_mask
 
 __all__ = ["GROWTH_BYTES", "Size", "measured", "what_grew"]
 

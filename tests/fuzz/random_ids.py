@@ -24,7 +24,8 @@ from vocabularies.batch.batch import EncodeOptions, RowRefused
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import Upstream, Vocabulary
+from vocabularies.model.types import Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 __all__ = ["random_hunt"]

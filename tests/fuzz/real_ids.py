@@ -19,7 +19,8 @@ from tests.support.data_files import data_bytes, data_json
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Upstream, Vocabulary
+from vocabularies.model.types import Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 __all__ = ["real_hunt"]
@@ -97,7 +98,7 @@ def tiktoken_of(name: str, described: dict[str, Any]) -> Witness:
     if described.get("normalizer"):
         normal = (
             NFC()
-        )  # Of the Unicode version that tokenizers has; see vocabularies.text.normalizers.
+        )  # Of the Unicode version that tokenizers has; see vocabularies.preprocessing.normalizers.
         return lambda text: made.encode_ordinary(normal.normalize_str(text))
     return lambda text: [offset + token_id for token_id in made.encode_ordinary(text)]
 

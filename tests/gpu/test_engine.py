@@ -20,7 +20,8 @@ from tests.support.emulated_device import EmulatedDevice
 from tests.support.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 NAMES = ("gpt2", "cl100k_base", "o200k_base")

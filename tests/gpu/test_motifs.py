@@ -17,8 +17,10 @@ from tests.support.each_device import new_engine
 from tests.support.motif_strategies import motif_cases, motif_vocabulary
 from tests.support.sequence_strategies import OPTIONS
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.model.vocabulary import Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.types import SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.training.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.train import train

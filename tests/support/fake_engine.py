@@ -10,7 +10,8 @@ import numpy as np
 from service.engines.base import Counted, Decoded, EngineStatus, Holding, Residency, SelfTest
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.batch.shared_rows import SharedRows
-from vocabularies.model.vocabulary import Characters, Vocabulary
+from vocabularies.model.types import Characters
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["FakeEngine", "byte_vocabulary"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from vocabularies.batch.batch import EncodeOptions
-from vocabularies.model.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.model.types import Characters, Kmers, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["OPTIONS", "SEQUENCES", "character_vocabularies", "kmer_vocabularies"]
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["Content", "Template", "frame", "framed_lengths", "join_rows", "offsets_of", "ragged"]
 

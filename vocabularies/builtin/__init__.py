@@ -15,7 +15,7 @@ from importlib import resources
 from vocabularies.builtin.rules import RULES
 from vocabularies.builtin.stored import SUFFIX, UPSTREAM
 from vocabularies.errors import VocabularyError
-from vocabularies.model.canonical import from_bytes
+from vocabularies.formats.canonical import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["BUILTINS", "BuiltinInfo", "describe", "load"]
@@ -88,6 +88,6 @@ def load(name: str) -> Vocabulary:
         return RULES[name]()
     try:
         stored = resources.files(__package__).joinpath(f"{name}{SUFFIX}").read_bytes()
-        return from_bytes(lzma.decompress(stored))
+        return read_canonical(lzma.decompress(stored))
     except (lzma.LZMAError, OSError) as error:
         raise VocabularyError.at(f"{name}{SUFFIX}", f"cannot be read: {error}") from error

@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 from vocabularies.formats.word_lists.rules import DNABERT1, HYENADNA, MTDNA, NT_V1, NT_V2, NT_V3
 from vocabularies.formats.word_lists.word_lists import all_kmers, vocabulary_of_words
-from vocabularies.model.vocabulary import Characters, Vocabulary
+from vocabularies.model.types import Characters
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["RULES"]
 

@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.bpe_files import read_bpe_files, write_bpe_files
+from vocabularies.formats.canonical import CHECKSUM_PREFIX, read_canonical, strip_checksum
 from vocabularies.formats.file_contents import parse_json, refuse_others
 from vocabularies.formats.huggingface.reader import read_tokenizer_json
 from vocabularies.formats.huggingface.writer import tokenizer_json
@@ -30,8 +31,9 @@ from vocabularies.formats.word_lists.kmer_config import (
 )
 from vocabularies.formats.word_lists.word_lists import read_vocab_json, read_vocab_txt, write_words
 from vocabularies.model import canonical
-from vocabularies.model.vocabulary import Bpe, Vocabulary
-from vocabularies.text.pretokenizers import pretokenizer as find_pretokenizer
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.pretokenizers import pretokenizer as find_pretokenizer
 
 __all__ = ["FORMATS", "read_vocabulary", "tokenizer_json", "write_vocabulary"]
 
@@ -122,7 +124,7 @@ def _read(
         case "kmer":
             return read_kmer_config(data)
         case "canonical":
-            return canonical.from_bytes(canonical.unsealed(data))
+            return read_canonical(strip_checksum(data))
     if pretokenizer is not None or files.keys() == {"merges.txt"}:
         message = "BPE needs vocab.json and merges.txt together; a list of k-mers is not split"
         raise VocabularyError.at("files", message)
@@ -181,7 +183,7 @@ def _detect(files: Mapping[str, bytes]) -> str:
     [(name, data), *_] = files.items()
     if name in ("tokenizer.json", "tekken.json", "vocab.txt"):
         return name
-    if data.startswith((canonical.MAGIC, canonical.SEAL)):
+    if data.startswith((canonical.MAGIC, CHECKSUM_PREFIX)):
         return "canonical"
     if name == "tokenizer_config.json":
         raise _config_alone()

@@ -22,7 +22,8 @@ from vocabularies.formats.file_contents import (
 )
 from vocabularies.formats.special_token_roles import ROLE_CONTENTS, guess_roles
 from vocabularies.model.byte_alphabet import to_alphabet
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = ["read_bpe_files", "write_bpe_files"]
 

@@ -15,8 +15,9 @@ from typing import Any
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.file_contents import NotCovered
 from vocabularies.model.byte_alphabet import CHARACTER_TO_BYTE, meant_bytes
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
-from vocabularies.text.pretokenizers import pretokenize
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.pretokenizers import pretokenize
 
 __all__ = ["bpe_vocabulary", "hole", "merge_ids", "refuse_mistaken", "spell"]
 

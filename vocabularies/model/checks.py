@@ -1,6 +1,6 @@
-"""The faults that no vocabulary may have, each found with its place.
+"""Finds the faults of a vocabulary's fields, each with its place.
 
-Run once, when a Vocabulary is made; everything behind it may rely on what is checked here.
+Runs once, when a Vocabulary is made; all later code relies on what is checked here.
 """
 
 from __future__ import annotations
@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from operator import add
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vocabularies.errors import Finding
 from vocabularies.model.byte_alphabet import meant_bytes
-from vocabularies.text.motif_pretokenizer import motif_faults
+from vocabularies.model.types import ROLES, Bpe, Characters, Kmers, VocabularyFields
+from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIF_BYTES, MAX_MOTIFS, MOTIFS
+from vocabularies.preprocessing.normalizers import Normalizer, compile_replacement, normalize
+from vocabularies.preprocessing.pretokenizers import pretokenizer
 
-if TYPE_CHECKING:
-    from vocabularies.model.vocabulary import Bpe, Characters, Kmers, Vocabulary
-
-__all__ = ["MAX_FINDINGS", "MAX_GROWTH", "TOO_LONG", "find_faults", "growth_of"]
-
-Fault = tuple[str, str]
 MAX_FINDINGS = 100
 MAX_K = 12
 MAX_PIECE_TOKENS = 2**31 - 1
@@ -31,114 +28,112 @@ TOO_LONG = f"a text could become more than {MAX_GROWTH} times as long"
 MAX_HOLES = 65_536  # A number of some digits must not take the memory of millions of tokens.
 
 
-def find_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
-    """Every fault as (place, message), at most MAX_FINDINGS of them."""
+def find_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
+    """Yield every fault, at most MAX_FINDINGS of them and a last line that says so."""
     for count, fault in enumerate(_all_faults(vocabulary)):
         if count == MAX_FINDINGS:
-            yield "vocabulary", f"more than {MAX_FINDINGS} faults; the rest is not listed"
+            yield Finding("vocabulary", f"more than {MAX_FINDINGS} faults; the rest is not listed")
             return
         yield fault
 
 
-def _all_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
+def _all_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     if not vocabulary.tokens:
-        yield "tokens", "a vocabulary needs at least one token"
+        yield Finding("tokens", "a vocabulary needs at least one token")
     num_holes = vocabulary.tokens.count(None)
     if num_holes > MAX_HOLES + len(vocabulary.tokens) // 2:
-        yield (
-            "tokens",
-            f"{num_holes} of {len(vocabulary.tokens)} ids mean nothing: that is too many",
+        yield Finding(
+            "tokens", f"{num_holes} of {len(vocabulary.tokens)} ids mean nothing: that is too many"
         )
     yield from _template_faults(vocabulary)
     yield from _special_faults(vocabulary)
     yield from _step_faults(vocabulary)
-    yield from motif_faults(vocabulary)
-    match vocabulary.kind:
-        case "bpe":
-            yield from _bpe_faults(vocabulary, vocabulary.model)  # type: ignore[arg-type]
-        case "kmers":
-            yield from _kmer_faults(vocabulary, vocabulary.model)  # type: ignore[arg-type]
-        case "characters":
-            yield from _character_faults(vocabulary, vocabulary.model)  # type: ignore[arg-type]
+    yield from _motif_faults(vocabulary)
+    match vocabulary.model:
+        case Bpe() as model:
+            yield from _bpe_faults(vocabulary, model)
+        case Kmers() as model:
+            yield from _kmer_faults(vocabulary, model)
+        case Characters() as model:
+            yield from _character_faults(vocabulary, model)
 
 
-def _id_fault(vocabulary: Vocabulary, where: str, token_id: int | None) -> Iterator[Fault]:
+def _id_fault(vocabulary: VocabularyFields, where: str, token_id: int | None) -> Iterator[Finding]:
     if token_id is None:
         return
     if not 0 <= token_id < len(vocabulary.tokens):
-        yield where, f"id {token_id} is outside 0..{len(vocabulary.tokens) - 1}"
+        yield Finding(where, f"id {token_id} is outside 0..{len(vocabulary.tokens) - 1}")
     elif vocabulary.tokens[token_id] is None:
-        yield where, f"id {token_id} means nothing"
+        yield Finding(where, f"id {token_id} means nothing")
 
 
-def _template_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
-    from vocabularies.model.vocabulary import ROLES
-
+def _template_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     for name in ("prefix", "suffix"):
         if (count := len(getattr(vocabulary, name))) > MAX_TEMPLATE:
-            yield name, f"{count} ids; {MAX_TEMPLATE} are possible"
+            yield Finding(name, f"{count} ids; {MAX_TEMPLATE} are possible")
         for i, token_id in enumerate(getattr(vocabulary, name)):
             yield from _id_fault(vocabulary, f"{name}[{i}]", token_id)
     for role, token_id in vocabulary.roles.items():
         if role not in ROLES:
-            yield f"roles.{role}", f"unknown role; known are {', '.join(ROLES)}"
+            yield Finding(f"roles.{role}", f"unknown role; known are {', '.join(ROLES)}")
         yield from _id_fault(vocabulary, f"roles.{role}", token_id)
 
 
-def _special_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
+def _special_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     is_byte_level = getattr(vocabulary.model, "byte_level", False)
     for i, token in enumerate(vocabulary.special_tokens):
         where = f"special_tokens[{i}]"
         yield from _id_fault(vocabulary, where, token.id)
         if token.matched and not token.content:
-            yield where, "an empty content would be found everywhere"
+            yield Finding(where, "an empty content would be found everywhere")
         if len(token.content) > MAX_CONTENT:
-            yield where, f"{len(token.content)} characters; {MAX_CONTENT} are possible"
+            yield Finding(where, f"{len(token.content)} characters; {MAX_CONTENT} are possible")
         if token.content in seen:
-            yield where, f"{token.content!r} stands at special_tokens[{seen[token.content]}] too"
+            yield Finding(
+                where, f"{token.content!r} stands at special_tokens[{seen[token.content]}] too"
+            )
         seen.setdefault(token.content, i)
         known = 0 <= token.id < len(vocabulary.tokens) and vocabulary.tokens[token.id]
         meant = meant_bytes(token.content) if is_byte_level else None
         if known and known not in (token.content.encode(), meant):
-            yield where, f"id {token.id} stands for {known!r}, not for {token.content!r}"
+            yield Finding(where, f"id {token.id} stands for {known!r}, not for {token.content!r}")
 
 
-def _step_faults(vocabulary: Vocabulary) -> Iterator[Fault]:
-    from vocabularies.text.normalizers import compile_replacement, normalize
-    from vocabularies.text.pretokenizers import pretokenizer
-
+def _step_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     is_sound, growth = True, 1
     try:
         pretokenizer(vocabulary.pretokenizer)
     except ValueError as error:
-        yield "pretokenizer", str(error)
+        yield Finding("pretokenizer", str(error))
     for i, step in enumerate(vocabulary.normalizers):
         if step.kind in ("replace", "replace_regex"):
             growth *= growth_of(step.pattern if step.kind == "replace" else "x", step.content)
         if growth > MAX_GROWTH:
-            yield f"normalizers[{i}]", TOO_LONG
+            yield Finding(f"normalizers[{i}]", TOO_LONG)
             return
         if step.kind == "replace" and not step.pattern:
             is_sound = False
-            yield f"normalizers[{i}]", "an empty pattern would be found everywhere"
+            yield Finding(f"normalizers[{i}]", "an empty pattern would be found everywhere")
         if step.kind == "replace_regex":
             try:
                 compile_replacement(step.pattern)
             except ValueError as error:
                 is_sound = False
-                yield f"normalizers[{i}]", str(error)
+                yield Finding(f"normalizers[{i}]", str(error))
     seen: dict[str, int] = {}
     for i, token in enumerate(vocabulary.special_tokens if is_sound else ()):
         if token.matched and token.normalized and token.content:
             left = normalize(token.content, vocabulary.normalizers)[0]
             if not left:
                 # The libraries look for what is left of it, and find nothing everywhere, for ever.
-                yield f"special_tokens[{i}]", "nothing is left of it after the normalizers"
+                yield Finding(f"special_tokens[{i}]", "nothing is left of it after the normalizers")
             elif seen.setdefault(left, i) != i and vocabulary.normalizers:
                 # The library finds now one and now the other, by the seed of a hash function.
                 message = f"is the same as special_tokens[{seen[left]}] after the normalizers"
-                yield f"special_tokens[{i}]", f"{message}: which of them is meant is not said"
+                yield Finding(
+                    f"special_tokens[{i}]", f"{message}: which of them is meant is not said"
+                )
 
 
 def growth_of(literal: str, content: str) -> int:
@@ -151,7 +146,7 @@ def growth_of(literal: str, content: str) -> int:
     return max(1, -(-len(content.encode()) // len(literal.encode())))
 
 
-def _bpe_faults(vocabulary: Vocabulary, model: Bpe) -> Iterator[Fault]:
+def _bpe_faults(vocabulary: VocabularyFields, model: Bpe) -> Iterator[Finding]:
     yield from _id_fault(vocabulary, "model.unknown_id", model.unknown_id)
     tokens = vocabulary.tokens
     special = {token.id for token in vocabulary.special_tokens}
@@ -162,15 +157,17 @@ def _bpe_faults(vocabulary: Vocabulary, model: Bpe) -> Iterator[Fault]:
         yield from _merge_faults(tokens, model.merges)
 
 
-def _token_faults(tokens: tuple[bytes | None, ...], special: set[int]) -> Iterator[Fault]:
+def _token_faults(tokens: tuple[bytes | None, ...], special: set[int]) -> Iterator[Finding]:
     ordinary: dict[bytes, int] = {}
     for token_id, token in enumerate(tokens):
         if token is None or token_id in special:
             continue
         if not token:
-            yield f"tokens[{token_id}]", "an ordinary token cannot be empty"
+            yield Finding(f"tokens[{token_id}]", "an ordinary token cannot be empty")
         elif token in ordinary:
-            yield f"tokens[{token_id}]", f"spells {token!r}, as tokens[{ordinary[token]}] does"
+            yield Finding(
+                f"tokens[{token_id}]", f"spells {token!r}, as tokens[{ordinary[token]}] does"
+            )
         ordinary.setdefault(token, token_id)
 
 
@@ -198,34 +195,38 @@ def _all_merges_fit(tokens: tuple[bytes | None, ...], merges: tuple[tuple[int, i
 
 def _merge_faults(
     tokens: tuple[bytes | None, ...], merges: tuple[tuple[int, int], ...]
-) -> Iterator[Fault]:
+) -> Iterator[Finding]:
     known = set(tokens)
     seen: dict[tuple[int, int], int] = {}
     for rank, (left, right) in enumerate(merges):
         if not (0 <= left < len(tokens) and 0 <= right < len(tokens)):
-            yield f"merges[{rank}]", f"({left}, {right}) is outside 0..{len(tokens) - 1}"
+            yield Finding(f"merges[{rank}]", f"({left}, {right}) is outside 0..{len(tokens) - 1}")
             continue
         left_token, right_token = tokens[left], tokens[right]
         if left_token is None or right_token is None:
-            yield f"merges[{rank}]", f"({left}, {right}) names an id that means nothing"
+            yield Finding(f"merges[{rank}]", f"({left}, {right}) names an id that means nothing")
         elif left_token + right_token not in known:
-            yield f"merges[{rank}]", f"{left_token + right_token!r} is not a token"
+            yield Finding(f"merges[{rank}]", f"{left_token + right_token!r} is not a token")
         if (left, right) in seen:
-            yield f"merges[{rank}]", f"({left}, {right}) stands at merges[{seen[left, right]}] too"
+            yield Finding(
+                f"merges[{rank}]", f"({left}, {right}) stands at merges[{seen[left, right]}] too"
+            )
         seen.setdefault((left, right), rank)
 
 
-def _kmer_faults(vocabulary: Vocabulary, model: Kmers) -> Iterator[Fault]:
+def _kmer_faults(vocabulary: VocabularyFields, model: Kmers) -> Iterator[Finding]:
     if not 1 <= model.k <= MAX_K:
-        yield "model.k", f"k is {model.k}; 1 to {MAX_K} are possible"
+        yield Finding("model.k", f"k is {model.k}; 1 to {MAX_K} are possible")
         return
     letters = model.letters
     if not letters or len(set(letters)) != len(letters) or not letters.isascii():
-        yield "model.letters", f"{letters!r} must be different ASCII letters"
+        yield Finding("model.letters", f"{letters!r} must be different ASCII letters")
     if not 1 <= model.stride <= model.k or (model.frame == "run" and model.stride != model.k):
-        yield "model.stride", f"{model.stride} must be 1 to k, and k where the frame is a run"
+        yield Finding(
+            "model.stride", f"{model.stride} must be 1 to k, and k where the frame is a run"
+        )
     if model.max_piece_tokens is not None and not 1 <= model.max_piece_tokens <= MAX_PIECE_TOKENS:
-        yield "model.max_piece_tokens", f"must be 1 to {MAX_PIECE_TOKENS}"
+        yield Finding("model.max_piece_tokens", f"must be 1 to {MAX_PIECE_TOKENS}")
     yield from _id_fault(vocabulary, "model.unknown_id", model.unknown_id)
     yield from _id_fault(vocabulary, "model.first_id", model.first_id)
     yield from _id_fault(vocabulary, "model.first_id", model.first_id + len(letters) ** model.k - 1)
@@ -233,16 +234,78 @@ def _kmer_faults(vocabulary: Vocabulary, model: Kmers) -> Iterator[Fault]:
     for letter, token_id in model.letter_ids:
         yield from _id_fault(vocabulary, f"model.letter_ids[{letter!r}]", token_id)
         if len(letter) != 1 or not letter.isascii():
-            yield f"model.letter_ids[{letter!r}]", "must be one ASCII letter"
+            yield Finding(f"model.letter_ids[{letter!r}]", "must be one ASCII letter")
     if model.remainder == "letters" and not set(letters) <= set(singles):
-        yield "model.letter_ids", "remainder 'letters' needs an id for every letter"
+        yield Finding("model.letter_ids", "remainder 'letters' needs an id for every letter")
 
 
-def _character_faults(vocabulary: Vocabulary, model: Characters) -> Iterator[Fault]:
+def _character_faults(vocabulary: VocabularyFields, model: Characters) -> Iterator[Finding]:
     yield from _id_fault(vocabulary, "model.unknown_id", model.unknown_id)
     for letter, token_id in model.letter_ids:
         yield from _id_fault(vocabulary, f"model.letter_ids[{letter!r}]", token_id)
         if len(letter) != 1 or (model.unit == "byte" and ord(letter) > 255):
-            yield f"model.letter_ids[{letter!r}]", f"must be one {model.unit}"
+            yield Finding(f"model.letter_ids[{letter!r}]", f"must be one {model.unit}")
     if model.unknown_id is None and not (model.unit == "byte" and len(model.letter_ids) == 256):
-        yield "model.unknown_id", "is needed where some characters have no id"
+        yield Finding("model.unknown_id", "is needed where some characters have no id")
+
+
+def _motif_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
+    """Yield every fault of the motifs; places count them in the order they were given."""
+    motifs = vocabulary.motifs
+    if vocabulary.pretokenizer != MOTIFS:
+        if motifs:
+            rule = f"the pretokenizer {vocabulary.pretokenizer}"
+            yield Finding("motifs", f"{rule} cuts no motifs; {MOTIFS!r} does")
+        return
+    if not isinstance(vocabulary.model, Bpe):
+        yield Finding("pretokenizer", f"{vocabulary.kind} cut no motifs; only BPE does")
+    elif not vocabulary.model.ignore_merges:
+        message = "must be true, so that a motif is its own token whatever the merges give"
+        yield Finding("model.ignore_merges", message)
+    if not motifs:
+        yield Finding("motifs", f"the pretokenizer {MOTIFS!r} needs at least one motif")
+    if len(motifs) > MAX_MOTIFS:
+        yield Finding("motifs", f"{len(motifs)} motifs; {MAX_MOTIFS} are possible")
+    yield from _each_motif(vocabulary)
+
+
+def _each_motif(vocabulary: VocabularyFields) -> Iterator[Finding]:
+    special_ids = {token.id for token in vocabulary.special_tokens}
+    contents = {token.content for token in vocabulary.special_tokens}
+    ordinary = {t for i, t in enumerate(vocabulary.tokens) if t and i not in special_ids}
+    seen: dict[str, int] = {}
+    never = _never_left(vocabulary.normalizers)
+    for i, motif in enumerate(vocabulary.motifs):
+        where, encoded = f"motifs[{i}]", motif.encode()
+        lost = sorted(never & {*motif})
+        if not motif:
+            yield Finding(where, "an empty motif would be found everywhere")
+        elif motif in seen:
+            yield Finding(where, f"{motif!r} stands at motifs[{seen[motif]}] too")
+        elif len(encoded) > MAX_MOTIF_BYTES:
+            yield Finding(where, f"{len(encoded)} bytes; a motif has at most {MAX_MOTIF_BYTES}")
+        elif motif in contents:
+            yield Finding(where, f"{motif!r} is a special token, which is found before any motif")
+        elif encoded not in ordinary:
+            yield Finding(where, f"{motif!r} is not a token")
+        elif lost:
+            letters = ", ".join(map(repr, lost))
+            yield Finding(where, f"{motif!r} is never found: the normalizers leave no {letters}")
+        seen.setdefault(motif, i)
+
+
+def _never_left(steps: tuple[Normalizer, ...]) -> set[str]:
+    """ASCII letters that no text has once it is normalized."""
+    gone: set[str] = set()
+    for step in steps:
+        if step.kind == "lowercase":
+            gone |= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+        elif step.kind == "replace":
+            if len(step.pattern) == 1 and step.pattern.isascii():
+                gone.add(step.pattern)
+            gone -= {*step.content}
+        elif step.kind == "replace_regex":
+            gone -= {*step.content}
+        elif step.kind == "nfc":
+            gone -= {*"K;`"}  # Some characters become ASCII ones in NFC.
+    return gone

@@ -12,9 +12,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.model.vocabulary import Bpe, Characters, Kmers, Vocabulary
-from vocabularies.reference.basic_tokenizer import PLAIN
-from vocabularies.text.unicode_classes import class_mask
+from vocabularies.model.types import Bpe, Characters, Kmers
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.bert_basic_tokenizer import PLAIN
+from vocabularies.preprocessing.unicode_classes import class_mask
 
 __all__ = [
     "BASE",
@@ -70,7 +71,7 @@ class KmerTable:
         is_space: bool[256], ASCII white space as Python has it.
         is_rare: bool[256], bytes at which a row may need the reference: non-ASCII ones, one byte
             of each special token that is looked for, and where a text may be words all that may
-            take a k-mer apart (`basic_tokenizer`).
+            take a k-mer apart (`bert_basic_tokenizer`).
         is_sign: bool[256], where a text may be words of k-mers at every base: ASCII signs that are
             no letters and in no special token, which only take a k-mer apart.
         num_kmers: n**k.

@@ -1,204 +1,40 @@
-"""What a vocabulary is: a frozen value, checked when made, known by its digest.
+"""A vocabulary: a frozen value that is checked when it is made and known by its digest.
 
-Knows nothing about files, engines or HTTP: `formats` makes it from files, `reference` says which
-ids it means.
+Knows nothing about files, engines or HTTP: `formats` makes it from files, `reference` defines the
+ids that it gives.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
 
-from vocabularies.errors import Finding, VocabularyError
+from vocabularies.errors import VocabularyError
+from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.canonical import to_bytes
 from vocabularies.model.checks import find_faults
+from vocabularies.model.types import Characters, Kmers, VocabularyFields
 
-NUCLEOTIDES = b"ACGTURYSWKMBDHVNacgturyswkmbdhvn \t\r\n"  # IUPAC's, and what parts lines of them.
-ROLES = ("unk", "pad", "bos", "eos", "cls", "sep", "mask")
-
-
-@dataclass(frozen=True, slots=True)
-class SpecialToken:
-    """A token found in the text as a whole and never merged ("added token" in tokenizer.json).
-
-    Attributes:
-        special: False for an added token that counts as ordinary text: `skip_special_tokens`
-            keeps it and the mode "plain" still finds it, as Hugging Face does.
-        matched: False for a token that only the template, padding or masking uses; its text inside
-            the input is ordinary text.
-        normalized: looked for after the normalizers instead of before.
-        lstrip, rstrip: takes the white space on that side with it.
-        single_word: found only where no letter, digit or underscore touches it.
-    """
-
-    content: str
-    id: int
-    special: bool = True
-    matched: bool = True
-    normalized: bool = False
-    lstrip: bool = False
-    rstrip: bool = False
-    single_word: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Normalizer:
-    """One step that rewrites the text before it is pretokenized.
-
-    Attributes:
-        pattern: for replace and replace_regex: what is looked for.
-        content: for replace and replace_regex: what stands there afterwards.
-        left, right: for strip: the sides that are stripped.
-    """
-
-    kind: Literal["nfc", "lowercase", "strip", "replace", "replace_regex"]
-    pattern: str = ""
-    content: str = ""
-    left: bool = True
-    right: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Bpe:
-    """Byte-pair encoding: inside a pretoken the pair of lowest rank is merged, leftmost first.
-
-    Attributes:
-        merges: (left id, right id) by rank; the pair becomes the token that spells both.
-        byte_level: symbols begin as bytes (True) or as Unicode characters (False).
-        ignore_merges: a pretoken that is a whole token gets its id, whatever the merges give.
-        unknown_id: id of a symbol that is no token; None drops it, as Hugging Face does.
-        fuse_unknown: neighbouring unknown symbols become one id.
-    """
-
-    merges: tuple[tuple[int, int], ...]
-    byte_level: bool = True
-    ignore_merges: bool = False
-    unknown_id: int | None = None
-    fuse_unknown: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Kmers:
-    """Words of k letters over a nucleotide sequence.
-
-    The k-mer with letter indices d1..dk has the id first_id + d1 * len(letters)**(k-1) + ... + dk.
-
-    Attributes:
-        letters: the letters in counting order: "ACGT" or "ATCG".
-        frame: "sequence": a k-mer at 0, stride, 2*stride ...; one that holds another letter is
-            `unknown_id`. "run": the frame starts anew in every run of `letters`; what is left at a
-            run's end follows `remainder`; a letter of `letter_ids` outside `letters` (N) is its own
-            id and every maximal run of other letters is one `unknown_id`; stride is k.
-        letter_ids: ids of single letters, used by frame "run".
-        remainder: "drop" what is left over at the end (< k letters), or an id for each of its
-            "letters".
-        case: "upper" makes the sequence upper case first.
-        whitespace: "letter": like any other letter; "skip": gives no id and ends a run; "words": a
-            text with white space is read as k-mers that are already apart; with or without it,
-            k-mers at every base are taken apart at punctuation (`basic_tokenizer`).
-        circular: the sequence wraps unless the request says otherwise.
-        junction: where the k-mers over the junction of a circular sequence stand: "append" (token
-            p reads p..p+k-1 modulo L) or "prepend" (the last k-1 bases are put in front).
-        max_piece_tokens: the template stands around every so many tokens (DNABERT-1: 510).
-    """
-
-    k: int
-    first_id: int
-    unknown_id: int
-    letters: str = "ACGT"
-    stride: int = 1
-    frame: Literal["sequence", "run"] = "sequence"
-    letter_ids: tuple[tuple[str, int], ...] = ()
-    remainder: Literal["drop", "letters"] = "drop"
-    case: Literal["keep", "upper"] = "keep"
-    whitespace: Literal["letter", "skip", "words"] = "letter"
-    circular: bool = False
-    junction: Literal["append", "prepend"] = "append"
-    max_piece_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Characters:
-    """One id for each character (or byte) of the text.
-
-    Attributes:
-        letter_ids: characters that have an id; with unit "byte", U+0000..U+00FF mean bytes.
-        unknown_id: id of every other character; None is allowed where all 256 bytes have an id.
-        unit: "codepoint": one id for each Unicode character; "byte": one for each byte.
-        case: "upper" makes the text upper case first.
-    """
-
-    letter_ids: tuple[tuple[str, int], ...]
-    unknown_id: int | None = None
-    unit: Literal["codepoint", "byte"] = "codepoint"
-    case: Literal["keep", "upper"] = "keep"
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """A tokenizer that only the Hugging Face library computes (Unigram, WordPiece, unknown rules).
-
-    Attributes:
-        tokenizer_json: the file as it came, truncation and padding removed.
-        reason: why no model of ours covers it, in words for the person who uploaded it.
-    """
-
-    tokenizer_json: str
-    reason: str
-
-
-Model = Bpe | Kmers | Characters | Upstream
+NUCLEOTIDES = b"ACGTURYSWKMBDHVNacgturyswkmbdhvn \t\r\n"  # IUPAC's letters and white space.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Vocabulary:
-    """Everything that decides which ids a text gets.
-
-    Attributes:
-        tokens: id -> the bytes it stands for; None where an id means nothing. A special token
-            stands for the UTF-8 bytes of its content, or, in byte-level BPE, for what that means in
-            GPT-2's alphabet (`alphabet.meant_bytes`).
-        model: how a stretch of text becomes ids.
-        special_tokens: see SpecialToken.
-        normalizers: applied in order, before the pretokenizer, to what lies between special tokens.
-        pretokenizer: name of the splitting rule, see `pretokenizers`.
-        motifs: what the splitting rule "motifs" keeps whole, in the order of their characters
-            whatever the order they were given in. Each is an ordinary token, found in normalized
-            text, and the model ignores merges, so that it is that token.
-        prefix, suffix: ids put around the ids of a text when special tokens are added.
-        roles: ids of the tokens used as "unk", "pad", "bos", "eos", "cls", "sep", "mask", where
-            there are such.
-        padding_side: the side padded when the request does not say.
+class Vocabulary(VocabularyFields):
+    """Checked fields; two vocabularies are equal exactly when their digests are.
 
     Raises:
         VocabularyError: with every fault found.
     """
 
-    tokens: tuple[bytes | None, ...]
-    model: Model
-    special_tokens: tuple[SpecialToken, ...] = ()
-    normalizers: tuple[Normalizer, ...] = ()
-    pretokenizer: str = "none"
-    motifs: tuple[str, ...] = ()
-    prefix: tuple[int, ...] = ()
-    suffix: tuple[int, ...] = ()
-    roles: Mapping[str, int] = field(default_factory=dict)
-    padding_side: Literal["right", "left"] = "right"
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "roles", MappingProxyType(dict(self.roles)))
-        if findings := tuple(Finding(where, message) for where, message in find_faults(self)):
+        if findings := tuple(find_faults(self)):
             raise VocabularyError(findings)
-        # Only where they are says what is wrong; their order means nothing.
+        # Findings count motifs as they were given; their order decides nothing.
         object.__setattr__(self, "motifs", tuple(sorted(self.motifs)))
-
-    def __len__(self) -> int:
-        """Number of ids, holes included: every id is below it."""
-        return len(self.tokens)
 
     def __repr__(self) -> str:
         return f"Vocabulary({self.kind}, {len(self)} ids, {self.digest})"
@@ -208,11 +44,6 @@ class Vocabulary:
 
     def __hash__(self) -> int:
         return hash(self.digest)
-
-    @property
-    def kind(self) -> str:
-        """The family's name: bpe, kmers, characters or upstream."""
-        return type(self.model).__name__.lower()
 
     @cached_property
     def digest(self) -> str:
@@ -252,8 +83,6 @@ class Vocabulary:
         Raises:
             IndexError: no token has this id.
         """
-        from vocabularies.model.byte_alphabet import to_alphabet
-
         token = self.tokens[token_id]
         if token is None:
             raise IndexError(f"id {token_id} means nothing in this vocabulary")

@@ -10,7 +10,8 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.segments import Stretch, Token
 
 __all__ = ["BpeRules", "bpe_rules", "encode_bpe", "merge", "merge_long"]

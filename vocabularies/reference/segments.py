@@ -13,9 +13,10 @@ from itertools import accumulate
 from typing import Literal
 
 from vocabularies.batch.batch import RowError, RowRefused
-from vocabularies.model.vocabulary import Kmers, SpecialToken, Vocabulary
-from vocabularies.text.normalizers import normalize
-from vocabularies.text.unicode_classes import class_mask
+from vocabularies.model.types import Kmers, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import normalize
+from vocabularies.preprocessing.unicode_classes import class_mask
 
 __all__ = ["Span", "Stretch", "Token", "check_special", "cut_text", "refusal_of"]
 

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from vocabularies.batch.batch import EncodeOptions, RowError, RowRefused
-from vocabularies.model.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
-from vocabularies.reference.basic_tokenizer import PLAIN, is_blank, pieces_of, words_in
+from vocabularies.model.types import Characters, Kmers, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.bert_basic_tokenizer import PLAIN, is_blank, pieces_of, words_in
 from vocabularies.reference.segments import Stretch, Token, check_special
 
 __all__ = ["encode_characters", "encode_kmers", "is_circular"]

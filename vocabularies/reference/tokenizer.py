@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions, RowError, RowRefused
-from vocabularies.model.vocabulary import Bpe, Characters, Kmers, Upstream, Vocabulary
+from vocabularies.model.types import Bpe, Characters, Kmers, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.pretokenizers import pretokenize
 from vocabularies.reference.bpe import encode_bpe
 from vocabularies.reference.segments import Span, Stretch, Token, cut_text
 from vocabularies.reference.sequences import encode_characters, encode_kmers, is_circular
-from vocabularies.text.pretokenizers import pretokenize
 
 __all__ = ["NO_STRANDS", "ReferenceRow", "decode", "encode", "other_strand"]
 

@@ -24,7 +24,8 @@ from vocabularies.formats.word_lists.kmer_config import (
     save_pretrained,
 )
 from vocabularies.model.tables import kmer_table
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.windows import Windows, windows
 
 __all__ = ["Junction", "KmerVocabulary", "tokenize_sequence", "window_sequence"]

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.formats.special_token_roles import guess_roles
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.training.checkpoint import TrainingState, read_state, write_state
 from vocabularies.training.corpus import Corpus

@@ -17,7 +17,8 @@ from service.apis.bulk.text_chunks import Cutter
 from service.engines.encoder import holds_any
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.model.tables import BASE, OTHER, SPACE, KmerTable, kmer_table
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 
 NOWHERE = 0, 0
 NEAR_BYTES = 1 << 12

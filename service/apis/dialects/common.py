@@ -27,7 +27,7 @@ from service.operations.operation import check_rows, decode_work, find_entry, ma
 from service.registry.entries import Entry
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet
-from vocabularies.model.vocabulary import Bpe
+from vocabularies.model.types import Bpe
 
 NO_LIMIT = 2**31 - 1  # Of a model's length: a tokenizer has none.
 MAX_DESCRIBED = 131_072  # About a tenth of a second of the loop's time.

@@ -13,7 +13,8 @@ from service.engines.fault_isolation import raise_if_not_the_engines
 from vocabularies.batch.batch import RowError
 from vocabularies.batch.post_processing import offsets_of, ragged
 from vocabularies.model.tables import TokenTable
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
 PART = 1 << 16  # Ids.

@@ -29,7 +29,8 @@ from vocabularies.batch.post_processing import (
     ragged,
 )
 from vocabularies.model.tables import ASCII, TokenTable, token_table
-from vocabularies.model.vocabulary import Kmers, Upstream, Vocabulary
+from vocabularies.model.types import Kmers, Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.tokenizer import NO_STRANDS
 from vocabularies.sequences.strand import reverse_complement
 

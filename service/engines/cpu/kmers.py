@@ -16,7 +16,8 @@ from service.engines.encoder import ReferenceEncoder, encode_parts, flagged_rows
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import Content, offsets_of, ragged
 from vocabularies.model.tables import BASE, SINGLE, SPACE, kmer_table
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
 Numbers = NDArray[np.signedinteger[Any]]

@@ -20,7 +20,8 @@ from service.engines.selftest import compare, texts_for
 from vocabularies.errors import VocabularyError
 from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable, character_table
-from vocabularies.model.vocabulary import Bpe, Kmers, Upstream, Vocabulary
+from vocabularies.model.types import Bpe, Kmers, Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import bpe_rules
 
 logger = logging.getLogger(__name__)

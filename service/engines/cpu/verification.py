@@ -14,7 +14,8 @@ from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
 from service.engines.fault_isolation import encode_isolated, raise_if_not_the_engines
 from vocabularies import formats
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
-from vocabularies.model.vocabulary import Bpe, Upstream, Vocabulary
+from vocabularies.model.types import Bpe, Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 LETTERS = "ACGTNacgtn RY-\n aeé中🙂1 .'"

@@ -17,7 +17,8 @@ from gpu.vocabulary.decode_table import decode_table
 from tests.support.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import Content, Template, frame
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
 SCAN_TILE, NO_LIMIT = constant("SCAN_TILE"), constant("NO_LIMIT")

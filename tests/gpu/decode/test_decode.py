@@ -16,7 +16,8 @@ from gpu.vocabulary.decode_table import decode_table
 from service.engines.cpu.decode import decode_rows
 from tests.support.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Upstream, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
 DECODE_TILE = constant("DECODE_TILE")

@@ -25,7 +25,9 @@ from tests.support.gpu_emulation import compile_for_device
 from tests.support.sequence_strategies import OPTIONS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference import tokenizer
 from vocabularies.reference.bpe import bpe_rules
 

@@ -16,7 +16,7 @@ from tests.support.each_device import DEVICES, new_engine
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats.huggingface.writer import tokenizer_json
-from vocabularies.model.vocabulary import Bpe
+from vocabularies.model.types import Bpe
 from vocabularies.reference import tokenizer as reference
 
 PLAIN = EncodeOptions(add_special_tokens=False)

@@ -19,7 +19,8 @@ from tests.gpu.dna.test_bpe import merge_lists, repeats, vocabulary_of
 from tests.gpu.dna.test_parts import bases, check, engine_of, outcomes
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Normalizer, Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 
 ROUND, LEAD = constant("ROUND"), constant("LEAD")
 GENA = "gena_lm_t2t_32k"

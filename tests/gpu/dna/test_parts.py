@@ -25,7 +25,9 @@ from tests.support.emulated_device import EmulatedDevice
 from tests.support.gpu_emulation import compile_for_device
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.types import SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference import tokenizer
 
 NAMES = ("dnabert2", "gena_lm_t2t_32k")

@@ -296,7 +296,7 @@ def test_the_rules_counts_are_the_numbers_of_ids(name: str) -> None:
 
 
 def test_a_vocabulary_of_the_library_alone_needs_an_engine() -> None:
-    from vocabularies.model.vocabulary import Upstream
+    from vocabularies.model.types import Upstream
 
     vocabulary = Vocabulary(tokens=(b"A",), model=Upstream("{}", "it is Unigram"))
     with pytest.raises(TypeError, match="needs an engine: it is Unigram"):

@@ -21,7 +21,8 @@ from tests.support.emulated_device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import offsets_of
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 TILE = constant("KMER_TILE")

@@ -30,7 +30,8 @@ from tests.support.sequence_strategies import (
 from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
 from vocabularies.model.tables import may_be_apart
-from vocabularies.model.vocabulary import Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.model.types import Characters, Kmers, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 NAMES = (

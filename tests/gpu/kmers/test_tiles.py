@@ -13,7 +13,8 @@ from gpu.streaming import encode_stream
 from tests.support.each_device import DEVICES, new_engine
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 TILE = constant("KMER_TILE")

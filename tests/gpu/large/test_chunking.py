@@ -18,7 +18,8 @@ from gpu.large.chunking import (
 )
 from gpu.memory.workspace_layout import BYTES_A_ROW
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 GPT2 = load("gpt2")

@@ -29,7 +29,8 @@ from tests.support.lazy_device import LazyDevice
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch, EncodeOptions, RowRefused
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 TOKENS = (*(bytes([byte]) for byte in range(256)), b"ab", b" ab", b"11", b"<ab>", b"<end>")

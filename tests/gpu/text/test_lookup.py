@@ -20,7 +20,8 @@ from gpu.text.bpe_tables import bpe_tables
 from gpu.text.cjk_characters import LISTED_IDS, LISTED_SHIFT, RANGES
 from tests.gpu.text.test_merge import SEEDS, check, engine, text_of, vocabularies
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.tokenizer import encode
 
 WHITE = [" ", "\n", "\t", "\r"]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from gpu.engine import GpuEngine
 from gpu.text.bpe_tables import bpe_tables
 from tests.support.emulated_device import EmulatedDevice
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import BpeRules, bpe_rules, merge
 from vocabularies.reference.tokenizer import encode
 

@@ -30,10 +30,10 @@ from tests.support.tokenizer_documents import encoded as encoded_document
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Normalizer, Vocabulary
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer, nfc
+from vocabularies.preprocessing.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
 from vocabularies.reference import tokenizer
-from vocabularies.text.normalizers import nfc
-from vocabularies.text.unicode_classes import NUM_CODE_POINTS, normalizer_code_points
 
 BLOCK = constant("BLOCK")
 NFC = (Normalizer("nfc"),)

@@ -20,7 +20,7 @@ from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.data_files import DATA, ROOT, data_bytes
 from tests.support.gpu_emulation import compile_for_device
 from tests.support.nasty_texts import RUNS, TEXTS
-from vocabularies.text.pretokenizers import pretokenize
+from vocabularies.preprocessing.pretokenizers import pretokenize
 
 SUPPORT = ROOT / "tests/support/cuda"
 FILES = sorted(path.name for path in (DATA / "text").glob("*.*")) or ["(no data)"]

@@ -31,9 +31,9 @@ from gpu.text.pretokenizer_automaton import (
 )
 from gpu.text.pretokenizer_rules import RULES
 from tests.support.nasty_texts import TEXTS
-from tests.vocabularies.text.test_pretokenizers import every_tuple_once
-from vocabularies.text.class_patterns import to_code_points
-from vocabularies.text.pretokenizers import PRETOKENIZERS, pretokenize
+from tests.vocabularies.preprocessing.test_pretokenizers import every_tuple_once
+from vocabularies.preprocessing.class_patterns import to_code_points
+from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS, pretokenize
 
 MAX_OWN_TEXTS = 300_000
 MAX_JOINED = 3_000_000

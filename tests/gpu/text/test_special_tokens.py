@@ -18,7 +18,9 @@ from gpu.vocabulary.special_tokens import SpecialTables, special_tables
 from tests.support.data_files import data_json
 from tests.support.gpu_emulation import compile_for_device, launch, make_job
 from vocabularies.batch.batch import RowRefused
-from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference.segments import cut_text
 
 Mode = Literal["match", "plain", "refuse"]

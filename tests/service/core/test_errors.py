@@ -19,7 +19,8 @@ from service.server.app import create_app, running
 from tests.support.fake_engine import FakeEngine
 from vocabularies.batch.batch import RowError
 from vocabularies.errors import VocabularyError
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 KINDS = [kind for kind in ServiceError.__subclasses__() if kind is not errors.RowRefused]
 assert errors.BodyTimeout in KINDS

@@ -26,7 +26,8 @@ from service.seqio.reader import sequence_batches
 from tests.support.server_process import server_process
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Kmers, SpecialToken, Vocabulary
+from vocabularies.model.types import Kmers, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 
 ENGINE = CpuEngine()
 OWN = EncodeOptions(add_special_tokens=False)

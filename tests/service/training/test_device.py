@@ -17,7 +17,7 @@ from service.training.device_selftest import SelfTestFailed
 from tests.service.training.test_jobs import record
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream
 from vocabularies.errors import VocabularyError
-from vocabularies.model import canonical
+from vocabularies.formats.canonical import read_canonical
 from vocabularies.training.corpus import Corpus
 from vocabularies.training.merger import CpuMerger, Merge
 from vocabularies.training.train import TrainingOptions, train
@@ -185,10 +185,10 @@ def test_a_job_says_what_it_used_and_what_it_could_not_have(device, tmp_path, ca
     events = told("cuda", 0.5)
     chosen = {"device": "cuda", "device_reason": "", "device_selftest": "passed"}
     assert {"metrics": chosen} in events
-    learnt = canonical.from_bytes(Path("vocabulary").read_bytes())
+    learnt = read_canonical(Path("vocabulary").read_bytes())
     Path("state.npz").unlink()
     assert events[-1]["metrics"]["ending"] == told()[-1]["metrics"]["ending"]
-    assert canonical.from_bytes(Path("vocabulary").read_bytes()) == learnt
+    assert read_canonical(Path("vocabulary").read_bytes()) == learnt
     Path("state.npz").unlink()
     [error] = [event["error"] for event in told("cuda", 1e-6) if "error" in event]
     assert error["code"] == "out_of_memory"

@@ -31,6 +31,7 @@ from service.training.schemas import TrainingJob, TrainingParameters
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run
+from vocabularies.formats.canonical import read_canonical
 from vocabularies.model import canonical
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.training.corpus import Corpus
@@ -122,7 +123,7 @@ def test_a_worker_learns_what_training_gives(inputs, fields, tmp_path, capfd, mo
     bank = MotifBank.of(MOTIFS.decode().split()) if "motifs" in inputs else None
     expected = train(Corpus.of(rows), options, motifs=bank)
     assert told(tmp_path, capfd, inputs, **fields)["metrics"]["ending"] == expected.ending
-    assert canonical.from_bytes(Path("vocabulary").read_bytes()) == expected.vocabulary
+    assert read_canonical(Path("vocabulary").read_bytes()) == expected.vocabulary
 
 
 def test_what_is_learnt_from_several_files_can_be_used(monkeypatch):
@@ -229,7 +230,7 @@ def test_a_worker_whose_service_is_gone_saves_its_state_and_another_goes_on(tmp_
     monkeypatch.chdir(tmp_path)
     training_worker.run(lambda: False, 1_000_000)
     expected = train(Corpus.of(rows), TrainingOptions(vocabulary_size=200)).vocabulary
-    assert canonical.from_bytes(Path("vocabulary").read_bytes()) == expected
+    assert read_canonical(Path("vocabulary").read_bytes()) == expected
 
 
 @pytest.mark.parametrize("failure", [MemoryError(), OSError(28, "full", "state"), KeyError("ACGT")])

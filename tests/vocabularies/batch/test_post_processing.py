@@ -16,7 +16,8 @@ from vocabularies.batch.post_processing import (
     ragged,
 )
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Kmers, Vocabulary
+from vocabularies.model.types import Kmers
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.tokenizer import _frame as reference_frame
 
 REFUSED = RowError("refused", "for the test")

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from tests.support.tokenizer_documents import ABC, added, document, encoded
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Upstream
+from vocabularies.model.types import Upstream
 from vocabularies.reference import tokenizer
 
 WORDS = {"a": 0, "b": 1, "ab": 2}

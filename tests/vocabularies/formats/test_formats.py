@@ -20,15 +20,9 @@ from vocabularies.formats.tiktoken.rank_merges import derive_merges
 from vocabularies.formats.word_lists import rules as heads
 from vocabularies.formats.word_lists.kmer_config import from_pretrained, save_pretrained
 from vocabularies.formats.word_lists.word_lists import all_kmers
-from vocabularies.model.vocabulary import (
-    Bpe,
-    Characters,
-    Kmers,
-    Normalizer,
-    SpecialToken,
-    Upstream,
-    Vocabulary,
-)
+from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference import tokenizer
 
 DNABERT1_3MER = "dna_vocab/dnabert1/vocab_3mer.txt"

@@ -14,9 +14,9 @@ from vocabularies.batch.batch import EncodeOptions
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
-from vocabularies.model.vocabulary import Upstream
+from vocabularies.model.types import Upstream
+from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS
 from vocabularies.reference.tokenizer import encode
-from vocabularies.text.pretokenizers import PRETOKENIZERS
 
 
 def texts(letters: str) -> st.SearchStrategy[str]:

@@ -14,7 +14,9 @@ from tokenizers import Tokenizer
 from tests.support.data_files import data_bytes
 from tests.support.nasty_texts import RUNS, SEQUENCES, TEXTS
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
-from vocabularies.model.vocabulary import Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.types import SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 
 TOKENIZER_JSON = {
     "gpt2": "vocab/gpt2/tokenizer.json.xz",

@@ -14,8 +14,8 @@ from tests.support.nasty_texts import TEXTS
 from vocabularies.batch.batch import Batch
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, write_vocabulary
+from vocabularies.preprocessing.pretokenizers import pretokenizer
 from vocabularies.reference import tokenizer
-from vocabularies.text.pretokenizers import pretokenizer
 
 TOKENS = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" the", b"lo", b"llo", b"unused"]
 PATTERN = pretokenizer("tekken").tiktoken_pattern

@@ -19,7 +19,8 @@ from vocabularies.model.tables import (
     special_marks,
     token_table,
 )
-from vocabularies.model.vocabulary import Bpe, Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 
 
 @pytest.mark.parametrize("name", BUILTINS)

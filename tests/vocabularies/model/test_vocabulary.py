@@ -12,16 +12,11 @@ from hypothesis import strategies as st
 
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.errors import VocabularyError
-from vocabularies.model.canonical import MAGIC, from_bytes, to_bytes
-from vocabularies.model.vocabulary import (
-    Bpe,
-    Characters,
-    Kmers,
-    Normalizer,
-    SpecialToken,
-    Upstream,
-    Vocabulary,
-)
+from vocabularies.formats.canonical import read_canonical
+from vocabularies.model.canonical import MAGIC, to_bytes
+from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 
 AB = Vocabulary(
     tokens=(b"a", b"b", b"ab", None, b"<s>"),
@@ -188,7 +183,7 @@ def test_280000_merges_are_checked_quickly():
     seconds = time.process_time() - begin
     assert len(vocabulary.model.merges) == 327_680 and len(vocabulary) == first + 262_144
     assert seconds < 4, seconds  # 0.3 s on a quiet machine.
-    assert from_bytes(to_bytes(vocabulary)).model == vocabulary.model
+    assert read_canonical(to_bytes(vocabulary)).model == vocabulary.model
 
 
 def test_tokens_are_shown_as_people_read_them():
@@ -203,7 +198,7 @@ def test_tokens_are_shown_as_people_read_them():
 
 @pytest.mark.parametrize("name", BUILTINS)
 def test_the_canonical_form_holds_every_field(name):
-    vocabulary, again = load(name), from_bytes(to_bytes(load(name)))
+    vocabulary, again = load(name), read_canonical(to_bytes(load(name)))
     for field in dataclasses.fields(Vocabulary):
         assert getattr(again, field.name) == getattr(vocabulary, field.name), field.name
 
@@ -211,7 +206,7 @@ def test_the_canonical_form_holds_every_field(name):
 def test_the_canonical_form_holds_models_of_every_kind():
     upstream = Vocabulary((b"a", None), Upstream('{"é": "\\ud83d"}', "because"))
     for vocabulary in (AB, KMERS, upstream, load("nt_v2"), load("evo_bytes")):
-        again = from_bytes(to_bytes(vocabulary))
+        again = read_canonical(to_bytes(vocabulary))
         assert (again.model, again.tokens) == (vocabulary.model, vocabulary.tokens)
 
 
@@ -252,15 +247,15 @@ def changed_header(**changes: object) -> bytes:
 )
 def test_a_damaged_canonical_form_is_refused(changes):
     with pytest.raises(VocabularyError, match="damaged canonical form"):
-        from_bytes(changed_header(**changes))
+        read_canonical(changed_header(**changes))
 
 
 def test_a_canonical_form_with_a_wrong_vocabulary_is_refused():
-    assert from_bytes(changed_header()) == AB
+    assert read_canonical(changed_header()) == AB
     with pytest.raises(VocabularyError, match=r"prefix\[0\]"):
-        from_bytes(changed_header(prefix=[99]))
+        read_canonical(changed_header(prefix=[99]))
     with pytest.raises(VocabularyError, match="not the canonical form"):
-        from_bytes(b"PK")
+        read_canonical(b"PK")
 
 
 @settings(max_examples=300)
@@ -270,6 +265,6 @@ def test_a_changed_byte_is_refused_or_another_vocabulary(place, byte, cut):
     content[place] = byte
     changed = bytes(content[:place] if cut else content)
     try:
-        assert (from_bytes(changed) == AB) == (changed == to_bytes(AB))
+        assert (read_canonical(changed) == AB) == (changed == to_bytes(AB))
     except VocabularyError:
         assert changed != to_bytes(AB)

@@ -11,10 +11,12 @@ from tokenizers import AddedToken, Tokenizer
 
 from vocabularies.batch.batch import EncodeOptions, RowRefused
 from vocabularies.model.byte_alphabet import to_alphabet
-from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
+from vocabularies.preprocessing.pretokenizers import pretokenizer
 from vocabularies.reference.bpe import BpeRules, merge, merge_long
 from vocabularies.reference.tokenizer import encode
-from vocabularies.text.pretokenizers import pretokenizer
 
 LETTERS = ["a", "b", "é", "🙂", " ", "A"]
 UNKNOWN = "[UNK]"

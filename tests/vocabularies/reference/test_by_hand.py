@@ -11,15 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vocabularies.batch.batch import EncodeOptions, RowError, RowRefused
-from vocabularies.model.vocabulary import (
-    Bpe,
-    Characters,
-    Kmers,
-    Normalizer,
-    SpecialToken,
-    Upstream,
-    Vocabulary,
-)
+from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference.tokenizer import decode, encode, other_strand
 
 BARE = EncodeOptions(add_special_tokens=False)

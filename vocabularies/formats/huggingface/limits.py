@@ -14,7 +14,7 @@ from typing import Any
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.huggingface.pipeline import steps_of
 from vocabularies.model.checks import MAX_GROWTH, TOO_LONG, growth_of
-from vocabularies.text.normalizers import compile_replacement
+from vocabularies.preprocessing.normalizers import compile_replacement
 
 __all__ = ["MAX_WORD", "check_bounds"]
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vocabularies.text.motif_pretokenizer import MAX_MOTIF_BYTES, MAX_MOTIFS
+from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIF_BYTES, MAX_MOTIFS
 
 __all__ = ["motif_pattern", "motif_split", "motifs_of_pattern", "motifs_of_split"]
 

@@ -12,10 +12,9 @@ from typing import Any
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.file_contents import NotCovered
 from vocabularies.formats.huggingface.motif_pattern import motifs_of_split
-from vocabularies.model.vocabulary import Normalizer
-from vocabularies.text.motif_pretokenizer import MOTIFS
-from vocabularies.text.normalizers import compile_replacement
-from vocabularies.text.pretokenizers import is_byte_level, recognize
+from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
+from vocabularies.preprocessing.normalizers import Normalizer, compile_replacement
+from vocabularies.preprocessing.pretokenizers import is_byte_level, recognize
 
 __all__ = ["Template", "read_normalizers", "read_pretokenizer", "read_template", "steps_of"]
 

@@ -26,9 +26,10 @@ from vocabularies.formats.huggingface.pipeline import (
 )
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.byte_alphabet import BYTE_TO_CHARACTER, UTF8_BYTES
-from vocabularies.model.vocabulary import Normalizer, SpecialToken, Upstream, Vocabulary
-from vocabularies.text.normalizers import normalize
-from vocabularies.text.pretokenizers import is_byte_level
+from vocabularies.model.types import SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer, normalize
+from vocabularies.preprocessing.pretokenizers import is_byte_level
 
 __all__ = ["read_tokenizer_json"]
 

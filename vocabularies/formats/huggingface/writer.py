@@ -15,9 +15,11 @@ from vocabularies.formats.bpe_tokens import hole
 from vocabularies.formats.huggingface.motif_pattern import motif_split
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.byte_alphabet import meant_bytes, to_alphabet
-from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Upstream, Vocabulary
-from vocabularies.text.pretokenizers import pretokenizer
-from vocabularies.text.published_patterns import SPELLINGS
+from vocabularies.model.types import Bpe, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
+from vocabularies.preprocessing.pretokenizers import pretokenizer
+from vocabularies.preprocessing.published_patterns import SPELLINGS
 
 __all__ = ["tokenizer_json"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vocabularies.model.vocabulary import Normalizer
+from vocabularies.preprocessing.normalizers import Normalizer
 
 __all__ = ["KnownRanks", "known_ranks"]
 

@@ -14,8 +14,9 @@ from typing import Any
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.file_contents import MAX_TOKENS
 from vocabularies.formats.tiktoken.ranks import vocabulary_of_ranks
-from vocabularies.model.vocabulary import SpecialToken, Vocabulary
-from vocabularies.text.pretokenizers import recognize_pattern
+from vocabularies.model.types import SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.pretokenizers import recognize_pattern
 
 __all__ = ["is_tekken", "read_tekken"]
 

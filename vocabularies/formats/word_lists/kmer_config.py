@@ -34,11 +34,12 @@ from typing import Any, get_type_hints
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.file_contents import MAX_TOKENS, parse_json
 from vocabularies.formats.special_token_roles import guess_roles
+from vocabularies.formats.typed_json import as_type
 from vocabularies.formats.word_lists.rules import MTDNA
 from vocabularies.formats.word_lists.word_lists import all_kmers
-from vocabularies.model.canonical import of_type
 from vocabularies.model.checks import MAX_K
-from vocabularies.model.vocabulary import ROLES, Characters, Kmers, SpecialToken, Vocabulary
+from vocabularies.model.types import ROLES, Characters, Kmers, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 
 __all__ = [
     "CONFIG_NAME",
@@ -134,7 +135,7 @@ def _special_tokens(config: dict[str, Any]) -> tuple[SpecialToken, ...]:
         if isinstance(entry, str):
             entry = {"content": entry, "id": i, "matched": matched}
         try:
-            token: SpecialToken = of_type(SpecialToken, entry)
+            token: SpecialToken = as_type(SpecialToken, entry)
             if not 0 <= token.id < MAX_TOKENS:
                 raise ValueError(f"id {token.id} is outside 0..{MAX_TOKENS - 1}")
             tokens.append(token)
@@ -168,7 +169,7 @@ def _fields(
             hint = tuple[tuple[str, int], ...] if is_object else dict
             value = [*value.items()] if is_object else value
         try:
-            value = of_type(hint, value)
+            value = as_type(hint, value)
         except (TypeError, ValueError) as error:
             findings.append(Finding(name, str(error)))
         if name in known:

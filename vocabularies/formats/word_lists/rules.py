@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vocabularies.model.vocabulary import Bpe, Characters, Kmers, Normalizer, Vocabulary
+from vocabularies.model.types import Bpe, Characters, Kmers
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 
 __all__ = ["DNABERT1", "ESM", "HYENADNA", "MTDNA", "NT_V1", "NT_V2", "NT_V3", "with_rule"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vocabularies.model.vocabulary import SpecialToken
+from vocabularies.model.types import SpecialToken
 
 MAX_DELICATE = 64  # Each is looked for in each text.
 MAX_STEPS = 1 << 22  # Some tenths of a second, some hundred megabytes.

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from vocabularies.batch.post_processing import Content
 from vocabularies.formats import tokenizer_json
-from vocabularies.model.vocabulary import Bpe, Vocabulary
-from vocabularies.text.unicode_classes import class_mask
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.unicode_classes import class_mask
 
 LINE_BREAKS = "\r\n"
 SPACES = "".join(map(chr, np.flatnonzero(class_mask("s", "rust")).tolist()))

@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.cpu.bpe.cl100k_trailing_whitespace import LINE_BREAKS, SPACES
-from vocabularies.model.vocabulary import Bpe, Vocabulary
-from vocabularies.text.motif_pretokenizer import MOTIFS
-from vocabularies.text.pretokenizers import PRETOKENIZERS
-from vocabularies.text.unicode_classes import Mask, class_mask
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
+from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS
+from vocabularies.preprocessing.unicode_classes import Mask, class_mask
 
 Bytes = NDArray[np.uint8]
 RUN_BYTES = 256  # To both sides of a cut; above twice the longest token that a run is cut behind.

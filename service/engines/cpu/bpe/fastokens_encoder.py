@@ -32,7 +32,7 @@ from vocabularies.batch.string_join import wide_rows
 from vocabularies.formats import tokenizer_json
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.text.pretokenizers import pretokenizer
+from vocabularies.preprocessing.pretokenizers import pretokenizer
 
 logger = logging.getLogger(__name__)
 # About 80 ms of the reference. Batches on the event loop are smaller than that by default, so that

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch.post_processing import Content
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 try:
     from service.engines.cpu.bpe import _joined_short_texts as native

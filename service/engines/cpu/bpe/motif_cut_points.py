@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from vocabularies.batch.batch import RowError
 from vocabularies.batch.post_processing import Content
-from vocabularies.model.vocabulary import Bpe, Vocabulary
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
 
 Bytes = NDArray[np.uint8]
 ASCII = 128

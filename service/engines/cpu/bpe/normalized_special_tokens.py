@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from tokenizers import Encoding
 
 from vocabularies.batch.batch import RowError
-from vocabularies.model.vocabulary import SpecialToken, Upstream, Vocabulary
+from vocabularies.model.types import SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.segments import refusal_of
 
 

@@ -28,7 +28,8 @@ from vocabularies.errors import VocabularyError
 from vocabularies.formats import tokenizer_json
 from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable
-from vocabularies.model.vocabulary import Bpe, Upstream, Vocabulary
+from vocabularies.model.types import Bpe, Upstream
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.segments import cut_text
 
 Int64s = NDArray[np.int64]

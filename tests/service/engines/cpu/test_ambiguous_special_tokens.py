@@ -18,7 +18,8 @@ from tests.support.tokenizer_documents import BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 CONTENTS = ["<m>", "m", "<", ">", "a", "ab", "b<", "  ", "   ", " ", "\n", " a", "a "]

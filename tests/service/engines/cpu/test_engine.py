@@ -34,7 +34,9 @@ from vocabularies.builtin import load
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import Bpe, Kmers, Normalizer, SpecialToken, Upstream, Vocabulary
+from vocabularies.model.types import Bpe, Kmers, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference import tokenizer as reference
 
 

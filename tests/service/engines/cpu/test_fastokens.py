@@ -26,9 +26,10 @@ from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary, tokenizer_json
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.pretokenizers import pretokenizer
 from vocabularies.reference import tokenizer
-from vocabularies.text.pretokenizers import pretokenizer
 
 WHITE_SPACE = [" ", "\n", "\r", "\t", "\v", "\x85", "\xa0", "\u2028", "\u3000"]
 PARTS = [*WHITE_SPACE, " ", "\n", " ", "\n", "a", "!", "1", "<m>", "<p> ", "'\u017f", "\u180e"]

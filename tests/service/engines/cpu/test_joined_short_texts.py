@@ -19,7 +19,8 @@ from tests.support.data_files import ROOT
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import Bpe, SpecialToken, Vocabulary
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
 
 PARTS = [
     *(" ", " ", "  ", "\n", "\r\n", "\t", "\v", "\f", "\x1c", "\x85", "\xa0", "\xad", "\u180e"),

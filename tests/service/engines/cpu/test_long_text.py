@@ -21,8 +21,10 @@ from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import Content
 from vocabularies.model.tables import token_table
-from vocabularies.model.vocabulary import Bpe, Normalizer, SpecialToken, Vocabulary
-from vocabularies.text.pretokenizers import PRETOKENIZERS
+from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.normalizers import Normalizer
+from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS
 
 PIECE = 1200
 WORDS = (

@@ -9,7 +9,7 @@ from service.engines.cpu.engine import CpuEngine
 from tests.support.tokenizer_documents import added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Upstream
+from vocabularies.model.types import Upstream
 
 LOWERCASE = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
 LOWERCASE |= {"strip_accents": None, "lowercase": True}

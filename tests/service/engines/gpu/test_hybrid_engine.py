@@ -40,7 +40,7 @@ from tests.support.waiting import run, until
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Normalizer
+from vocabularies.preprocessing.normalizers import Normalizer
 
 BYTES = byte_vocabulary()
 OTHERS = [byte_vocabulary(256 + n) for n in range(1, 4)]

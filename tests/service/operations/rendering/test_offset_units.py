@@ -13,7 +13,7 @@ from service.operations.rendering.offset_units import convert_spans
 from tests.support.tokenizer_documents import BYTES, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Upstream
+from vocabularies.model.types import Upstream
 
 TEXT = st.text(st.sampled_from("aé中🙂\u0301 "), max_size=12)
 

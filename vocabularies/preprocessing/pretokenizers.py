@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, AnyStr
 
-from vocabularies.text.class_patterns import ClassPatterns, compile_patterns, fingerprint
-from vocabularies.text.motif_pretokenizer import MOTIFS, cut_motifs
-from vocabularies.text.published_patterns import (
+from vocabularies.preprocessing.class_patterns import ClassPatterns, compile_patterns, fingerprint
+from vocabularies.preprocessing.motif_pretokenizer import MOTIFS, cut_motifs
+from vocabularies.preprocessing.published_patterns import (
     CL100K,
     DEEPSEEK_V3,
     GPT2,
@@ -35,7 +35,7 @@ from vocabularies.text.published_patterns import (
     WHITESPACE,
     WHITESPACE_SPLIT,
 )
-from vocabularies.text.unicode_classes import Engine
+from vocabularies.preprocessing.unicode_classes import Engine
 
 __all__ = [
     "PRETOKENIZERS",

@@ -15,11 +15,18 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.support.data_files import data_bytes, data_json
 from tests.support.nasty_texts import SEQUENCES, TEXTS
-from vocabularies.model.vocabulary import Normalizer
-from vocabularies.text import normalizers as ours
-from vocabularies.text.normalizers import lowercase, nfc, normalize, replace, replace_regex, strip
-from vocabularies.text.probe_unicode import CODE_POINTS
-from vocabularies.text.unicode_classes import normalizer_code_points
+from vocabularies.preprocessing import normalizers as ours
+from vocabularies.preprocessing.normalizers import (
+    Normalizer,
+    lowercase,
+    nfc,
+    normalize,
+    replace,
+    replace_regex,
+    strip,
+)
+from vocabularies.preprocessing.probe_unicode import CODE_POINTS
+from vocabularies.preprocessing.unicode_classes import normalizer_code_points
 
 NFC, LOWERCASE = normalizers.NFC(), normalizers.Lowercase()
 STRIP = normalizers.Strip()

@@ -1,7 +1,7 @@
 """Asks the reference engines which characters are in which class, and writes the answers down.
 
 Run it where tiktoken and tokenizers are installed:
-``python -m vocabularies.text.probe_unicode [file]``.
+``python -m vocabularies.preprocessing.probe_unicode [file]``.
 Knows nothing of Unicode itself: every line of `unicode_classes.json` is an answer of an engine.
 """
 
@@ -119,7 +119,7 @@ def probe() -> dict[str, object]:
     }
     strip = normalizers.Strip().normalize_str
     return {
-        "made_by": "python -m vocabularies.text.probe_unicode",
+        "made_by": "python -m vocabularies.preprocessing.probe_unicode",
         "engines": {
             "rust": f"tiktoken {version('tiktoken')}",
             "onig": f"tokenizers {version('tokenizers')}",

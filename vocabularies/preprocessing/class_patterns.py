@@ -20,7 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.text.unicode_classes import CLASSES, NUM_CODE_POINTS, Engine, class_mask, folded
+from vocabularies.preprocessing.unicode_classes import (
+    CLASSES,
+    NUM_CODE_POINTS,
+    Engine,
+    class_mask,
+    folded,
+)
 
 __all__ = ["ClassPatterns", "check_length", "compile_patterns", "fingerprint", "to_code_points"]
 

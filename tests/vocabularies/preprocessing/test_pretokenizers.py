@@ -24,8 +24,8 @@ from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 from tests.support.data_files import data_bytes, data_json
 from tests.support.nasty_texts import RUNS, TEXTS
-from vocabularies.text.class_patterns import compile_patterns, fingerprint, to_code_points
-from vocabularies.text.pretokenizers import (
+from vocabularies.preprocessing.class_patterns import compile_patterns, fingerprint, to_code_points
+from vocabularies.preprocessing.pretokenizers import (
     PRETOKENIZERS,
     is_byte_level,
     pretokenize,
@@ -33,9 +33,9 @@ from vocabularies.text.pretokenizers import (
     recognize,
     recognize_pattern,
 )
-from vocabularies.text.probe_unicode import CODE_POINTS, CONTRACTION_LETTERS, DATA, main
-from vocabularies.text.published_patterns import CL100K, LLAMA3, SPELLINGS
-from vocabularies.text.unicode_classes import (
+from vocabularies.preprocessing.probe_unicode import CODE_POINTS, CONTRACTION_LETTERS, DATA, main
+from vocabularies.preprocessing.published_patterns import CL100K, LLAMA3, SPELLINGS
+from vocabularies.preprocessing.unicode_classes import (
     CLASSES,
     class_mask,
     engine_versions,

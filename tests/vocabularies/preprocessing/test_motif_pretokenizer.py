@@ -16,18 +16,14 @@ from tests.support.motif_strategies import NORMALIZERS, motif_banks, motif_cases
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats.canonical import read_canonical
 from vocabularies.formats.huggingface.motif_pattern import motif_pattern, motifs_of_pattern
-from vocabularies.model.canonical import from_bytes, to_bytes
-from vocabularies.model.vocabulary import (
-    Bpe,
-    Characters,
-    Normalizer,
-    SpecialToken,
-    Upstream,
-    Vocabulary,
-)
+from vocabularies.model.canonical import to_bytes
+from vocabularies.model.types import Bpe, Characters, SpecialToken, Upstream
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIFS, cut_motifs
+from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.reference.tokenizer import decode, encode
-from vocabularies.text.motif_pretokenizer import MAX_MOTIFS, cut_motifs
 
 SEEDS = motif_vocabulary("ACGT", [("A", "C")], ["ACG", "GT", "AC"])
 
@@ -139,7 +135,7 @@ def test_a_motif_that_normalizers_leave_no_text_for_is_a_fault(steps, fault):
 @given(motif_cases(normalizers=tuple(NORMALIZERS)), st.randoms())
 def test_motifs_come_back_in_any_order_with_one_digest(case, chance):
     vocabulary, _ = case
-    again = from_bytes(to_bytes(vocabulary))
+    again = read_canonical(to_bytes(vocabulary))
     assert again.motifs == vocabulary.motifs == tuple(sorted(vocabulary.motifs))
     assert again.digest == vocabulary.digest
     mixed = chance.sample(vocabulary.motifs, len(vocabulary.motifs))

@@ -12,9 +12,9 @@ from tests.support.tokenizer_documents import document, encoded
 from vocabularies.batch.batch import Batch
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
-from vocabularies.model.vocabulary import Upstream
-from vocabularies.text.class_patterns import MAX_PATTERN, compile_patterns, fingerprint
-from vocabularies.text.normalizers import compile_replacement
+from vocabularies.model.types import Upstream
+from vocabularies.preprocessing.class_patterns import MAX_PATTERN, compile_patterns, fingerprint
+from vocabularies.preprocessing.normalizers import compile_replacement
 
 UNREAD = [
     "a{5,3}",  # Oniguruma: three to five, possessive.

@@ -16,35 +16,24 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import accumulate
+from typing import Literal
 
 import numpy as np
 
-from vocabularies.model.vocabulary import Normalizer
-from vocabularies.text.class_patterns import (
+from vocabularies.preprocessing.class_patterns import (
     ClassPatterns,
     check_length,
     compile_patterns,
     to_code_points,
 )
-from vocabularies.text.unicode_classes import (
+from vocabularies.preprocessing.unicode_classes import (
     NUM_CODE_POINTS,
     Mask,
     lowercase_mapping,
     normalizer_code_points,
 )
-
-__all__ = [
-    "Aligned",
-    "Alignment",
-    "compile_replacement",
-    "lowercase",
-    "nfc",
-    "normalize",
-    "replace",
-    "replace_regex",
-    "strip",
-]
 
 MAX_OPTIONAL = 8
 Alignment = list[tuple[int, int]]
@@ -52,6 +41,23 @@ Aligned = tuple[str, Alignment]
 # A character and what it did to the number of characters: 1 where it was inserted, 0 where it took
 # the place of one, -n where n more characters went into it.
 _Change = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Normalizer:
+    """One step that rewrites the text before it is pretokenized.
+
+    Attributes:
+        pattern: for replace and replace_regex: what is looked for.
+        content: for replace and replace_regex: what stands there afterwards.
+        left, right: for strip: the sides that are stripped.
+    """
+
+    kind: Literal["nfc", "lowercase", "strip", "replace", "replace_regex"]
+    pattern: str = ""
+    content: str = ""
+    left: bool = True
+    right: bool = True
 
 
 def normalize(text: str, normalizers: Iterable[Normalizer]) -> Aligned:

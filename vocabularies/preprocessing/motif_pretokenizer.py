@@ -1,0 +1,42 @@
+"""The splitting rule `motifs`: every motif is a pretoken, and what lies between is one each.
+
+In plain Python: where it cuts is the oracle of every engine. Knows no file and no engine; banks of
+motifs with weights, and what is learnt from them, are not its business.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+MOTIFS = "motifs"
+MAX_MOTIFS = 100_000
+MAX_MOTIF_BYTES = 256
+
+
+def cut_motifs(text: str, motifs: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Leftmost, of several the longest, without overlaps: (begin, end) in characters, in order.
+
+    Example, motifs AC, ACG and GT: TACGTT is T | ACG | TT. ACG is longer than AC and takes the G
+    of GT with it.
+    """
+    known, lengths = _by_length(motifs)
+    last = begin = 0
+    while begin < len(text):
+        rest = len(text) - begin
+        found = next((n for n in lengths if n <= rest and text[begin : begin + n] in known), 0)
+        if not found:
+            begin += 1
+            continue
+        if last < begin:
+            yield last, begin
+        yield begin, begin + found
+        last = begin = begin + found
+    if last < len(text):
+        yield last, len(text)
+
+
+@functools.lru_cache(maxsize=32)
+def _by_length(motifs: tuple[str, ...]) -> tuple[frozenset[str], tuple[int, ...]]:
+    """The motifs, and their lengths from the longest on."""
+    return frozenset(motifs), tuple(sorted({*map(len, motifs)} - {0}, reverse=True))
