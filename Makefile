@@ -7,7 +7,7 @@
 # make fuzz     a million changed messages and uploads through every door; FUZZ_ARGS="--seed 2"
 # make schemathesis  requests made from openapi.json against a service of its own; no answer may be
 #               a 5xx or another than described
-# make lint     ruff and mypy; make fix lets ruff mend what it can
+# make lint     ruff, lint-imports and mypy; make fix lets ruff mend what it can
 # make docs     write what is generated in docs/, from the code and from benchmarks/results
 # make bench    the HTTP benchmark; benchmarks/README.md has the others
 # make clean    remove what was built, the environment included
@@ -70,6 +70,7 @@ schemathesis: $(VENV)/.installed-dev .schemathesis/.installed
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy --strict $(ROOMS)
 
 fix: $(VENV)/.installed-dev

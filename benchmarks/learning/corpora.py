@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.support.corpora import numbers
 from service.seqio.corpus import read_corpus
 from vocabularies.motifs.bank import MotifBank
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 
 __all__ = ["FILES", "MILLION", "NUM_MOTIFS", "bank_of", "copies", "read_files"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.motifs.bank import MotifBank
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 
 __all__ = [
     "SPECIES",

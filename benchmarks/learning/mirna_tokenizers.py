@@ -21,7 +21,7 @@ from vocabularies.model.types import Characters, Kmers, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans, seed_spans
 from vocabularies.motifs.metrics import MotifMetrics, measure_motifs
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.train import train
 

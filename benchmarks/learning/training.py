@@ -28,7 +28,7 @@ from benchmarks.support.machine import machine
 from benchmarks.support.timing import clocked, summary, take_turns
 from gpu.runtime.cuda_device import CudaDevice
 from vocabularies.motifs.bank import MotifBank
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.train import Training, TrainingOptions, train
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -26,7 +26,7 @@ from benchmarks.support.timing import Seconds, summary
 from gpu.runtime.device import Device
 from gpu.training.merger import DeviceMerger
 from vocabularies.motifs.bank import MotifBank
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import Ids, Merge
 from vocabularies.training.train import Training, TrainingOptions, train

@@ -10,7 +10,7 @@ import numpy as np
 
 from service.seqio.reader import Reading, read_batches
 from vocabularies.errors import VocabularyError
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from gpu.errors import DeviceUnavailable
 from gpu.runtime.device import Device
 from gpu.training.merger import merger_on
 from vocabularies.motifs.bank import Motif, MotifBank
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.train import TrainingOptions, train
 
 NUM_LETTERS = 10_000  # Several tiles of the kernels.

@@ -13,7 +13,7 @@ from benchmarks.learning.corpora import copies
 from benchmarks.support.corpora import numbers
 from gpu.training.merger import DeviceMerger
 from tests.support.emulated_device import EmulatedDevice
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for the kernels")
 PLAN = training_gpu.Plan(40, 50, 6, 2_000, (500, 1_500), 500, 1)

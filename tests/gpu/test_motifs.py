@@ -21,7 +21,7 @@ from vocabularies.model.types import SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.preprocessing.normalizers import Normalizer
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.train import train
 

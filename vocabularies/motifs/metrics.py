@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.motifs.bank import Spans
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 
 __all__ = ["MAX_K", "MotifMetrics", "measure_motifs"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vocabularies.errors import VocabularyError
 from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans, seed_spans
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.segmentation import BARRIER
 

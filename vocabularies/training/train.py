@@ -22,8 +22,8 @@ from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.checkpoint import TrainingState, read_state, write_state
-from vocabularies.training.corpus import Corpus
 from vocabularies.training.layout import Layout, lay_out
 from vocabularies.training.merger import CpuMerger, MakeMerger, Merge
 from vocabularies.training.options import TrainingOptions, thousandths

@@ -31,7 +31,7 @@ from tests.support.textbook_training import textbook
 from tests.vocabularies.training.test_train import BANKS, OPTIONS, ROWS, assert_equal, row_spans
 from vocabularies.errors import VocabularyError
 from vocabularies.motifs.bank import Motif, MotifBank
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.train import Training, TrainingOptions, train
 
 BLOCK = 256

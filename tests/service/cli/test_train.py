@@ -25,8 +25,8 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank, Spans
 from vocabularies.motifs.metrics import measure_motifs
 from vocabularies.reference.tokenizer import encode
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training import train as training
-from vocabularies.training.corpus import Corpus
 from vocabularies.training.layout import corpus_spans
 from vocabularies.training.train import Progress, TrainingOptions, train
 

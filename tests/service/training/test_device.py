@@ -18,7 +18,7 @@ from tests.service.training.test_jobs import record
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical import read_canonical
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.merger import CpuMerger, Merge
 from vocabularies.training.train import TrainingOptions, train
 

@@ -34,7 +34,7 @@ from tests.support.waiting import run
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.model import canonical
 from vocabularies.motifs.bank import MotifBank
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.train import TrainingOptions, train
 
 ALONE = {**os.environ, **ONE_THREAD}  # As the service starts a worker.

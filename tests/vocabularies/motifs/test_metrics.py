@@ -16,7 +16,7 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.motifs.bank import MotifBank, Spans, choose_spans, find_spans
 from vocabularies.motifs.metrics import MAX_K, MotifMetrics, measure_motifs
 from vocabularies.reference.tokenizer import encode
-from vocabularies.training.corpus import Corpus
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.layout import corpus_spans
 from vocabularies.training.train import TrainingOptions, train
 

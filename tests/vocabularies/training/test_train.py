@@ -15,8 +15,8 @@ from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
 from vocabularies.motifs.bank import Motif, MotifBank, choose_spans, find_spans
 from vocabularies.reference.tokenizer import encode
+from vocabularies.sequences.corpus import Corpus
 from vocabularies.training import pair_records
-from vocabularies.training.corpus import Corpus
 from vocabularies.training.layout import corpus_spans
 from vocabularies.training.span_scores import MAX_LEVELS, SpanScores
 from vocabularies.training.train import Training, TrainingOptions, train
