@@ -10,7 +10,7 @@ from pathlib import Path
 from service.core.settings import PREFIX
 from service.runtime.atomic_files import Store
 from vocabularies.errors import VocabularyError
-from vocabularies.model import canonical
+from vocabularies.formats.canonical import read_canonical, strip_checksum
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def make_reader(path: Path) -> Callable[[], Vocabulary]:
 
     def read() -> Vocabulary:
         try:
-            return canonical.from_bytes(canonical.unsealed(path.read_bytes()))
+            return read_canonical(strip_checksum(path.read_bytes()))
         except OSError as error:  # Such as for a name that is being deleted.
             raise VocabularyError.at(path.name, f"cannot be read: {error.strerror}") from error
 
