@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,19 +40,13 @@ class StreamAnswer:
     """The answer to a stream in the making.
 
     Attributes:
-        alignment: bytes of which a multiple stands before each chunk's answer.
         way: to an `out` in ordinary memory.
         offsets: int64[B + 1], where each row's ids begin.
-        parts: first byte and number of ids of each chunk's answer.
     """
 
-    def __init__(
-        self, out: Out, num_rows: int, alignment: int, way: ToOrdinary | None = None
-    ) -> None:
+    def __init__(self, out: Out, num_rows: int, way: ToOrdinary | None = None) -> None:
         self.way = way
         self.out, self.offsets = out, np.zeros(num_rows + 1, np.int64)
-        self.alignment = alignment
-        self.parts: list[tuple[int, int]] = []
         self.num_ids = self.num_bytes = 0
         self.has_landed = False
 
@@ -71,9 +64,8 @@ class StreamAnswer:
         if chunk.begins_row:
             rows = slice(chunk.first_row, chunk.first_row + chunk.num_rows)
             np.add(flight.offsets[:-1], self.num_ids, out=self.offsets[rows])
-        self.parts.append((self.num_bytes, flight.num_ids))
         self.num_ids += flight.num_ids
-        self.num_bytes += num_bytes + -num_bytes % self.alignment
+        self.num_bytes += num_bytes
         self.offsets[chunk.first_row + chunk.num_rows] = self.num_ids
 
 
@@ -85,14 +77,13 @@ def _stream(
     out: Out,
     id_bits: int,
     pace: Pace,
-    alignment: int = 1,
 ) -> StreamAnswer:
     data, offsets = batch.data, batch.offsets
     work = Work(resident, data, engine.device.is_pinned(data), id_bits=id_bits)
     way = ToOrdinary(engine.leases, engine.staging) if out.is_ordinary else None
 
     def answer() -> StreamAnswer:
-        return StreamAnswer(out, len(offsets) - 1, alignment, way)
+        return StreamAnswer(out, len(offsets) - 1, way)
 
     def chunks(size: int) -> Iterator[Chunk]:
         find = engine.staging.find_border
@@ -209,58 +200,3 @@ def _encode_small(
         else:
             out.part(0, len(ids))[:] = ids
         return begins
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PackedIds:
-    """Ids in as few bits as they need; see cuda/batch/pack_ids.cuh.
-
-    Attributes:
-        words: uint32[...], part after part.
-        id_bits: of an id.
-        parts: int64[P, 2], the first word of each part and how many ids it holds.
-        offsets: int64[B + 1], where each row's ids begin among all of them.
-    """
-
-    words: NDArray[np.uint32]
-    id_bits: int
-    parts: Int64s
-    offsets: Int64s
-
-    def unpack(self) -> NDArray[np.int32]:
-        """int32[T]: all ids."""
-        unpacked = [np.zeros(0, np.int32)]
-        for word, count in self.parts.tolist():
-            size = -(-count * self.id_bits // 32)
-            bits = np.unpackbits(self.words[word : word + size].view(np.uint8), bitorder="little")
-            rows = bits[: count * self.id_bits].reshape(count, self.id_bits)
-            weights = 1 << np.arange(self.id_bits, dtype=np.int32)
-            unpacked.append(rows.astype(np.int32) @ weights)
-        return np.concatenate(unpacked).astype(np.int32)
-
-
-def encode_packed(
-    engine: GpuEngine,
-    vocabulary: Vocabulary,
-    data: Bytes,
-    offsets: Int64s,
-    out: NDArray[np.uint32],
-    *,
-    chunk_bytes: int | None = None,
-    in_flight: int = BY_BUS.in_flight,
-) -> PackedIds:
-    """As `encode_stream`, in as few bits an id as the vocabulary needs: 17 for cl100k_base.
-
-    Raises:
-        ValueError: `out` is too short; offsets begin before 0 or end behind the data; a row is
-            refused.
-    """
-    batch = Batch(data=data, offsets=offsets)
-    id_bits = max(1, (len(vocabulary) - 1).bit_length())
-    target = Out.of(out, engine.device, ("<u4",))
-    pace = BY_BUS.of(len(batch.data))
-    pace = Pace(chunk_bytes or pace.chunk_bytes, in_flight, pace.ends)
-    with engine.residents.using(vocabulary) as resident:
-        answer = _stream(engine, vocabulary, resident, batch, target, id_bits, pace, 4)
-    parts = np.array([(place // 4, count) for place, count in answer.parts], np.int64)
-    return PackedIds(out, id_bits, parts.reshape(-1, 2), answer.offsets)

@@ -42,7 +42,7 @@ NARROW = {
     "dnabert1_3mer": np.uint8,
     "dnabert2": np.uint16,
 }
-"""The narrowest dtype of ids; those of other vocabularies are packed."""
+"""The narrowest dtype of ids; those of other vocabularies are int32."""
 NAMES = tuple({**TEXTS, **NARROW})
 
 

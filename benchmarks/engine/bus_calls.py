@@ -14,7 +14,7 @@ from benchmarks.support.corpora import CORPORA, numbers
 from benchmarks.support.texts import Bytes, Text, cut_rows, repeated
 from gpu.engine import GpuEngine
 from gpu.runtime.device import Device
-from gpu.streaming import encode_packed, encode_stream
+from gpu.streaming import encode_stream
 from gpu.windows import DeviceWindows, encode_windows
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.batch.batch import Batch, EncodeOptions
@@ -166,15 +166,6 @@ def _encode_calls(
         bits = f"{8 * np.dtype(narrow).itemsize} bits"
         yield Call(f"encode, {bits}, {place}", given, lambda: encode(CONTENT, narrow), wanted)
         yield Call(f"stream, {bits}, {place}", given, lambda: stream(narrow), wanted)
-    else:
-
-        def packed() -> Arrays:
-            words = out.view(np.uint32)
-            made = encode_packed(engine, vocabulary, data, text.offsets, words)
-            first, count = made.parts[-1].tolist()
-            return words[: first + -(-count * made.id_bits // 32)], made.offsets
-
-        yield Call(f"stream, packed, {place}", given, packed, (packed()[0], offsets))
     wanted = ids, offsets, right["spans"]
     yield Call(f"encode, spans, {place}", given, lambda: encode(SPANS, np.int32), wanted)
 

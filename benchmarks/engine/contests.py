@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.engine.bus import Bus
-from benchmarks.engine.gpu_calls import unpacked
 from benchmarks.engine.proofs import Differs, Pair
 from benchmarks.engine.published_vocabularies import Published
 from benchmarks.engine.rivals import GPU_NARROW, GPU_PINNED, Absent, Rival, rivals
 from benchmarks.engine.session import Block, Row, Session, Shape
 from benchmarks.support.texts import Text, character_begins, cut_rows, one_row
 from benchmarks.support.timing import Run, Seconds, clocked, per_second, summary, take_turns
-from gpu.streaming import PackedIds
 
 __all__ = ["CORPORA", "SHAPES"]
 
@@ -177,7 +175,7 @@ class Contest:
         num_bytes = len(batches[0].data)
         row |= {"status": "exact", "bytes": num_bytes, "first": _rate(num_bytes, first)}
         if rival.name in (GPU_PINNED, GPU_NARROW):
-            row["bytes_out"] = _num_bytes(answer)
+            row["bytes_out"] = answer.nbytes
         turns = itertools.cycle(forms)
         return clocked(lambda: encode(next(turns)))
 
@@ -203,19 +201,11 @@ def as_ids(answer: Any) -> Ids:
     """int32[T] of whatever a library gave: an array, rows of arrays or of numbers, encodings."""
     if isinstance(answer, np.ndarray):
         return answer.astype(np.int32)
-    if isinstance(answer, PackedIds):
-        return unpacked(answer)
     if hasattr(answer, "layout"):
         answer = importlib.import_module("awkward").flatten(answer, axis=None)
         return np.asarray(answer, np.int32)
     rows = (np.asarray(getattr(row, "ids", row), np.int32) for row in answer)
     return np.concatenate([np.zeros(0, np.int32), *rows])
-
-
-def _num_bytes(answer: NDArray[Any] | PackedIds) -> int:
-    if isinstance(answer, PackedIds):
-        return sum(-(-num_ids * answer.id_bits // 32) * 4 for _, num_ids in answer.parts.tolist())
-    return answer.nbytes
 
 
 def _copies_of(row: Row) -> str:

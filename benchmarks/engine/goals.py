@@ -98,7 +98,7 @@ def _to_device(*corpora: str) -> Reached:
 def _to_host(results: Results) -> float | None:
     corpora = ("english", "code", "languages")
     rows = _found(results, "host", corpus=corpora, vocabulary=MAIN)
-    return _least(row["copy_ratio"] for row in rows if _kind(row) in ("uint16", "packed"))
+    return _least(row["copy_ratio"] for row in rows if _kind(row) == "uint16")
 
 
 def _kind(row: Row) -> str:
@@ -173,13 +173,11 @@ GOALS = (
     Goal("kernels, hostile text", GIGA, 30, _kernels("hostile")),
     Goal("pinned to ids on the device, English", COPY, 0.95, _to_device("english")),
     Goal("the same, code and languages", COPY, 0.90, _to_device("code", "languages")),
-    Goal("pinned to pinned, uint16 or packed", COPY, 0.85, _to_host),
+    Goal("pinned to pinned, uint16", COPY, 0.85, _to_host),
     Goal("other vocabularies, of cl100k's figure", "share", 0.80, _other_vocabularies),
     Goal("against gigatoken, first call", TIMES, 20, _against("gigatoken", "first")),
     Goal("against gigatoken, warm", TIMES, 10, _against("gigatoken", "warm")),
-    Goal(
-        "the same, first, uint16 or packed", TIMES, 20, _against("gigatoken", "first", GPU_NARROW)
-    ),
+    Goal("the same, first, narrow ids", TIMES, 20, _against("gigatoken", "first", GPU_NARROW)),
     Goal("the same, warm", TIMES, 10, _against("gigatoken", "warm", GPU_NARROW)),
     Goal("against GraphTok, 100 MB", TIMES, 25, _graphtok(HUNDRED_MB)),
     Goal("against GraphTok, 1,024 x 2 kB", TIMES, 8, _graphtok(THOUSAND)),

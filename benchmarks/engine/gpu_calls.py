@@ -22,12 +22,12 @@ from gpu.batch.transfer import STATUS, fetch, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Device
-from gpu.streaming import PackedIds, encode_packed, encode_stream
+from gpu.streaming import encode_stream
 from vocabularies.batch.batch import Batch
 from vocabularies.batch.shared_rows import SharedRows, SharedText
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["GpuWays", "Ids", "Kernels", "Way", "unpacked"]
+__all__ = ["GpuWays", "Ids", "Kernels", "Way"]
 
 Ids = NDArray[np.int32]
 MOST_UINT16 = 1 << 16
@@ -149,16 +149,15 @@ class GpuWays:
 
     def narrow(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Bytes
-    ) -> NDArray[np.uint16] | PackedIds:
-        """The same in as few bits as ids need: uint16 where they fit, else packed."""
-        if len(vocabulary) <= MOST_UINT16:
-            return self.stream(vocabulary, data, offsets, out.view(np.uint16))
-        return encode_packed(self.engine, vocabulary, data, offsets, out.view(np.uint32))
+    ) -> NDArray[Any]:
+        """The same in as few bytes as ids need: uint16 where they fit, else int32."""
+        dtype = np.uint16 if len(vocabulary) <= MOST_UINT16 else np.int32
+        return self.stream(vocabulary, data, offsets, out.view(dtype))
 
     def to_pinned(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Bytes
     ) -> dict[str, Way]:
-        """From pinned text to ids in pinned `out`, int32 and in as few bits as they need."""
+        """From pinned text to ids in pinned `out`, int32 and uint16 where they fit."""
         last: dict[str, Any] = {}
 
         def stream() -> None:
@@ -169,9 +168,8 @@ class GpuWays:
 
         ways = {"int32": Way(stream, lambda: last["ids"])}
         if len(vocabulary) <= MOST_UINT16:
-            return ways | {"uint16": Way(narrow, lambda: last["narrow"])}
-        bits = (len(vocabulary) - 1).bit_length()
-        return ways | {f"packed_{bits}": Way(narrow, lambda: unpacked(last["narrow"]))}
+            ways["uint16"] = Way(narrow, lambda: last["narrow"])
+        return ways
 
     @contextmanager
     def to_device(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Way]:
@@ -251,20 +249,3 @@ class GpuWays:
         finally:
             self.device.free(d_copy)
             self.device.free_pinned(back)
-
-
-def unpacked(packed: PackedIds) -> Ids:
-    """int32[T]: all ids, as `PackedIds.unpack` gives them, a few thousand at a time."""
-    count, width = 1 << 14, packed.id_bits  # Which is a number of whole words.
-    bits = np.arange(count, dtype=np.int64) * width
-    places, shifts = bits // 32, (bits % 32).astype(np.uint64)
-    mask, parts = np.uint64((1 << width) - 1), [np.zeros(0, np.int32)]
-    for first, num_ids in packed.parts.tolist():
-        for begin in range(0, num_ids, count):
-            word, taken = first + begin * width // 32, min(count, num_ids - begin)
-            words = np.zeros(count * width // 32 + 1, np.uint64)
-            own = packed.words[word : word + len(words)]
-            words[: len(own)] = own
-            pairs = words[:-1] | words[1:] << np.uint64(32)
-            parts.append(((pairs[places[:taken]] >> shifts[:taken]) & mask).astype(np.int32))
-    return np.concatenate(parts)

@@ -23,7 +23,6 @@ from benchmarks.engine.gpu_calls import GpuWays
 from benchmarks.engine.published_vocabularies import Published
 from benchmarks.engine.witnesses import tiktoken_encoding
 from benchmarks.support.texts import Text
-from gpu.streaming import PackedIds
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.formats import tokenizer_json
 
@@ -156,7 +155,7 @@ def _stream(gpu: GpuWays, timed: Published, form: tuple[Text, Any]) -> Ids:
     return gpu.stream(timed.vocabulary, text.data, text.offsets, out.view(np.int32))
 
 
-def _narrow(gpu: GpuWays, timed: Published, form: tuple[Text, Any]) -> NDArray[Any] | PackedIds:
+def _narrow(gpu: GpuWays, timed: Published, form: tuple[Text, Any]) -> NDArray[Any]:
     text, out = form
     return gpu.narrow(timed.vocabulary, text.data, text.offsets, out)
 

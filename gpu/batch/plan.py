@@ -43,7 +43,7 @@ def first_kernels(
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids, where that is less work.
         turned: whether rows are not encoded as they were sent.
-        id_bits: of an id; fewer than 32 are written to `packed`.
+        id_bits: of an id; fewer than 32 are written to `narrow_ids`.
     """
     family = resident.family
     if family.plain:

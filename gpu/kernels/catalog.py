@@ -213,7 +213,7 @@ KERNELS = {
     "answer": Kernel(_BLOCK, _TILE, 8),
     "put_out": Kernel(_BLOCK, 4 * _BLOCK, 1),
     "report": Kernel(_BLOCK, 16 * _BLOCK, 1),
-    "pack": Kernel(_BLOCK, _TILE, 16),
+    "narrow_ids": Kernel(_BLOCK, _TILE, 16),
     "frame_rows": Kernel(_BLOCK, _TILE, 8),
     "frame_ids": Kernel(_BLOCK, _TILE, 8),
     "span_begins": Kernel(_BLOCK, _TILE, 8),

@@ -42,7 +42,8 @@ class Family:
         between: those between the two rounds of special tokens.
         content: from text, hard bits and accepted special tokens to id_offsets.
         write: from there to ids.
-        write16: the same to ids of 16 bits in `packed`; () where they are packed behind `write`.
+        write16: the same to ids of 16 bits in `narrow_ids`; () where a kernel narrows those of
+            `write`.
         spans: from framed rows to spans.
         decode: from ids to bytes.
         fused: kernels that do all of it in one launch, unless STATUS_RARE: of one block, of a
@@ -197,7 +198,7 @@ def encode_kernels(
         validate: whether rows may not be UTF-8.
         count_only: id_offsets without ids.
         turned: whether rows are not encoded as they were sent.
-        id_bits: of an id; those of fewer than 32 are in `packed`.
+        id_bits: of an id; those of fewer than 32 are in `narrow_ids`.
         few: whether the batch has few tiles, see common/job.cuh.
     """
     first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
@@ -220,17 +221,15 @@ def _of_few_tiles(kernels: tuple[str, ...], *, count_only: bool) -> tuple[str, .
 
 
 def write_kernels(family: Family, id_bits: int) -> tuple[str, ...]:
-    """From id_offsets to ids; to `packed` where they have fewer bits than 32."""
+    """From id_offsets to ids; to `narrow_ids` where they have fewer bits than 32."""
     if id_bits == 16 and family.write16:
         return family.write16
-    return family.write if id_bits == 32 else (*family.write, "pack")
+    return family.write if id_bits == 32 else (*family.write, "narrow_ids")
 
 
 def _writing(kernel: str, id_bits: int) -> tuple[str, ...]:
-    """Ids of so many bits: by a kernel that writes such, or of 32 and then packed."""
-    if id_bits in (8, 16):
-        return (f"{kernel}{id_bits}",)
-    return (kernel,) if id_bits == 32 else (kernel, "pack")
+    """A kernel that writes ids of so many bits."""
+    return (kernel if id_bits == 32 else f"{kernel}{id_bits}",)
 
 
 def plain_kernels(
@@ -241,7 +240,7 @@ def plain_kernels(
     even: bool = False,
     filled: bool = False,
 ) -> tuple[str, ...]:
-    """What a family tries first; ids of fewer bits than 32 go to `packed`."""
+    """What a family tries first; ids of fewer bits than 32 go to `narrow_ids`."""
     *first, write = family.filled if filled else family.even if even else family.plain
     return (*(("turn_rows",) if turned else ()), *first, *_writing(write, id_bits))
 

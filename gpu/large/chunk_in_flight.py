@@ -58,7 +58,7 @@ class Work:
         is_pinned: whether the device copies from where they lie.
         options: of the rows; None: special tokens are matched, nothing is added or cut.
         validate: whether rows may not be UTF-8.
-        id_bits: of an id in the answer, see cuda/batch/pack_ids.cuh.
+        id_bits: of an id in the answer, see cuda/batch/narrow_ids.cuh.
         count_only: only how many ids there are.
         joining: the copy that writes `data` meanwhile; None: they are there.
     """
@@ -231,11 +231,8 @@ class Flight:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the ids in the answer: whole words, but for ids of 8 and 16 bits."""
-        bits = self.work.id_bits
-        if bits in (8, 16):
-            return bits // 8 * self.num_ids
-        return -(-self.num_ids * bits // BITS_A_WORD) * 4
+        """Bytes of the ids in the answer."""
+        return self.work.id_bits // 8 * self.num_ids
 
     def truncated(self) -> tuple[Int64s, Int64s] | None:
         """num_tokens int64[num_rows] and kept int64[num_rows, 2], where truncation cut a row."""
@@ -253,7 +250,7 @@ class Flight:
 
     def _answer_field(self) -> str:
         if self.work.id_bits != BITS_A_WORD:
-            return "packed"
+            return "narrow_ids"
         return "framed_ids" if self.framed else "ids"
 
     def bring_ids(self, out: Bytes) -> None:

@@ -199,7 +199,7 @@ LAYOUTS = {
             "chunk_before": "merged_ids",
             "chunk_pending": "ids",
             "framed_ids": "merged_ids",
-            "packed": "misses0",  # And those behind it, 6 bytes a byte in all.
+            "narrow_ids": "misses0",  # And those behind it, 6 bytes a byte in all.
             "span_begins": "records",
             "decode_ids": "merged_ids",
             "decode_offsets": "row_begins",
@@ -212,7 +212,7 @@ LAYOUTS = {
         {
             "special_matches": "letter_places",
             "framed_ids": "letters",
-            "packed": "letters",
+            "narrow_ids": "letters",
             "decode_ids": "letters",
             "decode_offsets": "row_begins",
             "decoded": "ids",
@@ -227,7 +227,7 @@ LAYOUTS = {
             "walked_windows": "window_ranks",
             "part_states": "window_ranks",
             "framed_ids": "base_words",  # And those behind it.
-            "packed": "base_words",
+            "narrow_ids": "base_words",
             "decode_ids": "base_words",
             "decode_offsets": "row_begins",
             "decoded": "ids",

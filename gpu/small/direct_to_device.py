@@ -42,7 +42,7 @@ def encode_straight(
     if not is_plain or address % ALIGNMENT or max(size[0], BYTES_A_ROW * size[1]) > MOST_BYTES:
         return None
     with engine.workspaces.lend(*size, resident.family.layout) as workspace:
-        words, ids = workspace.words, WORD["ids" if id_bits == 32 else "packed"]
+        words, ids = workspace.words, WORD["ids" if id_bits == 32 else "narrow_ids"]
         own, words[ids], words[WORD["id_bits"]] = words[ids], address, id_bits
         try:
             workspace.answer_in(False)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.engine import __main__, contests, gpu_calls, rivals, witnesses
+from benchmarks.engine import __main__, gpu_calls, rivals, witnesses
 from benchmarks.engine.goals import GOALS, GRAPHTOK_US, goal_rows, goal_table
 from benchmarks.engine.proofs import Differs, NotProved, Proofs
 from benchmarks.engine.published_vocabularies import read_published
@@ -14,7 +14,6 @@ from benchmarks.engine.session import TINY
 from benchmarks.engine.witnesses import Part, counts_digest, ids_digest, witness_ids
 from benchmarks.support.corpora import FILES, make_corpus
 from benchmarks.support.texts import cut_rows, one_row
-from gpu.streaming import PackedIds
 from tests.support.data_files import ids_digest as expected_digest
 from tests.support.fake_engine import PanicException
 from vocabularies.batch.batch import EncodeOptions
@@ -155,14 +154,6 @@ def test_calls_from_pinned_memory_stand_beside_copies_of_what_they_move(document
     assert wide["bytes_out"] == 2 * narrow["bytes_out"] > 0
     for row in rows.values():
         assert row["copies"]["seconds"].keys() == SPREAD
-
-
-def test_packed_ids_are_counted_as_words_and_compared_as_ids():
-    parts = np.array([[0, 3], [2, 1]], np.int64)
-    words = np.array([1 | 2 << 17, 2 >> 15 | 3 << 2, 4], np.uint32)
-    packed = PackedIds(words, 17, parts, np.array([0, 4]))
-    assert contests.as_ids(packed).tolist() == [1, 2, 3, 4]
-    assert contests._num_bytes(packed) == 12
 
 
 def test_a_library_that_gives_another_id_is_not_timed(document):
@@ -323,20 +314,6 @@ def test_what_was_not_proved_is_not_timed(folder, tmp_path):
         proofs.require(timed, one_row("others", np.frombuffer(b"abcd", np.uint8)), right)
 
 
-@pytest.mark.parametrize("width", [16, 17, 18, 24])
-def test_packed_ids_are_unpacked_as_the_engine_does(width):
-    parts, words = [], []
-    rng = np.random.default_rng(width)
-    for count in (1, 5, 1 << 14, (1 << 14) + 3, 0, 40_000):
-        ids = rng.integers(0, 1 << width, count)
-        bits = ((ids[:, None] >> np.arange(width)) & 1).astype(np.uint8).ravel()
-        packed = np.packbits(np.pad(bits, (0, -len(bits) % 32)), bitorder="little")
-        parts.append((sum(map(len, words)), count))
-        words.append(packed.view(np.uint32))
-    packed = gpu_calls.PackedIds(np.concatenate(words), width, np.array(parts), np.array([0]))
-    assert np.array_equal(gpu_calls.unpacked(packed), packed.unpack())
-
-
 def seconds(median):
     return {"median_s": median}
 
@@ -406,7 +383,7 @@ def test_goals_are_the_least_of_what_was_measured():
     figures = {
         "kernels, English": (126.0, 126 / 120),
         "kernels, code": (60.0, 60 / 75),
-        "pinned to pinned, uint16 or packed": (0.5, 0.5 / 0.85),
+        "pinned to pinned, uint16": (0.5, 0.5 / 0.85),
         "other vocabularies, of cl100k's figure": (90 / 126, 90 / 126 / 0.8),
         "against gigatoken, first call": (20.0, 1.0),
         "against gigatoken, warm": (11.0, 1.1),

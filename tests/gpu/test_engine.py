@@ -12,7 +12,7 @@ import pytest
 
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered, OutOfMemory
-from gpu.streaming import encode_packed, encode_stream
+from gpu.streaming import encode_stream
 from tests.engines.test_contract import OPTIONS, SOME_TEXTS, check, right
 from tests.support.data_files import data_bytes, expected, ids_digest
 from tests.support.each_device import DEVICES, new_device
@@ -209,13 +209,6 @@ def test_any_number_of_chunks_in_flight_gives_the_same_ids(engine, in_flight):
     ids, _ = engine.encode_ids(load("gpt2"), data, offsets)
     encode_stream(engine, load("gpt2"), data, offsets, narrow, chunk_bytes=9000)
     assert narrow[: len(ids)].tolist() == ids.tolist()
-    words = np.zeros(len(data), np.uint32)
-    packed = encode_packed(
-        engine, load("o200k_base"), data, offsets, words, chunk_bytes=9000, in_flight=in_flight
-    )
-    ids, id_offsets = engine.encode_ids(load("o200k_base"), data, offsets)
-    assert (packed.id_bits, packed.offsets.tolist()) == (18, id_offsets.tolist())
-    assert packed.unpack().tolist() == ids.tolist()
 
 
 def num_allocations(engine: GpuEngine) -> tuple[int, ...]:

@@ -203,9 +203,9 @@ struct Job {
     uint32_t* window_ranks;        // uint32[4][num_windows], see dna/repair/rounds.cuh.
     uint64_t* window_states;       // uint64[REPAIR_ROUNDS][scan_states(num_windows)]. Zeros before.
     uint64_t* dna_states;          // uint64[num_tiles + 2]. Zeros before.
-    // Packing (batch/pack_ids.cuh).
-    uint64_t id_bits;              // Of a packed id.
-    uint32_t* packed;
+    // Ids of fewer bits than 32 (batch/narrow_ids.cuh).
+    uint64_t id_bits;              // Of an id in the answer: 32, 16 or 8.
+    void* narrow_ids;              // uint16[num_ids] or uint8[num_ids].
     // Characters and k-mers (gpu/kmers/letter_tables.py, kmers/letters.cuh).
     const uint32_t* letter_table;  // uint32[NUM_LETTERS] what a letter is, see kmers/letters.cuh.
     const uint32_t* letter_ids;    // uint32[NUM_LETTERS] ids of letters that stand alone.

@@ -26,7 +26,7 @@ KERNEL __launch_bounds__(BLOCK) place_rows(const Job* job) {
     place_rows_stage(*job, shared, blockIdx.x);
 }
 
-// A thread 16 bytes of ids, LETTER_ROUNDS times: text, row_begins, tables -> ids, packed, id_offsets, row_errors,
+// A thread 16 bytes of ids, LETTER_ROUNDS times: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
 // row_refused, status.
 KERNEL __launch_bounds__(BLOCK) write_letters(const Job* job) {
     write_letters_stage<uint32_t>(*job, blockIdx.x, gridDim.x);
@@ -53,7 +53,7 @@ KERNEL __launch_bounds__(BLOCK) fetch_letters8(GRID_CONSTANT const Job job) {
     fetch_letters_stage<uint8_t>(job, blockIdx.x, gridDim.x);
 }
 
-// A warp a tile of letters: text, row_begins, row_flags, id_offsets, row_marks, tables -> ids, packed, status.
+// A warp a tile of letters: text, row_begins, row_flags, id_offsets, row_marks, tables -> ids, narrow_ids, status.
 KERNEL __launch_bounds__(BLOCK, 4) write_kmers(const Job* job) {
     SHARED KmerTile<uint32_t, false> tiles[BLOCK / 32];
     write_kmers_stage<uint32_t, false>(*job, tiles, blockIdx.x, gridDim.x);
@@ -69,7 +69,7 @@ KERNEL __launch_bounds__(BLOCK, 4) write_kmers8(const Job* job) {
     write_kmers_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids, packed, status.
+// The same of k-mers that are no neighbours: text, row_begins, id_offsets, row_marks, tables -> ids, narrow_ids, status.
 KERNEL __launch_bounds__(BLOCK, 4) write_strided(const Job* job) {
     SHARED KmerTile<uint32_t, true> tiles[BLOCK / 32];
     write_kmers_stage<uint32_t, true>(*job, tiles, blockIdx.x, gridDim.x);
@@ -85,7 +85,7 @@ KERNEL __launch_bounds__(BLOCK, 4) write_strided8(const Job* job) {
     write_kmers_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-// A warp a tile of letters of rows of one length: text, row_begins, tables -> ids, packed, id_offsets, row_errors,
+// A warp a tile of letters of rows of one length: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
 // row_refused, status.
 KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers(const Job* job) {
     SHARED EvenTile<uint32_t, false> tiles[BLOCK / 32];
@@ -102,7 +102,7 @@ KERNEL __launch_bounds__(BLOCK, 4) write_even_kmers8(const Job* job) {
     write_even_rows_stage<uint8_t, false>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-// The same of k-mers that are no neighbours: text, row_begins, tables -> ids, packed, id_offsets, row_errors,
+// The same of k-mers that are no neighbours: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
 // row_refused, status.
 KERNEL __launch_bounds__(BLOCK, 4) write_even_strided(const Job* job) {
     SHARED EvenTile<uint32_t, true> tiles[BLOCK / 32];
@@ -119,7 +119,7 @@ KERNEL __launch_bounds__(BLOCK, 4) write_even_strided8(const Job* job) {
     write_even_rows_stage<uint8_t, true>(*job, tiles, blockIdx.x, gridDim.x);
 }
 
-// The same of rows that k-mers of six letters fill: text, row_begins, tables -> ids, packed, id_offsets, row_errors,
+// The same of rows that k-mers of six letters fill: text, row_begins, tables -> ids, narrow_ids, id_offsets, row_errors,
 // row_refused, status.
 KERNEL __launch_bounds__(BLOCK, 4) write_filled(const Job* job) {
     SHARED FilledTile tiles[BLOCK / 32];

@@ -153,7 +153,7 @@ DEVICE void store_ids(Id* to, const uint32_t* ids) {
 template <class Id>
 DEVICE Id* ids_out(const Job& job) {
     if constexpr (sizeof(Id) == 4) return reinterpret_cast<Id*>(job.ids);
-    return reinterpret_cast<Id*>(job.packed);
+    return reinterpret_cast<Id*>(job.narrow_ids);
 }
 
 // A row of which ids are written.

@@ -7,7 +7,7 @@
 // those above them with ids of so many bits.
 #include "text/compact/compact_to_host.cuh"
 #include "text/compact/compact_small.cuh"
-#include "batch/pack_ids.cuh"
+#include "batch/narrow_ids.cuh"
 #include "batch/store_answer.cuh"
 #include "text/compact/row_offsets.cuh"
 #include "batch/load_batch.cuh"
@@ -40,7 +40,7 @@ KERNEL __launch_bounds__(SCAN_BLOCK) sum_tiles(const Job* job) {
 }
 
 // A warp a tile, in small batches a part of one: records, tile_pieces, tile_counts, group_offsets, miss_counts,
-// merged_counts, merged_ids, tables -> ids, packed.
+// merged_counts, merged_ids, tables -> ids, narrow_ids.
 KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
@@ -50,11 +50,11 @@ KERNEL __launch_bounds__(BLOCK, 8) compact(const Job* job) {
 KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
-    compact_stage(*job, reinterpret_cast<uint16_t*>(job->packed), begins, blockIdx.x, gridDim.x);
+    compact_stage(*job, reinterpret_cast<uint16_t*>(job->narrow_ids), begins, blockIdx.x, gridDim.x);
 }
 
 // A warp a part of a tile; every block adds all counts up for itself: records, tile_pieces, tile_counts, miss_counts,
-// merged_counts, merged_ids, row_begins, starts, tables -> ids, packed, id_offsets, status.
+// merged_counts, merged_ids, row_begins, starts, tables -> ids, narrow_ids, id_offsets, status.
 KERNEL __launch_bounds__(BLOCK) compact_few(const Job* job) {
     wait_for_kernel_before();
     SHARED CompactFewShared shared;
@@ -64,7 +64,7 @@ KERNEL __launch_bounds__(BLOCK) compact_few(const Job* job) {
 KERNEL __launch_bounds__(BLOCK) compact_few16(const Job* job) {
     wait_for_kernel_before();
     SHARED CompactFewShared shared;
-    compact_few_stage(*job, reinterpret_cast<uint16_t*>(job->packed), shared, blockIdx.x, gridDim.x);
+    compact_few_stage(*job, reinterpret_cast<uint16_t*>(job->narrow_ids), shared, blockIdx.x, gridDim.x);
 }
 
 // A block a tile, as compact_few: records, tile_pieces, tile_counts, miss_counts, merged_counts, merged_ids,
@@ -87,10 +87,11 @@ KERNEL __launch_bounds__(BLOCK) row_offsets(const Job* job) {
     all_row_offsets(*job, sums_of(*job), shared, blockIdx.x, gridDim.x);
 }
 
-// A thread a word of 32 bits: ids, status -> packed.
-KERNEL __launch_bounds__(BLOCK) pack(const Job* job) {
+// A thread a word of 32 bits: ids, id_bits, status -> narrow_ids.
+KERNEL __launch_bounds__(BLOCK) narrow_ids(const Job* job) {
     wait_for_kernel_before();
-    pack_stage(*job, blockIdx.x, gridDim.x);
+    if (job->id_bits == 16) narrow_ids_stage<uint16_t>(*job, blockIdx.x, gridDim.x);
+    else narrow_ids_stage<uint8_t>(*job, blockIdx.x, gridDim.x);
 }
 
 // A thread a row: answer_offsets, row_errors, row_refused, bad_tiles, window_counts, status -> host_offsets,

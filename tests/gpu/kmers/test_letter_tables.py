@@ -15,7 +15,7 @@ from gpu.batch import transfer
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from gpu.kmers import letter_tables
-from gpu.streaming import encode_packed, encode_stream
+from gpu.streaming import encode_stream
 from tests.engines.test_expected_hashes import vocabulary_of
 from tests.support.data_files import expected, ids_digest, records
 from tests.support.each_device import new_engine
@@ -231,13 +231,6 @@ def test_streams_have_the_ids_of_batches(engine, name, in_flight):
         )
         assert got.tolist() == offsets.tolist()
         assert out[: len(ids)].tolist() == ids.tolist()
-    words = np.zeros(len(batch.data) + 9, np.uint32)
-    packed = encode_packed(
-        engine, load(name), batch.data, batch.offsets, words, chunk_bytes=4000, in_flight=in_flight
-    )
-    assert packed.id_bits == (4 if name == "hyenadna" else 13)
-    assert packed.offsets.tolist() == offsets.tolist()
-    assert packed.unpack().tolist() == ids.tolist()
     wanted = [
         token_id
         for row in rows

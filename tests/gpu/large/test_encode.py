@@ -22,7 +22,7 @@ from gpu.large.pipeline import Pipeline, _Call
 from gpu.memory.workspace_layout import BYTES_A_ROW, SMALL_BYTES, Capacity, device_bytes
 from gpu.memory.workspace_pool import Workspaces
 from gpu.runtime.device import Device
-from gpu.streaming import encode_packed, encode_stream
+from gpu.streaming import encode_stream
 from tests.support.each_device import DEVICES, new_device
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream
 from tests.support.lazy_device import LazyDevice
@@ -348,12 +348,8 @@ def test_a_tensor_of_the_host_takes_ids(engine):
 def test_rows_of_a_stream_that_lie_outside_of_its_data_are_refused(engine, ends):
     data, _ = some_text(1)
     offsets = np.array([0, len(data)]) + ends
-    for out, encode in (
-        (np.zeros(99, np.int32), encode_stream),
-        (np.zeros(99, np.uint32), encode_packed),
-    ):
-        with pytest.raises(ValueError, match=f"offsets go from .* in {len(data)} bytes"):
-            encode(engine, FRAMED, data, offsets, out)
+    with pytest.raises(ValueError, match=f"offsets go from .* in {len(data)} bytes"):
+        encode_stream(engine, FRAMED, data, offsets, np.zeros(99, np.int32))
 
 
 def test_rows_of_a_stream_may_begin_behind_its_datas_begin(engine):
@@ -363,10 +359,6 @@ def test_rows_of_a_stream_may_begin_behind_its_datas_begin(engine):
     out = np.zeros(len(data), np.int32)
     assert encode_stream(engine, FRAMED, data, offsets[1:-1], out).tolist() == id_offsets.tolist()
     assert out[: len(ids)].tolist() == ids.tolist()
-    words = np.zeros(len(data), np.uint32)
-    assert (
-        encode_packed(engine, FRAMED, data, offsets[1:-1], words).unpack().tolist() == ids.tolist()
-    )
     again, begins = engine.encode_ids(FRAMED, data, offsets[1:-1])
     assert (again.tolist(), begins.tolist()) == (ids.tolist(), id_offsets.tolist())
 
@@ -385,9 +377,8 @@ def test_text_that_lies_apart_or_backwards_has_its_own_ids(engine):
 @pytest.mark.parametrize("numbers", [{"in_flight": 0}, {"in_flight": -1}, {"chunk_bytes": -5}])
 def test_a_pace_that_goes_nowhere_is_refused(engine, numbers):
     data, offsets = some_text(1)
-    for encode, kind in ((encode_stream, np.int32), (encode_packed, np.uint32)):
-        with pytest.raises(ValueError, match="the least is 1"):
-            encode(engine, FRAMED, data, offsets, np.zeros(len(data), kind), **numbers)
+    with pytest.raises(ValueError, match="the least is 1"):
+        encode_stream(engine, FRAMED, data, offsets, np.zeros(len(data), np.int32), **numbers)
 
 
 def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
@@ -405,8 +396,6 @@ def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
     for out in wrong:
         with pytest.raises(ValueError, match="one writable flat piece of int32 or uint16 or uint8"):
             encode_stream(engine, FRAMED, data, offsets, out)
-    with pytest.raises(ValueError, match="piece of uint32"):
-        encode_packed(engine, FRAMED, data, offsets, np.zeros(9, np.int32))
     with pytest.raises(ValueError, match="room for: 400 bytes"):
         encode_stream(engine, FRAMED, data, offsets, np.zeros(100, np.int32), chunk_bytes=300)
     with pytest.raises(ValueError, match="16 bits"):
@@ -525,17 +514,3 @@ def test_text_in_memory_of_the_engines_is_not_staged(engine, monkeypatch):
     encoded = engine.encode(FRAMED, Batch(data=memory, offsets=np.array([0, len(text)])))
     check_row(encoded, 0, text, EncodeOptions())
     assert engine.host_memory(engine.leases.cap_bytes + 1) is None
-
-
-@pytest.mark.parametrize("num_tokens", [256, 300, 50_000])
-def test_packed_parts_begin_with_a_word(engine, num_tokens):
-    """Of 8, 9 and 16 bits, with an odd number of ids in each chunk."""
-    tokens = [bytes([byte]) for byte in range(256)]
-    tokens += [b"<%d>" % number for number in range(256, num_tokens)]
-    vocabulary = Vocabulary(tuple(tokens), Bpe(()))
-    data = np.frombuffer(b"abc \xc3\xa9" * 333, np.uint8)
-    out = np.zeros(len(data) + 9, np.uint32)
-    offsets = np.arange(0, len(data) + 1, 333)
-    packed = encode_packed(engine, vocabulary, data, offsets, out, chunk_bytes=501)
-    assert len(packed.parts) > 2
-    assert packed.unpack().tolist() == data.tolist()

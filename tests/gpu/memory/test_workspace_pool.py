@@ -59,7 +59,7 @@ def test_ids_of_dna_that_lie_where_paths_did_have_room(size, rows):
     places, _, end = field_places(Capacity(size, size // rows, "dna"))
     room = places["row_not_ascii"] - places["framed_ids"]
     assert room >= 4 * (size + MAX_TEMPLATE * (size // rows))
-    assert room >= 4 * size  # Those to decode, eight bytes each, and packed ones.
+    assert room >= 4 * size  # Those to decode, eight bytes each, and narrow ones.
     fields = sorted({*places.values(), end})
     behind_ids = fields[fields.index(places["special_matches"]) + 1]
     assert behind_ids - places["special_matches"] >= 4 * size

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpu import streaming
 from gpu.errors import NotCovered
 from gpu.small import direct_to_device
-from gpu.streaming import encode_packed, encode_stream
+from gpu.streaming import encode_stream
 from tests.gpu.kmers.test_tiles import own_kmers
 from tests.gpu.large.test_encode import DeviceArray, pinned
 from tests.gpu.small.test_zero_copy_letters import check, engine_of, rows_of
@@ -93,7 +93,7 @@ def test_what_is_not_plain_goes_the_usual_way(engine, monkeypatch):
     assert [answer is None for answer in answers] == [False, True, False]
 
 
-@pytest.mark.parametrize("place", ["host", "device", "packed"])
+@pytest.mark.parametrize("place", ["host", "device"])
 def test_a_row_that_is_no_circle_is_refused_by_its_number(engine, place):
     """Behind rows that are some, in a later chunk; and nothing of it is left for the next call."""
     vocabulary = own_kmers(6, 1, "drop", "append", "ACGT")
@@ -101,9 +101,6 @@ def test_a_row_that_is_no_circle_is_refused_by_its_number(engine, place):
 
     def encode(batch):
         size = len(batch.data)
-        if place == "packed":
-            out = np.zeros(size, np.uint32)
-            return encode_packed(engine, vocabulary, batch.data, batch.offsets, out, chunk_bytes=40)
         out = np.zeros(size, np.int32)
         if place == "device":
             out = DeviceArray(engine.device, size, "<i4")

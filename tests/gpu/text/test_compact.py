@@ -53,7 +53,7 @@ def made_up(num_tiles: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarra
 @pytest.mark.parametrize("way", ["many", "few"])
 @pytest.mark.parametrize(
     ("kernel", "field", "kind"),
-    [("compact", "ids", np.int32), ("compact16", "packed", np.uint16)],
+    [("compact", "ids", np.int32), ("compact16", "narrow_ids", np.uint16)],
 )
 def test_ids_of_all_tiles_stand_one_behind_the_other(num_tiles, way, kernel, field, kind):
     kernels = ["count_tiles", "sum_tiles", kernel]

@@ -1,0 +1,20 @@
+// Ids of 16 or 8 bits from those of 32, for families whose kernels write none such: little-endian, side by side.
+//
+//     ids          00000102  00000304  00000506        int32
+//     narrow_ids   0102 0304  0506                     uint16: a thread writes the first two, another one the third
+//
+// Invariant: a vocabulary whose ids are asked for in so few bits has none that needs more.
+#pragma once
+#include "common/job.cuh"
+
+template <class Id> DEVICE void narrow_ids_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    constexpr uint32_t IDS_A_WORD = 4 / sizeof(Id), BITS = 8 * sizeof(Id);
+    uint64_t total = job.status[STATUS_NUM_IDS], stride = static_cast<uint64_t>(num_blocks) * BLOCK;
+    uint32_t* words = reinterpret_cast<uint32_t*>(job.narrow_ids);
+    for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word * IDS_A_WORD < total; word += stride) {
+        uint32_t ids = 0;
+        for (uint32_t i = 0; i < IDS_A_WORD && word * IDS_A_WORD + i < total; i++)
+            ids |= static_cast<uint32_t>(static_cast<Id>(job.ids[word * IDS_A_WORD + i])) << BITS * i;
+        words[word] = ids;
+    }
+}
