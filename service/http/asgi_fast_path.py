@@ -35,7 +35,7 @@ from service.security.scopes import key_of, scope_of_path
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-HOT: dict[str, Operation] = {
+FAST_PATH_CALLS: dict[str, Operation] = {
     "/v1/encode": ENCODE,
     "/v1/encode/batch": ENCODE_BATCH,
     "/v1/count": COUNT,
@@ -47,7 +47,7 @@ CONTROL = frozenset(map(chr, (*range(32), 127)))
 WHOLE_BYTES = 65_536  # An answer up to this size is sent at once, with its length.
 
 
-class HotRoutes:
+class AsgiFastPath:
     """Answers the hot calls itself and hands everything else to the application behind it."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -87,7 +87,7 @@ class HotRoutes:
         except ServiceError as error:
             await refused(scope["path"], error)(scope, receive, send)
             return "refused"
-        operation = HOT.get(scope["path"])
+        operation = FAST_PATH_CALLS.get(scope["path"])
         is_json = call.media_type == b"application/json"
         if operation is None or scope["method"] != "POST" or not is_json:
             await self._answer_behind(scope, receive, send)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SEND_BYTES = 1 << 20  # Measured: 64 KiB pieces go out at a third of the speed, one piece at half.
 
 
-class Unsent:
+class StreamBudget:
     """What all streams' answers together hold.
 
     Args:
@@ -34,7 +34,7 @@ class Unsent:
         return own_bytes <= self.max_bytes
 
 
-class Outgoing:
+class BoundedSender:
     """An answer of unknown length that is written while it is sent; what waits is bounded.
 
     Args:
@@ -46,7 +46,7 @@ class Outgoing:
     The answer begins with the first byte, so that what goes wrong before it is still refused.
     """
 
-    def __init__(self, send: Send, media_type: str, unsent: Unsent, idle_s: float) -> None:
+    def __init__(self, send: Send, media_type: str, unsent: StreamBudget, idle_s: float) -> None:
         self._send, self._media_type, self._idle_s = send, media_type.encode(), idle_s
         self._unsent, self._changed = unsent, unsent.changed
         self._waiting: deque[memoryview] = deque()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
     from service.apis.grpc.server import GrpcServer
-    from service.http.asgi_fast_path import HotRoutes
+    from service.http.asgi_fast_path import AsgiFastPath
 
 
 def run_engine(settings: Settings, listening: socket.socket) -> None:
@@ -40,7 +40,7 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
     uvloop.run(_serve(app, listening, memory))
 
 
-async def _serve(app: HotRoutes, listening: socket.socket, memory: LinkMemory) -> None:
+async def _serve(app: AsgiFastPath, listening: socket.socket, memory: LinkMemory) -> None:
     loop, stop, service = asyncio.get_running_loop(), asyncio.Event(), app.service
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     when_alone(stop.set)
@@ -60,7 +60,7 @@ async def _serve(app: HotRoutes, listening: socket.socket, memory: LinkMemory) -
         memory.close()
 
 
-async def _start_others(app: HotRoutes) -> tuple[GrpcServer | None, WSGIServer | None]:
+async def _start_others(app: AsgiFastPath) -> tuple[GrpcServer | None, WSGIServer | None]:
     """What listens in this process: gRPC, and the metrics' port for all processes."""
     service = app.service
     try:
@@ -73,7 +73,7 @@ async def _start_others(app: HotRoutes) -> tuple[GrpcServer | None, WSGIServer |
         raise SystemExit(USAGE_ERROR) from None
 
 
-async def _drain(app: HotRoutes, room: EngineServer, grpc: GrpcServer | None) -> None:
+async def _drain(app: AsgiFastPath, room: EngineServer, grpc: GrpcServer | None) -> None:
     """GRPC ends at once as HTTP does; the batcher when no front end brings anything more."""
     service = app.service
     service.draining = True

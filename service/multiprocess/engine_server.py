@@ -16,7 +16,7 @@ import numpy as np
 
 from service.batching.work import AnyWork
 from service.core.errors import NotReady, ServiceError
-from service.http.asgi_fast_path import HotRoutes
+from service.http.asgi_fast_path import AsgiFastPath
 from service.multiprocess.link.batch_messages import work_of
 from service.multiprocess.link.batch_reply import BatchReply
 from service.multiprocess.link.channel import Link, Reply
@@ -26,7 +26,7 @@ from service.multiprocess.remote_engine import UNKNOWN_DIGEST, residency_values
 from service.multiprocess.request_forwarding import answer_forwarded
 from service.observability.process_metrics import Families, families_of
 from service.operations.readiness import readiness
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 from service.security.rate_limits import Spent
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.model import canonical
@@ -51,7 +51,7 @@ class EngineServer:
         memory: of this process, which they read.
     """
 
-    def __init__(self, app: HotRoutes, num_front_ends: int, memory: LinkMemory) -> None:
+    def __init__(self, app: AsgiFastPath, num_front_ends: int, memory: LinkMemory) -> None:
         self.app, self.service = app.app, app.service
         self.num_front_ends = num_front_ends
         self.memory = memory
@@ -190,7 +190,7 @@ class EngineServer:
             "is_complete": self.service.preloaded,
         }
 
-    def _stamp(self, entry: Entry) -> int:
+    def _stamp(self, entry: LoadedVocabulary) -> int:
         """A number that is another one when another configuration came with a vocabulary."""
         config = self.service.registry.configs.get(entry.name)
         kept, stamp = self._stamps.get(entry.name, (None, 0))

@@ -24,7 +24,7 @@ from service.core.errors import ServiceError
 from service.core.settings import Settings
 from service.core.version import package_version
 from service.engines.cpu.engine import CpuEngine
-from service.http.asgi_fast_path import HotRoutes
+from service.http.asgi_fast_path import AsgiFastPath
 from service.multiprocess.engine_process import when_alone
 from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
@@ -97,7 +97,7 @@ class FrontEnd:
         self.service.processes = self
         metrics.gauges.vocabularies = list  # The engine process shows them.
         app = make_app(self.service, lambda _: self._running())
-        self.app = HotRoutes(Forwarding(app, self.engine, settings), self.service)
+        self.app = AsgiFastPath(Forwarding(app, self.engine, settings), self.service)
         self._told_by: Link | None = None
         self._reasons: list[str] = []
         self._heard = monotonic()

@@ -14,7 +14,7 @@ from service.core.errors import EngineLost, NotReady
 from service.core.settings import Settings
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine, residency_of
-from service.registry.entries import Entry, Known
+from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies import builtin
@@ -40,7 +40,7 @@ class Replica(Registry):
         self._stamps: dict[str, tuple[str, int]] = {}
         self._following = asyncio.Lock()
 
-    def find(self, name: str) -> Known:
+    def find(self, name: str) -> RegisteredVocabulary:
         """What is known of a name.
 
         Raises:
@@ -51,7 +51,7 @@ class Replica(Registry):
             raise EngineLost("the engine process is being started", "/vocabulary")
         return super().find(name)
 
-    async def loaded(self, name: str) -> Entry:
+    async def loaded(self, name: str) -> LoadedVocabulary:
         """The entry of a name; the engine process loads it first where it has not.
 
         Raises:
@@ -73,7 +73,7 @@ class Replica(Registry):
         """
         async with self._following:
             self.known = {
-                name: Known(name, source, licence, is_builtin, lambda: _no_file())
+                name: RegisteredVocabulary(name, source, licence, is_builtin, lambda: _no_file())
                 for name, source, licence, is_builtin in catalogue["known"]
             }
             self.failures = catalogue["failures"]
@@ -100,7 +100,7 @@ class Replica(Registry):
             vocabulary = await asyncio.to_thread(read_canonical, content)
             config = answer.values["config"]
             self.configs.put(name, None if config is None else TokenizerConfig(config))
-        self.entries[name] = Entry(name, vocabulary, residency_of(residency))
+        self.entries[name] = LoadedVocabulary(name, vocabulary, residency_of(residency))
 
 
 def _no_file() -> Vocabulary:

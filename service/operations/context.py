@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.apis.oip.statistics import Statistics
-from service.http.backpressure import Unsent
+from service.http.backpressure import StreamBudget
 
 if TYPE_CHECKING:
-    from service.apis.dialects.template_pool import ChatTemplates
-    from service.apis.oip.region_registry import Regions
+    from service.apis.dialects.template_pool import TemplatePool
+    from service.apis.oip.region_registry import RegionRegistry
     from service.batching.batcher import Batcher
     from service.core.settings import Settings
     from service.engines.base import Engine
@@ -47,16 +47,16 @@ class Service:
     metrics: Metrics
     guard: Guard
     observer: RequestObserver
-    regions: Regions
-    chat_templates: ChatTemplates
+    regions: RegionRegistry
+    chat_templates: TemplatePool
     training: TrainingJobs | None = None
     oip_statistics: Statistics = field(default_factory=Statistics)
     processes: Processes | None = None
     preloaded: bool = False
     num_streams: int = 0
-    unsent: Unsent = field(init=False)
+    unsent: StreamBudget = field(init=False)
     draining: bool = False
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self.unsent = Unsent(settings.max_unsent_bytes, settings.max_total_unsent_bytes)
+        self.unsent = StreamBudget(settings.max_unsent_bytes, settings.max_total_unsent_bytes)

@@ -31,23 +31,25 @@ from service.operations.schemas import DecodeBatchRequest, DecodeRequest
 
 if TYPE_CHECKING:
     from service.operations.context import Service
-    from service.registry.entries import Entry
+    from service.registry.entries import LoadedVocabulary
 
 
 def _plan_row(
-    service: Service, call: Call, entry: Entry, request: DecodeRequest
+    service: Service, call: Call, entry: LoadedVocabulary, request: DecodeRequest
 ) -> tuple[DecodeWork, Render]:
     work = decode_work(service, call, entry, [request.ids], request.skip_special_tokens)
     return work, partial(_render_row, entry, request)
 
 
-def _render_row(entry: Entry, request: DecodeRequest, result: Result[Decoded]) -> Body:
+def _render_row(entry: LoadedVocabulary, request: DecodeRequest, result: Result[Decoded]) -> Body:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/ids")
     return _decoded_row(entry, request, result)
 
 
-def _decoded_row(entry: Entry, request: DecodeRequest, result: Result[Decoded]) -> Iterator[bytes]:
+def _decoded_row(
+    entry: LoadedVocabulary, request: DecodeRequest, result: Result[Decoded]
+) -> Iterator[bytes]:
     begin, end = result.offsets[result.begin : result.begin + 2]
     data = result.output.data[begin:end]
     yield head(entry, b"text")
@@ -59,14 +61,16 @@ def _decoded_row(entry: Entry, request: DecodeRequest, result: Result[Decoded]) 
 
 
 def _plan_rows(
-    service: Service, call: Call, entry: Entry, request: DecodeBatchRequest
+    service: Service, call: Call, entry: LoadedVocabulary, request: DecodeBatchRequest
 ) -> tuple[DecodeWork, Render]:
     check_rows(service, len(request.ids), "/ids")
     work = decode_work(service, call, entry, request.ids, request.skip_special_tokens)
     return work, partial(_render_rows, entry, request)
 
 
-def _render_rows(entry: Entry, request: DecodeBatchRequest, result: Result[Decoded]) -> Body:
+def _render_rows(
+    entry: LoadedVocabulary, request: DecodeBatchRequest, result: Result[Decoded]
+) -> Body:
     data, offsets, rows = result.output.data, result.offsets, range(result.begin, result.end)
     yield head(entry, b"texts")
     yield from texts_json(data, offsets, rows)

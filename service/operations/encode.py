@@ -30,7 +30,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from service.operations.context import Service
-    from service.registry.entries import Entry
+    from service.registry.entries import LoadedVocabulary
 
 OPTION_FIELDS = (
     "add_special_tokens",
@@ -51,7 +51,7 @@ def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
 
 
 def _plan_text(
-    service: Service, call: Call, entry: Entry, request: EncodeRequest
+    service: Service, call: Call, entry: LoadedVocabulary, request: EncodeRequest
 ) -> tuple[EncodeWork, Render]:
     if request.dtype != "int32":
         check_dtype(entry.vocabulary, request.dtype)
@@ -62,7 +62,7 @@ def _plan_text(
     return work, partial(_render_text, entry, request)
 
 
-def _render_text(entry: Entry, request: EncodeRequest, result: Result[Encoded]) -> Body:
+def _render_text(entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]) -> Body:
     if result.errors and result.begin in result.errors:
         raise RowRefused(result.errors[result.begin], "/text")
     if is_plain(request, result):
@@ -70,7 +70,7 @@ def _render_text(entry: Entry, request: EncodeRequest, result: Result[Encoded]) 
     return _encoded_text(entry, request, result)
 
 
-def _encoded_text(entry: Entry, request: EncodeRequest, result: Result[Encoded]) -> Body:
+def _encoded_text(entry: LoadedVocabulary, request: EncodeRequest, result: Result[Encoded]) -> Body:
     encoded, row = result.output, result.begin
     begin, end = result.offsets[row], result.offsets[row + 1]
     ids = encoded.ids[begin:end]
@@ -140,7 +140,7 @@ def _row_options(
 
 
 def _plan_texts(
-    service: Service, call: Call, entry: Entry, request: EncodeBatchRequest
+    service: Service, call: Call, entry: LoadedVocabulary, request: EncodeBatchRequest
 ) -> tuple[EncodeWork, Render]:
     num_rows = len(request.texts)
     check_rows(service, num_rows, "/texts")
@@ -163,7 +163,7 @@ def _plan_texts(
 
 def _render_texts(
     service: Service,
-    entry: Entry,
+    entry: LoadedVocabulary,
     request: EncodeBatchRequest,
     pad_id: int,
     result: Result[Encoded],
@@ -204,7 +204,7 @@ def pad_id_of(asked: int | None, vocabulary: Vocabulary) -> int:
 
 
 def _encoded_batch(
-    entry: Entry, request: EncodeBatchRequest, result: Result[Encoded], pad_id: int
+    entry: LoadedVocabulary, request: EncodeBatchRequest, result: Result[Encoded], pad_id: int
 ) -> Iterator[bytes]:
     encoded = result.output
     rows = range(result.begin, result.end)
@@ -233,7 +233,7 @@ def _encoded_batch(
 
 
 def _batch_extras(
-    entry: Entry, request: EncodeBatchRequest, result: Result[Encoded]
+    entry: LoadedVocabulary, request: EncodeBatchRequest, result: Result[Encoded]
 ) -> Iterator[bytes]:
     """What was asked for beside the ids: offsets, tokens, what truncation did."""
     encoded = result.output
@@ -267,7 +267,7 @@ def _batch_extras(
 
 
 def _plan_count(
-    service: Service, call: Call, entry: Entry, request: CountRequest
+    service: Service, call: Call, entry: LoadedVocabulary, request: CountRequest
 ) -> tuple[CountWork, Render]:
     check_rows(service, len(request.texts), "/texts")
     options = _options(request, len(request.texts))
@@ -275,7 +275,7 @@ def _plan_count(
     return work, partial(_render_count, entry)
 
 
-def _render_count(entry: Entry, result: Result[Counted]) -> Body:
+def _render_count(entry: LoadedVocabulary, result: Result[Counted]) -> Body:
     yield head(entry, b"num_tokens")
     yield from flat_json(result.output.counts[result.begin : result.end])
     yield b',"engine":"%b"' % result.engine.encode()

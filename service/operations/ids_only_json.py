@@ -13,7 +13,7 @@ from vocabularies.batch.batch import Encoded
 if TYPE_CHECKING:
     from service.batching.work import Result
     from service.operations.schemas import CountRequest, EncodeBatchRequest, EncodeRequest
-    from service.registry.entries import Entry
+    from service.registry.entries import LoadedVocabulary
 
 MAX_IDS = 8_192  # About 50 KB and 0.02 ms; longer answers are written in pieces.
 NUM_REQUIRED = 2  # Fields that a request must have: the vocabulary and what to encode.
@@ -34,14 +34,14 @@ def is_plain(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded
     return end - begin <= MAX_IDS and result.offsets[end] - result.offsets[begin] <= MAX_IDS
 
 
-def plain_text(entry: Entry, result: Result[Encoded]) -> bytes:
+def plain_text(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
     """The answer to one text."""
     encoded = result.output
     around = _around(entry.name, entry.vocabulary.digest, encoded.engine)
     return row_and_size_json(around, encoded.ids, result.offsets, result.begin)
 
 
-def plain_batch(entry: Entry, result: Result[Encoded]) -> bytes:
+def plain_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
     """The answer to several texts."""
     encoded = result.output
     around = _around(entry.name, entry.vocabulary.digest, encoded.engine)

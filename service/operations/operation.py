@@ -34,7 +34,7 @@ from vocabularies.batch.string_join import utf8_size
 
 if TYPE_CHECKING:
     from service.operations.context import Service
-    from service.registry.entries import Entry
+    from service.registry.entries import LoadedVocabulary
 
 Body = Iterable[bytes]
 Request = TypeVar("Request", bound=Strict)
@@ -59,7 +59,7 @@ class Operation:
     """
 
     request_model: type[Strict]
-    plan: Callable[[Service, Call, Entry, Any], tuple[AnyWork, Render]]
+    plan: Callable[[Service, Call, LoadedVocabulary, Any], tuple[AnyWork, Render]]
 
 
 async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> Body:
@@ -103,7 +103,7 @@ def make_work(
     service: Service,
     call: Call,
     kind: type[Texts],
-    entry: Entry,
+    entry: LoadedVocabulary,
     texts: list[str],
     options: EncodeOptions | list[EncodeOptions],
     pointer: str,
@@ -146,7 +146,7 @@ def bulk_work(
     service: Service,
     call: Call,
     kind: type[Texts],
-    entry: Entry,
+    entry: LoadedVocabulary,
     batch: Batch,
     options: EncodeOptions,
 ) -> Texts:
@@ -156,7 +156,9 @@ def bulk_work(
     return _of_call(service, call, work)
 
 
-def shared_work(service: Service, call: Call, entry: Entry, rows: SharedRows) -> SharedWork:
+def shared_work(
+    service: Service, call: Call, entry: LoadedVocabulary, rows: SharedRows
+) -> SharedWork:
     """Texts in shared memory as work for the batcher; their limits are the caller's."""
     work = SharedWork(entry.vocabulary, rows)
     work.num_bytes = len(rows.text) + ROW_BYTES * len(rows)
@@ -166,7 +168,7 @@ def shared_work(service: Service, call: Call, entry: Entry, rows: SharedRows) ->
 def decode_work(
     service: Service,
     call: Call,
-    entry: Entry,
+    entry: LoadedVocabulary,
     rows: list[list[int]] | IdRows,
     skip_special_tokens: bool,
 ) -> DecodeWork:
@@ -187,7 +189,7 @@ def _of_call(service: Service, call: Call, work: AnyKind) -> AnyKind:
     return work
 
 
-async def find_entry(service: Service, name: str) -> Entry:
+async def find_entry(service: Service, name: str) -> LoadedVocabulary:
     """The loaded vocabulary of a name; a built-in one is loaded on first use.
 
     Raises:
@@ -196,7 +198,7 @@ async def find_entry(service: Service, name: str) -> Entry:
     return service.registry.entries.get(name) or await service.registry.loaded(name)
 
 
-def check_digest(entry: Entry, wanted: str | None) -> None:
+def check_digest(entry: LoadedVocabulary, wanted: str | None) -> None:
     """Raises DigestDiffers when the client wants another vocabulary than the name means."""
     digest = entry.vocabulary.digest
     if wanted is not None and wanted not in (digest, digest.removeprefix("sha256:")):

@@ -39,6 +39,12 @@ IF_DIGEST = "Refuse with 412 when the vocabulary's digest is another one."
 VOCABULARY = "Name of a vocabulary, see GET /v1/vocabularies."
 
 
+class IgnoreExtra(BaseModel):
+    """A body of which other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class Strict(BaseModel):
     """A body whose fields are what they are called: no unknown ones, no silent conversions."""
 

@@ -18,7 +18,7 @@ from service.operations.operation import Operation, Render, make_work
 from service.operations.rendering.json_stream import flat_json, head, matrix_json
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.schemas import WindowsRequest, WindowsResponse
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
@@ -27,7 +27,7 @@ from vocabularies.sequences.windows import windows as make_windows
 
 
 def plan_windows(
-    service: Service, call: Call, entry: Entry, request: WindowsRequest
+    service: Service, call: Call, entry: LoadedVocabulary, request: WindowsRequest
 ) -> tuple[EncodeWork, Callable[[Result[Encoded]], Windows]]:
     """What the engine has to do for a request, and what makes windows of its result.
 
@@ -46,7 +46,7 @@ def plan_windows(
 
 
 def _plan(
-    service: Service, call: Call, entry: Entry, request: WindowsRequest
+    service: Service, call: Call, entry: LoadedVocabulary, request: WindowsRequest
 ) -> tuple[EncodeWork, Render]:
     work, cut = plan_windows(service, call, entry, request)
     return work, lambda result: _body(entry, request, result, cut(result))
@@ -132,7 +132,7 @@ def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:
 
 
 def _body(
-    entry: Entry, request: WindowsRequest, result: Result[Encoded], cut: Windows
+    entry: LoadedVocabulary, request: WindowsRequest, result: Result[Encoded], cut: Windows
 ) -> Iterator[bytes]:
     yield head(entry, b"input_ids")
     yield from matrix_json(cut.input_ids)

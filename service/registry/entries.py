@@ -10,7 +10,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RegisteredVocabulary:
     """A vocabulary that has a name here, loaded or not.
 
     Attributes:
@@ -25,7 +25,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LoadedVocabulary:
     """A loaded vocabulary: what a request needs to know of it.
 
     Attributes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from service.core.errors import UnknownVocabulary
 from service.core.settings import PREFIX
 from service.operations.context import Service
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies import formats
@@ -64,7 +64,7 @@ class Upload:
 
 async def put_vocabulary(
     service: Service, name: str, upload: Upload, *, replace: bool
-) -> tuple[Entry, bool]:
+) -> tuple[LoadedVocabulary, bool]:
     """Give an uploaded vocabulary a name; its entry, and whether the name's meaning changed.
 
     Raises:
@@ -94,7 +94,7 @@ async def name_vocabulary(
     vocabulary: Vocabulary,
     replace: bool,
     config: TokenizerConfig | None = None,
-) -> tuple[Entry, bool]:
+) -> tuple[LoadedVocabulary, bool]:
     """Give a vocabulary a name; its entry, and whether the name's meaning changed.
 
     Raises:

@@ -27,7 +27,7 @@ from service.core.settings import Settings
 from service.engines.base import Engine, Residency
 from service.engines.eviction import leaving
 from service.engines.fault_isolation import raise_if_not_the_engines
-from service.registry.entries import Entry, Known
+from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import make_reader, open_store
 from vocabularies import builtin
@@ -46,17 +46,17 @@ class Registry:
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine, self.settings = engine, settings
-        self.entries: dict[str, Entry] = {}
-        self.known: dict[str, Known] = {}
+        self.entries: dict[str, LoadedVocabulary] = {}
+        self.known: dict[str, RegisteredVocabulary] = {}
         self.failures: dict[str, str] = {}
         self.store = open_store(settings.store_dir)
         self.configs = TokenizerConfigs(self.store)
         self._pinned = {settings.default_vocabulary, *map(str.strip, settings.pinned.split(","))}
-        self._loading: dict[Known, asyncio.Task[Entry]] = {}
+        self._loading: dict[RegisteredVocabulary, asyncio.Task[LoadedVocabulary]] = {}
         self._change = threading.Lock()
         for name in builtin.BUILTINS:
             info = builtin.describe(name)
-            self.known[name] = Known(
+            self.known[name] = RegisteredVocabulary(
                 name, info.source, info.licence, True, partial(builtin.load, name)
             )
         self._read_store()
@@ -67,7 +67,7 @@ class Registry:
             if not NAME.fullmatch(name) or name in self.known:
                 logger.warning("store: %s is not used: its name is no free name", path.name)
                 continue
-            self.known[name] = Known(name, "uploaded", "", False, make_reader(path))
+            self.known[name] = RegisteredVocabulary(name, "uploaded", "", False, make_reader(path))
 
     def names_to_preload(self) -> list[str]:
         """What the service loads before it is ready.
@@ -85,7 +85,7 @@ class Registry:
             self.find(name)
         return names
 
-    def find(self, name: str) -> Known:
+    def find(self, name: str) -> RegisteredVocabulary:
         """What is known of a name.
 
         Raises:
@@ -98,7 +98,7 @@ class Registry:
         hint = f"; near names are {', '.join(near)}" if near else ""
         raise UnknownVocabulary(f"no vocabulary has this name{hint}", "/vocabulary")
 
-    async def loaded(self, name: str) -> Entry:
+    async def loaded(self, name: str) -> LoadedVocabulary:
         """The entry of a name; what is not loaded is loaded now, once for all who wait.
 
         Raises:
@@ -120,7 +120,7 @@ class Registry:
                 return await self.loaded(name)
             raise NotReady(f"{name} cannot be loaded: {error}", "/vocabulary") from error
 
-    def load(self, known: Known) -> Entry:
+    def load(self, known: RegisteredVocabulary) -> LoadedVocabulary:
         """Read a vocabulary and make it ready on the engine; slow, for a thread.
 
         Raises:
@@ -137,7 +137,7 @@ class Registry:
             raise
         if residency.fallback_reason:
             logger.warning("vocabulary %s: %s", known.name, residency.fallback_reason)
-        entry = Entry(known.name, vocabulary, residency)
+        entry = LoadedVocabulary(known.name, vocabulary, residency)
         with self._change:
             if self.known.get(known.name) is known:
                 self.entries[known.name] = entry
@@ -164,7 +164,7 @@ class Registry:
         vocabulary: Vocabulary,
         replace: bool,
         config: TokenizerConfig | None = None,
-    ) -> tuple[Entry, bool]:
+    ) -> tuple[LoadedVocabulary, bool]:
         """Give a vocabulary a name, and what came with it; slow, for a thread.
 
         Returns:
@@ -183,12 +183,12 @@ class Registry:
         self.check_free(name, vocabulary, replace)
         path = self.store.path(name + SUFFIX)
         read = (lambda: vocabulary) if path is None else make_reader(path)
-        known = Known(name, "uploaded", "", False, read)
+        known = RegisteredVocabulary(name, "uploaded", "", False, read)
         residency = self._on_engine(name, vocabulary)
         with self._change:
             self.check_free(name, vocabulary, replace)
             self._keep(name, vocabulary, config)
-            entry = Entry(name, vocabulary, residency)
+            entry = LoadedVocabulary(name, vocabulary, residency)
             self.known[name], self.entries[name] = known, entry
         self.make_room(vocabulary.digest)
         return entry, True
@@ -277,6 +277,6 @@ class Registry:
             if all(entry.vocabulary.digest != digest for entry in self.entries.values()):
                 self.engine.unload(digest)
 
-    def residency(self, entry: Entry) -> Residency:
+    def residency(self, entry: LoadedVocabulary) -> Residency:
         """How an entry's vocabulary is held now; it may have left the GPU, or come to it."""
         return self.engine.residency(entry.vocabulary.digest) or entry.residency

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from service.engines.base import Residency
 from service.observability.metrics import VocabularySample
 from service.operations.context import Service
-from service.registry.entries import Entry, Known
+from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.registry import Registry
 
 DEFAULT_SAMPLES = 200
@@ -73,7 +73,7 @@ class VerifyResponse(BaseModel):
     )
 
 
-def report(service: Service, known: Known) -> VocabularyReport:
+def report(service: Service, known: RegisteredVocabulary) -> VocabularyReport:
     """What a service knows of one vocabulary."""
     made = _named(known)
     entry = service.registry.entries.get(known.name)
@@ -85,15 +85,15 @@ def report(service: Service, known: Known) -> VocabularyReport:
     return made
 
 
-def report_put(service: Service, entry: Entry) -> VocabularyReport:
+def report_put(service: Service, entry: LoadedVocabulary) -> VocabularyReport:
     """Of what was put under a name, whatever others have made of the name since."""
-    uploaded = Known(entry.name, "uploaded", "", False, lambda: entry.vocabulary)
+    uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False, lambda: entry.vocabulary)
     made = _named(service.registry.known.get(entry.name, uploaded))
     _fill(made, entry, service.registry.residency(entry))
     return made
 
 
-def _named(known: Known) -> VocabularyReport:
+def _named(known: RegisteredVocabulary) -> VocabularyReport:
     return VocabularyReport(
         name=known.name,
         state="unloaded",
@@ -103,7 +103,7 @@ def _named(known: Known) -> VocabularyReport:
     )
 
 
-def _fill(report: VocabularyReport, entry: Entry, residency: Residency) -> None:
+def _fill(report: VocabularyReport, entry: LoadedVocabulary, residency: Residency) -> None:
     vocabulary = entry.vocabulary
     report.state = "loaded"
     report.digest, report.kind, report.size = vocabulary.digest, vocabulary.kind, len(vocabulary)

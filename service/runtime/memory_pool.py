@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 
-class LargeMemory:
+class MemoryPool:
     """Blocks of four sizes between a power of two and the next.
 
     Args:
@@ -146,7 +146,7 @@ class _Lent:
         self._take_back(self._block)
 
 
-class Growing:
+class GrowableArray:
     """An array that is written from its begin to an end that is not known yet.
 
     Args:

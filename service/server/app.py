@@ -18,13 +18,13 @@ from starlette.exceptions import HTTPException
 from starlette.types import Lifespan
 
 from service.apis.dialects import probes, render, tokenize
-from service.apis.dialects.template_pool import ChatTemplates
+from service.apis.dialects.template_pool import TemplatePool
 from service.apis.native import service_info, tokens
 from service.apis.native import training_jobs as training_routes
 from service.apis.native import vocabularies as vocabulary_routes
 from service.apis.oip import http_routes
 from service.apis.oip.oip_first import InferFirst
-from service.apis.oip.region_registry import Regions
+from service.apis.oip.region_registry import RegionRegistry
 from service.batching.batch import PlaceIds
 from service.batching.batcher import Batcher
 from service.batching.runner import LocalRunner
@@ -34,7 +34,7 @@ from service.core.request_head import call_of
 from service.core.settings import PREFIX, Settings
 from service.core.version import package_version
 from service.engines.base import Engine
-from service.http.asgi_fast_path import HotRoutes
+from service.http.asgi_fast_path import AsgiFastPath
 from service.http.openapi import with_refusals
 from service.http.refusals import refused
 from service.http.streaming_response import BrokenStream
@@ -102,7 +102,7 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
 
 def create_app(
     settings: Settings, engine: Engine | None = None, place_ids: PlaceIds | None = None
-) -> HotRoutes:
+) -> AsgiFastPath:
     """An ASGI application with its own engine, vocabularies, queue and metrics.
 
     Args:
@@ -121,7 +121,7 @@ def create_app(
     service.training = TrainingJobs(settings, metrics, install)
     metrics.gauges.training_jobs = service.training.book.states
     app = make_app(service, lambda _: running(service))
-    return HotRoutes(InferFirst(app, service), service)
+    return AsgiFastPath(InferFirst(app, service), service)
 
 
 def make_service(
@@ -133,10 +133,10 @@ def make_service(
     guard: Guard,
 ) -> Service:
     """What the parts of one service share."""
-    regions = Regions(
+    regions = RegionRegistry(
         settings.shared_memory, settings.max_regions, engine.open_shared, engine.share_host
     )
-    templates = ChatTemplates(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
+    templates = TemplatePool(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
     observer = RequestObserver(
         metrics,
         make_tracer(settings),

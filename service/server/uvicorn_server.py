@@ -19,7 +19,7 @@ import uvicorn
 
 from service.apis.oip.oip_first import InferFirst
 from service.core.settings import PREFIX, Settings
-from service.http.asgi_fast_path import HotRoutes
+from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import hot_protocol
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.operations.rendering.json_rows import WRITTEN_BY
@@ -89,7 +89,7 @@ async def start_grpc(service: Service) -> GrpcServer:
 class Server(uvicorn.Server):
     """uvicorn, saying where it listens, and draining our queue while it drains its connections."""
 
-    def __init__(self, app: HotRoutes, settings: Settings) -> None:
+    def __init__(self, app: AsgiFastPath, settings: Settings) -> None:
         self.app, self.settings = app, settings
         self.grpc: GrpcServer | None = None
         self.metrics: WSGIServer | None = None

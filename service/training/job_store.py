@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 MAX_ENDED = 100
 
 
-class TrainingBook:
+class JobStore:
     """Jobs by id, oldest first; one event loop writes in it.
 
     Args:

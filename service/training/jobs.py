@@ -24,7 +24,7 @@ from service.core.settings import Settings
 from service.observability.logging import fields
 from service.observability.metrics import Metrics
 from service.training.job_folder import VOCABULARY, JobFolder, JobFolders
-from service.training.job_store import TrainingBook
+from service.training.job_store import JobStore
 from service.training.process import WORKER, TrainingProcess
 from service.training.schemas import ENDED, TrainingError, TrainingJob, TrainingParameters
 from vocabularies.errors import VocabularyError
@@ -60,7 +60,7 @@ class TrainingJobs:
     ) -> None:
         self._settings, self._metrics, self._install = settings, metrics, install
         self._worker = worker
-        self.book = TrainingBook(JobFolders(settings.store_dir), metrics)
+        self.book = JobStore(JobFolders(settings.store_dir), metrics)
         self._num_uploads = 0
         self._wanted = asyncio.Event()
         self._running: tuple[TrainingJob, TrainingProcess] | None = None

@@ -23,7 +23,7 @@ from service.apis.bulk.arrow_reader import MEDIA_TYPE
 from service.batching.work import EncodeWork, Result
 from service.core.errors import TooLarge
 from service.core.request_head import read_timeout
-from service.http.backpressure import Outgoing
+from service.http.backpressure import BoundedSender
 from service.http.request_body import Body
 from service.http.streaming_response import Streamed, run_patiently, stream_thread
 from service.operations.encode import check_dtype
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from service.operations.context import Service
-    from service.registry.entries import Entry
+    from service.registry.entries import LoadedVocabulary
 
 AHEAD_BYTES = 1 << 16  # Read at once where less is asked for.
 READ_AHEAD = 2  # Batches that are encoded or wait to be written.
@@ -178,7 +178,7 @@ class ArrowStream(Streamed):
         sent = Body(receive, self.call.encoding, None, scope, idle_s)
         memory = self.service.engine.host_memory
         body = BodyReader(sent, settings.max_body_bytes, memory)
-        outgoing = Outgoing(send, MEDIA_TYPE, self.service.unsent, idle_s)
+        outgoing = BoundedSender(send, MEDIA_TYPE, self.service.unsent, idle_s)
         encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:
             try:
@@ -196,7 +196,7 @@ class ArrowStream(Streamed):
 
     async def _read(
         self,
-        entry: Entry,
+        entry: LoadedVocabulary,
         source: _Timed,
         thread: ThreadPoolExecutor,
         encoded: asyncio.Queue[asyncio.Task[Answered] | None],
@@ -217,7 +217,7 @@ class ArrowStream(Streamed):
         return await run_patiently(self.service.batcher, work), beside
 
     async def _write(
-        self, encoded: asyncio.Queue[asyncio.Task[Answered] | None], outgoing: Outgoing
+        self, encoded: asyncio.Queue[asyncio.Task[Answered] | None], outgoing: BoundedSender
     ) -> None:
         """The ids of each batch as soon as they are there, in order."""
         messages = self.messages()

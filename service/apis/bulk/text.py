@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from service.operations.context import Service
-    from service.registry.entries import Entry
+    from service.registry.entries import LoadedVocabulary
 
 WHERE = "body"
 CHARSETS = {"utf-8", "utf8", "us-ascii"}
@@ -76,7 +76,9 @@ class BulkText(Streamed):
         else:
             await self._send_json(send, entry, text)
 
-    async def _send_octets(self, send: Send, entry: Entry, text: NDArray[np.uint8]) -> None:
+    async def _send_octets(
+        self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
+    ) -> None:
         """The ids of the whole text."""
         batch = Batch(data=text, offsets=np.array([0, len(text)]))
         result = await self._encode(entry, self.query.options(), batch)
@@ -85,7 +87,7 @@ class BulkText(Streamed):
         await self._send([self._ids(result)], send, entry, result)
 
     async def _send_while_reading(
-        self, send: Send, entry: Entry, body: Body, cutter: Cutter
+        self, send: Send, entry: LoadedVocabulary, body: Body, cutter: Cutter
     ) -> None:
         """The ids of its parts, begin and end tokens around all of them."""
         options, vocabulary = self.query.options(), entry.vocabulary
@@ -100,7 +102,9 @@ class BulkText(Streamed):
             ids = [prefix, *ids, suffix]
         await self._send(ids, send, entry, results[-1])
 
-    async def _encode(self, entry: Entry, options: EncodeOptions, batch: Batch) -> Result[Encoded]:
+    async def _encode(
+        self, entry: LoadedVocabulary, options: EncodeOptions, batch: Batch
+    ) -> Result[Encoded]:
         # Where one byte holds every id, ids stay so narrow until they are sent.
         batch.id_dtype = np.uint8 if len(entry.vocabulary) <= 256 else self.dtype
         work = bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
@@ -113,7 +117,7 @@ class BulkText(Streamed):
         self,
         parts: list[NDArray[np.integer[Any]]],
         send: Send,
-        entry: Entry,
+        entry: LoadedVocabulary,
         result: Result[Encoded],
     ) -> None:
         headers = [
@@ -128,7 +132,9 @@ class BulkText(Streamed):
             headers.append((b"x-warptok-truncated", value))
         await octets(send, parts, headers, self.dtype)
 
-    async def _send_json(self, send: Send, entry: Entry, text: NDArray[np.uint8]) -> None:
+    async def _send_json(
+        self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
+    ) -> None:
         """What the JSON call answers to the same text and options."""
         try:
             decoded = str(text.data, "utf-8")

@@ -8,13 +8,13 @@ from typing import Any
 from pydantic import Field
 
 from service.apis.dialects.chat_messages import template_messages
-from service.apis.dialects.common import Asked, Lax
+from service.apis.dialects.common import DialectBody, DialectRequest
 from service.core.errors import InvalidRequest
 from service.operations.operation import deadline
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 
 
-class ChatBody(Lax):
+class ChatBody(DialectBody):
     """What is read of a chat request; the rest is for whoever generates."""
 
     messages: list[dict[str, Any]] = Field(min_length=1)
@@ -27,7 +27,7 @@ class ChatBody(Lax):
     documents: list[dict[str, Any]] | None = None
 
 
-async def chat_text(asked: Asked, entry: Entry, chat: ChatBody) -> str:
+async def chat_text(asked: DialectRequest, entry: LoadedVocabulary, chat: ChatBody) -> str:
     """The text of a chat.
 
     Raises:

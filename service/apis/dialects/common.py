@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import orjson
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from service.batching.work import EncodeWork, Result
 from service.core.call import Call
@@ -24,7 +24,8 @@ from service.http.request_body import collect
 from service.http.streaming_response import check_length
 from service.operations.context import Service
 from service.operations.operation import check_rows, decode_work, find_entry, make_work
-from service.registry.entries import Entry
+from service.operations.schemas import IgnoreExtra
+from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import Bpe
@@ -35,16 +36,14 @@ Body = TypeVar("Body", bound=BaseModel)
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
 
 
-class Lax(BaseModel):
+class DialectBody(IgnoreExtra):
     """A body of which other fields are nothing to us: clients send whole generation requests."""
-
-    model_config = ConfigDict(extra="ignore")
 
     model: str | None = None
 
 
 @dataclass(slots=True)
-class Asked:
+class DialectRequest:
     """A request that has been read.
 
     Attributes:
@@ -55,12 +54,12 @@ class Asked:
     call: Call
     body: dict[str, Any]
 
-    async def entry(self, model: str | None) -> Entry:
+    async def entry(self, model: str | None) -> LoadedVocabulary:
         """The vocabulary that `model` names, or the default one."""
         return await find_entry(self.service, model or self.service.settings.default_vocabulary)
 
 
-async def ask(request: Request) -> Asked:
+async def ask(request: Request) -> DialectRequest:
     """Read a request's body, whatever it says that it is.
 
     Raises:
@@ -81,10 +80,10 @@ async def ask(request: Request) -> Asked:
         raise InvalidRequest("the body must be a JSON object", "body")
     call.receive = request.receive
     read_timeout(call)
-    return Asked(service, call, body)
+    return DialectRequest(service, call, body)
 
 
-def parse_body(model: type[Body], asked: Asked) -> Body:
+def parse_body(model: type[Body], asked: DialectRequest) -> Body:
     """A body as what it must be.
 
     Raises:
@@ -96,7 +95,7 @@ def parse_body(model: type[Body], asked: Asked) -> Body:
         raise invalid_body(error) from error
 
 
-def model_length(asked: Asked, entry: Entry) -> int:
+def model_length(asked: DialectRequest, entry: LoadedVocabulary) -> int:
     """Most ids of a model, as its tokenizer_config.json says; NO_LIMIT where nothing says it."""
     config = asked.service.registry.configs.get(entry.name)
     length = config.values.get("model_max_length") if config is not None else None
@@ -104,8 +103,8 @@ def model_length(asked: Asked, entry: Entry) -> int:
 
 
 async def encode_texts(
-    asked: Asked,
-    entry: Entry,
+    asked: DialectRequest,
+    entry: LoadedVocabulary,
     texts: list[str],
     *,
     add_special_tokens: bool,
@@ -141,7 +140,12 @@ async def encode_texts(
 
 
 async def decode_rows(
-    asked: Asked, entry: Entry, rows: list[list[int]], *, skip_special_tokens: bool, where: str
+    asked: DialectRequest,
+    entry: LoadedVocabulary,
+    rows: list[list[int]],
+    *,
+    skip_special_tokens: bool,
+    where: str,
 ) -> list[str]:
     """The text of each row of ids; bytes that are not UTF-8 become U+FFFD.
 
@@ -169,7 +173,7 @@ def check_described(num_ids: int, where: str) -> None:
         raise TooLarge(message, where)
 
 
-def token_strings(entry: Entry, ids: list[int]) -> list[str]:
+def token_strings(entry: LoadedVocabulary, ids: list[int]) -> list[str]:
     """Tokens as tokenizer.json spells them: byte-level ones in their alphabet.
 
     Raises:

@@ -16,8 +16,8 @@ from service.apis.dialects.chat_messages import functions, of_anthropic, of_resp
 from service.apis.dialects.chat_prompt import ChatBody, chat_text
 from service.apis.dialects.common import (
     NO_LIMIT,
-    Asked,
-    Lax,
+    DialectBody,
+    DialectRequest,
     ask,
     encode_texts,
     model_length,
@@ -27,7 +27,7 @@ from service.core.errors import InvalidRequest
 from service.http.error_responses import in_words, json_answer
 from service.operations import schemas
 from service.operations.rendering.offset_units import convert_spans
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 
 router = APIRouter(tags=["dialects"])
 
@@ -36,7 +36,7 @@ COMPLETION_TOKENS = 16  # vLLM's default of a completion's max_tokens.
 TokenIds = Annotated[list[Annotated[schemas.Length, Field(strict=True)]], Field(fail_fast=True)]
 
 
-class Cut(Lax):
+class Cut(DialectBody):
     """To how many ids a prompt is cut, and which: vLLM's words.
 
     Attributes:
@@ -96,7 +96,9 @@ async def render_completion(request: Request) -> Response:
     return json_answer(answer, warning)
 
 
-def _most_ids(asked: Asked, entry: Entry, cut: Cut, num_answered: int) -> int | None:
+def _most_ids(
+    asked: DialectRequest, entry: LoadedVocabulary, cut: Cut, num_answered: int
+) -> int | None:
     """Most ids of a prompt beside those of its answer; None where it is not cut.
 
     Raises:
@@ -113,8 +115,8 @@ def _most_ids(asked: Asked, entry: Entry, cut: Cut, num_answered: int) -> int | 
 
 
 async def _rows(
-    asked: Asked,
-    entry: Entry,
+    asked: DialectRequest,
+    entry: LoadedVocabulary,
     texts: list[str],
     body: CompletionBody | RenderChat,
     most: int | None,
@@ -142,7 +144,7 @@ async def _rows(
     return rows, [body.cut(places, most) for places in offsets], warning
 
 
-def _generation(asked: Asked, prefix: str, ids: list[int], offsets: Any) -> dict[str, Any]:
+def _generation(asked: DialectRequest, prefix: str, ids: list[int], offsets: Any) -> dict[str, Any]:
     """A request as vLLM's and SGLang's engines take it."""
     body = asked.body
     return {
@@ -186,7 +188,7 @@ async def count_messages(request: Request) -> Response:
     return json_answer({"input_tokens": await _count(asked, entry, body)})
 
 
-async def _count(asked: Asked, entry: Entry, body: ChatBody) -> int:
+async def _count(asked: DialectRequest, entry: LoadedVocabulary, body: ChatBody) -> int:
     text = await chat_text(asked, entry, body)
     (ids,), _, _ = await encode_texts(
         asked, entry, [text], add_special_tokens=body.add_special_tokens, where="/messages"
@@ -200,7 +202,7 @@ async def count_responses(request: Request) -> Response:
     """OpenAI's count of what would be sent: a text as it is, messages by the template."""
     asked = await ask(request)
     given, instructions = asked.body.get("input"), asked.body.get("instructions")
-    entry = await asked.entry(parse_body(Lax, asked).model)
+    entry = await asked.entry(parse_body(DialectBody, asked).model)
     if isinstance(given, str) and not instructions:
         (ids,), _, _ = await encode_texts(
             asked, entry, [given], add_special_tokens=True, where="/input"

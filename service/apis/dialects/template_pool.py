@@ -23,7 +23,7 @@ START_S = 10.0  # What starting the process may take.
 MAX_WAITING = 256  # Chats in front of a process that takes one at a time.
 
 
-class ChatTemplates:
+class TemplatePool:
     """The process that templates run in.
 
     Args:

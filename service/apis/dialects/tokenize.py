@@ -13,8 +13,8 @@ from pydantic import Discriminator, Field, Tag
 
 from service.apis.dialects.chat_prompt import ChatBody, chat_text
 from service.apis.dialects.common import (
-    Asked,
-    Lax,
+    DialectBody,
+    DialectRequest,
     ask,
     check_described,
     decode_rows,
@@ -27,7 +27,7 @@ from service.batching.work import GONE
 from service.core.errors import InvalidRequest
 from service.http.error_responses import Shape, in_words, json_answer, worded
 from service.operations import schemas
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 
 router = APIRouter(tags=["dialects"])
 ONE, MANY = "list[int]", "list[list[int]]"  # Names that errors leave out, as those of all unions.
@@ -43,7 +43,7 @@ Rows = Annotated[
 ]
 
 
-class PromptBody(Lax):
+class PromptBody(DialectBody):
     """vLLM's and SGLang's: one text or several."""
 
     prompt: str | schemas.Texts
@@ -51,7 +51,7 @@ class PromptBody(Lax):
     return_token_strs: bool = False
 
 
-class ContentBody(Lax):
+class ContentBody(DialectBody):
     """llama.cpp's."""
 
     content: str
@@ -59,21 +59,21 @@ class ContentBody(Lax):
     with_pieces: bool = False
 
 
-class InputsBody(Lax):
+class InputsBody(DialectBody):
     """TEI's."""
 
     inputs: str | schemas.Texts
     add_special_tokens: bool = True
 
 
-class TokensBody(Lax):
+class TokensBody(DialectBody):
     """Ids to text, in vLLM's, SGLang's and llama.cpp's words."""
 
     tokens: Rows
     skip_special_tokens: bool | None = None
 
 
-class IdsBody(Lax):
+class IdsBody(DialectBody):
     """Ids to text, in TEI's words."""
 
     ids: Rows
@@ -113,7 +113,7 @@ async def tokenize(request: Request) -> Response:
         return worded(error, shape)
 
 
-async def _prompt(asked: Asked) -> Response:
+async def _prompt(asked: DialectRequest) -> Response:
     body = parse_body(PromptBody, asked)
     entry = await asked.entry(body.model)
     one = isinstance(body.prompt, str)
@@ -132,7 +132,7 @@ async def _prompt(asked: Asked) -> Response:
     return json_answer(answer, warning)
 
 
-async def _chat(asked: Asked) -> Response:
+async def _chat(asked: DialectRequest) -> Response:
     body = parse_body(CompletionChat, asked)
     entry = await asked.entry(body.model)
     text = await chat_text(asked, entry, body)
@@ -148,7 +148,7 @@ async def _chat(asked: Asked) -> Response:
     return json_answer(answer, warning)
 
 
-async def _llama_cpp(asked: Asked) -> Response:
+async def _llama_cpp(asked: DialectRequest) -> Response:
     body = parse_body(ContentBody, asked)
     entry = await asked.entry(body.model)
     (ids,), warning, _ = await encode_texts(
@@ -161,7 +161,7 @@ async def _llama_cpp(asked: Asked) -> Response:
     return json_answer({"tokens": tokens}, warning)
 
 
-def _piece(entry: Entry, token_id: int) -> str | list[int]:
+def _piece(entry: LoadedVocabulary, token_id: int) -> str | list[int]:
     """A token's text, or its bytes where they are no text."""
     token = entry.vocabulary.tokens[token_id] or b""
     try:
@@ -170,7 +170,7 @@ def _piece(entry: Entry, token_id: int) -> str | list[int]:
         return list(token)
 
 
-async def _tei(asked: Asked) -> Response:
+async def _tei(asked: DialectRequest) -> Response:
     body = parse_body(InputsBody, asked)
     entry = await asked.entry(body.model)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
@@ -195,7 +195,7 @@ async def _tei(asked: Asked) -> Response:
 
 
 def _tei_tokens(
-    entry: Entry, text: bytes, ids: list[int], spans: list[list[int]]
+    entry: LoadedVocabulary, text: bytes, ids: list[int], spans: list[list[int]]
 ) -> list[dict[str, Any]]:
     """Each token with its text and place; special ones have their name and no place."""
     special = entry.vocabulary.special_ids
@@ -248,7 +248,7 @@ async def tei_decode(request: Request) -> Response:
 
 
 async def _texts(
-    asked: Asked, entry: Entry, rows: Rows, skip: bool, where: str
+    asked: DialectRequest, entry: LoadedVocabulary, rows: Rows, skip: bool, where: str
 ) -> tuple[list[str], bool]:
     """The texts of one row of ids or of several, and whether it was one."""
     many = [row for row in rows if isinstance(row, list)]

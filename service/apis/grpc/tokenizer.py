@@ -41,7 +41,7 @@ from service.operations.operation import (
 from service.operations.schemas import WindowsRequest
 from service.operations.windows import plan_windows
 from service.protos import warptok_pb2 as pb
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Batch, Encoded, RowError
 
 READ_AHEAD = 2  # Requests of a stream that are encoded or wait to be sent.
@@ -104,7 +104,7 @@ async def _read_stream(
     running: asyncio.Queue[asyncio.Task[bytes] | None],
 ) -> None:
     """Start the requests of a stream; a refused one ends it in its turn."""
-    entry: Entry | None = None
+    entry: LoadedVocabulary | None = None
     first = pb.EncodeBatchRequest()
     try:
         async for request in requests:
@@ -118,7 +118,7 @@ async def _read_stream(
 
 
 async def _answer_part(
-    service: Service, entry: Entry, work: EncodeWork, dtype: type[np.integer[Any]]
+    service: Service, entry: LoadedVocabulary, work: EncodeWork, dtype: type[np.integer[Any]]
 ) -> bytes:
     return _batch_response(entry, await run_patiently(service.batcher, work), dtype)
 
@@ -219,7 +219,7 @@ def _channel(data: bytes, num_bases: int) -> list[float] | None:
 
 async def _vocabulary(
     service: Service, name: str, options: pb.Options
-) -> tuple[Entry, type[np.integer[Any]]]:
+) -> tuple[LoadedVocabulary, type[np.integer[Any]]]:
     """The vocabulary of a request, checked against what its options say of it."""
     entry, dtype = await find_entry(service, name), dtype_of(options)
     check_digest(entry, options.if_digest or None)
@@ -248,7 +248,7 @@ def _checked_batch(service: Service, request: TextsRequest) -> Batch:
 def _batch_work(
     service: Service,
     call: Call,
-    entry: Entry,
+    entry: LoadedVocabulary,
     request: TextsRequest,
     options: pb.Options,
     dtype: type[np.integer[Any]],
@@ -258,7 +258,9 @@ def _batch_work(
     return bulk_work(service, call, EncodeWork, entry, batch, options_of(options))
 
 
-def _batch_response(entry: Entry, result: Result[Encoded], dtype: type[np.integer[Any]]) -> bytes:
+def _batch_response(
+    entry: LoadedVocabulary, result: Result[Encoded], dtype: type[np.integer[Any]]
+) -> bytes:
     """An EncodeBatchResponse as it goes over the wire; its ids are copied once."""
     ids, offsets, spans = _arrays(result, dtype)
     message = pb.EncodeBatchResponse(

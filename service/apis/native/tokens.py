@@ -20,7 +20,7 @@ from service.batching.work import ClientGone
 from service.core.call import Call
 from service.core.errors import UnsupportedFormat
 from service.core.request_head import call_of
-from service.http.asgi_fast_path import HOT, respond
+from service.http.asgi_fast_path import FAST_PATH_CALLS, respond
 from service.http.problem_schema import refusals
 from service.http.streaming_response import Streamed
 from service.operations import schemas
@@ -137,7 +137,7 @@ DECLARED: dict[str, tuple[str, type[BaseModel]]] = {
     ),
 }
 for _path, (_summary, _response_model) in DECLARED.items():
-    _declare(_path, HOT.get(_path, WINDOWS), _summary, _response_model)
+    _declare(_path, FAST_PATH_CALLS.get(_path, WINDOWS), _summary, _response_model)
 
 
 @router.post(

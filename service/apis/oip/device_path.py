@@ -20,7 +20,7 @@ from service.apis.oip.tensors import NAMES, NOTHING, Outputs, Tensor, tensor_of
 from service.operations.context import Service
 from service.operations.operation import shared_work
 from service.operations.query_schemas import DTYPES
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.shared_rows import SharedRows, SharedText
 
 
@@ -29,7 +29,7 @@ def _awake() -> None:
 
 
 async def encode_shared(
-    service: Service, request: Inference, entry: Entry, asked: EncodeParameters
+    service: Service, request: Inference, entry: LoadedVocabulary, asked: EncodeParameters
 ) -> tuple[Outputs, int, float] | None:
     """Outputs, rows, and seconds in the queue; None where no device can, or the host is needed.
 

@@ -16,7 +16,7 @@ from service.apis.oip import grpc_regions as regions
 from service.apis.oip import models
 from service.apis.oip.infer import infer
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
-from service.apis.oip.requests import Inference, Wanted
+from service.apis.oip.requests import Inference, RequestedOutput
 from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
 from service.apis.oip.tensors import BYTES, Tensor, bytes_of, bytes_tensor
 from service.core.call import Call
@@ -129,7 +129,7 @@ async def model_infer(
         request.model_name,
         _values(request.parameters),
         _inputs(service, request),
-        [Wanted(each.name, _values(each.parameters)) for each in request.outputs],
+        [RequestedOutput(each.name, _values(each.parameters)) for each in request.outputs],
         call,
     )
     return _response(service, request, await infer(service, asked))

@@ -13,13 +13,13 @@ import numpy as np
 import orjson
 from fastapi import Response
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from service.apis.oip.infer import infer
 from service.apis.oip.models import check_version
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
-from service.apis.oip.requests import Inference, Wanted
+from service.apis.oip.requests import Inference, RequestedOutput
 from service.apis.oip.statistics import VERSION
 from service.apis.oip.tensors import BYTES, Tensor, bytes_of, rows_of
 from service.batching.work import ClientGone
@@ -31,17 +31,16 @@ from service.http.error_responses import worded
 from service.http.request_body import Body, collect
 from service.http.streaming_response import check_length, octets
 from service.operations.context import Service
+from service.operations.schemas import IgnoreExtra
 
 LENGTH = b"inference-header-content-length"
 BINARY_SIZE = "binary_data_size"
 SMALL_BYTES = 1 << 16  # Of a body that is nothing but a JSON head, or has small tensors behind it.
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _Part(IgnoreExtra):
     name: str
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field({})
 
 
 class _Input(_Part):
@@ -50,11 +49,9 @@ class _Input(_Part):
     data: list[Any] | None = None
 
 
-class _InferBody(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _InferBody(IgnoreExtra):
     id: str = ""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field({})
     inputs: list[_Input] = Field(max_length=16)
     outputs: list[_Part] = Field([], max_length=16)
 
@@ -105,7 +102,7 @@ class Infer:
             self.model,
             asked.parameters,
             self._inputs(asked, binary),
-            [Wanted(each.name, each.parameters) for each in asked.outputs],
+            [RequestedOutput(each.name, each.parameters) for each in asked.outputs],
             self.call,
         )
         outputs = await infer(self.service, request)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import Base64Bytes, BaseModel, ConfigDict
+from pydantic import Base64Bytes
 
 from service.apis.oip import models
 from service.apis.oip.http_infer import InferAnswer
@@ -19,6 +19,7 @@ from service.batching.work import GONE
 from service.http.error_responses import worded
 from service.operations.context import Service
 from service.operations.readiness import readiness
+from service.operations.schemas import IgnoreExtra
 from service.registry import management
 
 
@@ -128,13 +129,7 @@ async def infer(request: Request, model: str, version: str = "") -> Response:
     return InferAnswer(_service(request), request.scope, model, version)
 
 
-class Lax(BaseModel):
-    """A body of which other fields are nothing to us."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class IndexRequest(Lax):
+class IndexRequest(IgnoreExtra):
     """Which models a list shall hold."""
 
     ready: bool = False
@@ -162,13 +157,13 @@ async def repository_unload(request: Request, model: str) -> dict[str, str]:
     return {}
 
 
-class RawHandle(Lax):
+class RawHandle(IgnoreExtra):
     """A cudaIpcMemHandle_t as Triton's clients spell it."""
 
     b64: Base64Bytes
 
 
-class CudaRegister(Lax):
+class CudaRegister(IgnoreExtra):
     """Device memory to register."""
 
     raw_handle: RawHandle
@@ -176,7 +171,7 @@ class CudaRegister(Lax):
     byte_size: int
 
 
-class SystemRegister(Lax):
+class SystemRegister(IgnoreExtra):
     """A POSIX shared-memory object to register."""
 
     key: str

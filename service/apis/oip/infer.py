@@ -43,7 +43,7 @@ from service.operations.operation import (
 )
 from service.operations.query_schemas import DTYPES
 from service.operations.rendering.padding import pad_rows
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Batch
 
 
@@ -130,7 +130,7 @@ def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
 
 def _padded(
     service: Service,
-    entry: Entry,
+    entry: LoadedVocabulary,
     asked: EncodeParameters,
     ids: NDArray[Any],
     offsets: NDArray[np.int64],

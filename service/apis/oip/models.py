@@ -8,7 +8,7 @@ from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
 from service.core.errors import UnknownVocabulary
 from service.core.version import package_version
 from service.operations.context import Service
-from service.registry.entries import Known
+from service.registry.entries import RegisteredVocabulary
 
 EXTENSIONS = [
     "binary_tensor_data",
@@ -39,7 +39,7 @@ def server() -> dict[str, Any]:
     return {"name": "warptok", "version": package_version(), "extensions": EXTENSIONS}
 
 
-def check_version(service: Service, model: str, version: str = "") -> Known:
+def check_version(service: Service, model: str, version: str = "") -> RegisteredVocabulary:
     """The vocabulary of a model.
 
     Raises:

@@ -49,7 +49,7 @@ def _let_go(region: Region) -> None:
     region.close()
 
 
-class Regions:
+class RegionRegistry:
     """The registered regions of one service; a name means one of either kind.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from service.apis.oip.region_registry import Regions
+from service.apis.oip.region_registry import RegionRegistry
 from service.apis.oip.shared_memory import check_bounds, ordinary
 from service.apis.oip.tensors import NOTHING, Place, Tensor, bytes_of
 from service.core.errors import InvalidRequest, TooLarge
@@ -24,7 +24,7 @@ def _slice(name: str, parameters: dict[str, Any]) -> tuple[str, int, int]:
     return region, offset, size
 
 
-def place_of(regions: Regions, name: str, parameters: dict[str, Any]) -> Place | None:
+def place_of(regions: RegionRegistry, name: str, parameters: dict[str, Any]) -> Place | None:
     """Where a tensor lies or is wanted; None where no device can use that.
 
     Raises:
@@ -68,7 +68,7 @@ def fetch(service: Service, tensor: Tensor) -> None:
 
 
 def output_to_region(
-    regions: Regions, tensor: Tensor, parameters: dict[str, Any]
+    regions: RegionRegistry, tensor: Tensor, parameters: dict[str, Any]
 ) -> dict[str, Any]:
     """Write an output unless it is there; returns the parameters that say where it is.
 

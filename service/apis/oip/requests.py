@@ -40,7 +40,7 @@ class DecodeParameters(BatchQuery):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedOutput:
     """An output that the client asked for, and what it says of it."""
 
     name: str
@@ -59,7 +59,7 @@ class Inference:
     model: str
     parameters: dict[str, Any]
     inputs: dict[str, Tensor]
-    outputs: list[Wanted]
+    outputs: list[RequestedOutput]
     call: Call
 
 

@@ -18,7 +18,7 @@ from service.engines.cpu.bpe.long_text import LongRows
 from service.engines.cpu.decode import decode_by_library, decode_rows
 from service.engines.cpu.selection import Chosen, choose_encoder, host_bytes
 from service.engines.encoder import ReferenceEncoder, refuse_rows
-from service.runtime.memory_pool import LargeMemory, Take
+from service.runtime.memory_pool import MemoryPool, Take
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import (
     Content,
@@ -60,7 +60,7 @@ class CpuEngine(WithoutDevice):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.memory = LargeMemory()
+        self.memory = MemoryPool()
         self._loaded: dict[str, _Loaded] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()

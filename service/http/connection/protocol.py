@@ -28,7 +28,7 @@ from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import ServiceError, nothing_came
 from service.core.problem_details import as_service_error, problem
 from service.core.request_head import header_call, read_timeout, repeated_call
-from service.http.asgi_fast_path import HOT
+from service.http.asgi_fast_path import FAST_PATH_CALLS
 from service.http.body_takeover import PROTOCOL
 from service.http.connection.h2c_upgrade import DecliningProtocol
 from service.http.connection.head_cache import RepeatedHead
@@ -41,8 +41,8 @@ from service.security.scopes import key_of, scope_of_path
 if TYPE_CHECKING:
     from service.operations.context import Service
 
-MAX_HOT_BYTES = 65_536  # Longer bodies take the way that streams their answers.
-HOT_URLS = {path.encode(): (path, operation) for path, operation in HOT.items()}
+MAX_INLINE_BYTES = 65_536  # Longer bodies take the way that streams their answers.
+HOT_URLS = {path.encode(): (path, operation) for path, operation in FAST_PATH_CALLS.items()}
 JSON = b"application/json"
 JSON_TYPE = (b"content-type", JSON)
 SHORT_WAYS = (HotCycle, InferCycle)
@@ -79,7 +79,7 @@ class HotProtocol(DecliningProtocol):
         if not is_free or self.flow.write_paused or keys != self.service.guard.generation:
             return False
         body = head.body_of(data)
-        if not body or len(body) > MAX_HOT_BYTES:
+        if not body or len(body) > MAX_INLINE_BYTES:
             return False
         call = repeated_call(first.call, len(body))
         cycle = HotCycle(first.path, first.operation, call, first.client, self)
@@ -130,7 +130,7 @@ class HotProtocol(DecliningProtocol):
         if client is None:
             return None
         call = header_call(self.headers)
-        if call.encoding is not None or not 0 < call.content_length <= MAX_HOT_BYTES:
+        if call.encoding is not None or not 0 < call.content_length <= MAX_INLINE_BYTES:
             return None
         if known is None and model:
             return InferCycle(model, self.headers, call, client, self)

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.runtime.memory_pool import KEPT_BYTES, LargeMemory
+from service.runtime.memory_pool import KEPT_BYTES, MemoryPool
 from vocabularies.batch.shared_rows import SharedMemory
 
 logger = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ WORTH_BYTES = 1 << 16  # What is smaller goes over the socket with the rest of i
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-class LinkMemory(LargeMemory):
+class LinkMemory(MemoryPool):
     """Blocks of few sizes, in a file of memory.
 
     Args:
-        kept_bytes: as `LargeMemory`.
+        kept_bytes: as `MemoryPool`.
         file_bytes: the size of the file; what does not fit is memory of this process alone.
     """
 

@@ -15,7 +15,7 @@ import orjson
 from numpy.typing import NDArray
 
 from service.operations.rendering.json_rows import rows_json
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 from vocabularies.model.vocabulary import Vocabulary
 
 PIECE_TOKENS = 4_096  # Tokens spelled at once: some milliseconds of Python.
@@ -23,7 +23,7 @@ PIECE_BYTES = 3 << 18  # Of text written at once: some milliseconds where much i
 PIECE_IDS = 65_536  # Numbers written at once: about a third of a millisecond.
 
 
-def head(entry: Entry, field: bytes) -> bytes:
+def head(entry: LoadedVocabulary, field: bytes) -> bytes:
     """The begin of every answer, up to its main field's value."""
     return _head(entry.name, entry.vocabulary.digest, field)
 

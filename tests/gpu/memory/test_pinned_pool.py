@@ -11,7 +11,7 @@ import pytest
 
 from gpu.memory.caller_pinned import PageLocked
 from gpu.memory.pinned_pool import SMALLEST, Leases
-from service.runtime.memory_pool import LargeMemory
+from service.runtime.memory_pool import MemoryPool
 from tests.support.emulated_device import EmulatedDevice
 
 
@@ -21,7 +21,7 @@ def leases(request):
     if request.param == "the device's memory":
         yield Leases(device, 8 * SMALLEST)
         return
-    memory = LargeMemory(kept_bytes=0, smallest=SMALLEST)
+    memory = MemoryPool(kept_bytes=0, smallest=SMALLEST)
     leases = Leases(PageLocked(device, memory.take), 8 * SMALLEST)
     yield leases
     leases.close()

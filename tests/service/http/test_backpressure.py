@@ -9,7 +9,7 @@ import socket
 import time
 import urllib.request
 
-from service.http.backpressure import Outgoing, Unsent
+from service.http.backpressure import BoundedSender, StreamBudget
 from tests.support.server_process import server_process
 from tests.support.waiting import run
 
@@ -29,8 +29,8 @@ class Reader:
         self.body += bytes(message.get("body", b""))
 
 
-async def started(unsent: Unsent, reader: Reader) -> tuple[Outgoing, asyncio.Task]:
-    outgoing = Outgoing(reader.send, MEDIA_TYPE, unsent, 10)
+async def started(unsent: StreamBudget, reader: Reader) -> tuple[BoundedSender, asyncio.Task]:
+    outgoing = BoundedSender(reader.send, MEDIA_TYPE, unsent, 10)
     return outgoing, asyncio.create_task(outgoing.run())
 
 
@@ -42,7 +42,7 @@ async def is_done(task: asyncio.Task) -> bool:
 
 def test_all_streams_together_hold_a_bounded_number_of_bytes_and_each_goes_on():
     async def scenario():
-        unsent = Unsent(max_bytes=1000, max_total_bytes=1500)
+        unsent = StreamBudget(max_bytes=1000, max_total_bytes=1500)
         readers = [Reader() for _ in range(4)]
         streams = [await started(unsent, reader) for reader in readers]
         for outgoing, sending in streams:  # The first message is with the server, one waits.
@@ -68,7 +68,7 @@ def test_all_streams_together_hold_a_bounded_number_of_bytes_and_each_goes_on():
 
 def test_a_stream_that_ends_early_lets_go_of_what_it_held():
     async def scenario():
-        unsent = Unsent(1000, 1000)
+        unsent = StreamBudget(1000, 1000)
         reader = Reader()
         outgoing, sending = await started(unsent, reader)
         await outgoing.put(b"x" * 900)

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.runtime.memory_pool import SMALLEST, Growing, LargeMemory
+from service.runtime.memory_pool import SMALLEST, GrowableArray, MemoryPool
 from tests.support.waiting import GIVEN_UP_S
 
 
 @pytest.fixture
 def memory():
-    memory = LargeMemory()
+    memory = MemoryPool()
     yield memory
     memory.close()
 
@@ -95,7 +95,7 @@ def test_blocks_come_back_from_cycles_and_other_threads(memory):
 
 
 def test_what_is_more_than_is_kept_goes_back_to_the_system():
-    memory = LargeMemory(kept_bytes=3 * SMALLEST)
+    memory = MemoryPool(kept_bytes=3 * SMALLEST)
     blocks = [memory.take(SMALLEST << number) for number in range(3)]
     places = [address(block) for block in blocks]
     del blocks
@@ -115,7 +115,7 @@ def test_what_is_more_than_is_kept_goes_back_to_the_system():
 
 @pytest.mark.parametrize("expected", [0, 10, SMALLEST])
 def test_what_grows_keeps_what_was_written(memory, expected):
-    grown = Growing(np.dtype(np.int64), memory.take, (2,))
+    grown = GrowableArray(np.dtype(np.int64), memory.take, (2,))
     wanted = np.arange(2 * 300_000).reshape(-1, 2)
     for begin in range(0, len(wanted), 7_000):
         part = wanted[begin : begin + 7_000]

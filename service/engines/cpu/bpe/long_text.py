@@ -23,7 +23,7 @@ from service.engines.base import Abandoned
 from service.engines.cpu.bpe.cut_points import RUN_BYTES, CutPlaces
 from service.engines.cpu.bpe.motif_cut_points import MotifPlaces
 from service.engines.encoder import Encoder
-from service.runtime.memory_pool import Growing, Take
+from service.runtime.memory_pool import GrowableArray, Take
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError
 from vocabularies.batch.post_processing import Content, join_rows
 from vocabularies.model.vocabulary import Vocabulary
@@ -68,13 +68,13 @@ class _Row:
     def __init__(self, num_bytes: int, with_spans: bool, take: Take) -> None:
         self.num_bytes, self.with_spans, self.take = num_bytes, with_spans, take
         self.pieces: list[_Piece] = []
-        self.ids: Growing | None = None
-        self.spans = Growing(np.dtype(np.int64), take, (2,))
+        self.ids: GrowableArray | None = None
+        self.spans = GrowableArray(np.dtype(np.int64), take, (2,))
 
     def add(self, piece: _Piece, ids: Ids, spans: NDArray[np.int64] | None) -> None:
         """The next piece; of its ids and spans the first `num_ids` count."""
         if self.ids is None:
-            self.ids = Growing(ids.dtype, self.take)
+            self.ids = GrowableArray(ids.dtype, self.take)
         num = piece.num_ids
         expected = (self.ids.size + num) * self.num_bytes // piece.end + MARGIN
         self.ids.extend(num, expected)[:] = ids[:num]
@@ -271,7 +271,7 @@ def _row_array(batch: Batch, row: int, take: Take) -> Bytes:
     if not batch.has_texts:
         return batch.data[batch.offsets[row] : batch.offsets[row + 1]]
     text = batch.texts()[0][row]
-    data = Growing(np.dtype(np.uint8), take)
+    data = GrowableArray(np.dtype(np.uint8), take)
     for begin in range(0, len(text), PART):
         part = np.frombuffer(text[begin : begin + PART].encode(), np.uint8)
         expected = (data.size + len(part)) * len(text) // min(begin + PART, len(text)) + MARGIN

@@ -16,11 +16,11 @@ from service.batching.work import EncodeWork
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.http import asgi_fast_path
-from service.http.asgi_fast_path import HOT
+from service.http.asgi_fast_path import FAST_PATH_CALLS
 from service.operations import decode, ids_only_json, operation, schemas, windows
 from service.operations import encode as encode_answers
 from service.operations.rendering import json_stream
-from service.registry.entries import Entry
+from service.registry.entries import LoadedVocabulary
 from service.server.app import create_app, running
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
@@ -218,7 +218,7 @@ def test_every_hot_route_is_in_openapi_and_its_examples_validate():
                 for example in declared["schema"]["examples"]:
                     request_model.model_validate(example)
                     assert (await client.post(path, json=example)).status_code == 200, example
-            assert set(HOT) < set(MODELS)
+            assert set(FAST_PATH_CALLS) < set(MODELS)
 
     run(scenario)
 
@@ -359,7 +359,7 @@ def test_who_asks_for_nothing_gets_what_all_get(monkeypatch, path, body, max_ids
 
 def test_a_neighbour_that_is_cut_does_not_change_a_plain_answer():
     engine, vocabulary = CpuEngine(), builtin.load(V)
-    entry = Entry(V, vocabulary, engine.load(vocabulary))
+    entry = LoadedVocabulary(V, vocabulary, engine.load(vocabulary))
     request = schemas.EncodeBatchRequest(vocabulary=V, texts=["abc", "d"])
     plain = EncodeWork(vocabulary, request.texts)
     cut = EncodeWork(vocabulary, ["abc"], EncodeOptions(max_length=2))

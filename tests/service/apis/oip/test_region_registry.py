@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.apis.oip.region_registry import Regions
+from service.apis.oip.region_registry import RegionRegistry
 from service.core.errors import InvalidRequest, NameTaken, TooLarge, UnknownRegion
 from tests.support.waiting import GIVEN_UP_S, run
 
@@ -49,8 +49,8 @@ class SlowDevice:
         self.num_open -= 1
 
 
-def regions_of(device: SlowDevice, **settings: int) -> Regions:
-    return Regions(True, settings.get("max_regions", 9), share_host=device.share_host)
+def regions_of(device: SlowDevice, **settings: int) -> RegionRegistry:
+    return RegionRegistry(True, settings.get("max_regions", 9), share_host=device.share_host)
 
 
 async def begun(coroutine) -> asyncio.Task:

@@ -14,7 +14,7 @@ from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.selection import choose_encoder
 from service.engines.encoder import ReferenceEncoder
-from service.runtime.memory_pool import LargeMemory
+from service.runtime.memory_pool import MemoryPool
 from tests.support.fake_engine import byte_vocabulary
 from tests.support.motif_strategies import motif_vocabulary
 from vocabularies import builtin
@@ -107,7 +107,7 @@ def check(vocabulary: Vocabulary, encoder, texts: list[str], num_least_pieces: i
             seen.append(len(batch.data))
             return encoder.encode(batch, options)
 
-    rows = LongRows(vocabulary, Counting(), LargeMemory().take, PIECE)
+    rows = LongRows(vocabulary, Counting(), MemoryPool().take, PIECE)
     for options in (
         EncodeOptions(False, spans=True),
         EncodeOptions(False, "plain"),
@@ -167,7 +167,7 @@ def test_white_space_has_the_pretokens_of_the_whole(name):
             ends = ("x", "\nx", "", " x", " \nx", "\t\r\n!")
             texts = [front + space * size + ends[(number + n) % 6] for n in range(4)]
             options = EncodeOptions(False)
-            rows = LongRows(vocabulary, encoder, LargeMemory().take, PIECE)
+            rows = LongRows(vocabulary, encoder, MemoryPool().take, PIECE)
             got, want = (each.encode(Batch(texts), options) for each in (rows, encoder))
             assert got.ids.tolist() == want.ids.tolist(), (front, space)
 
@@ -179,7 +179,7 @@ def test_a_run_that_a_cut_goes_back_to_is_asked_as_well(name):
     merges = ((61, 61), (256, 256), (10, 10), (10, 32), (259, 10))
     vocabulary = Vocabulary(tuple(tokens), Bpe(merges), pretokenizer=name)
     encoder = ReferenceEncoder(vocabulary)
-    rows = LongRows(vocabulary, encoder, LargeMemory().take, PIECE)
+    rows = LongRows(vocabulary, encoder, MemoryPool().take, PIECE)
     for num in range(930, 950):
         batch = Batch(["!" + "\n" * num + " \n" + "=" * 2000])
         want = encoder.encode(batch, EncodeOptions(False)).ids.tolist()
@@ -195,7 +195,7 @@ def test_published_vocabularies_know_what_is_in_front_of_a_long_run(name, parts)
     encoder = choose_encoder(vocabulary, token_table(vocabulary)).encoder
     options = EncodeOptions(False)
     whole = encoder.encode(Batch([text]), options)
-    rows = LongRows(vocabulary, encoder, LargeMemory().take, PIECE)
+    rows = LongRows(vocabulary, encoder, MemoryPool().take, PIECE)
     assert rows.encode(Batch([text]), options).ids.tolist() == whole.ids.tolist()
 
 
@@ -285,7 +285,7 @@ def test_long_texts_one_after_another_use_the_same_memory():
             spans = np.stack([np.arange(len(batch.data)), np.arange(1, len(batch.data) + 1)], 1)
             return Content(batch.data.astype(np.int32), batch.offsets, spans)
 
-    memory, options = LargeMemory(), EncodeOptions(False, spans=True)
+    memory, options = MemoryPool(), EncodeOptions(False, spans=True)
     rows = LongRows(random_vocabulary("gpt2", random.Random(1)), Bytes(), memory.take)
     text, seen = "of the people, by the people, " * 40_000, []
     for _ in range(4):

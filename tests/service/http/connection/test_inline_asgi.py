@@ -12,9 +12,9 @@ import pytest
 
 from service.apis.oip.http_infer import Infer
 from service.core.settings import Settings
-from service.http.asgi_fast_path import HotRoutes
+from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.inline_asgi import InferCycle, model_of
-from service.http.connection.protocol import MAX_HOT_BYTES
+from service.http.connection.protocol import MAX_INLINE_BYTES
 from service.multiprocess.request_forwarding import Forwarding
 from service.security.api_keys import add_key
 from service.security.rate_limits import Rates
@@ -115,7 +115,7 @@ def test_every_answer_and_refusal_is_the_one_of_the_long_way(short_ways):
     [
         (URL, 9, ("Connection: close",)),
         (URL, 9, ("Content-Encoding: identity", "Expect: 100-continue")),
-        (URL, MAX_HOT_BYTES, ()),
+        (URL, MAX_INLINE_BYTES, ()),
         (URL + "?a=b", 9, ()),
         (f"/v2/models/{V}/versions/1/infer", 9, ()),
         (URL.replace("_", "%5F"), 9, ()),
@@ -243,7 +243,7 @@ def test_a_fault_behind_the_head_ends_the_connection(monkeypatch):
 def test_a_front_end_which_forwards_inference_does_not_answer_it():
     app = create_app(Settings(preload="none"), FakeEngine())
     assert Server(app, app.service.settings).config.http.infers
-    front_end = HotRoutes(Forwarding(app.app, None, app.service.settings), app.service)
+    front_end = AsgiFastPath(Forwarding(app.app, None, app.service.settings), app.service)
     assert not Server(front_end, app.service.settings).config.http.infers
 
 

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.settings import Settings
-from service.http.asgi_fast_path import HotRoutes
+from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.head_cache import RepeatedHead
 from service.http.connection.inline_call import HotCycle
-from service.http.connection.protocol import MAX_HOT_BYTES, HotProtocol, hot_protocol
+from service.http.connection.protocol import MAX_INLINE_BYTES, HotProtocol, hot_protocol
 from service.security.api_keys import add_key
 from service.server.app import create_app
 from tests.service.apis.native.test_tokens import BAD, GOOD, LIMITS, V
@@ -32,7 +32,7 @@ Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 @contextlib.asynccontextmanager
 async def listening(
     engine: FakeEngine, keep_alive_s: float = 5, **settings: Any
-) -> AsyncIterator[tuple[HotRoutes, int]]:
+) -> AsyncIterator[tuple[AsgiFastPath, int]]:
     """uvicorn with our protocol on loopback, in this loop."""
     app = create_app(Settings(**{"preload": "none", "inline_batch_bytes": 0} | settings), engine)
     protocol = hot_protocol(app.service, infers=True)
@@ -312,7 +312,7 @@ def test_a_long_body_and_a_query_go_the_long_way(hot_calls):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             await warm(reader, writer)
             hot_calls.clear()
-            writer.write(request(text_body("x" * MAX_HOT_BYTES)))
+            writer.write(request(text_body("x" * MAX_INLINE_BYTES)))
             head = await reader.readuntil(b"\r\n\r\n")
             assert b"transfer-encoding: chunked" in head.lower()
             await reader.readuntil(b"\r\n0\r\n\r\n")
