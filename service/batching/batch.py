@@ -26,7 +26,7 @@ from service.batching.work import (
     SharedWork,
     TextWork,
 )
-from service.engines.base import Counted, Decoded, Engine, SharedEncoded
+from service.engines.base import Codec, Counted, Decoded, SharedEncoded
 from service.engines.fault_isolation import (
     count_isolated,
     decode_isolated,
@@ -53,7 +53,7 @@ class BatchResults:
     seconds: float
 
 
-def run_works(engine: Engine, works: Works, place_ids: PlaceIds | None = None) -> BatchResults:
+def run_works(engine: Codec, works: Works, place_ids: PlaceIds | None = None) -> BatchResults:
     """Run the works of one vocabulary and operation as one batch.
 
     Args:
@@ -72,14 +72,16 @@ def run_works(engine: Engine, works: Works, place_ids: PlaceIds | None = None) -
         case DecodeWork():
             results = _decode(engine, cast(Sequence[DecodeWork], works))
         case SharedWork():
-            results = [_encode_shared(engine, work) for work in cast(Sequence[SharedWork], works)]
+            results = [
+                _encode_shared(engine.name, work) for work in cast(Sequence[SharedWork], works)
+            ]
         case _:
             raise AssertionError(f"no engine has the operation {works[0].operation}")
     return BatchResults(results, perf_counter() - begin)
 
 
 def _encode(
-    engine: Engine, works: Sequence[EncodeWork], place_ids: PlaceIds | None
+    engine: Codec, works: Sequence[EncodeWork], place_ids: PlaceIds | None
 ) -> list[Result[Encoded]]:
     encoded = encode_isolated(engine, works[0].vocabulary, _batch_while_wanted(works))
     if place_ids is not None:
@@ -87,14 +89,14 @@ def _encode(
     return split_encoded(works, encoded)
 
 
-def _encode_shared(engine: Engine, work: SharedWork) -> Result[SharedEncoded]:
+def _encode_shared(engine: str, work: SharedWork) -> Result[SharedEncoded]:
     """Shared texts go one request after the other: they are many bytes already."""
-    offsets = engine.encode_shared(work.vocabulary, work.rows)
+    offsets = work.device.encode_shared(work.vocabulary, work.rows)
     num_ids = 0 if offsets is None else int(offsets[-1])
-    return Result(0, len(work.rows), SharedEncoded(offsets, engine=engine.name), num_ids)
+    return Result(0, len(work.rows), SharedEncoded(offsets, engine=engine), num_ids)
 
 
-def _decode(engine: Engine, works: Sequence[DecodeWork]) -> list[Result[Decoded]]:
+def _decode(engine: Codec, works: Sequence[DecodeWork]) -> list[Result[Decoded]]:
     """Flat arrays stay flat where a request is alone; others become one list of rows."""
     first, num_ids = works[0], sum(work.num_ids for work in works)
     vocabulary, rows, skip = first.vocabulary, first.rows, first.skip_special_tokens

@@ -16,7 +16,7 @@ from service.batching.cost_model import CostKey, CostModel
 from service.batching.lanes import QueueKey
 from service.batching.work import AnyWork
 from service.core.settings import Settings
-from service.engines.base import Engine
+from service.engines.base import Codec
 from service.observability.metrics import Metrics
 
 INLINE_S = 0.002  # The longest a batch may be expected to hold the loop.
@@ -36,7 +36,7 @@ class BatchRunner(Protocol):
     def long_at_once(self) -> int:
         """Long requests that run at once."""
 
-    def inline_engine(self, key: QueueKey, num_bytes: int) -> Engine | None:
+    def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
         """What computes so many bytes of a queue on the loop itself; None: `run` is for them."""
 
     def run(self, works: Sequence[AnyWork], is_long: bool, finish: Finish) -> None:
@@ -61,7 +61,7 @@ class LocalRunner:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Codec,
         settings: Settings,
         metrics: Metrics,
         place_ids: PlaceIds | None = None,
@@ -75,7 +75,7 @@ class LocalRunner:
         self._short_threads = ThreadPoolExecutor(1, "engine-short")
         self._long_threads = ThreadPoolExecutor(self.long_at_once, "engine-long")
 
-    def inline_engine(self, key: QueueKey, num_bytes: int) -> Engine | None:
+    def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
         """The engine, where a batch is so small that handing it over would cost more."""
         if num_bytes > self._inline_batch_bytes:
             return None

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect
 
 from service.core.call import Times
 from service.core.context_vars import CLIENT
-from service.engines.base import Counted, Decoded, SharedEncoded
+from service.engines.base import Counted, Decoded, DeviceSharing, SharedEncoded
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.shared_rows import SharedRows
 from vocabularies.model.vocabulary import Vocabulary
@@ -194,11 +194,16 @@ class DecodeWork(WorkItem[Decoded]):
 
 @dataclass(slots=True, eq=False)
 class SharedWork(WorkItem[SharedEncoded]):
-    """Texts in shared memory to encode, whose ids are put into shared memory, too."""
+    """Texts in shared memory to encode, whose ids are put into shared memory, too.
+
+    Attributes:
+        device: encodes them where they lie.
+    """
 
     operation = "encode_shared"
 
     rows: SharedRows
+    device: DeviceSharing
 
     def __post_init__(self) -> None:
         self.num_rows = len(self.rows)

@@ -150,63 +150,18 @@ class DeviceMemory(SharedMemory, Protocol):
         """Copy host memory there; it is there when this returns."""
 
 
-class Engine(Protocol):
-    """Computes ids; every method may be called from several threads at once."""
+class Codec(Protocol):
+    """Encodes, counts and decodes; every method may be called from several threads at once."""
 
     @property
     def name(self) -> str:
         """The word that answers and metrics carry: "gpu" or "cpu"."""
 
-    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
-        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
-
-        Args:
-            vocabulary: the vocabulary.
-            pinned: it never leaves a device to make room for another one.
-
-        Raises:
-            VocabularyError: nothing here can compute this vocabulary.
-        """
-
-    def settle(self) -> None:
-        """Finish what starts in the background, once the first vocabularies are loaded; slow."""
-
     def status(self) -> EngineStatus:
         """What there is and what happened so far."""
 
-    def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running finish on it."""
-
-    def residency(self, digest: str) -> Residency | None:
-        """How a vocabulary is held; None when it is not loaded."""
-
-    def holdings(self) -> dict[str, Holding]:
-        """What is loaded into this process, by digest."""
-
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """uint8[num_bytes] for long texts, where `encode` reads them fastest; any will do."""
-
-    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
-        """Device memory of another process, by its cudaIpcMemHandle_t; None: there is no device.
-
-        Raises:
-            ValueError: the device cannot open it.
-        """
-
-    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
-        """A part of a file of memory for a device to use; None: no device can, or there is none.
-
-        Raises:
-            ValueError: the file is shorter.
-        """
-
-    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
-        """The ids where they are wanted; int64[B + 1], where each row's begin.
-
-        Returns:
-            None where the host is needed, for refused rows or anything else: some ids may be there
-            then, and `encode` has the answer.
-        """
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """The ids of each row; a row that cannot be encoded is refused alone.
@@ -233,8 +188,65 @@ class Engine(Protocol):
         """Give everything back."""
 
 
+class VocabularyHost(Protocol):
+    """Holds vocabularies in this process; methods may be called from several threads at once."""
+
+    def load(self, vocabulary: Vocabulary, pinned: bool = False) -> Residency:
+        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+
+        Args:
+            vocabulary: the vocabulary.
+            pinned: it never leaves a device to make room for another one.
+
+        Raises:
+            VocabularyError: nothing here can compute this vocabulary.
+        """
+
+    def settle(self) -> None:
+        """Finish what starts in the background, once the first vocabularies are loaded; slow."""
+
+    def unload(self, digest: str) -> None:
+        """Forget a vocabulary; calls that are running finish on it."""
+
+    def residency(self, digest: str) -> Residency | None:
+        """How a vocabulary is held; None when it is not loaded."""
+
+    def holdings(self) -> dict[str, Holding]:
+        """What is loaded into this process, by digest."""
+
+
+class DeviceSharing(Protocol):
+    """Opens memory that other processes share with a device, and encodes texts there."""
+
+    def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
+        """Device memory of another process, by its cudaIpcMemHandle_t; None: there is no device.
+
+        Raises:
+            ValueError: the device cannot open it.
+        """
+
+    def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
+        """A part of a file of memory for a device to use; None: no device can, or there is none.
+
+        Raises:
+            ValueError: the file is shorter.
+        """
+
+    def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
+        """The ids where they are wanted; int64[B + 1], where each row's begin.
+
+        Returns:
+            None where the host is needed, for refused rows or anything else: some ids may be there
+            then, and `encode` has the answer.
+        """
+
+
+class Engine(Codec, VocabularyHost, DeviceSharing, Protocol):
+    """An engine in this process."""
+
+
 class WithoutDevice:
-    """What an engine says of shared memory where there is no device."""
+    """The `DeviceSharing` of a process without a device."""
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory | None:
         """There is no device here."""

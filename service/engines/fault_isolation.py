@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engines.base import Abandoned, Counted, Decoded, Engine, LibraryFailed
+from service.engines.base import Abandoned, Codec, Counted, Decoded, LibraryFailed
 from service.engines.concatenate import join_counted, join_decoded, join_encoded
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.model.vocabulary import Vocabulary
@@ -22,7 +22,7 @@ PART = 1 << 16  # Ids.
 FAILED = RowError("engine_failed", "the engine failed on this row; the log has the reason")
 
 
-def encode_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Encoded:
+def encode_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Encoded:
     """The ids of each text; a text on which the engine fails becomes an error of its row."""
     try:
         return engine.encode(vocabulary, batch)
@@ -35,7 +35,7 @@ def encode_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Enc
         return join_encoded([encode_isolated(engine, vocabulary, half) for half in _halves(batch)])
 
 
-def count_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Counted:
+def count_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Counted:
     """Numbers of ids of each text, and the refused rows; see encode_isolated."""
     try:
         return engine.count(vocabulary, batch)
@@ -48,7 +48,7 @@ def count_isolated(engine: Engine, vocabulary: Vocabulary, batch: Batch) -> Coun
 
 
 def decode_isolated(
-    engine: Engine, vocabulary: Vocabulary, rows: Sequence[Sequence[int]], skip: bool
+    engine: Codec, vocabulary: Vocabulary, rows: Sequence[Sequence[int]], skip: bool
 ) -> Decoded:
     """The bytes of each row of ids; see encode_isolated."""
     offsets = np.zeros(len(rows) + 1, np.int64)

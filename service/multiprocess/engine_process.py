@@ -36,7 +36,7 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
     """
     memory = LinkMemory()
     app = create_app(settings, make_engine(settings, memory.take), memory.placed)
-    check_names(app.service.registry)
+    check_names(app.service.get_host().registry)
     uvloop.run(_serve(app, listening, memory))
 
 

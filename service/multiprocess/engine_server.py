@@ -144,13 +144,13 @@ class EngineServer:
         content = message.arrays[0].tobytes()
         vocabulary = await asyncio.to_thread(read_canonical, content)
         pinned = message.values["pinned"]
-        residency = await asyncio.to_thread(self.service.engine.load, vocabulary, pinned)
+        residency = await asyncio.to_thread(self.service.get_host().engine.load, vocabulary, pinned)
         self._sent[vocabulary.digest] = vocabulary
-        await asyncio.to_thread(self.service.registry.make_room, vocabulary.digest)
+        await asyncio.to_thread(self.service.get_host().registry.make_room, vocabulary.digest)
         if len(self._sent) > MAX_SENT:
             oldest = next(iter(self._sent))
             del self._sent[oldest]
-            await asyncio.to_thread(self.service.registry.forget_unused, oldest)
+            await asyncio.to_thread(self.service.get_host().registry.forget_unused, oldest)
         return Message("answer", residency_values(residency))
 
     async def _load_name(self, link: Link, message: Message) -> Message:
@@ -248,8 +248,9 @@ class EngineServer:
         """Have a device read what front ends send from where it lies, once they send it."""
         if not self.service.preloaded:  # The device is not open yet.
             return
-        share, num_bytes = self.service.engine.share_host, PAGE_LOCKED_BYTES // self.num_front_ends
-        num_bytes = min(FRONT_BYTES, num_bytes // mmap.PAGESIZE * mmap.PAGESIZE)
+        share = self.service.get_host().engine.share_host
+        pages = PAGE_LOCKED_BYTES // self.num_front_ends // mmap.PAGESIZE
+        num_bytes = min(FRONT_BYTES, pages * mmap.PAGESIZE)
         others = [link.other for link in self.links]
         await asyncio.gather(
             *(

@@ -23,13 +23,14 @@ from service.batching.batcher import Batcher
 from service.core.errors import ServiceError
 from service.core.settings import Settings
 from service.core.version import package_version
+from service.engines.base import WithoutDevice
 from service.engines.cpu.engine import CpuEngine
 from service.http.asgi_fast_path import AsgiFastPath
 from service.multiprocess.engine_process import when_alone
 from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.local_encoders import LocalEncoders
-from service.multiprocess.registry_replica import Replica
+from service.multiprocess.registry_replica import RegistryReplica
 from service.multiprocess.remote_engine import RemoteEngine
 from service.multiprocess.remote_runner import RemoteRunner
 from service.multiprocess.request_forwarding import Forwarding
@@ -86,13 +87,19 @@ class FrontEnd:
         self.engine = RemoteEngine(link, self._answer, Message("hello", {"name": name}))
         metrics = Metrics(package_version(), settings.max_batch_bytes)
         guard = Guard(settings.api_keys_file, settings.host)
-        self.replica = Replica(self.engine, settings)
+        self.replica = RegistryReplica(self.engine)
         share = settings.loaded_vocabulary_bytes // settings.frontends
         self.encoders = LocalEncoders(CpuEngine(), share)
         runner = RemoteRunner(self.engine, self.encoders, settings, metrics)
         self.batcher = Batcher(runner, settings, metrics, guard.limits)
         self.service = make_service(
-            settings, self.engine, self.replica, self.batcher, metrics, guard
+            settings,
+            self.engine,
+            self.replica,
+            self.batcher,
+            metrics,
+            guard,
+            WithoutDevice(),
         )
         self.service.processes = self
         metrics.gauges.vocabularies = list  # The engine process shows them.

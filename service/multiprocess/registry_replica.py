@@ -1,4 +1,4 @@
-"""The registry as a front end has it: what has a name in the engine process, read there.
+"""The catalogue of a front end: what has a name in the engine process, read there.
 
 What changes vocabularies is forwarded to the engine process (request_forwarding.py), which then
 sends its catalogue to every front end and answers when all of them have followed.
@@ -11,12 +11,13 @@ import logging
 from typing import Any
 
 from service.core.errors import EngineLost, NotReady
-from service.core.settings import Settings
+from service.engines.base import Residency
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine, residency_of
+from service.registry.catalogue import find_known
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
-from service.registry.registry import Registry
-from service.registry.tokenizer_config import TokenizerConfig
+from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
+from service.registry.vocabulary_store import open_store
 from vocabularies import builtin
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
@@ -24,17 +25,19 @@ from vocabularies.model.vocabulary import Vocabulary
 logger = logging.getLogger(__name__)
 
 
-class Replica(Registry):
-    """Names and vocabularies as the engine process last told them.
+class RegistryReplica:
+    """A `Catalogue` of names and vocabularies as the engine process last told them.
 
     Attributes:
         is_complete: the catalogue of an engine process that had loaded everything was followed.
     """
 
-    def __init__(self, engine: RemoteEngine, settings: Settings) -> None:
-        # The folder of uploads belongs to the engine process.
-        super().__init__(engine, settings.model_copy(update={"store_dir": None}))
-        self.linked = engine
+    def __init__(self, engine: RemoteEngine) -> None:
+        self.engine = engine
+        self.known: dict[str, RegisteredVocabulary] = {}
+        self.entries: dict[str, LoadedVocabulary] = {}
+        self.failures: dict[str, str] = {}
+        self.configs = TokenizerConfigs(open_store(None))
         self.is_complete = False
         self._was_told = False
         self._stamps: dict[str, tuple[str, int]] = {}
@@ -49,7 +52,11 @@ class Replica(Registry):
         """
         if not self._was_told:
             raise EngineLost("the engine process is being started", "/vocabulary")
-        return super().find(name)
+        return find_known(self.known, name)
+
+    def residency(self, entry: LoadedVocabulary) -> Residency:
+        """How an entry's vocabulary was held when the engine process last told."""
+        return entry.residency
 
     async def loaded(self, name: str) -> LoadedVocabulary:
         """The entry of a name; the engine process loads it first where it has not.
@@ -59,7 +66,7 @@ class Replica(Registry):
         """
         if (entry := self.entries.get(name)) is None:
             self.find(name)
-            await self.linked.call(Message("load_name", {"name": name}))
+            await self.engine.call(Message("load_name", {"name": name}))
             entry = self.entries.get(name)
         if entry is None:
             raise NotReady(f"{name} was unloaded meanwhile", "/vocabulary")
@@ -73,7 +80,7 @@ class Replica(Registry):
         """
         async with self._following:
             self.known = {
-                name: RegisteredVocabulary(name, source, licence, is_builtin, lambda: _no_file())
+                name: RegisteredVocabulary(name, source, licence, is_builtin)
                 for name, source, licence, is_builtin in catalogue["known"]
             }
             self.failures = catalogue["failures"]
@@ -95,13 +102,9 @@ class Replica(Registry):
         if self.known[name].builtin:
             vocabulary = await asyncio.to_thread(builtin.load, name)
         if vocabulary is None or vocabulary.digest != digest:
-            answer = await self.linked.call(Message("vocabulary", {"name": name, "digest": digest}))
+            answer = await self.engine.call(Message("vocabulary", {"name": name, "digest": digest}))
             content = answer.arrays[0].tobytes()
             vocabulary = await asyncio.to_thread(read_canonical, content)
             config = answer.values["config"]
             self.configs.put(name, None if config is None else TokenizerConfig(config))
         self.entries[name] = LoadedVocabulary(name, vocabulary, residency_of(residency))
-
-
-def _no_file() -> Vocabulary:
-    raise NotReady("only the engine process reads vocabularies", "/vocabulary")

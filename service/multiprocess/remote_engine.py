@@ -21,10 +21,8 @@ from service.engines.base import (
     Counted,
     Decoded,
     EngineStatus,
-    Holding,
     Residency,
     SelfTest,
-    WithoutDevice,
 )
 from service.multiprocess.link.batch_messages import (
     counted_of,
@@ -46,8 +44,8 @@ UNKNOWN_DIGEST = "unknown_digest"
 Value = TypeVar("Value")
 
 
-class RemoteEngine(WithoutDevice):
-    """Computes ids in the engine process; see `service.engines.base.Engine`.
+class RemoteEngine:
+    """Computes ids in the engine process; a `service.engines.base.Codec`.
 
     Args:
         path: the Unix socket of the engine process.
@@ -173,23 +171,9 @@ class RemoteEngine(WithoutDevice):
         """Make a vocabulary ready in the engine process."""
         return self._wait(self._load(vocabulary, pinned))
 
-    def settle(self) -> None:
-        """The engine process does that by itself."""
-
     def status(self) -> EngineStatus:
         """Nothing of it is here; the engine process answers for itself."""
         return EngineStatus((self.name,))
-
-    def unload(self, digest: str) -> None:
-        """The engine process forgets what no name means any more by itself."""
-
-    def residency(self, digest: str) -> Residency | None:
-        """Not known here: the engine process tells of it."""
-        return None
-
-    def holdings(self) -> dict[str, Holding]:
-        """The engine process has them."""
-        return {}
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Memory that the engine process reads where it lies, lent again and again."""

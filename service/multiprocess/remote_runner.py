@@ -40,7 +40,7 @@ from service.batching.work import (
 )
 from service.core.errors import DeadlinePassed, EngineLost, ServiceError
 from service.core.settings import Settings
-from service.engines.base import Engine
+from service.engines.base import Codec
 from service.multiprocess.link.batch_messages import (
     counted_of,
     decode_message,
@@ -85,7 +85,7 @@ class RemoteRunner:
         self._pending: set[PendingBatch] = set()
         self._looking: asyncio.TimerHandle | None = None
 
-    def inline_engine(self, key: QueueKey, num_bytes: int) -> Engine | None:
+    def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
         """An encoder of this process; now and then a batch still goes to the engine process.
 
         While that is not there, batches are encoded here however slow the last ones were: they

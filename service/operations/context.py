@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.apis.oip.statistics import Statistics
+from service.core.errors import NotReady
 from service.http.backpressure import StreamBudget
 
 if TYPE_CHECKING:
@@ -13,13 +14,22 @@ if TYPE_CHECKING:
     from service.apis.oip.region_registry import RegionRegistry
     from service.batching.batcher import Batcher
     from service.core.settings import Settings
-    from service.engines.base import Engine
+    from service.engines.base import Codec, Engine
     from service.observability.metrics import Metrics
     from service.observability.process_metrics import Processes
     from service.observability.request_observer import RequestObserver
+    from service.registry.catalogue import Catalogue
     from service.registry.registry import Registry
     from service.security.guard import Guard
     from service.training.jobs import TrainingJobs
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHost:
+    """The engine and the registry of the process that has them."""
+
+    engine: Engine
+    registry: Registry
 
 
 @dataclass(slots=True)
@@ -27,6 +37,7 @@ class Service:
     """One service; several can live in one process.
 
     Attributes:
+        host: the engine and the registry of this process; None: another process has them.
         training: the training jobs; None: another process of the service has them.
         oip_statistics: requests by model, as the Open Inference Protocol reports them.
         preloaded: set when the vocabularies of the setting `preload` are loaded.
@@ -41,14 +52,15 @@ class Service:
     """
 
     settings: Settings
-    engine: Engine
-    registry: Registry
+    engine: Codec
+    registry: Catalogue
     batcher: Batcher
     metrics: Metrics
     guard: Guard
     observer: RequestObserver
     regions: RegionRegistry
     chat_templates: TemplatePool
+    host: EngineHost | None = None
     training: TrainingJobs | None = None
     oip_statistics: Statistics = field(default_factory=Statistics)
     processes: Processes | None = None
@@ -60,3 +72,13 @@ class Service:
     def __post_init__(self) -> None:
         settings = self.settings
         self.unsent = StreamBudget(settings.max_unsent_bytes, settings.max_total_unsent_bytes)
+
+    def get_host(self) -> EngineHost:
+        """The engine and the registry of this process.
+
+        Raises:
+            NotReady: another process has them; whatever needs them is forwarded there.
+        """
+        if self.host is None:
+            raise NotReady("only the engine process changes vocabularies and shares its device")
+        return self.host

@@ -160,7 +160,7 @@ def shared_work(
     service: Service, call: Call, entry: LoadedVocabulary, rows: SharedRows
 ) -> SharedWork:
     """Texts in shared memory as work for the batcher; their limits are the caller's."""
-    work = SharedWork(entry.vocabulary, rows)
+    work = SharedWork(entry.vocabulary, rows, service.get_host().engine)
     work.num_bytes = len(rows.text) + ROW_BYTES * len(rows)
     return _of_call(service, call, work)
 

@@ -14,14 +14,15 @@ class RegisteredVocabulary:
     """A vocabulary that has a name here, loaded or not.
 
     Attributes:
-        read: gives the vocabulary's value; may take a second, for a thread.
+        read: gives the vocabulary's value; may take a second, for a thread. None: another process
+            of the service reads it.
     """
 
     name: str
     source: str
     licence: str
     builtin: bool
-    read: Callable[[], Vocabulary]
+    read: Callable[[], Vocabulary] | None = None
 
 
 @dataclass(frozen=True, slots=True)

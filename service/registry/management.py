@@ -102,7 +102,7 @@ async def name_vocabulary(
         VocabularyError: nothing here computes it.
     """
     before = service.registry.entries.get(name)
-    put = service.registry.put
+    put = service.get_host().registry.put
     entry, created = await asyncio.to_thread(put, name, vocabulary, replace, config)
     if before is not None and created:
         _forget_later(service, before.vocabulary.digest)
@@ -120,7 +120,7 @@ async def delete_vocabulary(service: Service, name: str) -> None:
         ServiceError: there is none of this name, or it is built in.
     """
     before = service.registry.entries.get(name)
-    await asyncio.to_thread(service.registry.delete, name)
+    await asyncio.to_thread(service.get_host().registry.delete, name)
     logger.info("vocabulary %s is deleted", name)
     service.oip_statistics.forget(name)
     if before is not None:
@@ -135,7 +135,7 @@ async def load_vocabulary(service: Service, name: str) -> None:
         ServiceError: there is none of this name, or it cannot be loaded.
     """
     entry = await service.registry.loaded(name)
-    await asyncio.to_thread(service.engine.load, entry.vocabulary)
+    await asyncio.to_thread(service.get_host().engine.load, entry.vocabulary)
     await _spread(service)
 
 
@@ -146,7 +146,7 @@ async def unload_vocabulary(service: Service, name: str) -> None:
         ServiceError: there is none of this name.
     """
     before = service.registry.entries.get(name)
-    service.registry.unload(name)
+    service.get_host().registry.unload(name)
     if before is not None:
         _forget_later(service, before.vocabulary.digest)
     await _spread(service)
@@ -162,4 +162,4 @@ def _forget_later(service: Service, digest: str) -> None:
     """Once nothing accepted before now can be waiting, the engine may drop the old vocabulary."""
     delay_s = service.settings.request_timeout_ms / 1000 + 1
     loop = asyncio.get_running_loop()
-    loop.call_later(delay_s, service.registry.forget_unused, digest)
+    loop.call_later(delay_s, service.get_host().registry.forget_unused, digest)

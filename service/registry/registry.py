@@ -8,7 +8,6 @@ The engine forgets an old one only when no request accepted before the swap can 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import re
 import threading
@@ -20,13 +19,13 @@ from service.core.errors import (
     NameTaken,
     NotReady,
     TooLarge,
-    UnknownVocabulary,
     disk_errors,
 )
 from service.core.settings import Settings
 from service.engines.base import Engine, Residency
 from service.engines.eviction import leaving
 from service.engines.fault_isolation import raise_if_not_the_engines
+from service.registry.catalogue import find_known
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
 from service.registry.vocabulary_store import make_reader, open_store
@@ -91,12 +90,7 @@ class Registry:
         Raises:
             UnknownVocabulary: nothing; near names are suggested.
         """
-        if (known := self.known.get(name)) is not None:
-            return known
-        folded = {known.casefold(): known for known in self.known}
-        near = [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, cutoff=0.5)]
-        hint = f"; near names are {', '.join(near)}" if near else ""
-        raise UnknownVocabulary(f"no vocabulary has this name{hint}", "/vocabulary")
+        return find_known(self.known, name)
 
     async def loaded(self, name: str) -> LoadedVocabulary:
         """The entry of a name; what is not loaded is loaded now, once for all who wait.
@@ -127,7 +121,7 @@ class Registry:
             VocabularyError: its file is damaged, or nothing here computes it.
         """
         try:
-            vocabulary = known.read()
+            vocabulary = _read(known)
             residency = self._on_engine(known.name, vocabulary)
         except VocabularyError as error:
             with self._change:
@@ -240,7 +234,7 @@ class Registry:
             return
         meant = "another vocabulary"
         try:
-            meant = known.read().digest if vocabulary is not None else meant
+            meant = _read(known).digest if vocabulary is not None else meant
         except VocabularyError as error:
             if self.known.get(name) is not known:  # Deleted or replaced while it was read.
                 return self.check_free(name, vocabulary, replace)
@@ -280,3 +274,8 @@ class Registry:
     def residency(self, entry: LoadedVocabulary) -> Residency:
         """How an entry's vocabulary is held now; it may have left the GPU, or come to it."""
         return self.engine.residency(entry.vocabulary.digest) or entry.residency
+
+
+def _read(known: RegisteredVocabulary) -> Vocabulary:
+    assert known.read is not None, "this process reads all vocabularies that it knows"
+    return known.read()

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from service.engines.base import Residency
 from service.observability.metrics import VocabularySample
 from service.operations.context import Service
+from service.registry.catalogue import Catalogue
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
-from service.registry.registry import Registry
 
 DEFAULT_SAMPLES = 200
 
@@ -87,7 +87,7 @@ def report(service: Service, known: RegisteredVocabulary) -> VocabularyReport:
 
 def report_put(service: Service, entry: LoadedVocabulary) -> VocabularyReport:
     """Of what was put under a name, whatever others have made of the name since."""
-    uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False, lambda: entry.vocabulary)
+    uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False)
     made = _named(service.registry.known.get(entry.name, uploaded))
     _fill(made, entry, service.registry.residency(entry))
     return made
@@ -120,7 +120,7 @@ def _fill(report: VocabularyReport, entry: LoadedVocabulary, residency: Residenc
     )
 
 
-def samples(registry: Registry) -> list[VocabularySample]:
+def samples(registry: Catalogue) -> list[VocabularySample]:
     """Every known vocabulary as the metrics show it."""
     rows = []
     for name in list(registry.known):

@@ -33,7 +33,7 @@ from service.core.errors import ServiceError
 from service.core.request_head import call_of
 from service.core.settings import PREFIX, Settings
 from service.core.version import package_version
-from service.engines.base import Engine
+from service.engines.base import Codec, DeviceSharing, Engine
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.openapi import with_refusals
 from service.http.refusals import refused
@@ -41,9 +41,10 @@ from service.http.streaming_response import BrokenStream
 from service.observability.metrics import Gauges, Metrics
 from service.observability.request_observer import CLIENT_CLOSED, RequestObserver
 from service.observability.tracing import make_tracer
-from service.operations.context import Service
+from service.operations.context import EngineHost, Service
 from service.operations.readiness import readiness
 from service.registry import management
+from service.registry.catalogue import Catalogue
 from service.registry.registry import Registry
 from service.registry.reports import samples
 from service.runtime import malloc
@@ -116,7 +117,8 @@ def create_app(
     guard = Guard(settings.api_keys_file, settings.host)
     runner = LocalRunner(engine, settings, metrics, place_ids)
     batcher = Batcher(runner, settings, metrics, guard.limits)
-    service = make_service(settings, engine, registry, batcher, metrics, guard)
+    service = make_service(settings, engine, registry, batcher, metrics, guard, engine)
+    service.host = EngineHost(engine, registry)
     install = functools.partial(management.name_vocabulary, service)
     service.training = TrainingJobs(settings, metrics, install)
     metrics.gauges.training_jobs = service.training.book.states
@@ -126,15 +128,16 @@ def create_app(
 
 def make_service(
     settings: Settings,
-    engine: Engine,
-    registry: Registry,
+    engine: Codec,
+    registry: Catalogue,
     batcher: Batcher,
     metrics: Metrics,
     guard: Guard,
+    device: DeviceSharing,
 ) -> Service:
     """What the parts of one service share."""
     regions = RegionRegistry(
-        settings.shared_memory, settings.max_regions, engine.open_shared, engine.share_host
+        settings.shared_memory, settings.max_regions, device.open_shared, device.share_host
     )
     templates = TemplatePool(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
     observer = RequestObserver(
@@ -199,7 +202,7 @@ async def refuse(request: Request, error: Exception) -> Response:
 @contextlib.asynccontextmanager
 async def running(service: Service) -> AsyncIterator[None]:
     """From start to stop: vocabularies load, requests are answered, the queue drains."""
-    names = service.registry.names_to_preload()
+    names = service.get_host().registry.names_to_preload()
     service.batcher.start()
     if service.training is not None:
         service.training.start()
@@ -258,7 +261,7 @@ async def preload(service: Service, names: list[str]) -> None:
         if waiting:
             await load_next()
         await asyncio.gather(*(load_rest() for _ in range(LOADING_AT_ONCE)))
-        await asyncio.to_thread(service.engine.settle)
+        await asyncio.to_thread(service.get_host().engine.settle)
     finally:
         gc.enable()
     rest_collector()

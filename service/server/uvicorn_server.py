@@ -52,7 +52,7 @@ def serve(settings: Settings) -> int:
     sys.setswitchinterval(SWITCH_S)
     sockets = listeners(settings)
     app = create_app(settings)
-    check_names(app.service.registry)
+    check_names(app.service.get_host().registry)
     Server(app, settings).run(sockets)
     return 0
 

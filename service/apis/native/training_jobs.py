@@ -123,7 +123,7 @@ def _check_name(request: Request, name: str, replace: bool, own_id: str = "") ->
     if replace:  # Who may train may not yet change what others use.
         service.guard.check(key_of(request.scope["headers"]), "manage")
     try:
-        service.registry.check_free(name, None, replace)
+        service.get_host().registry.check_free(name, None, replace)
     except ServiceError as error:
         error.where = "/vocabulary"
         raise

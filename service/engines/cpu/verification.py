@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from service.engines.base import Engine
+from service.engines.base import Codec
 from service.engines.concatenate import join_encoded
 from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
 from service.engines.fault_isolation import encode_isolated, raise_if_not_the_engines
@@ -62,7 +62,7 @@ def sample_texts(vocabulary: Vocabulary, num_samples: int, seed: int = 0) -> lis
     return texts
 
 
-def verify(engine: Engine, vocabulary: Vocabulary, texts: Sequence[str]) -> Verification:
+def verify(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> Verification:
     """Compare an engine with the reference, text by text; slow, for a thread.
 
     Where small batches take another way than large ones, both ways must give the reference's ids.
@@ -84,7 +84,7 @@ def verify(engine: Engine, vocabulary: Vocabulary, texts: Sequence[str]) -> Veri
     return Verification(witness.name, len(texts), num_different, num_ids, num_equal, first, engines)
 
 
-def _answers(engine: Engine, vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoded]:
+def _answers(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoded]:
     """The ids of the texts, first rows, in every way that the engine computes them."""
     batch = Batch(texts, options=DEFAULT_OPTIONS)
     crossover_bytes = engine.status().crossover_bytes

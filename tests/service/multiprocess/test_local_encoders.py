@@ -291,7 +291,7 @@ def test_an_unloaded_vocabulary_leaves_its_front_ends(tmp_path):
         async with busy_house(tmp_path) as (room, front, _):
             digest = front.replica.entries[V].vocabulary.digest
             assert front.encoders.cost(digest) is not None
-            room.service.registry.unload(V)
+            room.service.get_host().registry.unload(V)
             await room.spread()
             assert front.encoders.cost(digest) is None
             assert front.encoders.engine.holdings() == {}
