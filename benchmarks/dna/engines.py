@@ -22,8 +22,6 @@ from vocabularies.batch.batch import Batch
 from vocabularies.model.types import Bpe, Characters
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["Way", "cpu_ways", "front", "gpu_ways", "other_ways"]
-
 FRONT_BASES, LEAST_BASES = 1 << 18, 1 << 16  # For what is slow, and for what is slower still.
 Ids = NDArray[Any]
 

@@ -22,8 +22,6 @@ from service.engines.cpu.engine import CpuEngine
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch
 
-__all__ = ["Prover", "joined"]
-
 Ids = NDArray[Any]
 PIECE_BASES, BATCH_BASES = 1_000_000, 8_000_000  # Of a process at a time; of an engine.
 WITNESS_BASES = 200_000  # Compared with the reference.

@@ -15,8 +15,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ECOLI", "QUICK", "SHAPES", "Sequences", "Shape", "genome", "proof_rows", "sequences"]
-
 Bytes = NDArray[np.uint8]
 ECOLI = "dna/ecoli_K12_MG1655.fa.gz"
 RANDOM_BASES = 5_000_000

@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from vocabularies.batch.batch import EncodeOptions
-from vocabularies.formats import tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import Bpe, Characters, Kmers
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer as reference
-
-__all__ = ["Witness", "prove_witness", "witness_of"]
 
 Rows = list[NDArray[np.int32]]
 Witness = Callable[[Sequence[str]], Rows]

@@ -16,8 +16,6 @@ from benchmarks.engine.session import Block, Row, Session
 from benchmarks.support.texts import Bytes, Int64s, Text, repeated
 from benchmarks.support.timing import Run, Seconds, clocked, per_second, summary, take_turns
 
-__all__ = ["HOST", "KERNELS"]
-
 ON_DEVICE, CALL, COPY = "on_device", "call", "host_to_device"
 POISON = 0xFF  # Of no vocabulary's id; what a way does not write is seen.
 

@@ -21,8 +21,6 @@ from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import offsets_of
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["Call", "Memory", "calls_of", "make_text", "right_answers"]
-
 Arrays = tuple[NDArray[Any], ...]
 Right = dict[str, NDArray[Any]]
 Keep = Callable[[NDArray[Any]], NDArray[Any]]

@@ -14,8 +14,6 @@ from benchmarks.support.corpora import cliffs
 from benchmarks.support.texts import Text, cut_rows, one_row
 from benchmarks.support.timing import clocked, per_second, summary, take_turns
 
-__all__ = ["CLIFFS"]
-
 CORPUS = "english"
 NUM_ROWS, ROW_BYTES = 1_024, 2_000
 

@@ -20,8 +20,6 @@ from benchmarks.support.texts import Text
 from benchmarks.support.timing import summary
 from vocabularies.builtin import BUILTINS
 
-__all__ = ["STARTS"]
-
 CACHES = ("CUPY_CACHE_DIR", "CUDA_CACHE_PATH")
 
 

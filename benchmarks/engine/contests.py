@@ -24,8 +24,6 @@ from benchmarks.engine.session import Block, Row, Session, Shape
 from benchmarks.support.texts import Text, character_begins, cut_rows, one_row
 from benchmarks.support.timing import Run, Seconds, clocked, per_second, summary, take_turns
 
-__all__ = ["CORPORA", "SHAPES"]
-
 Ids = NDArray[np.int32]
 WARM_ROUNDS = 3  # Of corpora; shapes have as many as everything else.
 MAX_BATCHES, MAX_BATCHES_BYTES = 16, 8 << 20

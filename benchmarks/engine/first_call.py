@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["TEXT", "open_device"]
-
 TEXT = "The first exact answer: it's 12345 tokens,\n  naïve café, 漢字 and 🙂!\n"
 WORKSPACE_BYTES = 1 << 30
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from benchmarks.engine.rivals import GPU_CALL, GPU_ENCODE, GPU_NARROW, GPU_PINNED
 
-__all__ = ["GOALS", "Goal", "goal_rows", "goal_table"]
-
 Row = dict[str, Any]
 Results = dict[str, list[Row]]
 Reached = Callable[[Results], float | None]

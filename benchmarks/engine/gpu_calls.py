@@ -27,8 +27,6 @@ from vocabularies.batch.batch import Batch
 from vocabularies.batch.shared_rows import SharedRows, SharedText
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["GpuWays", "Ids", "Kernels", "Way"]
-
 Ids = NDArray[np.int32]
 MOST_UINT16 = 1 << 16
 

@@ -13,8 +13,6 @@ import numpy as np
 from benchmarks.support.corpora import hostile, numbers, paragraphs, runs, tiled
 from benchmarks.support.texts import Bytes, Int64s, Text, character_begins
 
-__all__ = ["mixed_texts"]
-
 CHUNK_BYTES = 32 << 20
 SLACK_BYTES = 256  # A chunk may be shorter than asked for, by its parts' last characters.
 BLOCK_BYTES = 1 << 14

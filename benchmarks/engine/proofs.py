@@ -20,8 +20,6 @@ from benchmarks.support.texts import Text
 from gpu.engine import GpuEngine
 from vocabularies.batch.batch import Batch, EncodeOptions
 
-__all__ = ["Differs", "NotProved", "Pair", "Proofs", "Proved"]
-
 Ids = NDArray[np.int32]
 Pair = tuple[Published, Text]
 EXPECTED = "expected.json"

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from benchmarks.engine.witnesses import Witness
 from vocabularies import builtin
-from vocabularies.formats import read_vocabulary, tokenizer_json
+from vocabularies.formats import read_vocabulary
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["NAMES", "Published", "read_published"]
 
 ENCODINGS = "vocab/llm_encodings.json"
 """Of the data folder: {name: {ranks_file, pat_str, special_tokens}}."""

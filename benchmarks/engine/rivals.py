@@ -24,12 +24,7 @@ from benchmarks.engine.published_vocabularies import Published
 from benchmarks.engine.witnesses import tiktoken_encoding
 from benchmarks.support.texts import Text
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.formats import tokenizer_json
-
-__all__ = [
-    *("CPU_ENGINE", "ENGINES", "GPU_CALL", "GPU_ENCODE", "GPU_NARROW", "GPU_PINNED"),
-    *("Absent", "Rival", "rivals"),
-]
+from vocabularies.formats.huggingface.writer import tokenizer_json
 
 Ids = NDArray[np.int32]
 GPU_PINNED, GPU_NARROW = "gpu pinned", "gpu pinned, narrow ids"

@@ -17,8 +17,6 @@ from benchmarks.engine.rivals import ENGINES
 from benchmarks.support.corpora import make_corpus
 from benchmarks.support.texts import Text
 
-__all__ = ["FULL", "QUICK", "TINY", "Block", "Row", "Session", "Shape", "Sizes"]
-
 Row = dict[str, Any]
 Shape = tuple[int, int]
 """Rows, and bytes of a row."""

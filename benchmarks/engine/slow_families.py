@@ -12,8 +12,6 @@ import numpy as np
 from benchmarks.support.corpora import numbers
 from benchmarks.support.texts import Bytes, Text, character_begins
 
-__all__ = ["slow_texts"]
-
 MARKS, WHITE = b"-=_*#.~+/\\<>(){}[]|;:'\"`&^%$@!?,", b" \n\t"
 LOWER, DIGITS = b"abcdefghijklmnopqrstuvwxyz", b"0123456789"
 ALPHABETS = {"marks": MARKS, "white": WHITE, "letters": LOWER, "digits": DIGITS}

@@ -25,16 +25,6 @@ from numpy.typing import NDArray
 
 from benchmarks.support.texts import Int64s, Text
 
-__all__ = [
-    "Part",
-    "Witness",
-    "Witnesses",
-    "counts_digest",
-    "ids_digest",
-    "tiktoken_encoding",
-    "witness_ids",
-]
-
 Ids = NDArray[np.int32]
 MAX_GROUP_BYTES, MIN_GROUPS = 1 << 20, 64
 

@@ -11,8 +11,6 @@ from service.seqio.corpus import read_corpus
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.sequences.corpus import Corpus
 
-__all__ = ["FILES", "MILLION", "NUM_MOTIFS", "bank_of", "copies", "read_files"]
-
 FILES = {
     "matures": ("mirgenedb_2.1_ALL-mat.fa",),
     "genomes": ("ecoli_K12_MG1655.fa.gz", "yeast_chrI.fa"),

@@ -27,8 +27,6 @@ from benchmarks.learning.mirna_tokenizers import VARIANTS, cut_out, seed_bank, t
 from benchmarks.support.machine import machine
 from vocabularies.motifs.bank import MotifBank, find_spans
 
-__all__ = ["main"]
-
 MATURES, FAMILIES = "dna/mirgenedb_2.1_ALL-mat.fa", "dna/mirna_family_seeds_mirmachine.tsv"
 CELLS = "genetic_bpe_cells.jsonl"
 PACKAGES = ("numpy", "torch", "tokenizers", "warptok")

@@ -17,17 +17,6 @@ from numpy.typing import NDArray
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.sequences.corpus import Corpus
 
-__all__ = [
-    "SPECIES",
-    "TASKS",
-    "Matures",
-    "Task",
-    "read_family_seeds",
-    "read_matures",
-    "split",
-    "task",
-]
-
 TASKS = ("BurBary", "MultiTop50")
 SPECIES = {"human": "Hsa", "zebrafish": "Dre", "mouse": "Mmu", "fly": "Dme"}
 MIN_SPECIES = 3  # Conserved: "present in > 2 species".

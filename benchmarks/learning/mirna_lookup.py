@@ -16,8 +16,6 @@ from benchmarks.learning.mature_mirnas import TASKS, Matures, task
 from benchmarks.learning.mirna_runs import EVERYWHERE, HUMAN, labels_of, parts
 from benchmarks.learning.mirna_tokenizers import SEED_REGION
 
-__all__ = ["lookups"]
-
 Ints = NDArray[np.int64]
 
 

@@ -15,8 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Classifiers"]
-
 LAYERS, WIDTH, HEADS, INNER, DROPOUT = 4, 128, 4, 512, 0.1
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ABLATION", "ERRORS", "MINUTES", "OVERALL", "TRANSFER"]
-
 # Accuracy binary, multiclass; gap binary, multiclass; distortion; compression; preserved (%).
 OVERALL = {
     "Char-Level": (84.2, 62.4, 8.9, 12.1, 0.00, 1.00, 100),

@@ -18,18 +18,6 @@ from numpy.typing import NDArray
 
 from benchmarks.learning.mature_mirnas import SPECIES, Matures, Task, split, task
 
-__all__ = [
-    "EVERYWHERE",
-    "HUMAN",
-    "Cell",
-    "Encoded",
-    "Kept",
-    "Plan",
-    "labels_of",
-    "parts",
-    "results",
-]
-
 EVERYWHERE, HUMAN = "everywhere", "human"
 CONSERVED = 1
 

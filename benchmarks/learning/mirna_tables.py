@@ -11,8 +11,6 @@ from typing import Any
 
 from benchmarks.learning import mirna_published as paper
 
-__all__ = ["tables"]
-
 Document = dict[str, Any]
 TARGETS = ("zebrafish", "mouse", "fly")
 ALL_OF_ONE_CLASS = 0.5  # The mean of two classes' shares, of which one has 1 and one has 0.

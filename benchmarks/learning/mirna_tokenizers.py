@@ -25,18 +25,6 @@ from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.train import train
 
-__all__ = [
-    "LAMBDA",
-    "MU",
-    "SEED_REGION",
-    "SIZE",
-    "VARIANTS",
-    "Tokenized",
-    "cut_out",
-    "seed_bank",
-    "tokenized",
-]
-
 SIZE, LAMBDA, MU = 512, 2.5, 10.0
 SEED_REGION = (2, 8)
 MOTIF_TOKENS = 256

@@ -16,8 +16,6 @@ from torch.nn import functional
 
 from benchmarks.learning.mirna_model import Classifiers
 
-__all__ = ["Outcome", "Places", "Rows", "Schedule", "fit"]
-
 LEARNING_RATE, BATCH, TEST_BATCH = 3e-4, 128, 2048
 
 Ints = NDArray[np.int64]

@@ -29,7 +29,8 @@ from benchmarks.support.timing import clocked, summary, take_turns
 from gpu.runtime.cuda_device import CudaDevice
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.sequences.corpus import Corpus
-from vocabularies.training.train import Training, TrainingOptions, train
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import Training, train
 
 RESULTS = Path(__file__).parents[1] / "results"
 Row = dict[str, Any]

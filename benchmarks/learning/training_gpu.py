@@ -29,9 +29,8 @@ from vocabularies.motifs.bank import MotifBank
 from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import Ids, Merge
-from vocabularies.training.train import Training, TrainingOptions, train
-
-__all__ = ["FULL", "Plan", "learn_on", "run"]
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import Training, train
 
 Row = dict[str, Any]
 PACKAGES = ("numpy", "cupy-cuda12x", "cupy-cuda13x", "ahocorasick-rs", "warptok")

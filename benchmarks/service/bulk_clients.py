@@ -21,19 +21,6 @@ from numpy.typing import NDArray
 from service.apis.grpc.large_fields import cut_field, with_field
 from service.protos import warptok_pb2 as pb
 
-__all__ = [
-    "Answer",
-    "arrow_body",
-    "arrow_ids",
-    "exchange",
-    "fasta_body",
-    "grpc_ids",
-    "grpc_messages",
-    "grpc_stream",
-    "http_head",
-    "http_payload",
-]
-
 Bytes = NDArray[np.uint8]
 Answer = NDArray[np.uint8]
 OCTETS = "application/octet-stream"

@@ -21,8 +21,6 @@ from vocabularies import builtin
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.reference import tokenizer as reference
 
-__all__ = ["PLAIN", "VOCABULARY", "Servers", "start"]
-
 VOCABULARY = "hyenadna"
 PLAIN = EncodeOptions(add_special_tokens=False)
 Servers = dict[str, tuple[int, int]]

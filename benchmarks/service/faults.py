@@ -16,11 +16,9 @@ from time import perf_counter
 from benchmarks.service.sample_requests import OCTETS, bases, english
 from benchmarks.service.soak_server import MARK
 from benchmarks.support.open_loop import LOST, Connection, Request, json_request
-from vocabularies.formats import tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["Books", "Faults"]
 
 GONE = (OSError, EOFError, asyncio.IncompleteReadError)
 SLOW_S = 2.0

@@ -21,8 +21,6 @@ import uvloop
 from benchmarks.service.bulk_clients import Answer, arrow_ids, exchange, http_payload
 from benchmarks.support.closed_loop import Load, measure
 
-__all__ = ["START_S", "Clients", "counted", "ids_digest", "small_requests", "streams"]
-
 START_S = 0.5  # Until every process has read what it is told.
 OK, LAST_CHUNK = b"HTTP/1.1 200", b"0\r\n\r\n"
 

@@ -15,8 +15,6 @@ from benchmarks.support.corpora import FILES, real_text
 from benchmarks.support.texts import Text, cut_rows
 from service.apis.bulk.arrow_reader import MEDIA_TYPE
 
-__all__ = ["Stream", "make_stream"]
-
 ROW_BYTES, MESSAGE_ROWS = 1 << 16, 64
 PROVED_BYTES = 1 << 22  # What all messages of a stream repeat.
 PATH = "/v1/encode/batch"

@@ -51,7 +51,7 @@ from benchmarks.service.http import call, cpu_seconds, free_port, make_texts, pr
 from benchmarks.support.machine import machine
 from service.security.api_keys import add_key
 from vocabularies import builtin
-from vocabularies.formats import tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
 
 PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens", "cupy-cuda13x")
 KINDS = {"small": "requests_per_s", "arrow": "gb_per_s"}

@@ -39,7 +39,7 @@ from benchmarks.support.closed_loop import Load, measure, post
 from benchmarks.support.machine import machine
 from service.security.api_keys import add_key
 from vocabularies import builtin
-from vocabularies.formats import tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
 
 TEXT_CHARACTERS = 200
 NUM_TEXTS = 2_000

@@ -18,8 +18,6 @@ import numpy as np
 
 from benchmarks.support.texts import Bytes, Text
 
-__all__ = ["OFFSETS", "Client", "Pair", "cuda_pair", "host_memory", "infer", "system_pair"]
-
 SHM = Path("/dev/shm")
 OFFSETS = "offsets"
 TIMEOUT_S = 600

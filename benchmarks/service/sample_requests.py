@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from benchmarks.service.http import WORDS
 from benchmarks.support.open_loop import Request, json_request
 
-__all__ = ["KINDS", "bases", "english", "huge_text", "small_text"]
-
 OCTETS = {"content-type": "text/plain", "accept": "application/octet-stream"}
 NUM_DOCUMENTS = 40  # Made once: drawing words would take this client longer than ids the service.
 Make = Callable[[random.Random, Mapping[str, str]], Request]

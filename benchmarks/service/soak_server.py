@@ -15,8 +15,6 @@ from service.server import app
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["MARK"]
-
 MARK = "out of memory, please"
 MARKED_CHARACTERS = 100  # Longer texts are not looked through.
 make_engine = app.make_engine

@@ -32,7 +32,7 @@ from benchmarks.service.http import cpu_seconds, free_port, make_texts, prove_id
 from benchmarks.support.closed_loop import measure, post
 from benchmarks.support.machine import machine
 from vocabularies import builtin
-from vocabularies.formats import tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
 
 LETTERS = np.frombuffer(b"ACGT", np.uint8)
 LINE = 200

@@ -13,8 +13,6 @@ from functools import partial
 from time import perf_counter
 from typing import cast
 
-__all__ = ["Load", "measure", "post"]
-
 
 def post(path: str, body: bytes, port: int, key: str | None = None) -> bytes:
     """One request as it goes over the wire, with a key where one is needed."""

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from benchmarks.support.texts import Bytes, Text, character_begins, one_row
 
-__all__ = ["CORPORA", "cliffs", "hostile", "make_corpus", "numbers", "paragraphs", "runs", "tiled"]
-
 LINES_A_PARAGRAPH = 20
 BLANK = 0x20
 SIGNS = np.frombuffer(b"    \n.,;:()[]{}0123456789_-", np.uint8)

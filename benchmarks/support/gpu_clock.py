@@ -12,8 +12,6 @@ from typing import Any
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.device import Device
 
-__all__ = ["Clock"]
-
 
 class Clock:
     """Time on a stream: CUDA events on a device, the wall clock on an emulation."""

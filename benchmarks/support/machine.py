@@ -11,8 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["device_facts", "machine"]
-
 
 def machine(packages: Iterable[str]) -> dict[str, Any]:
     """Processor, cores, versions of packages, commit and date.

@@ -20,17 +20,6 @@ from typing import Any
 
 from service.http.connection.keep_alive import has_unread
 
-__all__ = [
-    "Answer",
-    "Client",
-    "Connection",
-    "Repeated",
-    "Request",
-    "arrivals",
-    "json_request",
-    "quantiles",
-]
-
 LOST = 0  # In place of a status: the connection ended before the answer did.
 LIMIT = 1 << 20
 PIECE = 1 << 16  # In one call 100 MB kept this client's loop from its core for up to 50 ms.

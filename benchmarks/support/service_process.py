@@ -16,8 +16,6 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["Running", "service_process"]
-
 READY_S, STOP_S = 60.0, 60.0
 Counters = dict[tuple[str, tuple[str, ...]], float]
 

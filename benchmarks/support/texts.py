@@ -12,17 +12,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Bytes",
-    "Int64s",
-    "Text",
-    "borders_in",
-    "character_begins",
-    "cut_rows",
-    "one_row",
-    "repeated",
-]
-
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 BORDER_EVERY = 1 << 16

@@ -10,8 +10,6 @@ import statistics
 from collections.abc import Callable, Mapping
 from time import perf_counter
 
-__all__ = ["Run", "Seconds", "clocked", "per_second", "summary", "take_turns"]
-
 Run = Callable[[], float]
 """Does the work once and returns the seconds it took."""
 Seconds = list[float]

@@ -24,7 +24,7 @@ from vocabularies.batch.batch import (
 )
 from vocabularies.model.types import Bpe, Kmers
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.segments import cut_text
+from vocabularies.reference.special_tokens import cut_text
 from vocabularies.reference.tokenizer import encode
 
 NO_LIMIT = constant("NO_LIMIT")

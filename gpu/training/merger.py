@@ -29,7 +29,7 @@ from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.merger import Ids, MakeMerger, Merge
 from vocabularies.training.options import TrainingOptions
-from vocabularies.training.pair_records import UNIT
+from vocabularies.training.pair_table import UNIT
 from vocabularies.training.segmentation import BARRIER, GONE
 
 __all__ = ["DeviceMerger", "merger_on"]

@@ -20,7 +20,9 @@ from service.cli.vocabulary_files import output_format, write_files
 from service.seqio.corpus import read_corpus
 from service.training.device import NO_GPU, Choice, choose_merger
 from service.training.inputs import read_confidence_file, read_motif_file
-from vocabularies.training.train import Merge, Progress, Training, TrainingOptions, train
+from vocabularies.training.merger import Merge
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import Progress, Training, train
 
 INTERRUPTED = 128 + signal.SIGINT
 

@@ -13,7 +13,7 @@ from typing import Any
 from service.runtime.atomic_files import Store
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.canonical import add_checksum, strip_checksum
-from vocabularies.formats.file_contents import decode_text, parse_json
+from vocabularies.formats.parsing import decode_text, parse_json
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

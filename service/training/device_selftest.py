@@ -12,7 +12,8 @@ from gpu.runtime.device import Device
 from gpu.training.merger import merger_on
 from vocabularies.motifs.bank import Motif, MotifBank
 from vocabularies.sequences.corpus import Corpus
-from vocabularies.training.train import TrainingOptions, train
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import train
 
 NUM_LETTERS = 10_000  # Several tiles of the kernels.
 IDS = 40

@@ -11,14 +11,14 @@ import pytest
 import tiktoken
 from tokenizers import Tokenizer
 
-import vocabularies.builtin as package
 from tests.support.data_files import DATA, data_bytes, data_json, expected, ids_digest, records
 from tests.support.nasty_texts import RUNS, SEQUENCES, TEXTS
 from vocabularies.batch.batch import EncodeOptions
-from vocabularies.builtin import BUILTINS, build, describe, load
-from vocabularies.builtin.stored import UPSTREAM
+from vocabularies.builtin import BUILTINS, build, catalog, describe, load
+from vocabularies.builtin.upstream_files import UPSTREAM
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats import read_vocabulary, write_vocabulary
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.reference.tokenizer import encode
 
 TIKTOKEN = ("gpt2", "cl100k_base", "o200k_base")
@@ -30,7 +30,7 @@ LISTS = {
     "hyenadna": "dna_vocab/char/hyenadna_caduceus_vocab.json",
     "mtdna6": "dna_vocab/mtdna6/vocab.json",
 }
-SOURCES = (Path(package.__file__).parent / "SOURCES.md").read_text()
+SOURCES = (Path(catalog.__file__).parent / "SOURCES.md").read_text()
 CASES = [*TEXTS, *SEQUENCES, *RUNS]
 
 
@@ -61,10 +61,10 @@ def test_sources_names_the_digest_of_every_upstream_file():
 
 
 def test_a_damaged_file_is_a_wrong_vocabulary(tmp_path, monkeypatch):
-    stored = bytearray((Path(package.__file__).parent / "gpn.vocabulary.xz").read_bytes())
+    stored = bytearray((Path(catalog.__file__).parent / "gpn.vocabulary.xz").read_bytes())
     stored[150] ^= 1
     (tmp_path / "gpn.vocabulary.xz").write_bytes(stored)
-    monkeypatch.setattr(package.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(catalog.resources, "files", lambda _: tmp_path)
     for name in ("gpn", "gpt2"):  # The other one is not there.
         with pytest.raises(VocabularyError, match=f"{name}.vocabulary.xz: cannot be read"):
             load.__wrapped__(name)
@@ -95,7 +95,7 @@ def test_the_command_writes_what_is_stored(tmp_path, monkeypatch, capsys):
     output = capsys.readouterr()
     assert load("gpn").digest in output.out
     assert f"gpt2: no file with sha256 {UPSTREAM['gpt2'].sha256}" in output.err
-    stored = Path(package.__file__).parent / "gpn.vocabulary.xz"
+    stored = Path(catalog.__file__).parent / "gpn.vocabulary.xz"
     assert (tmp_path / "gpn.vocabulary.xz").read_bytes() == stored.read_bytes()
     assert build.main([]) == 2
 

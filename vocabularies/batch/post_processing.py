@@ -17,8 +17,6 @@ from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
 
-__all__ = ["Content", "Template", "frame", "framed_lengths", "join_rows", "offsets_of", "ragged"]
-
 Int64s = NDArray[np.int64]
 
 

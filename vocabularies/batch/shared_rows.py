@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from vocabularies.batch.batch import DEFAULT_OPTIONS, EncodeOptions
 
-__all__ = ["SharedMemory", "SharedRows", "SharedText", "check_bounds"]
-
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 

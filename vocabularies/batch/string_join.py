@@ -19,18 +19,6 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-__all__ = [
-    "JOINED_BY",
-    "Copy",
-    "Memory",
-    "bytes_of_rows",
-    "join_in_python",
-    "join_texts",
-    "offsets_of_lengths",
-    "utf8_size",
-    "wide_rows",
-]
-
 Joined = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Memory = Callable[[int], NDArray[np.uint8] | None]
 """Gives uint8[N] to write to, or None where there is none left."""

@@ -11,12 +11,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from vocabularies.builtin.stored import SUFFIX, UPSTREAM
+from vocabularies.builtin.upstream_files import SUFFIX, UPSTREAM
 from vocabularies.formats import read_vocabulary
 from vocabularies.model.canonical import to_bytes
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["compress", "find_upstream", "main", "rebuild"]
 
 
 def find_upstream(folder: Path) -> dict[str, Path]:

@@ -1,6 +1,6 @@
 """Built-in vocabularies that follow from a rule: k-mers, characters, bytes.
 
-Only how each list is made; what a list with such a head means is `formats.word_list_rules`, and the
+Only how each list is made; what a list with such a head means is `formats.word_lists.published_rules`, and the
 lists are compared with published files in the tests.
 """
 
@@ -10,12 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from vocabularies.formats.word_lists.rules import DNABERT1, HYENADNA, MTDNA, NT_V1, NT_V2, NT_V3
-from vocabularies.formats.word_lists.word_lists import all_kmers, vocabulary_of_words
+from vocabularies.formats.word_lists.published_rules import (
+    DNABERT1,
+    HYENADNA,
+    MTDNA,
+    NT_V1,
+    NT_V2,
+    NT_V3,
+)
+from vocabularies.formats.word_lists.vocab_files import all_kmers, vocabulary_of_words
 from vocabularies.model.types import Characters
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["RULES"]
 
 EVO_IDS = 512
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["ROLE_CONTENTS", "guess_roles"]
-
 ROLE_CONTENTS = {
     "unk": ("[UNK]", "<unk>", "<|unk|>", "<UNK>"),
     "pad": ("[PAD]", "<pad>", "<|pad|>", "<PAD>", "<｜▁pad▁｜>", "<|finetune_right_pad_id|>"),

@@ -6,15 +6,6 @@ tokenizer.json relies on.
 
 from __future__ import annotations
 
-__all__ = [
-    "BYTE_TO_CHARACTER",
-    "CHARACTER_TO_BYTE",
-    "UTF8_BYTES",
-    "from_alphabet",
-    "meant_bytes",
-    "to_alphabet",
-]
-
 UTF8_BYTES = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 """The bytes that texts may hold; vocabularies that were learnt of texts may lack the others."""
 

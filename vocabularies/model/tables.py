@@ -17,22 +17,6 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.bert_basic_tokenizer import PLAIN
 from vocabularies.preprocessing.unicode_classes import class_mask
 
-__all__ = [
-    "BASE",
-    "DROPPED",
-    "OTHER",
-    "SINGLE",
-    "SPACE",
-    "CharacterTable",
-    "KmerTable",
-    "TokenTable",
-    "character_table",
-    "kmer_table",
-    "may_be_apart",
-    "special_marks",
-    "token_table",
-]
-
 BASE, SINGLE, SPACE, OTHER = range(4)
 DROPPED = -1
 """In a character table: the character gives no id."""

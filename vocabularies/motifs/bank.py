@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from vocabularies.errors import Finding, VocabularyError
 
-__all__ = ["FULL_WEIGHT", "Motif", "MotifBank", "Spans", "choose_spans", "find_spans", "seed_spans"]
-
 FULL_WEIGHT = 1000
 MAX_WEIGHT = 1_000_000
 MIN_LENGTH, MAX_LENGTH = 2, 256

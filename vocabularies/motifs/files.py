@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.file_contents import MAX_FINDINGS, decode_text, parse_json, refuse_others
+from vocabularies.formats.parsing import MAX_FINDINGS, decode_text, parse_json, refuse_others
 from vocabularies.motifs.bank import FULL_WEIGHT, Motif, MotifBank, spell_with_t
-
-__all__ = ["MotifFormat", "read_confidence", "read_motifs"]
 
 MotifFormat = Literal["auto", "fasta", "tsv", "json", "lines"]
 COLUMNS = ("sequence", "name", "weight")

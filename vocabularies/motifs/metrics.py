@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from vocabularies.motifs.bank import Spans
 from vocabularies.sequences.corpus import Corpus
 
-__all__ = ["MAX_K", "MotifMetrics", "measure_motifs"]
-
 MAX_K = 4
 
 

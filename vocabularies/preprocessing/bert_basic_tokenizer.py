@@ -9,8 +9,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-__all__ = ["PLAIN", "is_blank", "pieces_of", "words_in"]
-
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 \t\n\r")
 """Letters and digits, which stay, and blanks, which part words; all else has to be looked at."""
 NO_CHARACTER = "\ufffd"

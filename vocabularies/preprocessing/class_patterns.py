@@ -28,8 +28,6 @@ from vocabularies.preprocessing.unicode_classes import (
     folded,
 )
 
-__all__ = ["ClassPatterns", "check_length", "compile_patterns", "fingerprint", "to_code_points"]
-
 PackedMask = NDArray[np.uint8]
 """A bit for each code point, the first in a byte's highest: an eighth of what a Mask takes."""
 MAX_CELLS, MAX_SETS = 256, 63

@@ -37,16 +37,6 @@ from vocabularies.preprocessing.published_patterns import (
 )
 from vocabularies.preprocessing.unicode_classes import Engine
 
-__all__ = [
-    "PRETOKENIZERS",
-    "Pretokenizer",
-    "is_byte_level",
-    "pretokenize",
-    "pretokenizer",
-    "recognize",
-    "recognize_pattern",
-]
-
 ISOLATE = "isolate:"
 KEPT = [("Removed", True)]  # Of one step alone.
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["main"]
-
 DATA = Path(__file__).with_name("unicode_classes.json")
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 CLASSES = ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "P", "S", "s", "w")

@@ -11,19 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = [
-    "CL100K",
-    "DEEPSEEK_V3",
-    "GPT2",
-    "LLAMA3",
-    "O200K",
-    "QWEN2",
-    "SPELLINGS",
-    "TEKKEN",
-    "WHITESPACE",
-    "WHITESPACE_SPLIT",
-]
-
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"

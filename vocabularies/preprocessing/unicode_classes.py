@@ -15,19 +15,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "CLASSES",
-    "NUM_CODE_POINTS",
-    "Engine",
-    "Mask",
-    "class_mask",
-    "engine_versions",
-    "folded",
-    "lowercase_mapping",
-    "normalizer_code_points",
-    "to_mask",
-]
-
 Engine = Literal["rust", "onig"]
 Mask = NDArray[np.bool_]
 

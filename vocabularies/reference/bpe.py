@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.segments import Stretch, Token
-
-__all__ = ["BpeRules", "bpe_rules", "encode_bpe", "merge", "merge_long"]
+from vocabularies.reference.special_tokens import Stretch, Token
 
 MAX_PLAIN_SYMBOLS = 64
 Symbol = tuple[int, int, int]

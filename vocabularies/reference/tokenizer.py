@@ -16,10 +16,8 @@ from vocabularies.model.types import Bpe, Characters, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import pretokenize
 from vocabularies.reference.bpe import encode_bpe
-from vocabularies.reference.segments import Span, Stretch, Token, cut_text
-from vocabularies.reference.sequences import encode_characters, encode_kmers, is_circular
-
-__all__ = ["NO_STRANDS", "ReferenceRow", "decode", "encode", "other_strand"]
+from vocabularies.reference.kmers import encode_characters, encode_kmers, is_circular
+from vocabularies.reference.special_tokens import Span, Stretch, Token, cut_text
 
 NO_STRANDS = RowError("no_other_strand", "this vocabulary is of text; only sequences have strands")
 _CODES = "ACGTURYSWKMBDHVN"

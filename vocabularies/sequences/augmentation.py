@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from vocabularies.batch.post_processing import offsets_of, ragged
 
-__all__ = ["Augmentation", "augment", "philox"]
-
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from vocabularies.batch.batch import Batch
 from vocabularies.errors import VocabularyError
 
-__all__ = ["Corpus"]
-
 COUNTED_AT_ONCE = 1 << 20
 
 

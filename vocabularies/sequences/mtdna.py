@@ -28,8 +28,6 @@ from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.windows import Windows, windows
 
-__all__ = ["Junction", "KmerVocabulary", "tokenize_sequence", "window_sequence"]
-
 Junction = Literal["append", "prepend"]
 """Where the k-mers over the junction stand: behind the others, or in front of them."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COMPLEMENT", "reverse_complement"]
-
 BLOCK_BYTES = 1 << 22  # Bounds the index, 8 bytes a base, to 32 MiB.
 
 _PAIRS = ("AT", "CG", "RY", "KM", "BV", "DH", "SS", "WW", "NN")

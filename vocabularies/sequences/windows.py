@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Windows", "named_fields", "windows"]
-
 FIELDS = "input_ids", "attention_mask", "position_ids"
 
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from vocabularies.errors import VocabularyError
 
-__all__ = ["TrainingState", "read_state", "write_state"]
-
 VERSION = 1
 NUM_FIELDS = 6  # Of `training.Merge`.
 

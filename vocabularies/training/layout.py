@@ -18,8 +18,6 @@ from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.options import TrainingOptions
 from vocabularies.training.segmentation import BARRIER
 
-__all__ = ["Layout", "corpus_spans", "lay_out"]
-
 TAKEN_AT_ONCE = 1 << 20
 LONG_ROW = 1000  # Letters of a sequence, on average, from which on each is copied by itself.
 

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from vocabularies.errors import VocabularyError
 from vocabularies.training.layout import Layout
 from vocabularies.training.options import TrainingOptions
-from vocabularies.training.pair_records import UNIT, PairRecords
+from vocabularies.training.pair_table import UNIT, PairRecords
 from vocabularies.training.segmentation import BARRIER, GONE, Segmentation
 from vocabularies.training.span_scores import SpanScores
-
-__all__ = ["CpuMerger", "MakeMerger", "Merge", "Merger", "span_scores"]
 
 Ids = NDArray[np.signedinteger[Any]]
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.training.pair_records import ScoreRule
+from vocabularies.training.pair_table import ScoreRule
 from vocabularies.training.span_scores import Crossing
-
-__all__ = ["MAX_VOCABULARY", "TrainingOptions"]
 
 MAX_VOCABULARY = 1 << 20
 MAX_SCORE_WEIGHT = 1000

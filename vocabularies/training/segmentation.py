@@ -24,10 +24,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vocabularies.training.pair_records import PairRecords, grown
+from vocabularies.training.pair_table import PairRecords, grown
 from vocabularies.training.span_scores import SpanScores
-
-__all__ = ["BARRIER", "GONE", "Segmentation"]
 
 BARRIER, GONE = -1, -2
 FIRST = np.ones(1, bool)

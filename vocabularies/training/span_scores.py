@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from vocabularies.errors import VocabularyError
 
-__all__ = ["MAX_LEVELS", "Crossing", "Level", "SpanScores"]
-
 Crossing = Literal["split", "any"]
 MAX_LEVELS = 16
 Slots = NDArray[np.signedinteger[Any]]

@@ -28,8 +28,6 @@ from vocabularies.training.layout import Layout, lay_out
 from vocabularies.training.merger import CpuMerger, MakeMerger, Merge
 from vocabularies.training.options import TrainingOptions, thousandths
 
-__all__ = ["Merge", "Progress", "Training", "TrainingOptions", "train"]
-
 REPORT_SECONDS = 0.1
 SAVE_SECONDS = 60.0
 UNKNOWN = "[UNK]"

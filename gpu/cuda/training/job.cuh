@@ -33,7 +33,7 @@ struct TrainJob {
     uint64_t* bonuses;             // int64[capacity][capacity]; a null pointer: all are 0.
     uint64_t* penalties;
     uint32_t* lengths;             // uint32[capacity] letters of each token.
-    // How pairs are scored, see vocabularies/training/pair_records.py.
+    // How pairs are scored, see vocabularies/training/pair_table.py.
     uint64_t unit;
     uint64_t motif_weight;
     uint64_t penalty_weight;

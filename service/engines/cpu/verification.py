@@ -12,8 +12,8 @@ from service.engines.base import Codec
 from service.engines.concatenate import join_encoded
 from service.engines.cpu.bpe.tokenizers_encoder import read_tokenizer
 from service.engines.fault_isolation import encode_isolated, raise_if_not_the_engines
-from vocabularies import formats
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch, Encoded, RowRefused
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import Bpe, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
@@ -107,7 +107,7 @@ class _Witness:
             self.library = read_tokenizer(vocabulary.model.tokenizer_json)
             self.name = "tokenizers"
         elif isinstance(vocabulary.model, Bpe):
-            self.library = read_tokenizer(formats.tokenizer_json(vocabulary))
+            self.library = read_tokenizer(tokenizer_json(vocabulary))
             self.name = "reference and tokenizers"
 
     def ids(self, text: str) -> list[int] | None:

@@ -21,7 +21,7 @@ from vocabularies.batch.batch import RowRefused
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
-from vocabularies.reference.segments import cut_text
+from vocabularies.reference.special_tokens import cut_text
 
 Mode = Literal["match", "plain", "refuse"]
 TILE, BLOCK = constant("TILE"), constant("BLOCK")

@@ -32,7 +32,8 @@ from tests.vocabularies.training.test_train import BANKS, OPTIONS, ROWS, assert_
 from vocabularies.errors import VocabularyError
 from vocabularies.motifs.bank import Motif, MotifBank
 from vocabularies.sequences.corpus import Corpus
-from vocabularies.training.train import Training, TrainingOptions, train
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import Training, train
 
 BLOCK = 256
 RUNS = st.lists(st.tuples(st.sampled_from("ACGTN"), st.integers(1, 60)), max_size=6).map(

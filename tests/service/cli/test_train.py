@@ -28,7 +28,8 @@ from vocabularies.reference.tokenizer import encode
 from vocabularies.sequences.corpus import Corpus
 from vocabularies.training import train as training
 from vocabularies.training.layout import corpus_spans
-from vocabularies.training.train import Progress, TrainingOptions, train
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import Progress, train
 
 Capture = pytest.CaptureFixture[str]
 

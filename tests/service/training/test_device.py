@@ -20,7 +20,8 @@ from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.merger import CpuMerger, Merge
-from vocabularies.training.train import TrainingOptions, train
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import train
 
 CORPUS = Corpus.of(["GATTACAGATTACA" * 3, "ACGTACGTTTGACGTA" * 2])
 

@@ -35,7 +35,8 @@ from vocabularies.formats.canonical import read_canonical
 from vocabularies.model import canonical
 from vocabularies.motifs.bank import MotifBank
 from vocabularies.sequences.corpus import Corpus
-from vocabularies.training.train import TrainingOptions, train
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import train
 
 ALONE = {**os.environ, **ONE_THREAD}  # As the service starts a worker.
 JOBS = "/v1/training-jobs"

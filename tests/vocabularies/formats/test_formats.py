@@ -15,11 +15,12 @@ from tests.support.data_files import data_bytes
 from tests.support.tokenizer_documents import ABC, BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import FORMATS, read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats import FORMATS, read_vocabulary, write_vocabulary
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
-from vocabularies.formats.word_lists import rules as heads
+from vocabularies.formats.word_lists import published_rules as heads
 from vocabularies.formats.word_lists.kmer_config import from_pretrained, save_pretrained
-from vocabularies.formats.word_lists.word_lists import all_kmers
+from vocabularies.formats.word_lists.vocab_files import all_kmers
 from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer

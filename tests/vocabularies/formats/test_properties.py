@@ -12,7 +12,8 @@ from tokenizers import Tokenizer
 from tests.support.tokenizer_documents import bpe_documents, encoded, rank_file, rank_lists
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats import read_vocabulary, write_vocabulary
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
 from vocabularies.model.types import Upstream
 from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS

@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 
 from tests.support.data_files import data_bytes
 from tests.support.nasty_texts import RUNS, SEQUENCES, TEXTS
-from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats import read_vocabulary, write_vocabulary
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer

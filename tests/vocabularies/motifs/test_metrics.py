@@ -18,7 +18,8 @@ from vocabularies.motifs.metrics import MAX_K, MotifMetrics, measure_motifs
 from vocabularies.reference.tokenizer import encode
 from vocabularies.sequences.corpus import Corpus
 from vocabularies.training.layout import corpus_spans
-from vocabularies.training.train import TrainingOptions, train
+from vocabularies.training.options import TrainingOptions
+from vocabularies.training.train import train
 
 ROWS = st.lists(st.text("ACG", max_size=30), min_size=1, max_size=4)
 BANKS = st.lists(st.text("ACG", min_size=2, max_size=5), min_size=1, max_size=4).map(MotifBank.of)

@@ -15,9 +15,10 @@ from tokenizers.pre_tokenizers import Split
 from tests.support.motif_strategies import NORMALIZERS, motif_banks, motif_cases, motif_vocabulary
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats import read_vocabulary, write_vocabulary
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.formats.huggingface.motif_pattern import motif_pattern, motifs_of_pattern
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.canonical import to_bytes
 from vocabularies.model.types import Bpe, Characters, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary

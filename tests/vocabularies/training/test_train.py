@@ -12,14 +12,16 @@ from tokenizers import Tokenizer, models, trainers
 
 from tests.support.textbook_training import Learnt, bonus, penalty, textbook
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import read_vocabulary, tokenizer_json, write_vocabulary
+from vocabularies.formats import read_vocabulary, write_vocabulary
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.motifs.bank import Motif, MotifBank, choose_spans, find_spans
 from vocabularies.reference.tokenizer import encode
 from vocabularies.sequences.corpus import Corpus
-from vocabularies.training import pair_records
+from vocabularies.training import pair_table
 from vocabularies.training.layout import corpus_spans
+from vocabularies.training.options import TrainingOptions
 from vocabularies.training.span_scores import MAX_LEVELS, SpanScores
-from vocabularies.training.train import Training, TrainingOptions, train
+from vocabularies.training.train import Training, train
 
 ROWS = st.lists(
     st.text("AC", max_size=30) | st.text("ACGT", max_size=30) | st.text("ACGTN", max_size=12),
@@ -85,8 +87,8 @@ def test_candidates_chosen_anew_again_and_again_change_nothing(row, bank, number
     )
     expected = train(corpus, options, motifs=bank)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_records, "NUM_CANDIDATES", number)
-        patch.setattr(pair_records, "MAX_CANDIDATES", number + 2)
+        patch.setattr(pair_table, "NUM_CANDIDATES", number)
+        patch.setattr(pair_table, "MAX_CANDIDATES", number + 2)
         assert train(corpus, options, motifs=bank).merges == expected.merges
 
 

@@ -16,8 +16,6 @@ from vocabularies.formats.huggingface.pipeline import steps_of
 from vocabularies.model.checks import MAX_GROWTH, TOO_LONG, growth_of
 from vocabularies.preprocessing.normalizers import compile_replacement
 
-__all__ = ["MAX_WORD", "check_bounds"]
-
 MAX_WORD = 1_000  # Letters of a word that WordPiece looks into; 100 in all files we know.
 
 

@@ -18,8 +18,6 @@ from typing import Any
 
 from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIF_BYTES, MAX_MOTIFS
 
-__all__ = ["motif_pattern", "motif_split", "motifs_of_pattern", "motifs_of_split"]
-
 _SYNTAX = set(r"\.^$*+?()[]{}|")
 _LETTER = re.compile(r"[^\\.^$*+?()\[\]{}|]|\\\W")
 _LETTERS = re.compile(rf"(?:{_LETTER.pattern})+(?![?*+{{])")  # Only the last one is repeated.

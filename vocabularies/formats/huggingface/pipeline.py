@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vocabularies.errors import VocabularyError
-from vocabularies.formats.file_contents import NotCovered
 from vocabularies.formats.huggingface.motif_pattern import motifs_of_split
+from vocabularies.formats.parsing import NotCovered
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
 from vocabularies.preprocessing.normalizers import Normalizer, compile_replacement
 from vocabularies.preprocessing.pretokenizers import is_byte_level, recognize
-
-__all__ = ["Template", "read_normalizers", "read_pretokenizer", "read_template", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)

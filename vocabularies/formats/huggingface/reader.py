@@ -15,8 +15,7 @@ from types import NoneType
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
-from vocabularies.formats.file_contents import MAX_TOKENS, NotCovered, parse_json, token_ids
+from vocabularies.formats.bpe_vocabulary import bpe_vocabulary, merge_ids, spell
 from vocabularies.formats.huggingface.limits import check_bounds
 from vocabularies.formats.huggingface.pipeline import (
     Template,
@@ -24,14 +23,13 @@ from vocabularies.formats.huggingface.pipeline import (
     read_pretokenizer,
     read_template,
 )
+from vocabularies.formats.parsing import MAX_TOKENS, NotCovered, parse_json, token_ids
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.byte_alphabet import BYTE_TO_CHARACTER, UTF8_BYTES
 from vocabularies.model.types import SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer, normalize
 from vocabularies.preprocessing.pretokenizers import is_byte_level
-
-__all__ = ["read_tokenizer_json"]
 
 VERSION = "1.0"
 _OF_MOTIFS = ("motifs", "model.ignore_merges")

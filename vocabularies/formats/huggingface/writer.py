@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_tokens import hole
+from vocabularies.formats.bpe_vocabulary import hole
 from vocabularies.formats.huggingface.motif_pattern import motif_split
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.byte_alphabet import meant_bytes, to_alphabet
@@ -20,8 +20,6 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.preprocessing.pretokenizers import pretokenizer
 from vocabularies.preprocessing.published_patterns import SPELLINGS
-
-__all__ = ["tokenizer_json"]
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
 

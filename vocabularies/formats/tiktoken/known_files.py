@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from vocabularies.preprocessing.normalizers import Normalizer
 
-__all__ = ["KnownRanks", "known_ranks"]
-
 
 @dataclass(frozen=True, slots=True)
 class KnownRanks:

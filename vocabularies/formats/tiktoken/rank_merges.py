@@ -14,8 +14,6 @@ from collections.abc import Mapping
 
 from vocabularies.errors import VocabularyError
 
-__all__ = ["derive_merges"]
-
 _NEVER = 1 << 62
 # A run costs the square of its token's length; o200k_base has 16 million in all.
 _MAX_SQUARES = 1_000_000_000

@@ -13,15 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_tokens import refuse_mistaken
-from vocabularies.formats.file_contents import MAX_TOKENS, NotCovered
+from vocabularies.formats.bpe_vocabulary import refuse_mistaken
+from vocabularies.formats.parsing import MAX_TOKENS, NotCovered
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.formats.tiktoken.known_files import KnownRanks, known_ranks
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["looks_like_ranks", "read_tiktoken", "vocabulary_of_ranks", "write_tiktoken"]
 
 _MAX_FINDINGS = 100
 

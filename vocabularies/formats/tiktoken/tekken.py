@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.file_contents import MAX_TOKENS
+from vocabularies.formats.parsing import MAX_TOKENS
 from vocabularies.formats.tiktoken.ranks import vocabulary_of_ranks
 from vocabularies.model.types import SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import recognize_pattern
-
-__all__ = ["is_tekken", "read_tekken"]
 
 _MAX_FINDINGS = 100
 # Of files that do not name them, which those up to version 7 need not.

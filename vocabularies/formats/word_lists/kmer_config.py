@@ -32,22 +32,14 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.file_contents import MAX_TOKENS, parse_json
+from vocabularies.formats.parsing import MAX_TOKENS, parse_json
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.formats.typed_json import as_type
-from vocabularies.formats.word_lists.rules import MTDNA
-from vocabularies.formats.word_lists.word_lists import all_kmers
+from vocabularies.formats.word_lists.published_rules import MTDNA
+from vocabularies.formats.word_lists.vocab_files import all_kmers
 from vocabularies.model.checks import MAX_K
 from vocabularies.model.types import ROLES, Characters, Kmers, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = [
-    "CONFIG_NAME",
-    "from_pretrained",
-    "read_kmer_config",
-    "save_pretrained",
-    "write_kmer_config",
-]
 
 CONFIG_NAME = "vocab_config.json"
 _MODELS = {"kmer": Kmers, "character": Characters}

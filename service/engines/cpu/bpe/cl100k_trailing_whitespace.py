@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vocabularies.batch.post_processing import Content
-from vocabularies.formats import tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.unicode_classes import class_mask

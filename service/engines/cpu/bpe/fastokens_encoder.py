@@ -29,7 +29,7 @@ from service.engines.selftest import compare, texts_for
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.batch.post_processing import Content, join_rows, offsets_of
 from vocabularies.batch.string_join import wide_rows
-from vocabularies.formats import tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import pretokenizer

@@ -12,7 +12,7 @@ from tokenizers import Encoding
 from vocabularies.batch.batch import RowError
 from vocabularies.model.types import SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.segments import refusal_of
+from vocabularies.reference.special_tokens import refusal_of
 
 
 def has_hidden_tokens(vocabulary: Vocabulary) -> bool:

@@ -25,12 +25,12 @@ from service.engines.fault_isolation import raise_if_not_the_engines
 from vocabularies.batch.batch import Batch, EncodeOptions, RowError, RowRefused
 from vocabularies.batch.post_processing import Content, join_rows, offsets_of
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.types import Bpe, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.segments import cut_text
+from vocabularies.reference.special_tokens import cut_text
 
 Int64s = NDArray[np.int64]
 # Of bytes without a token, each is as long as the prefix or suffix inside of words says.

@@ -24,7 +24,8 @@ from tests.support.data_files import data_bytes, data_json
 from tests.support.waiting import wait_until
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.formats import read_vocabulary, tokenizer_json
+from vocabularies.formats import read_vocabulary
+from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import token_table
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary

@@ -13,13 +13,11 @@ from itertools import islice
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.file_contents import NotCovered
+from vocabularies.formats.parsing import NotCovered
 from vocabularies.model.byte_alphabet import CHARACTER_TO_BYTE, meant_bytes
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import pretokenize
-
-__all__ = ["bpe_vocabulary", "hole", "merge_ids", "refuse_mistaken", "spell"]
 
 _MAX_FINDINGS = 100
 _HOLE = re.compile("\ue000([0-9]+)|([0-9]+)\ue000")

@@ -13,8 +13,6 @@ from vocabularies.model.types import Bpe, Characters, Kmers
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import Normalizer
 
-__all__ = ["DNABERT1", "ESM", "HYENADNA", "MTDNA", "NT_V1", "NT_V2", "NT_V3", "with_rule"]
-
 DNABERT1 = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MTDNA = ("[PAD]", "[CLS]", "[MASK]", "[UNK]", "[SEP]", "[HET]")
 HYENADNA = ("[CLS]", "[SEP]", "[BOS]", "[MASK]", "[PAD]", "[RESERVED]", "[UNK]")

@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 
 from vocabularies.errors import Finding, VocabularyError
 
-__all__ = ["MAX_TOKENS", "NotCovered", "decode_text", "parse_json", "refuse_others", "token_ids"]
-
 MAX_TOKENS = 4_000_000
 MAX_DEPTH = 64
 MAX_FINDINGS = 100

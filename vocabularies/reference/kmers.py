@@ -13,9 +13,7 @@ from vocabularies.batch.batch import EncodeOptions, RowError, RowRefused
 from vocabularies.model.types import Characters, Kmers, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.bert_basic_tokenizer import PLAIN, is_blank, pieces_of, words_in
-from vocabularies.reference.segments import Stretch, Token, check_special
-
-__all__ = ["encode_characters", "encode_kmers", "is_circular"]
+from vocabularies.reference.special_tokens import Stretch, Token, check_special
 
 Letter = tuple[str, int, int]
 """A letter with its begin and end byte in the stretch."""

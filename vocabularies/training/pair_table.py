@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UNIT", "PairRecords", "ScoreRule", "grown"]
-
 UNIT = 1_000_000  # The score of one occurrence: thousandths of weight times thousandths of spans.
 DROPPED = np.iinfo(np.int64).min
 NUM_CANDIDATES = 512

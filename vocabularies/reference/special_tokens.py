@@ -18,8 +18,6 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import normalize
 from vocabularies.preprocessing.unicode_classes import class_mask
 
-__all__ = ["Span", "Stretch", "Token", "check_special", "cut_text", "refusal_of"]
-
 Span = tuple[int, int]
 Token = tuple[int, int, int]
 """An id with the begin and end byte of the sent text that it stands for."""

@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.bpe_tokens import bpe_vocabulary, merge_ids, spell
-from vocabularies.formats.file_contents import (
+from vocabularies.formats.bpe_vocabulary import bpe_vocabulary, merge_ids, spell
+from vocabularies.formats.parsing import (
     MAX_TOKENS,
     NotCovered,
     decode_text,
@@ -24,8 +24,6 @@ from vocabularies.formats.special_token_roles import ROLE_CONTENTS, guess_roles
 from vocabularies.model.byte_alphabet import to_alphabet
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["read_bpe_files", "write_bpe_files"]
 
 _END_OF_WORD = "</w>"
 _OTHERS_SHARE = 4  # A list with more than a fourth of other strings is none of bytes.

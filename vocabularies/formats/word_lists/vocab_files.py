@@ -14,13 +14,11 @@ from collections.abc import Callable, Mapping
 from itertools import product
 
 from vocabularies.errors import Finding, VocabularyError
-from vocabularies.formats.file_contents import decode_text, parse_json, token_ids
+from vocabularies.formats.parsing import decode_text, parse_json, token_ids
 from vocabularies.formats.special_token_roles import guess_roles
-from vocabularies.formats.word_lists.rules import with_rule
+from vocabularies.formats.word_lists.published_rules import with_rule
 from vocabularies.model.types import Characters, Kmers, Model, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
-
-__all__ = ["all_kmers", "read_vocab_json", "read_vocab_txt", "vocabulary_of_words", "write_words"]
 
 _SPECIAL = re.compile(r"\[[^\[\]\s]+\]|<[^<>\s]+>")
 Words = Mapping[int, str]

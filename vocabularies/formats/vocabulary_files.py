@@ -1,0 +1,240 @@
+"""Reads and writes a vocabulary in any of the formats that vocabularies are published in.
+
+tokenizer.json    Hugging Face tokenizers
+tiktoken          rank files, lines "base64 rank"
+tekken.json       Mistral's ranks, pretokenizer and control tokens; read only
+vocab.json        with merges.txt: GPT-2's pair of files; alone: a k-mer or character list
+vocab.txt         a k-mer or character list
+kmer              vocab_config.json, a k-mer or character vocabulary with its rule
+canonical         our own form, the bytes that the digest is taken of
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from vocabularies.errors import Finding, VocabularyError
+from vocabularies.formats.canonical import CHECKSUM_PREFIX, read_canonical, strip_checksum
+from vocabularies.formats.huggingface.reader import read_tokenizer_json
+from vocabularies.formats.huggingface.writer import tokenizer_json
+from vocabularies.formats.parsing import parse_json, refuse_others
+from vocabularies.formats.tiktoken.ranks import looks_like_ranks, read_tiktoken, write_tiktoken
+from vocabularies.formats.tiktoken.tekken import is_tekken, read_tekken
+from vocabularies.formats.vocab_and_merges import read_bpe_files, write_bpe_files
+from vocabularies.formats.word_lists.kmer_config import (
+    CONFIG_NAME,
+    read_kmer_config,
+    write_kmer_config,
+)
+from vocabularies.formats.word_lists.vocab_files import read_vocab_json, read_vocab_txt, write_words
+from vocabularies.model import canonical
+from vocabularies.model.types import Bpe
+from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.preprocessing.pretokenizers import pretokenizer as find_pretokenizer
+
+FORMATS = (
+    "tokenizer.json",
+    "tiktoken",
+    "tekken.json",
+    "vocab.json",
+    "vocab.txt",
+    "kmer",
+    "canonical",
+)
+_TAKES = {
+    "tiktoken": {"pretokenizer", "special_tokens", "id_offset"},
+    "vocab.json": {"pretokenizer", "special_tokens"},
+    "vocab.txt": {"special_tokens"},
+}
+
+
+def read_vocabulary(
+    files: Mapping[str, bytes],
+    *,
+    format: str = "auto",
+    pretokenizer: str | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+    id_offset: int = 0,
+) -> Vocabulary:
+    """The vocabulary of one file, or of several that belong together.
+
+    Args:
+        files: file name -> content.
+        format: one of FORMATS, or "auto": found from the names and the content.
+        pretokenizer: the splitting rule, for files that do not say it.
+        special_tokens: content -> id, for files that do not say which tokens are special.
+        id_offset: id = rank + id_offset, for rank files.
+
+    Raises:
+        VocabularyError: with the place of everything that is wrong.
+    """
+    if not files:
+        raise VocabularyError.at("files", "no file was given")
+    refuse_others(files)
+    named = {PurePosixPath(name.replace("\\", "/")).name: data for name, data in files.items()}
+    if len(named) < len(files):
+        raise VocabularyError.at("files", "two files have the same name")
+    kind = _detect(named) if format == "auto" else format
+    if kind not in FORMATS:
+        message = f"no format {kind!r}; there are {', '.join(FORMATS)}"
+        raise VocabularyError.at("format", message)
+    arguments = {
+        "pretokenizer": pretokenizer,
+        "special_tokens": special_tokens,
+        "id_offset": id_offset or None,
+    }
+    _check_arguments(kind, arguments)
+    return _read(kind, named, pretokenizer, special_tokens, id_offset or None)
+
+
+def _check_arguments(kind: str, arguments: Mapping[str, object]) -> None:
+    for name, value in arguments.items():
+        if value is not None and name not in _TAKES.get(kind, set()):
+            raise VocabularyError.at(name, f"a file of the format {kind} says this itself")
+    rule = arguments["pretokenizer"]
+    if isinstance(rule, str):
+        try:
+            find_pretokenizer(rule)
+        except ValueError as error:
+            raise VocabularyError.at("pretokenizer", str(error)) from error
+
+
+def _read(
+    kind: str,
+    files: Mapping[str, bytes],
+    pretokenizer: str | None,
+    special_tokens: Mapping[str, int] | None,
+    id_offset: int | None,
+) -> Vocabulary:
+    if len(files) > 1:
+        return _read_several(kind, files, pretokenizer, special_tokens)
+    [data] = files.values()
+    match kind:
+        case "tokenizer.json":
+            return read_tokenizer_json(data)
+        case "tiktoken":
+            return read_tiktoken(
+                data,
+                pretokenizer=pretokenizer,
+                special_tokens=special_tokens,
+                id_offset=id_offset,
+            )
+        case "tekken.json":
+            return _read_tekken(data)
+        case "kmer":
+            return read_kmer_config(data)
+        case "canonical":
+            return read_canonical(strip_checksum(data))
+    if pretokenizer is not None or files.keys() == {"merges.txt"}:
+        message = "BPE needs vocab.json and merges.txt together; a list of k-mers is not split"
+        raise VocabularyError.at("files", message)
+    return _read_list(kind, data, special_tokens)
+
+
+def _read_several(
+    kind: str,
+    files: Mapping[str, bytes],
+    pretokenizer: str | None,
+    special_tokens: Mapping[str, int] | None,
+) -> Vocabulary:
+    if kind == "vocab.json" and files.keys() == {"vocab.json", "merges.txt"}:
+        vocab, merges = files["vocab.json"], files["merges.txt"]
+        return read_bpe_files(
+            vocab, merges, pretokenizer=pretokenizer, special_tokens=special_tokens
+        )
+    if kind == "kmer" and files.keys() == {CONFIG_NAME, "vocab.json"}:
+        return _read_folder(files)
+    message = f"{', '.join(sorted(files))} do not belong together as {kind}"
+    raise VocabularyError.at("files", message)
+
+
+def _read_tekken(data: bytes) -> Vocabulary:
+    document = parse_json(data)
+    if not is_tekken(document):
+        message = "a tekken.json has an object config with default_num_special_tokens"
+        raise VocabularyError.at("config", message)
+    return read_tekken(document)
+
+
+def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None) -> Vocabulary:
+    """A list of words; where it fails, say first that it was taken for one."""
+    try:
+        return (read_vocab_json if kind == "vocab.json" else read_vocab_txt)(data, special_tokens)
+    except VocabularyError as error:
+        message = f"read as {kind}, a list of all k-mers or of letters, which it is not"
+        raise VocabularyError([*error.findings, Finding("files", message)]) from error
+
+
+def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:
+    """vocab_config.json with the list it should give beside it."""
+    vocabulary = read_kmer_config(files[CONFIG_NAME])
+    if read_vocab_json(files["vocab.json"]).tokens != vocabulary.tokens:
+        raise VocabularyError.at("vocab.json", f"holds other tokens than {CONFIG_NAME} means")
+    return vocabulary
+
+
+def _detect(files: Mapping[str, bytes]) -> str:
+    """The format by the names of the files, else by how the content begins."""
+    names = files.keys()
+    if CONFIG_NAME in names:
+        return "kmer"
+    if "merges.txt" in names or names == {"vocab.json"}:
+        return "vocab.json"
+    [(name, data), *_] = files.items()
+    if name in ("tokenizer.json", "tekken.json", "vocab.txt"):
+        return name
+    if data.startswith((canonical.MAGIC, CHECKSUM_PREFIX)):
+        return "canonical"
+    if name == "tokenizer_config.json":
+        raise _config_alone()
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+        return _detect_json(data)
+    if name.endswith(".tiktoken") or looks_like_ranks(data):
+        return "tiktoken"
+    return "vocab.txt"
+
+
+def _config_alone() -> VocabularyError:
+    message = "a tokenizer_config.json has no ids; send the tokenizer.json beside it"
+    return VocabularyError.at("files", message)
+
+
+def _detect_json(data: bytes) -> str:
+    """By what only one of the formats has; anything else is told what a tokenizer.json needs."""
+    document = parse_json(data)
+    if isinstance(document, dict) and "model" in document and "added_tokens" in document:
+        return "tokenizer.json"
+    if is_tekken(document):
+        return "tekken.json"
+    if isinstance(document, dict) and "tokenizer_class" in document:
+        raise _config_alone()
+    if isinstance(document, dict) and isinstance(document.get("model_type"), str):
+        return "kmer"
+    words = document.values() if isinstance(document, dict) else ()
+    return "vocab.json" if any(type(token_id) is int for token_id in words) else "tokenizer.json"
+
+
+def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:
+    """The files of a vocabulary: file name -> content.
+
+    Raises:
+        VocabularyError: there is no such format, or it cannot mean the same.
+    """
+    match format:
+        case "tokenizer.json":
+            return {"tokenizer.json": tokenizer_json(vocabulary).encode()}
+        case "tiktoken":
+            return {"vocabulary.tiktoken": write_tiktoken(vocabulary)}
+        case "vocab.json" if isinstance(vocabulary.model, Bpe):
+            return write_bpe_files(vocabulary)
+        case "vocab.json" | "vocab.txt":
+            return write_words(vocabulary, as_json=format == "vocab.json")
+        case "kmer":
+            return {CONFIG_NAME: write_kmer_config(vocabulary)}
+        case "tekken.json":
+            raise VocabularyError.at("format", "tekken.json is only read; write tokenizer.json")
+        case "canonical":
+            return {"vocabulary.canonical": canonical.to_bytes(vocabulary)}
+    message = f"no format {format!r}; there are {', '.join(FORMATS)}"
+    raise VocabularyError.at("format", message)
