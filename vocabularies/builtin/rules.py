@@ -1,7 +1,7 @@
-"""Built-in vocabularies that follow from a rule: k-mers, characters, bytes.
+"""Makes the built-in vocabularies that follow from a rule: k-mers, characters, bytes.
 
-Only how each list is made; what a list with such a head means is `formats.word_lists.published_rules`, and the
-lists are compared with published files in the tests.
+Only how each list is made: `formats.word_lists.published_rules` knows the rule by the list's head,
+and tests compare the lists with published files.
 """
 
 from __future__ import annotations
