@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from gpu.batch.transfer import STATUS, fetch, launch, read_letters, send_job, status_of
 from gpu.errors import NotCovered
-from gpu.kernels.catalog import FEW_BYTES
 from gpu.kernels.families import Family, encode_kernels, letter_kernels, plain_kernels
 from gpu.kernels.job import WORD, constant
 from gpu.memory.workspace import Workspace
@@ -59,7 +58,6 @@ def first_kernels(
         count_only=count_only,
         turned=turned,
         id_bits=id_bits,
-        few=bool(workspace.words[_NUM_BYTES] <= FEW_BYTES),
     )
     return _of_chunks(kernels, workspace) if family.name == "dna" else kernels
 

@@ -23,13 +23,6 @@ CUT = (
 )
 MERGE = ("look_up", "merge")
 COUNT = ("count_tiles", "sum_tiles", "row_offsets")
-FEW = {
-    "look_up": "look_up_few",
-    "merge": "merge_few",
-    "compact": "compact_few",
-    "compact16": "compact_few16",
-}
-"""Kernels that a batch of few tiles has others for, which count and add up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +53,6 @@ class Family:
         turns_rows: rows may ask for the other strand or a circle.
         answered: those that a small batch that is not framed has `answer` for: from the ids of
             each tile's parts to the answer. () where that is not so.
-        few: batches of few tiles have kernels of their own (`few_kernels`).
     """
 
     name: str
@@ -80,7 +72,6 @@ class Family:
     between: tuple[str, ...] = ()
     bases: str = ""
     answered: tuple[str, ...] = ()
-    few: bool = False
 
     @property
     def kernels(self) -> set[str]:
@@ -99,8 +90,7 @@ TEXT = Family(
     write16=("compact16",),
     spans=("span_begins", "frame_spans"),
     fused=("encode_block", "encode_cluster", "encode_grid"),
-    answered=("sum_tiles", "row_offsets", "compact", "compact_few"),
-    few=True,
+    answered=("sum_tiles", "row_offsets", "compact"),
 )
 """Byte-level BPE behind a pretokenizer."""
 COMPOSED = replace(TEXT, name="composed", between=("check_composed",))
@@ -188,7 +178,6 @@ def encode_kernels(
     count_only: bool = False,
     turned: bool = False,
     id_bits: int = 32,
-    few: bool = False,
 ) -> tuple[str, ...]:
     """From text and row_begins on the device to ids and id_offsets.
 
@@ -199,7 +188,6 @@ def encode_kernels(
         count_only: id_offsets without ids.
         turned: whether rows are not encoded as they were sent.
         id_bits: of an id; those of fewer than 32 are in `narrow_ids`.
-        few: whether the batch has few tiles, see common/job.cuh.
     """
     first, again = (SPECIAL[round_] if round_ < num_rounds else () for round_ in (0, 1))
     special = (*first, *family.between, *again)
@@ -211,13 +199,7 @@ def encode_kernels(
         *(name for name in family.content if num_rounds or name != "clear_special"),
         *(() if count_only else write_kernels(family, id_bits)),
     )
-    return _of_few_tiles(kernels, count_only=count_only) if few and family.few else kernels
-
-
-def _of_few_tiles(kernels: tuple[str, ...], *, count_only: bool) -> tuple[str, ...]:
-    """The same for a batch of few tiles: looking up and merging count, compacting adds up."""
-    done = COUNT[:1] if count_only else COUNT
-    return tuple(FEW.get(name, name) for name in kernels if name not in done)
+    return kernels
 
 
 def write_kernels(family: Family, id_bits: int) -> tuple[str, ...]:

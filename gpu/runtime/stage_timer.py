@@ -25,7 +25,7 @@ TIMED_EVERY = 128
 KEPT = 4096
 MERGE = frozenset(
     (
-        *("look_up", "look_up_few", "merge", "merge_few"),
+        *("look_up", "merge"),
         *("forward_windows", "forward_windows_copied"),
         *("walk_windows", "meet_windows", "repair_small", "repair_middle", "repair_large"),
         "place_neighbours",

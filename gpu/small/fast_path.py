@@ -176,7 +176,7 @@ class Few:
             if not is_there or repeats(data, offsets):
                 return "", STAGED
             return family.bases, IN_PLACE
-        if not family.few:
+        if FEW.isdisjoint(family.fused):
             return "", STAGED
         kernel = fused_kernel(family, size)
         if kernel in FEW:

@@ -6,7 +6,6 @@
 // the whole grid, unless it says otherwise; gpu/kernels/catalog.py has the numbers. Kernels of a name that ends with 16 or 8 are
 // those above them with ids of so many bits.
 #include "text/compact/compact_to_host.cuh"
-#include "text/compact/compact_small.cuh"
 #include "batch/narrow_ids.cuh"
 #include "batch/store_answer.cuh"
 #include "text/compact/row_offsets.cuh"
@@ -53,21 +52,7 @@ KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     compact_stage(*job, reinterpret_cast<uint16_t*>(job->narrow_ids), begins, blockIdx.x, gridDim.x);
 }
 
-// A warp a part of a tile; every block adds all counts up for itself: records, tile_pieces, tile_counts, miss_counts,
-// merged_counts, merged_ids, row_begins, starts, tables -> ids, narrow_ids, id_offsets, status.
-KERNEL __launch_bounds__(BLOCK) compact_few(const Job* job) {
-    wait_for_kernel_before();
-    SHARED CompactFewShared shared;
-    compact_few_stage(*job, job->ids, shared, blockIdx.x, gridDim.x);
-}
-
-KERNEL __launch_bounds__(BLOCK) compact_few16(const Job* job) {
-    wait_for_kernel_before();
-    SHARED CompactFewShared shared;
-    compact_few_stage(*job, reinterpret_cast<uint16_t*>(job->narrow_ids), shared, blockIdx.x, gridDim.x);
-}
-
-// A block a tile, as compact_few: records, tile_pieces, tile_counts, miss_counts, merged_counts, merged_ids,
+// A block a tile; every block adds all counts up for itself: records, tile_pieces, tile_counts, miss_counts, merged_counts, merged_ids,
 // row_begins, starts, row_errors, row_refused, bad_tiles, window_counts, tables -> host_ids, host_offsets, host_errors,
 // host_status, status.
 KERNEL __launch_bounds__(BLOCK) answer(const Job* job) {

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.batch.plan import first_kernels
-from gpu.batch.transfer import STATUS, fetch, launch, pack_rows, status_of
+from gpu.batch.transfer import STATUS, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
-from gpu.kernels.catalog import FEW_BYTES, num_blocks
-from gpu.kernels.families import COUNT
-from gpu.kernels.job import WORD, constant
+from gpu.kernels.catalog import num_blocks
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream
 from vocabularies.builtin import load
 
@@ -44,35 +42,3 @@ def test_a_batch_has_the_blocks_of_its_size_up_to_twice_as_many(monkeypatch):
                 assert status_of(workspace)[STATUS["NUM_IDS"]] == bases
         assert len(workspace.recordings) == 3
     assert [num_blocks("write_letters", part, 2) for part in (SIZE // 4, SIZE)] == [8, 32]
-
-
-def test_a_batch_of_few_tiles_has_kernels_that_count_and_add_up():
-    made, few = GpuEngine(EmulatedDevice(), 1 << 30), {"look_up_few", "merge_few", "compact_few"}
-    with (
-        made.residents.using(load("gpt2")) as resident,
-        made.workspaces.lend(FEW_BYTES + 1, 1, resident.family.layout) as workspace,
-    ):
-        workspace.words[WORD["num_bytes"]] = FEW_BYTES
-        assert few <= {*first_kernels(workspace, resident)}.difference(COUNT)
-        counted = {*first_kernels(workspace, resident, count_only=True)}
-        assert counted & {*few, *COUNT} == {"look_up_few", "merge_few", "sum_tiles", "row_offsets"}
-        workspace.words[WORD["num_bytes"]] = FEW_BYTES + 1
-        assert {*COUNT, "look_up", "merge", "compact"} <= {*first_kernels(workspace, resident)}
-
-
-def test_looking_up_and_merging_count_the_ids_of_each_part_of_few_tiles():
-    """As count_tiles does, of words that are tokens, are not, and are long."""
-    made, chance = GpuEngine(EmulatedDevice(), 1 << 27), np.random.default_rng(3)
-    words = [*load("gpt2").tokens[300:600], b" qzxv" * 5, b" \xe2\xb2\xbe", b"\n" + b" " * 30]
-    text = b"".join(chance.choice(np.array(words, object), 5000).tolist())
-    with (
-        made.residents.using(load("gpt2")) as resident,
-        made.workspaces.lend(len(text), 1, resident.family.layout) as workspace,
-    ):
-        pack_rows(workspace, resident, np.frombuffer(text, np.uint8), np.array([0, len(text)]), 2)
-        launch(workspace, first_kernels(workspace, resident), 2)
-        units = 8 * -(-len(text) // constant("TILE"))
-        counted = fetch(workspace, "tile_counts", np.uint32, units)
-        launch(workspace, ("count_tiles",), 2)
-        assert counted.tolist() == fetch(workspace, "tile_counts", np.uint32, units).tolist()
-        assert counted.sum() == status_of(workspace)[STATUS["NUM_IDS"]]

@@ -47,8 +47,6 @@ def test_one_batch_in_so_many_is_timed_and_has_the_same_ids(monkeypatch, way):
         wanted = {"fused"}
     else:
         made.fused_bytes = 0
-    if way == "small":
-        wanted -= {"compact"}  # `answer` does that, too.
     if way == "chunks":
         monkeypatch.setattr(made.workspaces, "is_small", lambda *size: False)
     marks = []
@@ -70,7 +68,7 @@ def test_a_batch_that_fails_while_it_is_timed_leaves_no_clock_behind(monkeypatch
     launch = EmulatedStream.launch
 
     def broken(stream: EmulatedStream, kernel: str, blocks: int, job: int) -> None:
-        if kernel == "merge_few":
+        if kernel == "merge":
             raise RuntimeError("told to fail")
         launch(stream, kernel, blocks, job)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from gpu.batch.transfer import STATUS
-from gpu.kernels.families import FEW
 from gpu.kernels.job import constant
 from tests.support.emulated_device import EmulatedDevice
 from tests.support.gpu_emulation import make_job
@@ -50,17 +49,12 @@ def made_up(num_tiles: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarra
 
 
 @pytest.mark.parametrize("num_tiles", [1, 5, FEW_TILES, FEW_TILES + 3])
-@pytest.mark.parametrize("way", ["many", "few"])
 @pytest.mark.parametrize(
     ("kernel", "field", "kind"),
     [("compact", "ids", np.int32), ("compact16", "narrow_ids", np.uint16)],
 )
-def test_ids_of_all_tiles_stand_one_behind_the_other(num_tiles, way, kernel, field, kind):
+def test_ids_of_all_tiles_stand_one_behind_the_other(num_tiles, kernel, field, kind):
     kernels = ["count_tiles", "sum_tiles", kernel]
-    if way == "few":
-        if num_tiles > FEW_TILES:
-            pytest.skip("they are not few")
-        kernels = ["count_tiles", FEW[kernel]]
     fields, wanted = made_up(num_tiles, num_tiles)
     merged_counts = [fields.pop(f"counts{i}") for i in range(len(LONGEST))]
     units = 8 * num_tiles + 8
@@ -115,13 +109,14 @@ def test_rows_of_few_tiles_begin_where_the_ids_before_them_end(num_tiles, each):
     fields |= {"ids": np.zeros(wanted[-1] + 9, np.int32), "id_offsets": found}
     fields |= {
         "tile_counts": np.zeros(8 * num_tiles + 8, np.uint32),
+        "group_offsets": np.zeros(8 * num_tiles + 8, np.uint64),
         "status": np.zeros(8, np.uint64),
     }
     job = make_job(num_bytes=num_tiles * TILE - 7, num_rows=len(begins) - 1, **fields)
     job["merged_counts"] = [own.ctypes.data for own in merged_counts]
     stream = EmulatedDevice().stream()
-    for name in ("count_tiles", "compact_few"):
-        stream.launch(name, 3, job.ctypes.data)
+    for name in ("count_tiles", "sum_tiles", "row_offsets"):
+        stream.launch(name, 1 if name == "sum_tiles" else 3, job.ctypes.data)
     assert found.tolist() == wanted.tolist()
 
 

@@ -33,11 +33,8 @@ class Cut:
     whole_bytes: int
 
 
-def check(vocabulary: Vocabulary, texts: list[str], *, few: bool = True) -> Cut:
-    """Every text, a piece of its own, has the ids that the reference gives it.
-
-    `few`: by the kernels of a batch of few tiles, else by those of others.
-    """
+def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
+    """Every text, a piece of its own, has the ids that the reference gives it."""
     made = GpuEngine(EmulatedDevice(), 1 << 27)
     data = np.frombuffer("".join(texts).encode(), np.uint8)
     offsets = np.cumsum([0, *(len(text.encode()) for text in texts)]).astype(np.int64)
@@ -48,7 +45,7 @@ def check(vocabulary: Vocabulary, texts: list[str], *, few: bool = True) -> Cut:
         pack_rows(workspace, resident, data, offsets, made.processors)
         launch(
             workspace,
-            encode_kernels(resident.family, num_rounds=resident.num_rounds, few=few),
+            encode_kernels(resident.family, num_rounds=resident.num_rounds),
             made.processors,
         )
         ids = fetch(workspace, "ids", np.int32, int(status_of(workspace)[STATUS["NUM_IDS"]]))

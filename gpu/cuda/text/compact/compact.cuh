@@ -116,34 +116,27 @@ DEVICE uint32_t merged_id(const Job& job, const BinBegins& begins, uint32_t reco
 }
 
 // Copies the ids of the lanes' missed pieces, the whole warp together: with counts 2 0 3 the first
-// five lanes copy, and each finds its piece by the running sums 2 2 5. AHEAD ids are on their way to a lane together.
-template <uint32_t AHEAD, class Id>
+// five lanes copy, and each finds its piece by the running sums 2 2 5.
+template <class Id>
 DEVICE void copy_merged(const Job& job, const BinBegins& begins, uint32_t record, uint32_t count, Id* ids,
                         uint32_t place) {
     uint32_t lane = lane_of_thread(), sums = sum_of_lanes(count);
     uint32_t total = __shfl_sync(ALL_LANES, sums, 31);
-    for (uint32_t first = 0; first < total; first += 32 * AHEAD) {
-        uint32_t found[AHEAD], places[AHEAD];
-#pragma unroll
-        for (uint32_t i = 0; i < AHEAD; i++) {
-            uint32_t wanted = first + 32 * i + lane, owner = 0;
-            for (uint32_t step = 16; step; step /= 2)  // The first lane whose sum is above `wanted`, as lane_of_item.
-                if (__shfl_sync(ALL_LANES, sums, owner + step - 1) <= wanted) owner += step;
-            owner &= 31;
-            uint32_t ids_before = __shfl_sync(ALL_LANES, sums, (owner + 31) & 31);
-            uint32_t number = wanted - (owner ? ids_before : 0);
-            uint32_t its_record = __shfl_sync(ALL_LANES, record, owner);
-            places[i] = __shfl_sync(ALL_LANES, place, owner) + number;
-            if (wanted < total) found[i] = merged_id(job, begins, its_record, number);
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < AHEAD; i++)
-            if (first + 32 * i + lane < total) ids[places[i]] = static_cast<Id>(found[i]);
+    for (uint32_t first = 0; first < total; first += 32) {
+        uint32_t wanted = first + lane, owner = 0;
+        for (uint32_t step = 16; step; step /= 2)  // The first lane whose sum is above `wanted`, as lane_of_item.
+            if (__shfl_sync(ALL_LANES, sums, owner + step - 1) <= wanted) owner += step;
+        owner &= 31;
+        uint32_t ids_before = __shfl_sync(ALL_LANES, sums, (owner + 31) & 31);
+        uint32_t number = wanted - (owner ? ids_before : 0);
+        uint32_t its_record = __shfl_sync(ALL_LANES, record, owner);
+        uint32_t to = __shfl_sync(ALL_LANES, place, owner) + number;
+        if (wanted < total) ids[to] = static_cast<Id>(merged_id(job, begins, its_record, number));
     }
 }
 
 // Writes the ids of one unit; a lane takes a record.
-template <uint32_t AHEAD = 1, class Id>
+template <class Id>
 DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& own, Id* ids) {
     const uint32_t* records = job.records + static_cast<uint64_t>(own.tile) * TILE;
     uint32_t number = own.first + lane_of_thread(), written = 0;
@@ -160,7 +153,7 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& o
             uint32_t sums = sum_of_lanes(here ? count : 0), place = written + sums - count;
             uint32_t total = __shfl_sync(ALL_LANES, sums, 31);
             if (here && !miss) ids[place] = static_cast<Id>(record);
-            copy_merged<AHEAD>(job, begins, record, miss ? count : 0, ids, place);
+            copy_merged(job, begins, record, miss ? count : 0, ids, place);
             written += total;
         }
         record = next;
@@ -170,12 +163,12 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& o
 }
 
 // The same of all units, whose ids lie one behind the other in memory of the device.
-template <uint32_t PARTS, uint32_t AHEAD = 1, class Count, class Id>
+template <uint32_t PARTS, class Count, class Id>
 DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* group_offsets, Id* ids, uint32_t block,
                         uint32_t num_blocks) {
     uint32_t units = num_tiles(job) * PARTS, stride = num_blocks * WARPS;
     for (uint32_t unit = block * WARPS + threadIdx.x / 32; unit < units; unit += stride)
-        write_unit<AHEAD>(job, begins, records_of<PARTS>(job, unit), ids + ids_before(job, group_offsets, unit));
+        write_unit(job, begins, records_of<PARTS>(job, unit), ids + ids_before(job, group_offsets, unit));
 }
 
 // The ids of the batch, one behind the other.

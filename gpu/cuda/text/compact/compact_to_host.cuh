@@ -5,12 +5,20 @@
 //
 // Every block adds up for itself, which takes less than waiting for one.
 #pragma once
-#include "text/compact/compact_small.cuh"
+#include "text/compact/compact.cuh"
 #include "batch/store_answer.cuh"
 
-struct AnswerShared : PartSums {
+struct AnswerShared {
+    uint32_t sums[32], group_offsets[FEW_TILES * SMALL_PARTS / WARPS];  // Of each block: the ids before every tile.
     int32_t ids[TILE + MAX_PIECE];         // Of the pieces that begin in a tile.
 };
+
+// How many ids there are, and what is before each tile's.
+DEVICE uint64_t sum_parts(const Job& job, AnswerShared& shared, uint32_t block) {
+    uint64_t num_ids = sum_groups<SMALL_PARTS>(job, shared.sums, shared.group_offsets);
+    if (block == 0 && threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
+    return num_ids;
+}
 
 DEVICE void answer_tiles(const Job& job, AnswerShared& shared, const BinBegins& begins, uint64_t num_ids, uint32_t block,
                          uint32_t num_blocks) {

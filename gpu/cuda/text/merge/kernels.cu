@@ -11,24 +11,9 @@ KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     look_up_stage(*job, shared, blockIdx.x, gridDim.x);
 }
 
-// The same of small batches, which counts: text, starts, cuts, special, special_counts, tables -> records, tile_pieces,
-// tile_counts, misses, miss_counts, status.
-KERNEL __launch_bounds__(BLOCK) look_up_few(const Job* job) {
-    wait_for_kernel_before();
-    SHARED LookUpShared shared;
-    look_up_stage<true, true>(*job, shared, blockIdx.x, gridDim.x);
-}
-
 // A warp chunks of missed pieces of one bin, by tickets: text, misses, miss_counts, tables -> merged_ids,
 // merged_counts, merge_tickets.
 KERNEL __launch_bounds__(MERGE_THREADS, 1) merge(const Job* job) {
     wait_for_kernel_before();
     merge_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
-}
-
-// The same of small batches, which counts: text, misses, miss_counts, tables -> merged_ids, merged_counts,
-// merge_tickets, tile_counts.
-KERNEL __launch_bounds__(MERGE_THREADS, 1) merge_few(const Job* job) {
-    wait_for_kernel_before();
-    merge_few_stage(*job, *reinterpret_cast<MergeStageShared*>(memory), blockIdx.x, gridDim.x);
 }

@@ -6,10 +6,11 @@
 //     bin      7 (4 pieces a chunk)   6 (8)   5 ...
 //     chunks   0 1 2                  3 4     5 6 7 ...
 //
-// Neighbours in a list have about equal lengths, so that the pieces of a chunk end together. The longest ones, merged
-// one pair at a time, end last of all: where they are few, a warp merges each in rounds (text/merge/merge_by_warp_rounds.cuh).
+// Neighbours in a list have about equal lengths, so that the pieces of a chunk end together.
+//
+// Invariant: behind the launch each listed piece has its ids in merged_ids, from where its bin and number say, and how many
+// these are in merged_counts.
 #pragma once
-#include "text/merge/merge_by_warp_rounds.cuh"
 #include "text/lookup/lookup.cuh"
 #include "text/merge/merge_piece.cuh"
 
@@ -27,8 +28,6 @@ template <bool FEW> DEVICE uint32_t lane_bits(uint32_t bin) {
     return bin < 6 ? 1 : bin - 4;
 }
 
-constexpr uint32_t ALL_LANES_BITS = 5;
-
 // What all threads of a block know of the bins: their lists, where the ids of their pieces begin in
 // merged_ids, and their chunks.
 struct BinBegins {
@@ -36,12 +35,6 @@ struct BinBegins {
     const uint64_t* misses[NUM_BINS];
     uint32_t counts[NUM_BINS], chunks[NUM_BINS], num_chunks;
     uint32_t lane_bits;                    // Binary logarithm of the lanes of a warp that merge.
-    uint32_t in_rounds;                    // From this bin on a piece has a warp, which merges it in rounds.
-
-    // Binary logarithm of the lanes for a piece of a bin.
-    template <bool FEW> DEVICE_METHOD uint32_t bits_of(uint32_t bin) const {
-        return bin >= in_rounds ? ALL_LANES_BITS : ::lane_bits<FEW>(bin);
-    }
 };
 
 // Few pieces are spread over the warps, since a warp takes as long as its longest piece: how many of its
@@ -57,13 +50,12 @@ template <bool FEW> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t coun
 // Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
 // for longest_in_bin ids; the chunks of longer bins come first.
 template <bool FEW>
-DEVICE void find_begins(const Job& job, BinBegins& begins, uint32_t in_rounds = NUM_BINS) {
+DEVICE void find_begins(const Job& job, BinBegins& begins) {
     uint32_t bin = threadIdx.x;
     if (bin < 32) {
         uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0, lanes = lanes_that_merge<FEW>(bin, count);
-        if (bin == 0) begins.in_rounds = in_rounds, begins.lane_bits = lanes;
-        __syncwarp();
-        uint32_t chunk_bits = lanes - begins.bits_of<FEW>(bin % NUM_BINS), room = count * longest_in_bin(bin % NUM_BINS);
+        if (bin == 0) begins.lane_bits = lanes;
+        uint32_t chunk_bits = lanes - lane_bits<FEW>(bin % NUM_BINS), room = count * longest_in_bin(bin % NUM_BINS);
         uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
         uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
         for (uint32_t distance = 1; distance < NUM_BINS; distance *= 2) {
@@ -132,12 +124,12 @@ template <bool FEW> DEVICE MissChunk chunk_of(const BinBegins& begins, uint32_t 
     uint32_t lane = threadIdx.x & 31;
     bool begun = lane < NUM_BINS && begins.chunks[lane % NUM_BINS] <= chunk;
     uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
-    return {bin, (chunk - begins.chunks[bin]) << (begins.lane_bits - begins.bits_of<FEW>(bin))};
+    return {bin, (chunk - begins.chunks[bin]) << (begins.lane_bits - lane_bits<FEW>(bin))};
 }
 
 // The entry of this lane's piece in the list of misses, 0 behind its end.
 template <bool FEW> DEVICE uint64_t entry_of(const BinBegins& begins, const MissChunk& chunk) {
-    uint32_t lane = threadIdx.x & 31, number = chunk.first + (lane >> begins.bits_of<FEW>(chunk.bin));
+    uint32_t lane = threadIdx.x & 31, number = chunk.first + (lane >> lane_bits<FEW>(chunk.bin));
     if (FEW && lane >> begins.lane_bits) return 0;
     return number < begins.counts[chunk.bin] ? begins.misses[chunk.bin][number] : 0;
 }
@@ -157,28 +149,8 @@ DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk&
     }
 }
 
-// The ids of a piece to `to`, merged in rounds by the whole warp; returns how many there are.
-DEVICE_RARE uint32_t merge_in_rounds(const Job& job, Columns& own, PairCache cache, uint64_t entry, uint32_t* to) {
-    constexpr uint32_t LANE_PLACES = 4;
-    static_assert(32 * LANE_PLACES >= MAX_PIECE && sizeof(WarpColumns<16>) <= sizeof(Columns), "room");
-    auto& columns = reinterpret_cast<WarpColumns<16>&>(own);
-    const uint8_t* text = job.text + static_cast<uint32_t>(entry);
-    uint32_t alive = merge_window(merging(job, cache), columns, text, length_of_miss(entry), LANE_PLACES);
-    uint32_t up_to = sum_of_lanes(count_bits(alive));
-    for (to += up_to - count_bits(alive); alive; alive &= alive - 1)
-        *to++ = __ldg(job.symbol_ids + columns.symbols[index_of(lowest_bit(alive))]);
-    return __shfl_sync(ALL_LANES, up_to, 31);
-}
-
-// The same of the piece of a chunk that is one.
-DEVICE void merge_long(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
-    uint64_t begin = mergers.begins.merged[chunk.bin] + static_cast<uint64_t>(chunk.first) * longest_in_bin(chunk.bin);
-    uint32_t count = merge_in_rounds(job, mergers.columns[threadIdx.x / 32], mergers.cache, entry, job.merged_ids + begin);
-    if (threadIdx.x % 32 == 0) note_count<true>(job, chunk.bin, chunk.first, count, entry);
-}
-
-// The same by the lanes that the pieces of its bin have. ROUNDS: the long ones may be merged in rounds.
-template <bool FEW, bool COUNTS, bool ROUNDS>
+// The same by the lanes that the pieces of its bin have.
+template <bool FEW, bool COUNTS>
 DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     if (FEW) {
         if (chunk.bin < 4) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
@@ -190,7 +162,6 @@ DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissCh
     else if (chunk.bin == 2) merge_chunk<FEW, COUNTS, 1, 3>(job, mergers, chunk, entry);
     else if (chunk.bin == 3) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
     else if (chunk.bin < 6) merge_chunk<FEW, COUNTS, 2, 4>(job, mergers, chunk, entry);
-    else if (ROUNDS && chunk.bin >= mergers.begins.in_rounds) merge_long(job, mergers, chunk, entry);
     else if (chunk.bin == 6) merge_chunk<FEW, COUNTS, 4, 4>(job, mergers, chunk, entry);
     else merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
 }
@@ -198,7 +169,7 @@ DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissCh
 // Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
 //
 // While a chunk is merged, the entries of the next one and the ticket behind it are on their way.
-template <bool FEW, bool COUNTS, bool ROUNDS>
+template <bool FEW, bool COUNTS>
 DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block, uint32_t num_blocks) {
     uint32_t chunks = mergers.begins.num_chunks, first_ones = num_blocks * (blockDim.x / 32);
     uint32_t number = threadIdx.x / 32 * num_blocks + block;
@@ -213,7 +184,7 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
         MissChunk next = is_last ? chunk : chunk_of<FEW>(mergers.begins, number);
         uint64_t next_entry = is_last ? 0 : entry_of<FEW>(mergers.begins, next);
         if (draws) ticket = atomicAdd(job.merge_tickets, 1u);
-        merge_any_chunk<FEW, COUNTS, ROUNDS>(job, mergers, chunk, entry);
+        merge_any_chunk<FEW, COUNTS>(job, mergers, chunk, entry);
         if (is_last) return;
         chunk = next;
         entry = next_entry;
@@ -226,22 +197,5 @@ DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block
     find_begins<false>(job, shared.begins);
     if (block >= shared.begins.num_chunks) return;
     PairCache cache = load_cache(job, shared.merge.cache);
-    merge_chunks<false, false, false>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
-}
-
-// From which bin on pieces of a small batch are merged in rounds: those of two bins, or of the longest one, where warps
-// are enough.
-DEVICE uint32_t first_in_rounds(const Job& job) {
-    constexpr uint32_t LONGEST = NUM_BINS - 1;
-    uint32_t warps = gridDim.x * MERGE_WARPS, longest = job.miss_counts[LONGEST];
-    if (job.miss_counts[LONGEST - 1] + longest <= warps) return LONGEST - 1;
-    return longest <= 2 * warps ? LONGEST : NUM_BINS;
-}
-
-// Merges all of a small batch, and counts.
-DEVICE void merge_few_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
-    find_begins<false>(job, shared.begins, first_in_rounds(job));
-    if (block >= shared.begins.num_chunks) return;
-    PairCache cache = load_cache(job, shared.merge.cache);
-    merge_chunks<false, true, true>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
+    merge_chunks<false, false>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
 }

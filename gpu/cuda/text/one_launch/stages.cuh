@@ -86,7 +86,7 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
     DEVICE_METHOD void merge() const {
         find_begins<Size::FEW>(job, shared.begins);
         if (!shared.begins.num_chunks) return;
-        merge_chunks<Size::FEW, true, false>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
+        merge_chunks<Size::FEW, true>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
         wait();
     }
 
