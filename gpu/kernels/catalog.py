@@ -68,8 +68,8 @@ class Kernel:
 
 
 _BLOCK, _TILE = constant("BLOCK"), constant("TILE")
-FEW_BYTES = constant("FEW_TILES") * _TILE
-"""Text of a small batch at most: `has_few_tiles` of common/job.cuh."""
+SMALL_BATCH_BYTES = constant("SMALL_BATCH_TILES") * _TILE
+"""Text of a small batch at most: `is_small_batch` of common/job.cuh."""
 _CERTAIN = 4 * (1 << 14) + 65536 // 8 + 32 * (4 * 136 + 2 * 512 + 4 * 20)  # CertainShared.
 _MERGE = (
     2 * 128 * 128 + 4 * constant("FILTER_WORDS") + 8 * 16 * 1024
@@ -242,7 +242,7 @@ def num_blocks(name: str, num_bytes: int, processors: int) -> int:
     if kernel.cluster > 1:
         return kernel.cluster
     each = kernel.bytes_a_block
-    if num_bytes <= FEW_BYTES:
+    if num_bytes <= SMALL_BATCH_BYTES:
         each = kernel.bytes_a_small_block or each
     return max(1, min(-(-num_bytes // each), kernel.blocks_a_processor * processors))
 

@@ -286,5 +286,5 @@ constexpr uint32_t NO_BYTE = 0xFFFFFFFF;   // Of a row without a fault.
 
 DEVICE uint32_t num_tiles(const Job& job) { return (job.num_bytes + TILE - 1) / TILE; }
 
-constexpr uint32_t FEW_TILES = 1024;       // Of small batches at most.
-DEVICE bool has_few_tiles(const Job& job) { return num_tiles(job) <= FEW_TILES; }
+constexpr uint32_t SMALL_BATCH_TILES = 1024;  // At most.
+DEVICE bool is_small_batch(const Job& job) { return num_tiles(job) <= SMALL_BATCH_TILES; }

@@ -7,7 +7,7 @@
 KERNEL __launch_bounds__(BLOCK) decode_spell(const Job* job) {
     wait_for_kernel_before();
     SHARED SpellShared shared;
-    spell_stage<false>(*job, shared);
+    spell_stage<SpellPass::FIRST, SpelledTokens::APART>(*job, shared);
 }
 
 // The same, where decode_faults says so, without the rows that have row_errors: decode_ids, decode_offsets,
@@ -15,5 +15,5 @@ KERNEL __launch_bounds__(BLOCK) decode_spell(const Job* job) {
 KERNEL __launch_bounds__(BLOCK) decode_spell_again(const Job* job) {
     wait_for_kernel_before();
     SHARED SpellShared shared;
-    spell_stage<true>(*job, shared);
+    spell_stage<SpellPass::AGAIN, SpelledTokens::APART>(*job, shared);
 }

@@ -74,12 +74,15 @@ DEVICE uint32_t token_meta(const Job& job, uint64_t id) {
     return id < job.num_ids ? __ldg(job.token_table + 4 * id) : NO_BYTES;
 }
 
+enum class SpellPass { FIRST, AGAIN };           // AGAIN: without the rows in which the first one met an id without bytes.
+enum class SpelledTokens { APART, OVERLAPPING };  // OVERLAPPING: k-mers, which may share letters with the ones before them.
+
 // The token of an id, without bytes where it or its row has none; notes ids that mean nothing.
-template <bool AGAIN>
+template <SpellPass PASS>
 DEVICE uint4 shown_token(const Job& job, uint64_t place, uint64_t id) {
     uint4 token = {NO_BYTES, 0, 0, 0};
     if (id < job.num_ids) token = __ldg(reinterpret_cast<const uint4*>(job.token_table) + id);
-    if (AGAIN && job.row_errors[row_of_id(job, place)] != NO_BYTE) return {0, 0, 0, 0};
+    if (PASS == SpellPass::AGAIN && job.row_errors[row_of_id(job, place)] != NO_BYTE) return {0, 0, 0, 0};
     if (token.x & NO_BYTES) {
         note_fault(job.row_errors, row_of_id(job, place), static_cast<uint32_t>(place));
         job.decode_faults[0] = 1;
@@ -137,7 +140,7 @@ DEVICE void share_letters(const Job& job, uint64_t place, const uint64_t* ids, u
     }
 }
 
-template <bool AGAIN, bool OVERLAP>
+template <SpellPass PASS, SpelledTokens TOKENS>
 DEVICE void load_tokens(const Job& job, uint64_t place, ThreadTokens& mine) {
     uint64_t ids[DECODE_ITEMS];
     load_ids(job, place, ids);
@@ -147,9 +150,9 @@ DEVICE void load_tokens(const Job& job, uint64_t place, ThreadTokens& mine) {
     for (uint32_t i = 0; i < DECODE_ITEMS; i++) {
         mine.tokens[i] = {0, 0, 0, 0};
         if (place + i < job.num_decode_ids)
-            mine.tokens[i] = shown_token<AGAIN>(job, place + i, ids[i]);
+            mine.tokens[i] = shown_token<PASS>(job, place + i, ids[i]);
     }
-    if constexpr (OVERLAP) share_letters(job, place, ids, mine.tokens);
+    if constexpr (TOKENS == SpelledTokens::OVERLAPPING) share_letters(job, place, ids, mine.tokens);
 #pragma unroll
     for (uint32_t i = 0; i < DECODE_ITEMS; i++) {
         mine.bytes += length_of_token(mine.tokens[i]);

@@ -54,12 +54,12 @@ DEVICE bool put_tokens(const Job& job, SpellShared& shared, const ThreadTokens& 
     return is_staged;
 }
 
-// OVERLAP: ids may be k-mers that share letters with the ones before them.
-template <bool AGAIN, bool OVERLAP = false>
+// Writes the bytes of all ids, a block the next tile; the second pass only where the first one met a fault.
+template <SpellPass PASS, SpelledTokens TOKENS>
 DEVICE void spell_stage(const Job& job, SpellShared& shared) {
-    if (AGAIN && !job.decode_faults[0]) return;
+    if (PASS == SpellPass::AGAIN && !job.decode_faults[0]) return;
     uint64_t tiles = decode_tiles(job);
-    uint64_t* states = job.decode_states + (AGAIN ? tiles + 1 : 0);
+    uint64_t* states = job.decode_states + (PASS == SpellPass::AGAIN ? tiles + 1 : 0);
     for (;;) {
         if (threadIdx.x == 0) shared.tile = static_cast<uint32_t>(atomic_add(states, 1));
         for (uint32_t i = threadIdx.x; i < STAGE_BYTES / 16 + 3; i += BLOCK)
@@ -68,7 +68,7 @@ DEVICE void spell_stage(const Job& job, SpellShared& shared) {
         uint64_t tile = shared.tile, tile_begin = tile * DECODE_TILE;
         if (tile >= tiles) return;
         ThreadTokens mine;
-        load_tokens<AGAIN, OVERLAP>(job, tile_begin + threadIdx.x * DECODE_ITEMS, mine);
+        load_tokens<PASS, TOKENS>(job, tile_begin + threadIdx.x * DECODE_ITEMS, mine);
         uint32_t total;
         bool is_staged = put_tokens(job, shared, mine, total);
         if (threadIdx.x < 32) {

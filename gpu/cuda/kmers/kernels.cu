@@ -201,14 +201,14 @@ KERNEL __launch_bounds__(BLOCK) frame_own_spans(const Job* job) {
 // decode_states, decode_faults, row_errors.
 KERNEL __launch_bounds__(BLOCK) decode_kmers(const Job* job) {
     SHARED SpellShared shared;
-    spell_stage<false, true>(*job, shared);
+    spell_stage<SpellPass::FIRST, SpelledTokens::OVERLAPPING>(*job, shared);
 }
 
 // As decode_spell_again: decode_ids, decode_offsets, decode_faults, row_errors, tables -> decoded, decoded_offsets,
 // decode_states.
 KERNEL __launch_bounds__(BLOCK) decode_kmers_again(const Job* job) {
     SHARED SpellShared shared;
-    spell_stage<true, true>(*job, shared);
+    spell_stage<SpellPass::AGAIN, SpelledTokens::OVERLAPPING>(*job, shared);
 }
 
 // A thread four cells: ids, id_offsets, row_begins, own_spans, channel, window_rows, window_prefix -> window_ids,

@@ -59,7 +59,7 @@ KERNEL __launch_bounds__(BLOCK) answer(const Job* job) {
     wait_for_kernel_before();
     SHARED BinBegins begins;
     SHARED AnswerShared shared;
-    find_begins<false>(*job, begins);
+    find_begins<SeparateLaunches>(*job, begins);
     uint64_t num_ids = sum_parts(*job, shared, blockIdx.x);
     answer_stage(*job, shared, begins, num_ids, blockIdx.x, gridDim.x);
 }

@@ -10,7 +10,7 @@ from gpu.kernels.job import constant
 from tests.support.emulated_device import EmulatedDevice
 from tests.support.gpu_emulation import make_job
 
-TILE, FEW_TILES = constant("TILE"), constant("FEW_TILES")
+TILE, SMALL_BATCH_TILES = constant("TILE"), constant("SMALL_BATCH_TILES")
 MISS, BIN_SHIFT = 1 << 31, 27
 LONGEST = (4, 8, 12, 16, 24, 32, 64, 128)
 """Most ids of a piece in each bin of text/merge/merge_bins.cuh."""
@@ -48,7 +48,7 @@ def made_up(num_tiles: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarra
     return fields, np.concatenate([ids for *_, ids in pieces])
 
 
-@pytest.mark.parametrize("num_tiles", [1, 5, FEW_TILES, FEW_TILES + 3])
+@pytest.mark.parametrize("num_tiles", [1, 5, SMALL_BATCH_TILES, SMALL_BATCH_TILES + 3])
 @pytest.mark.parametrize(
     ("kernel", "field", "kind"),
     [("compact", "ids", np.int32), ("compact16", "narrow_ids", np.uint16)],
@@ -100,7 +100,7 @@ def rows_of(fields: dict[str, np.ndarray], each: int) -> tuple[np.ndarray, np.nd
 
 
 @pytest.mark.parametrize("each", [2, 40])
-@pytest.mark.parametrize("num_tiles", [1, 5, FEW_TILES])
+@pytest.mark.parametrize("num_tiles", [1, 5, SMALL_BATCH_TILES])
 def test_rows_of_few_tiles_begin_where_the_ids_before_them_end(num_tiles, each):
     fields, _ = made_up(num_tiles, num_tiles)
     begins, wanted = rows_of(fields, each)
@@ -120,7 +120,7 @@ def test_rows_of_few_tiles_begin_where_the_ids_before_them_end(num_tiles, each):
     assert found.tolist() == wanted.tolist()
 
 
-@pytest.mark.parametrize("num_tiles", [1, 5, FEW_TILES])
+@pytest.mark.parametrize("num_tiles", [1, 5, SMALL_BATCH_TILES])
 @pytest.mark.parametrize("kind", [np.int32, np.uint16])
 def test_an_answer_is_put_out_with_where_rows_begin_and_what_is_wrong(num_tiles, kind):
     fields, wanted = made_up(num_tiles, num_tiles)

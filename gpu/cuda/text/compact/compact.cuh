@@ -48,7 +48,7 @@ DEVICE void count_tiles_stage(const Job& job, uint32_t block, uint32_t num_block
 }
 
 DEVICE void count_all_tiles(const Job& job, uint32_t block, uint32_t num_blocks) {
-    if (has_few_tiles(job)) count_tiles_stage<SMALL_PARTS>(job, block, num_blocks);
+    if (is_small_batch(job)) count_tiles_stage<SMALL_PARTS>(job, block, num_blocks);
     else count_tiles_stage<1>(job, block, num_blocks);
 }
 
@@ -78,7 +78,7 @@ DEVICE uint64_t sum_groups(const Job& job, uint32_t* scratch, Count* group_offse
 }
 
 DEVICE void sum_tiles_stage(const Job& job, uint32_t* scratch) {
-    uint64_t num_ids = has_few_tiles(job) ? sum_groups<SMALL_PARTS>(job, scratch, job.group_offsets)
+    uint64_t num_ids = is_small_batch(job) ? sum_groups<SMALL_PARTS>(job, scratch, job.group_offsets)
                                           : sum_groups<1>(job, scratch, job.group_offsets);
     if (threadIdx.x == 0) job.status[STATUS_NUM_IDS] = num_ids;
 }
@@ -174,8 +174,8 @@ DEVICE void write_units(const Job& job, const BinBegins& begins, const Count* gr
 // The ids of the batch, one behind the other.
 template <class Id>
 DEVICE void compact_stage(const Job& job, Id* ids, BinBegins& begins, uint32_t block, uint32_t num_blocks) {
-    find_begins<false>(job, begins);
-    if (has_few_tiles(job)) write_units<SMALL_PARTS>(job, begins, job.group_offsets, ids, block, num_blocks);
+    find_begins<SeparateLaunches>(job, begins);
+    if (is_small_batch(job)) write_units<SMALL_PARTS>(job, begins, job.group_offsets, ids, block, num_blocks);
     else write_units<1>(job, begins, job.group_offsets, ids, block, num_blocks);
 }
 

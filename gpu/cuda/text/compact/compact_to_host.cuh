@@ -9,7 +9,7 @@
 #include "batch/store_answer.cuh"
 
 struct AnswerShared {
-    uint32_t sums[32], group_offsets[FEW_TILES * SMALL_PARTS / WARPS];  // Of each block: the ids before every tile.
+    uint32_t sums[32], group_offsets[SMALL_BATCH_TILES * SMALL_PARTS / WARPS];  // Of each block: the ids before every tile.
     int32_t ids[TILE + MAX_PIECE];         // Of the pieces that begin in a tile.
 };
 

@@ -26,7 +26,7 @@ DEVICE void find_rows(const Job& job, const Count* group_offsets, RowOffsetsShar
         if (tile + warp < num_tiles(job)) row = first_not_before_by_warp(job.row_begins, row, (tile + warp) * TILE);
         if (lane == 0) shared.rows[warp] = row;
     } else if (warp == 2) {
-        uint32_t unit = static_cast<uint32_t>(tile) * (has_few_tiles(job) ? SMALL_PARTS : 1);
+        uint32_t unit = static_cast<uint32_t>(tile) * (is_small_batch(job) ? SMALL_PARTS : 1);
         uint64_t ids = ids_before(job, group_offsets, unit);
         if (lane == 0) shared.ids = ids;
     }
@@ -88,6 +88,6 @@ DEVICE void all_row_offsets(const Job& job, const GroupSums<Count>& sums, RowOff
                             uint32_t num_blocks) {
     bool many = num_tiles(job) && job.num_rows > MANY_ROWS * num_tiles(job);
     if (many) short_row_offsets(job, sums.before, shared, block, num_blocks);
-    else if (has_few_tiles(job)) row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
+    else if (is_small_batch(job)) row_offsets_stage<SMALL_PARTS>(job, sums, job.id_offsets, block, num_blocks);
     else row_offsets_stage<1>(job, sums, job.id_offsets, block, num_blocks);
 }

@@ -128,16 +128,16 @@ DEVICE void look_up_short(const Job& job, LookUpShared& shared, const Parts& par
     parts.add(number, record);
 }
 
-// A piece of more than MAX_PIECE bytes that is no token. The cut leaves none; where it was only begun (CUT
-// is false), others have to cut. Either way the answer is thrown away.
-template <bool CUT> DEVICE void no_such_piece(const Job& job, uint64_t record) {
-    if (CUT) job.status[STATUS_FAULT] = 1;
+// A piece of more than MAX_PIECE bytes that is no token. Splitting leaves none; a launch
+// that does not split says that others have to. Either way the answer is thrown away.
+template <class Policy> DEVICE void no_such_piece(const Job& job, uint64_t record) {
+    if (Policy::LONG_PIECES_ARE_SPLIT) job.status[STATUS_FAULT] = 1;
     else job.window_counts[COUNT_WINDOWS] = 1;
     job.records[record] = 0;
 }
 
 // Pieces of more than MAX_SHORT bytes; whole warps come here, not single lanes of the loop above.
-template <bool CUT, class Parts>
+template <class Policy, class Parts>
 DEVICE void look_up_longer(const Job& job, LookUpShared& shared, const Parts& parts, uint64_t tile_begin,
                            uint32_t number, uint32_t begin, uint32_t length) {
     const uint8_t* staged = staged_text(shared, begin);
@@ -147,7 +147,7 @@ DEVICE void look_up_longer(const Job& job, LookUpShared& shared, const Parts& pa
     if (id == NO_ID && length <= MAX_PIECE) id = repeated_record(job, text, first_word(text, 4), length);
     if (id != NO_ID) job.records[tile_begin + number] = id, parts.add(number, id);
     else if (length <= MAX_PIECE) list_miss(shared, number, length);
-    else no_such_piece<CUT>(job, tile_begin + number);
+    else no_such_piece<Policy>(job, tile_begin + number);
 }
 
 // An entry of job.misses: a piece's place, its length, and its part of the tile where these are counted.
@@ -161,14 +161,14 @@ DEVICE uint32_t unit_of_miss(uint64_t entry) {
 }
 
 // Copies a tile's list of misses to the lists of all tiles.
-template <bool COUNTS>
+template <class Policy>
 DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_begin, uint32_t count, uint32_t size) {
     for (uint32_t i = threadIdx.x; i < shared.num_misses; i += BLOCK) {
         uint32_t miss = shared.misses[i], number = miss & ((1u << TILE_BIN) - 1), bin = miss >> TILE_BIN & 0xF;
         uint32_t begin = shared.begins[number];
         uint32_t end = number + 1 < count ? shared.begins[number + 1] : shared.end;
         uint32_t place = shared.bin_begins[bin] + (miss >> TILE_PLACE);
-        uint64_t part = COUNTS ? number / size : 0, length = end - begin;
+        uint64_t part = Policy::COUNTS_IDS ? number / size : 0, length = end - begin;
         job.misses[bin][place] = tile_begin + begin | length << LENGTH_OF_MISS | part << PART_OF_MISS;
         job.records[tile_begin + number] = MISS | bin << BIN_SHIFT | place;
     }
@@ -182,15 +182,14 @@ DEVICE void write_misses(const Job& job, LookUpShared& shared, uint64_t tile_beg
 //     later                             3                          more than MAX_SHORT bytes: a miss of bin 4, if it is one
 //     miss_counts     of bin 4: 7 before, 8 with it                so its record is MISS | 4 << BIN_SHIFT | 7
 //
-// COUNTS: tile_counts, too, see text/lookup/tile_counts.cuh. FEW: there are few warps, which ask one turn ahead; others have no
-// registers for that.
-template <bool CUT = true, bool COUNTS = false, bool FEW = false>
+// Where a launch is latency bound, a thread asks for its next piece while it handles one; others have no registers for that.
+template <class Policy>
 DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, uint32_t num_blocks) {
     uint32_t tiles = num_tiles(job);
     for (uint32_t tile = block; tile < tiles; tile += num_blocks) {
         uint64_t tile_begin = static_cast<uint64_t>(tile) * TILE;
         if (threadIdx.x < NUM_BINS) shared.bin_counts[threadIdx.x] = 0;
-        if (COUNTS && threadIdx.x < SMALL_PARTS) shared.part_ids[threadIdx.x] = 0;
+        if (Policy::COUNTS_IDS && threadIdx.x < SMALL_PARTS) shared.part_ids[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
             shared.num_misses = shared.num_later = 0;
             shared.has_special = job.special_counts[COUNT_ACCEPTED];
@@ -198,16 +197,16 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         }
         load_text(job, shared, tile_begin);
         uint32_t count = list_pieces(job, shared, tile_begin);
-        PartIds<COUNTS> parts = {shared.part_ids, size_of_part<SMALL_PARTS>(count)};
-        ShortToken next = FEW ? ask_piece(job, shared, threadIdx.x, count) : ShortToken{};
+        PartIds<Policy> parts = {shared.part_ids, size_of_part<SMALL_PARTS>(count)};
+        ShortToken next = Policy::IS_LATENCY_BOUND ? ask_piece(job, shared, threadIdx.x, count) : ShortToken{};
         for (uint32_t number = threadIdx.x; number < count; number += BLOCK) {
             uint32_t begin = shared.begins[number], length = end_of_piece(shared, number, count) - begin;
             ShortToken token = next;
-            if (FEW) next = ask_piece(job, shared, number + BLOCK, count);
+            if (Policy::IS_LATENCY_BOUND) next = ask_piece(job, shared, number + BLOCK, count);
             if (shared.has_special && begins_special(job, tile_begin + begin)) {
                 job.records[tile_begin + number] = special_id(job, tile_begin + begin, length);
             } else if (length <= MAX_SHORT) {
-                if (!FEW) token = ask_short(job, staged_text(shared, begin), length);
+                if (!Policy::IS_LATENCY_BOUND) token = ask_short(job, staged_text(shared, begin), length);
                 look_up_short(job, shared, parts, tile_begin, number, begin, token);
             } else {
                 shared.later[atomicAdd(&shared.num_later, 1u)] = number;
@@ -217,7 +216,7 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         for (uint32_t i = threadIdx.x; i < shared.num_later; i += BLOCK) {
             uint32_t number = shared.later[i], begin = shared.begins[number];
             uint32_t length = end_of_piece(shared, number, count) - begin;
-            look_up_longer<CUT>(job, shared, parts, tile_begin, number, begin, length);
+            look_up_longer<Policy>(job, shared, parts, tile_begin, number, begin, length);
         }
         __syncthreads();
         if (threadIdx.x < NUM_BINS && shared.bin_counts[threadIdx.x])
@@ -226,7 +225,7 @@ DEVICE void look_up_stage(const Job& job, LookUpShared& shared, uint32_t block, 
         if (threadIdx.x == 0) job.tile_pieces[tile] = count;
         parts.write(job.tile_counts + tile * SMALL_PARTS, count);
         __syncthreads();
-        write_misses<COUNTS>(job, shared, tile_begin, count, parts.size);
+        write_misses<Policy>(job, shared, tile_begin, count, parts.size);
         __syncthreads();
     }
 }

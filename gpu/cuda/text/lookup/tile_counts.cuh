@@ -2,6 +2,7 @@
 // anything to do.
 #pragma once
 #include "text/lookup/implicit_pieces.cuh"
+#include "text/lookup/launch_policy.cuh"
 
 constexpr uint32_t SMALL_PARTS = 8;        // Of a tile in small batches.
 
@@ -10,18 +11,18 @@ template <uint32_t PARTS> DEVICE uint32_t size_of_part(uint32_t pieces) {
     return pieces <= 4 * PARTS ? 4 : (pieces + 4 * PARTS - 1) / (4 * PARTS) * 4;  // They are read by fours.
 }
 
-// How many ids the parts of a tile have, where COUNTS says that somebody asks; a missed piece counts as one
+// How many ids the parts of a tile have, where the launch counts them; a missed piece counts as one
 // until it is merged. The block waits between `add` and `write`.
-template <bool COUNTS> struct PartIds {
+template <class Policy> struct PartIds {
     uint32_t* more;                        // Of each part in shared memory: ids of small pieces beyond one.
     uint32_t size;                         // Pieces of a part.
 
     DEVICE_METHOD void add(uint32_t number, uint32_t record) const {
-        if (COUNTS && is_small(record)) atomicAdd(more + number / size, small_count(record) - 1);
+        if (Policy::COUNTS_IDS && is_small(record)) atomicAdd(more + number / size, small_count(record) - 1);
     }
 
     DEVICE_METHOD void write(uint32_t* tile_counts, uint32_t pieces) const {
         uint32_t part = threadIdx.x, first = min_of(part * size, pieces);
-        if (COUNTS && part < SMALL_PARTS) tile_counts[part] = min_of(size, pieces - first) + more[part];
+        if (Policy::COUNTS_IDS && part < SMALL_PARTS) tile_counts[part] = min_of(size, pieces - first) + more[part];
     }
 };

@@ -8,7 +8,7 @@ DYNAMIC_SHARED(memory);
 KERNEL __launch_bounds__(BLOCK, 8) look_up(const Job* job) {
     wait_for_kernel_before();
     SHARED LookUpShared shared;
-    look_up_stage(*job, shared, blockIdx.x, gridDim.x);
+    look_up_stage<SeparateLaunches>(*job, shared, blockIdx.x, gridDim.x);
 }
 
 // A warp chunks of missed pieces of one bin, by tickets: text, misses, miss_counts, tables -> merged_ids,

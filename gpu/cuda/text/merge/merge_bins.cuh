@@ -19,12 +19,12 @@ DEVICE uint32_t longest_in_bin(uint32_t bin) {
     return bin < 4 ? 4 * bin + 4 : bin < 6 ? 8 * bin - 8 : 64 << (bin - 6);
 }
 
-// Binary logarithm of the lanes for a piece of a bin: enough for its longest one. A small batch (FEW
-// pieces) merges all that are longer than a lane's in one way, since it fetches the code of each way
+// Binary logarithm of the lanes for a piece of a bin: enough for its longest one. A launch that is
+// latency bound merges all that are longer than a lane's in one way, since it fetches the code of each way
 // from memory.
-template <bool FEW> DEVICE uint32_t lane_bits(uint32_t bin) {
+template <class Policy> DEVICE uint32_t lane_bits(uint32_t bin) {
     if (bin < 4) return 0;
-    if (FEW) return 3;
+    if (Policy::IS_LATENCY_BOUND) return 3;
     return bin < 6 ? 1 : bin - 4;
 }
 
@@ -39,23 +39,23 @@ struct BinBegins {
 
 // Few pieces are spread over the warps, since a warp takes as long as its longest piece: how many of its
 // lanes merge, as a binary logarithm. A piece of the longest bins has so many at least.
-template <bool FEW> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t count) {
+template <class Policy> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t count) {
     constexpr uint32_t LEAST = 3, MOST = 5;
-    if (!FEW) return MOST;
-    uint32_t lanes = __reduce_add_sync(ALL_LANES, count << lane_bits<FEW>(bin % NUM_BINS)), bits = LEAST;
+    if (!Policy::IS_LATENCY_BOUND) return MOST;
+    uint32_t lanes = __reduce_add_sync(ALL_LANES, count << lane_bits<Policy>(bin % NUM_BINS)), bits = LEAST;
     while (bits < MOST && lanes >> bits >= gridDim.x * blockDim.x / 32) bits++;
     return bits;
 }
 
 // Fills these; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
 // for longest_in_bin ids; the chunks of longer bins come first.
-template <bool FEW>
+template <class Policy>
 DEVICE void find_begins(const Job& job, BinBegins& begins) {
     uint32_t bin = threadIdx.x;
     if (bin < 32) {
-        uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0, lanes = lanes_that_merge<FEW>(bin, count);
+        uint32_t count = bin < NUM_BINS ? job.miss_counts[bin] : 0, lanes = lanes_that_merge<Policy>(bin, count);
         if (bin == 0) begins.lane_bits = lanes;
-        uint32_t chunk_bits = lanes - lane_bits<FEW>(bin % NUM_BINS), room = count * longest_in_bin(bin % NUM_BINS);
+        uint32_t chunk_bits = lanes - lane_bits<Policy>(bin % NUM_BINS), room = count * longest_in_bin(bin % NUM_BINS);
         uint32_t chunks = (count + (1u << chunk_bits) - 1) >> chunk_bits;
         uint32_t rooms = room, all_chunks = chunks;  // With those of shorter, of longer bins.
         for (uint32_t distance = 1; distance < NUM_BINS; distance *= 2) {
@@ -87,11 +87,11 @@ struct Mergers {
     PairCache cache;
 };
 
-// Notes how many ids a missed piece has. COUNTS: in tile_counts, too, see text/lookup/tile_counts.cuh.
-template <bool COUNTS>
+// Notes how many ids a missed piece has.
+template <class Policy>
 DEVICE void note_count(const Job& job, uint32_t bin, uint32_t number, uint32_t count, uint64_t entry) {
     job.merged_counts[bin][number] = count;
-    if (COUNTS) atomicAdd(job.tile_counts + unit_of_miss(entry), count - 1);
+    if (Policy::COUNTS_IDS) atomicAdd(job.tile_counts + unit_of_miss(entry), count - 1);
 }
 
 // Writes the ids of a merged piece, four at a time; returns how many there are.
@@ -120,71 +120,71 @@ struct MissChunk {
 };
 
 // The chunk of a number; the whole warp asks for the same one.
-template <bool FEW> DEVICE MissChunk chunk_of(const BinBegins& begins, uint32_t chunk) {
+template <class Policy> DEVICE MissChunk chunk_of(const BinBegins& begins, uint32_t chunk) {
     uint32_t lane = threadIdx.x & 31;
     bool begun = lane < NUM_BINS && begins.chunks[lane % NUM_BINS] <= chunk;
     uint32_t bin = lowest_bit(__ballot_sync(ALL_LANES, begun));
-    return {bin, (chunk - begins.chunks[bin]) << (begins.lane_bits - lane_bits<FEW>(bin))};
+    return {bin, (chunk - begins.chunks[bin]) << (begins.lane_bits - lane_bits<Policy>(bin))};
 }
 
 // The entry of this lane's piece in the list of misses, 0 behind its end.
-template <bool FEW> DEVICE uint64_t entry_of(const BinBegins& begins, const MissChunk& chunk) {
-    uint32_t lane = threadIdx.x & 31, number = chunk.first + (lane >> lane_bits<FEW>(chunk.bin));
-    if (FEW && lane >> begins.lane_bits) return 0;
+template <class Policy> DEVICE uint64_t entry_of(const BinBegins& begins, const MissChunk& chunk) {
+    uint32_t lane = threadIdx.x & 31, number = chunk.first + (lane >> lane_bits<Policy>(chunk.bin));
+    if (Policy::IS_LATENCY_BOUND && lane >> begins.lane_bits) return 0;
     return number < begins.counts[chunk.bin] ? begins.misses[chunk.bin][number] : 0;
 }
 
 // Merges the pieces of a chunk; `entry` is this lane's.
-template <bool FEW, bool COUNTS, uint32_t LANES, uint32_t SLOTS>
+template <class Policy, uint32_t LANES, uint32_t SLOTS>
 DEVICE void merge_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
     Group<LANES> group(mergers.columns[threadIdx.x / 32]);
     uint32_t number = chunk.first + group.number, bin = chunk.bin;
     const uint8_t* text = job.text + static_cast<uint32_t>(entry);
     uint32_t length = length_of_miss(entry);
-    merge_piece<LANES, SLOTS, FEW>(merging(job, mergers.cache), group, text, length);
+    merge_piece<LANES, SLOTS, Policy>(merging(job, mergers.cache), group, text, length);
     if (length && group.member == 0) {
         uint64_t begin = mergers.begins.merged[bin] + static_cast<uint64_t>(number) * longest_in_bin(bin);
         uint32_t count = write_merged(job.symbol_ids, group, length, job.merged_ids + begin);
-        note_count<COUNTS>(job, bin, number, count, entry);
+        note_count<Policy>(job, bin, number, count, entry);
     }
 }
 
 // The same by the lanes that the pieces of its bin have.
-template <bool FEW, bool COUNTS>
+template <class Policy>
 DEVICE void merge_any_chunk(const Job& job, const Mergers& mergers, const MissChunk& chunk, uint64_t entry) {
-    if (FEW) {
-        if (chunk.bin < 4) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
-        else merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
+    if (Policy::IS_LATENCY_BOUND) {
+        if (chunk.bin < 4) merge_chunk<Policy, 1, 4>(job, mergers, chunk, entry);
+        else merge_chunk<Policy, 8, 4>(job, mergers, chunk, entry);
         return;
     }
-    if (chunk.bin == 0) merge_chunk<FEW, COUNTS, 1, 1>(job, mergers, chunk, entry);
-    else if (chunk.bin == 1) merge_chunk<FEW, COUNTS, 1, 2>(job, mergers, chunk, entry);
-    else if (chunk.bin == 2) merge_chunk<FEW, COUNTS, 1, 3>(job, mergers, chunk, entry);
-    else if (chunk.bin == 3) merge_chunk<FEW, COUNTS, 1, 4>(job, mergers, chunk, entry);
-    else if (chunk.bin < 6) merge_chunk<FEW, COUNTS, 2, 4>(job, mergers, chunk, entry);
-    else if (chunk.bin == 6) merge_chunk<FEW, COUNTS, 4, 4>(job, mergers, chunk, entry);
-    else merge_chunk<FEW, COUNTS, 8, 4>(job, mergers, chunk, entry);
+    if (chunk.bin == 0) merge_chunk<Policy, 1, 1>(job, mergers, chunk, entry);
+    else if (chunk.bin == 1) merge_chunk<Policy, 1, 2>(job, mergers, chunk, entry);
+    else if (chunk.bin == 2) merge_chunk<Policy, 1, 3>(job, mergers, chunk, entry);
+    else if (chunk.bin == 3) merge_chunk<Policy, 1, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin < 6) merge_chunk<Policy, 2, 4>(job, mergers, chunk, entry);
+    else if (chunk.bin == 6) merge_chunk<Policy, 4, 4>(job, mergers, chunk, entry);
+    else merge_chunk<Policy, 8, 4>(job, mergers, chunk, entry);
 }
 
 // Merges all chunks, by blocks of any number of warps. The first one of each warp needs no ticket.
 //
 // While a chunk is merged, the entries of the next one and the ticket behind it are on their way.
-template <bool FEW, bool COUNTS>
+template <class Policy>
 DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block, uint32_t num_blocks) {
     uint32_t chunks = mergers.begins.num_chunks, first_ones = num_blocks * (blockDim.x / 32);
     uint32_t number = threadIdx.x / 32 * num_blocks + block;
     if (number >= chunks) return;
     bool draws = chunks > first_ones && threadIdx.x % 32 == 0;
     uint32_t ticket = draws ? atomicAdd(job.merge_tickets, 1u) : chunks;
-    MissChunk chunk = chunk_of<FEW>(mergers.begins, number);
-    uint64_t entry = entry_of<FEW>(mergers.begins, chunk);
+    MissChunk chunk = chunk_of<Policy>(mergers.begins, number);
+    uint64_t entry = entry_of<Policy>(mergers.begins, chunk);
     for (;;) {
         number = first_ones + __shfl_sync(ALL_LANES, ticket, 0);
         bool is_last = number >= chunks;
-        MissChunk next = is_last ? chunk : chunk_of<FEW>(mergers.begins, number);
-        uint64_t next_entry = is_last ? 0 : entry_of<FEW>(mergers.begins, next);
+        MissChunk next = is_last ? chunk : chunk_of<Policy>(mergers.begins, number);
+        uint64_t next_entry = is_last ? 0 : entry_of<Policy>(mergers.begins, next);
         if (draws) ticket = atomicAdd(job.merge_tickets, 1u);
-        merge_any_chunk<FEW, COUNTS>(job, mergers, chunk, entry);
+        merge_any_chunk<Policy>(job, mergers, chunk, entry);
         if (is_last) return;
         chunk = next;
         entry = next_entry;
@@ -194,8 +194,8 @@ DEVICE void merge_chunks(const Job& job, const Mergers& mergers, uint32_t block,
 
 // Merges all of a large batch.
 DEVICE void merge_stage(const Job& job, MergeStageShared& shared, uint32_t block, uint32_t num_blocks) {
-    find_begins<false>(job, shared.begins);
+    find_begins<SeparateLaunches>(job, shared.begins);
     if (block >= shared.begins.num_chunks) return;
     PairCache cache = load_cache(job, shared.merge.cache);
-    merge_chunks<false, false>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
+    merge_chunks<SeparateLaunches>(job, {shared.merge.columns, shared.begins, cache}, block, num_blocks);
 }

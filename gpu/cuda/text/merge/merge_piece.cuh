@@ -54,25 +54,25 @@ DEVICE void ask_all_pairs(const Merging& merging, const Group<LANES>& group, con
 }
 
 // Fills a lane's part of the columns with the bytes of a piece, and the keys of their pairs but for
-// those places that are covered otherwise; returns its lowest key. FEW: it asks for all pairs at once.
-template <uint32_t LANES, uint32_t SLOTS, bool FEW>
+// those places that are covered otherwise; returns its lowest key. Where the launch is latency bound it asks for all pairs at once.
+template <uint32_t LANES, uint32_t SLOTS, class Policy>
 DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length,
                             const Places& covered) {
     FourPairs fours[SLOTS];
     uint32_t lowest = NO_KEY;
-    if (FEW) ask_all_pairs<LANES, SLOTS>(merging, group, text, length, fours);
+    if (Policy::IS_LATENCY_BOUND) ask_all_pairs<LANES, SLOTS>(merging, group, text, length, fours);
 #pragma unroll
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         uint32_t place = group.first_of(slot), keys[4] = {NO_KEY, NO_KEY, NO_KEY, NO_KEY};
         if (place < length) {
             uint32_t without_key = LANES > MAX_RUN_LANES ? 0 : four_of(covered, place);
-            FiveBytes bytes = FEW ? fours[slot].bytes : five_bytes(text, place);
+            FiveBytes bytes = Policy::IS_LATENCY_BOUND ? fours[slot].bytes : five_bytes(text, place);
             uint32_t ranks[4], pairs = (1u << min_of(4, length - place - 1)) - 1 & ~without_key;
-            if (!FEW) ranks_of_bytes(merging.byte_pairs, merging.cache, bytes, ranks);
+            if (!Policy::IS_LATENCY_BOUND) ranks_of_bytes(merging.byte_pairs, merging.cache, bytes, ranks);
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
                 group.word(place + i) = byte_of(bytes.four, i) | 1u << WORD_BITS;
-                if (pairs >> i & 1) keys[i] = key_of(FEW ? fours[slot].ranks[i] : ranks[i], place + i);
+                if (pairs >> i & 1) keys[i] = key_of(Policy::IS_LATENCY_BOUND ? fours[slot].ranks[i] : ranks[i], place + i);
                 lowest = min_of(lowest, keys[i]);
             }
         }
@@ -82,17 +82,17 @@ DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const u
 }
 
 // Fills the columns with what merging a piece begins with; returns the lowest key of the lane.
-template <uint32_t LANES, uint32_t SLOTS, bool FEW>
+template <uint32_t LANES, uint32_t SLOTS, class Policy>
 DEVICE uint32_t begin_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
     constexpr Places NONE = {0, 0};
     if (LANES < RUN_LANES || LANES > MAX_RUN_LANES)
-        return begin_bytes<LANES, SLOTS, FEW>(merging, group, text, length, NONE);
+        return begin_bytes<LANES, SLOTS, Policy>(merging, group, text, length, NONE);
     Places same = same_places<LANES, SLOTS>(group, text, length);
     if (!__any_sync(ALL_LANES, has_run<LANES, SLOTS>(group, same)))
-        return begin_bytes<LANES, SLOTS, FEW>(merging, group, text, length, NONE);
+        return begin_bytes<LANES, SLOTS, Policy>(merging, group, text, length, NONE);
     Run run = run_of_lane<LANES>(merging.job, group, text, length, of_group<LANES>(same));
     Places covered = covered_places<LANES>(run);
-    begin_bytes<LANES, SLOTS, FEW>(merging, group, text, length, covered);
+    begin_bytes<LANES, SLOTS, Policy>(merging, group, text, length, covered);
     __syncwarp();
     start_runs<LANES>(merging.table, merging.cache, group, run, covered, length);
     return lowest_of_lane<LANES, SLOTS>(group);
@@ -145,10 +145,10 @@ DEVICE void merge_pair(const Merging& merging, Group<LANES>& group, uint32_t key
 }
 
 // Encodes a piece of up to 16 * LANES bytes, none where length is 0, in the group's columns: from
-// place 0 on each word is a token. All lanes of the warp call it. FEW: see begin_bytes.
-template <uint32_t LANES, uint32_t SLOTS, bool FEW>
+// place 0 on each word is a token. All lanes of the warp call it.
+template <uint32_t LANES, uint32_t SLOTS, class Policy>
 DEVICE void merge_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
-    uint32_t lowest = begin_piece<LANES, SLOTS, FEW>(merging, group, text, length);
+    uint32_t lowest = begin_piece<LANES, SLOTS, Policy>(merging, group, text, length);
     if (LANES == 1) {
         while (lowest != NO_KEY) {
             merge_pair(merging, group, lowest, length);

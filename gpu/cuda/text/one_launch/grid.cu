@@ -8,5 +8,5 @@ DYNAMIC_SHARED(memory);
 // All of a batch, unless it stops: host_text, host_row_begins, host_row_flags, host_row_max_length, tables -> host_ids,
 // host_offsets, host_errors, host_status, device_job.
 KERNEL __launch_bounds__(BLOCK, GRID_BLOCKS) encode_grid(GRID_CONSTANT const Job job) {
-    encode_small<OneGrid, Many>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
+    encode_small<OneGrid, GridLaunch>(job, *reinterpret_cast<SmallShared*>(memory), blockIdx.x, gridDim.x);
 }

@@ -36,17 +36,7 @@ struct SmallShared {
 };
 static_assert(sizeof(SmallShared) <= SMALL_SHARED, "the launch asks for so much");
 
-// Whether there are few threads for a batch, or few pieces for the threads: FEW of text/merge/merge_bins.cuh; and
-// whether they stop where others go on.
-struct Few {
-    static constexpr bool FEW = true, STOPS = false;
-};
-
-struct Many {
-    static constexpr bool FEW = false, STOPS = true;
-};
-
-template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, SmallShared> {
+template <class Threads, class Policy> struct SmallLaunch : OneLaunch<Threads, SmallShared> {
     using Base = OneLaunch<Threads, SmallShared>;
     using Base::block, Base::job, Base::num_blocks, Base::shared, Base::wait;
 
@@ -62,31 +52,31 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
         Filter filter = {job.borders, job.byte_borders, static_cast<uint32_t>(job.seed)};
         cut_text(job, filter, shared.certain, block, num_blocks);
         wait();
-        if (!Size::STOPS) return;  // Looking up finds what is long.
+        if (!Policy::LONG_PIECES_ARE_SPLIT) return;  // Looking up finds what is long.
         find_long_stage(job, shared.find, block, num_blocks);
         wait();
     }
 
     // What a grid leaves to others.
-    DEVICE_METHOD uint64_t leaves() const { return Size::STOPS ? job.leaves : 0; }
+    DEVICE_METHOD uint64_t leaves() const { return Policy::LONG_PIECES_ARE_SPLIT ? job.leaves : 0; }
 
     // Whether a grid stops here, where `found` is not 0; all of its threads say the same. What it leaves it does
     // not look for.
     DEVICE_METHOD bool stops(uint64_t found, uint32_t why) const {
-        if (!Size::STOPS || !found || leaves()) return false;
+        if (!Policy::LONG_PIECES_ARE_SPLIT || !found || leaves()) return false;
         if (block == 0 && threadIdx.x == 0) job.host_status[STATUS_RARE] = why;
         return true;
     }
 
     DEVICE_METHOD void look_up() const {
-        look_up_stage<Size::STOPS, true, Size::FEW>(job, shared.look_up, block, num_blocks);
+        look_up_stage<Policy>(job, shared.look_up, block, num_blocks);
         wait();
     }
 
     DEVICE_METHOD void merge() const {
-        find_begins<Size::FEW>(job, shared.begins);
+        find_begins<Policy>(job, shared.begins);
         if (!shared.begins.num_chunks) return;
-        merge_chunks<Size::FEW, true>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
+        merge_chunks<Policy>(job, {shared.columns, shared.begins, NO_CACHE}, block, num_blocks);
         wait();
     }
 
@@ -105,10 +95,10 @@ template <class Threads, class Size> struct SmallLaunch : OneLaunch<Threads, Sma
 };
 
 // From the text to the answer, both in pinned host memory.
-template <class Threads, class Size>
+template <class Threads, class Policy>
 DEVICE void encode_small(const Job& job, SmallShared& shared, uint32_t block, uint32_t num_blocks) {
-    SmallLaunch<Threads, Size> launch = {{job, shared, block, num_blocks}};
-    if (Size::STOPS) put_job(job, block);
+    SmallLaunch<Threads, Policy> launch = {{job, shared, block, num_blocks}};
+    if (Policy::LONG_PIECES_ARE_SPLIT) put_job(job, block);
     launch.take_in([&] { load_entries<BLOCK>(job, shared.pretokenize); });
     if (job.num_rounds) launch.special();
     if (launch.leaves() == RARE_RUNS) return;

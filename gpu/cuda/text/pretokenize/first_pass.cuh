@@ -124,7 +124,7 @@ DEVICE void pretokenize_quarters(const Job& job, const Reader& all, QuartersShar
 DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_t block, uint32_t num_blocks) {
     SHARED QuartersShared quarters;
     Reader reader = make_reader(job, shared);
-    if (has_few_tiles(job)) pretokenize_quarters(job, reader, quarters, block, num_blocks);
+    if (is_small_batch(job)) pretokenize_quarters(job, reader, quarters, block, num_blocks);
     else pretokenize_chunks(job, reader, block, num_blocks);
 }
 
