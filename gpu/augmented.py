@@ -12,10 +12,11 @@ import numpy as np
 
 from gpu.batch.plan import launch_content, refused_rows
 from gpu.batch.row_options import NO_BYTE, row_errors, row_options
-from gpu.batch.transfer import STATUS, fetch, launch, pack_augmented, status_of
+from gpu.batch.transfer import fetch, launch, pack_augmented, status_of
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from gpu.kernels.families import frame_kernels
+from gpu.kernels.job import STATUS
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.augmentation import Augmentation, augment

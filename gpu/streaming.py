@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from gpu.batch.row_options import NOTHING_ADDED
 from gpu.errors import OutOfMemory
-from gpu.host.addresses import address_of
-from gpu.host.row_begins import put_begins
+from gpu.host.arrays import address_of, put_begins
 from gpu.large.chunk_in_flight import Flight, Work
 from gpu.large.chunk_sizes import BY_BUS, TO_DEVICE, Pace
 from gpu.large.chunking import Chunk, chunks_of
@@ -86,8 +85,7 @@ def _stream(
         return StreamAnswer(out, len(offsets) - 1, way)
 
     def chunks(size: int) -> Iterator[Chunk]:
-        find = engine.staging.find_border
-        return chunks_of(data, offsets, vocabulary, size, ends=pace.ends, find=find)
+        return chunks_of(data, offsets, vocabulary, size, ends=pace.ends)
 
     try:
         return engine.pipeline.answer(work, chunks, answer, pace.chunk_bytes, pace.in_flight)

@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from gpu.batch.plan import first_kernels, rare_kernels, refused_rows
 from gpu.batch.row_options import RowOptions, row_errors, row_options
-from gpu.batch.transfer import STATUS, fetch, launch, pack, status_of
+from gpu.batch.transfer import fetch, launch, pack, status_of
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from gpu.kernels.catalog import num_blocks
+from gpu.kernels.job import STATUS
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Device
 from gpu.vocabulary.cache import Resident

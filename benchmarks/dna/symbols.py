@@ -24,8 +24,9 @@ from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.texts import Bytes
 from benchmarks.support.timing import summary
 from gpu.batch.plan import RARE_BREAK, first_kernels, rare_kernels
-from gpu.batch.transfer import STATUS, launch, pack_rows, status_of
+from gpu.batch.transfer import launch, pack_rows, status_of
 from gpu.engine import GpuEngine
+from gpu.kernels.job import STATUS
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.device import Device
 from service.engines.cpu.engine import CpuEngine

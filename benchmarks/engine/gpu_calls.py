@@ -18,8 +18,9 @@ from benchmarks.support.gpu_clock import Clock
 from benchmarks.support.texts import Bytes, Int64s
 from benchmarks.support.timing import Run, clocked
 from gpu.batch.plan import first_kernels
-from gpu.batch.transfer import STATUS, fetch, launch, pack_rows, status_of
+from gpu.batch.transfer import fetch, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
+from gpu.kernels.job import STATUS
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Device
 from gpu.streaming import encode_stream

@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.batch.transfer import STATUS, fetch, launch, read_letters, send_job, status_of
+from gpu.batch.transfer import fetch, launch, read_letters, send_job, status_of
 from gpu.errors import NotCovered
 from gpu.kernels.families import Family, encode_kernels, letter_kernels, plain_kernels
-from gpu.kernels.job import WORD, constant
+from gpu.kernels.job import STATUS, WORD, constant
 from gpu.memory.workspace import Workspace
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch

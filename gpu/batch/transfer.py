@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.row_options import RowOptions
-from gpu.errors import DeviceFault, NotCovered
+from gpu.errors import DescendingOffsets, DeviceFault, NotCovered
 from gpu.host.copy_pool import Copy, Staging
-from gpu.host.row_begins import put_begins
 from gpu.kernels.catalog import num_blocks
-from gpu.kernels.job import WORD, constant
+from gpu.kernels.job import STATUS, WORD
 from gpu.kmers.equal_length_rows import set_even_rows
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Stream
@@ -29,17 +28,9 @@ from vocabularies.sequences.augmentation import Augmentation
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 Item = TypeVar("Item", bound=np.generic)
-STATUS = {
-    name: constant(f"STATUS_{name}")
-    for name in ("NUM_IDS", "FAULT", "CUT", "NUM_FRAMED", "RARE", "NOT_UTF8", "NOT_COVERED", "ROWS")
-}
 _NOT_COVERED, _FAULT = STATUS["NOT_COVERED"], STATUS["FAULT"]
 _NUM_BYTES, _NUM_ROWS, _ID_BITS = WORD["num_bytes"], WORD["num_rows"], WORD["id_bits"]
-_FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
 _HOST_TEXT, _SENT_TEXT, _NUM_CLEARED = WORD["host_text"], WORD["sent_text"], WORD["num_cleared"]
-_TEXT, _SENT_BEGINS = WORD["text"], WORD["sent_begins"]
-_ZEROS = ("own_spans", "random_seed", "first_row", "substitution_rate")  # Where rows stay.
-_NOT_TURNED = tuple(WORD[name] for name in _ZEROS)
 RECORD_AFTER = 2  # Times that kernels are launched one by one before they are recorded.
 TAKE_IN_BYTES = 1 << 19  # Up to here a kernel fetches a batch; above, the copy engine does.
 ROW_BYTES = 64  # A row makes as much work as so many bytes.
@@ -93,17 +84,20 @@ def pack(
     staging: Staging,
 ) -> None:
     """A small batch and its options to the device; pinned bytes are copied from where they lie."""
-    data, source, copy = batch.data, None, None
+    data, stream, host_text, copy = batch.data, workspace.stream, 0, None
     if len(data) <= TAKE_IN_BYTES:
         workspace.text[: len(data)] = data
-        source = workspace.text[: len(data)] if options.turned else workspace.text
+        if options.turned:
+            stream.copy_in(workspace.fields["text"], workspace.text_place, len(data))
+        else:
+            host_text = workspace.text_place
     elif workspace.device.is_pinned(data):
         # It is on its way while the rest is prepared.
-        workspace.stream.copy_in(workspace.fields["text"], data.ctypes.data, len(data))
+        stream.copy_in(workspace.fields["text"], data.ctypes.data, len(data))
     else:
         copy = staging.start(workspace.text, data)
-    _pack_options(workspace, resident, options, len(batch))
-    _send(workspace, resident, source, len(data), batch.offsets, processors)
+    put_batch(workspace, resident, len(data), batch.offsets, options, host_text=host_text)
+    _take_in(workspace, resident, batch.offsets, processors)
     if copy is not None:
         _send_staged(workspace, data, copy)
 
@@ -124,19 +118,20 @@ def pack_augmented(
     augmentation: Augmentation,
     processors: int,
 ) -> None:
-    """As `pack`, for rows that turn_rows augments."""
-    _pack_options(workspace, resident, options, len(batch))
-    data, sent, job = batch.data, batch.offsets, workspace.job[0]
+    """As `pack`, for rows that turn_rows augments; `options` say that they are turned."""
+    data, sent, stream = batch.data, batch.offsets, workspace.stream
     workspace.text[: len(data)] = data
-    turn(workspace, True)
+    stream.copy_in(workspace.fields["text"], workspace.text_place, len(data))
     place = workspace.fields["sent_begins"]
+    workspace.row_begins[: len(sent)] = sent
+    stream.copy_in(place, workspace.row_begins.ctypes.data, 8 * len(sent))
+    stream.synchronize()
+    offsets = offsets_of(augmentation.sizes(np.diff(sent)))
+    put_batch(workspace, resident, int(offsets[-1]), offsets, options)
+    job = workspace.job[0]
     job["sent_begins"], job["random_seed"] = place, augmentation.seed
     job["first_row"], job["substitution_rate"] = augmentation.first_row, augmentation.rate
-    workspace.row_begins[: len(sent)] = sent
-    workspace.stream.copy_in(place, workspace.row_begins.ctypes.data, 8 * len(sent))
-    workspace.stream.synchronize()
-    offsets = offsets_of(augmentation.sizes(np.diff(sent)))
-    _send(workspace, resident, workspace.text[: len(data)], int(offsets[-1]), offsets, processors)
+    _take_in(workspace, resident, offsets, processors)
 
 
 def pack_rows(
@@ -155,35 +150,62 @@ def pack_rows(
     Without options special tokens are matched. `id_bits` are those of an id in the answer, see
     cuda/batch/pack_ids.cuh. `inward` copies the text, and the workspace's own stream waits for it.
     """
+    # First of all: nothing of the rest is to keep the bus waiting.
+    address = data.address if isinstance(data, SharedText) else data.ctypes.data
+    (inward or workspace.stream).copy_in(workspace.fields["text"], address, len(data))
     workspace.words[_ID_BITS] = id_bits
-    _pack_options(workspace, resident, options, len(offsets) - 1)
-    _send(workspace, resident, data, len(data), offsets, processors, inward)
+    put_batch(workspace, resident, len(data), offsets, options)
+    _take_in(workspace, resident, offsets, processors)
+    if inward is not None:
+        workspace.stream.follow(inward)
 
 
-def _pack_options(
-    workspace: Workspace, resident: Resident, options: RowOptions | None, rows: int
+def put_batch(
+    workspace: Workspace,
+    resident: Resident,
+    num_bytes: int,
+    offsets: Int64s,
+    options: RowOptions | None,
+    *,
+    host_text: int = 0,
+    validates: bool = False,
+    leaves: int = 0,
 ) -> None:
-    words, fields = workspace.words, workspace.fields
-    words[_FLAGS] = words[_LIMITS] = 0
-    if resident.family.turns_rows:
-        turn(workspace, options is not None and options.turned)
-    if options is None:
-        return
-    if not options.is_default:
-        workspace.row_flags[:rows] = options.flags
-        words[_FLAGS] = fields["row_flags"]
-    if options.max_length is not None:
-        workspace.row_max_length[:rows] = options.max_length
-        words[_LIMITS] = fields["row_max_length"]
+    """Write a batch's rows, their options and the Job's words for them into pinned memory.
 
+    Args:
+        workspace: where they go.
+        resident: the vocabulary.
+        num_bytes: of the text.
+        offsets: int64[B + 1], where rows begin, from 0 on, and the end.
+        options: what the rows ask for; None: special tokens are matched, nothing is added or cut.
+        host_text: the text's address in pinned memory; 0: it is copied to the device.
+        validates: whether a kernel that does all looks at rows for UTF-8.
+        leaves: what a grid leaves to others whatever it finds.
 
-def turn(workspace: Workspace, turned: bool) -> None:
-    """Whether the rows are encoded as they are sent, or as turn_rows makes them."""
-    words, fields = workspace.words, workspace.fields
-    words[_TEXT] = fields["turned" if turned else "text"]
-    words[_SENT_TEXT], words[_SENT_BEGINS] = fields["text"] if turned else 0, fields["row_begins"]
-    for word in _NOT_TURNED:
-        words[word] = 0
+    Raises:
+        DescendingOffsets: a row ends before it begins.
+    """
+    if workspace.resident is not resident:
+        set_fields(workspace, resident)
+    has_flags = options is not None and not options.is_default
+    max_length = None if options is None else options.max_length
+    if options is not None and has_flags:
+        workspace.row_flags[: len(offsets) - 1] = options.flags
+    if max_length is not None:
+        workspace.row_max_length[: len(offsets) - 1] = max_length
+    row = workspace.launcher.put_batch(
+        np.ascontiguousarray(offsets),
+        host_text=host_text,
+        num_bytes=num_bytes,
+        has_flags=has_flags,
+        has_limits=max_length is not None,
+        is_augmented=options is not None and options.turned,
+        validates=validates,
+        leaves=leaves,
+    )
+    if row is not None:
+        raise DescendingOffsets(row, int(offsets[row]), int(offsets[row + 1]))
 
 
 def read_letters(workspace: Workspace, rewritten: bool) -> None:
@@ -203,35 +225,15 @@ def send_job(workspace: Workspace) -> None:
     workspace.stream.copy_in(workspace.device_job, workspace.host_job, workspace.job.nbytes)
 
 
-def _send(
-    workspace: Workspace,
-    resident: Resident,
-    source: Bytes | SharedText | None,
-    num_bytes: int,
-    offsets: Int64s,
-    processors: int,
-    inward: Stream | None = None,
-) -> None:
-    """Rows and, where a source is given, text to the device, and what kernels count in cleared."""
+def _take_in(workspace: Workspace, resident: Resident, offsets: Int64s, processors: int) -> None:
+    """Launch what brings rows, and text in pinned memory, to the device and clears counts."""
     words, stream, rows = workspace.words, workspace.stream, len(offsets) - 1
-    fields, place, turned = workspace.fields, 0, words[_SENT_TEXT]
-    if source is workspace.text and num_bytes <= TAKE_IN_BYTES and not turned:
-        place = workspace.text_place
-    elif source is not None:  # First of all: nothing of the rest is to keep the bus waiting.
-        address = source.address if isinstance(source, SharedText) else source.ctypes.data
-        (inward or stream).copy_in(fields["text"], address, len(source) if turned else num_bytes)
-    if workspace.resident is not resident:
-        set_fields(workspace, resident)
-    words[_HOST_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = place, num_bytes, rows
-    words[_REFUSED] = fields["row_refused"]
     set_even_rows(workspace.job[0], resident.family, workspace.row_flags, offsets)
-    put_begins(workspace.row_begins, offsets)
-    if turned:
-        stream.clear(fields["row_not_ascii"], 4 * rows)
-    items = max(num_bytes // 16 if place else 0, rows, words[_NUM_CLEARED])
+    if words[_SENT_TEXT]:
+        stream.clear(workspace.fields["row_not_ascii"], 4 * rows)
+    text_items = words[_NUM_BYTES] // 16 if words[_HOST_TEXT] else 0
+    items = max(text_items, rows, words[_NUM_CLEARED])
     stream.launch("take_in", num_blocks("take_in", 16 * items, processors), workspace.host_job)
-    if inward is not None:
-        stream.follow(inward)
 
 
 def set_fields(workspace: Workspace, resident: Resident) -> None:

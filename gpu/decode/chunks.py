@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.row_options import NO_BYTE
-from gpu.batch.transfer import STATUS, checked
+from gpu.batch.transfer import checked
 from gpu.host.copy_pool import Staging
+from gpu.kernels.job import STATUS
 from gpu.large.answer import GrowingArray
 from gpu.large.chunk_in_flight import Flight, Lanes, Work
 from gpu.large.chunk_sizes import BY_BUS

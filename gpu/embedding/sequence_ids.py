@@ -101,8 +101,7 @@ class RowIds:
         """Anything that holds sequences, as `torch_lookup` takes it best; see `inputs.as_batch`."""
         if self.texts is None:
             return as_batch(sequences)
-        copy = staging().gather if staging().gathers else None
-        return as_batch(sequences, self.texts.take, copy)
+        return as_batch(sequences, self.texts.take, staging().gather)
 
     def _check(self, largest: int) -> None:
         if self._num_ids is not None and largest >= self._num_ids:

@@ -1,7 +1,7 @@
 """Copies from ordinary into pinned memory, by the threads of native/copy_pool.cpp.
 
-One thread copies 12 to 16 GB/s on the machines that were measured. Without the extension the
-caller's does all; COPIED_BY says which one it is. Knows neither batches nor devices.
+One thread copies 12 to 16 GB/s on the machines that were measured. Knows neither batches nor
+devices.
 """
 
 from __future__ import annotations
@@ -9,29 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.split_points import find_border
-from vocabularies.batch.shared_rows import SharedText
-
-try:
-    from gpu.host import _copy_pool as native
-except ImportError:
-    native = None  # type: ignore[assignment]
+from gpu.host.extensions import are_built, copy_pool
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-COPIED_BY = "Python" if native is None else "C++"
 MOST_THREADS = 6
 Look = Callable[[bytearray, float], bool]
-look: Look | None = getattr(native, "look", None)
+look: Look | None = copy_pool.look if are_built else None
 """Whether a flag is set within so many seconds: a thread that looks sees at once what another sets.
 
-It holds no lock of Python's meanwhile and does not sleep. None without the extension of today."""
+It holds no lock of Python's meanwhile and does not sleep. None: the extensions are not built."""
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -58,22 +50,16 @@ class Staging:
 
     Args:
         num_threads: of its own, beside the one that waits; None: half of the cores, six at most.
-        by: the extension, or None.
-
-    Attributes:
-        gathers: whether it joins strings, too; without the extension others do it better.
     """
 
-    def __init__(self, num_threads: int | None = None, by: Any = native) -> None:
+    def __init__(self, num_threads: int | None = None) -> None:
         if num_threads is None:
             num_threads = min(MOST_THREADS, usable_cores() // 2)
-        self.gathers = by is not None
-        self._pool: Any = _Caller() if by is None else by.Pool(num_threads)
+        self._pool = copy_pool.Pool(num_threads)
 
     def start(self, target: Bytes, source: Bytes) -> Copy:
         """Begin to copy uint8[N] to the front of `target`; both stay as they are meanwhile."""
-        copy: Copy = self._pool.start(target, source)
-        return copy
+        return self._pool.start(target, source)
 
     def start_gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> Copy:
         """Begin to copy the UTF-8 of strings to `target`, where int64[B + 1] offsets say.
@@ -84,8 +70,7 @@ class Staging:
         Raises:
             ValueError: the offsets are no such, or end behind the target.
         """
-        copy: Copy = self._pool.gather(target, texts, offsets)
-        return copy
+        return self._pool.gather(target, texts, offsets)
 
     def gather(self, texts: tuple[str, ...], offsets: Int64s, target: Bytes) -> None:
         """The same, the caller's thread and these together; raises ValueError."""
@@ -95,40 +80,9 @@ class Staging:
         """Copy uint8[N] to the front of `target`, the caller's thread and these together."""
         self.start(target, source).wait(len(source))
 
-    def find_border(
-        self, data: Bytes | SharedText, begin: int, end: int, from_end: bool
-    ) -> int | None:
-        """As `split_points.find_border`; where none is near, by all threads together."""
-        if self.gathers and isinstance(data, np.ndarray):
-            place: int | None = self._pool.find_border(data, begin, end, from_end)
-            return place
-        return find_border(data, begin, end, from_end)
-
     def close(self) -> None:
         """End the threads; copies under way are completed."""
         self._pool.close()
-
-
-class _Caller:
-    """Copies at once."""
-
-    def start(self, target: Bytes, source: Bytes) -> _Copied:
-        begin_s = perf_counter()
-        target[: len(source)] = source
-        return _Copied(perf_counter() - begin_s)
-
-    def close(self) -> None:
-        pass
-
-
-class _Copied:
-    """A copy that is complete; see Copy."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def wait(self, num_bytes: int, /) -> None:
-        pass
 
 
 def usable_cores(quota: Path = QUOTA) -> int:

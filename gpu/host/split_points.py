@@ -15,7 +15,6 @@ from vocabularies.batch.shared_rows import SharedText
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 FindBorder = Callable[[Bytes | SharedText, int, int, bool], int | None]
-"""Of `find_border`, or of `copy_pool.Staging`, whose threads are faster."""
 SEARCH_BYTES, MAX_SEARCH_BYTES = 1 << 8, 1 << 18  # At first, and after many doublings.
 BLANK, LOWER_A, TO_LOWER = 0x20, np.uint8(0x61), 0x20
 NUM_LETTERS = 26

@@ -25,8 +25,7 @@ class Joining:
         self._copy: Copy | None = None
 
     def __enter__(self) -> Copy | None:
-        begin = self._begin if self._staging.gathers else None
-        self._batch.join_in(self._memory, begin)
+        self._batch.join_in(self._memory, self._begin)
         return self._copy
 
     def _begin(self, texts: tuple[str, ...], offsets: NDArray[np.int64], target: Bytes) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.row_options import NO_BYTE, RowOptions, row_errors
-from gpu.host.addresses import address_of
+from gpu.host.arrays import address_of
 from gpu.large.chunk_in_flight import Flight
 from gpu.memory.pinned_pool import Leases
 from gpu.memory.workspace import Workspace

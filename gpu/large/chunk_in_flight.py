@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from gpu.batch.plan import RARE_BREAK, first_kernels, make_room_for_spans, rare_kernels
 from gpu.batch.row_options import NO_BYTE, RowOptions
-from gpu.batch.transfer import STATUS, checked, fetch, launch, pack_rows, send_job
+from gpu.batch.transfer import checked, fetch, launch, pack_rows, send_job
 from gpu.errors import DescendingOffsets
 from gpu.host.copy_pool import Copy, Staging
 from gpu.kernels.families import frame_kernels
+from gpu.kernels.job import STATUS
 from gpu.large.chunking import Chunk
 from gpu.memory.workspace import Workspace
 from gpu.runtime.device import Stream

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gpu.batch.plan import may_be_wrong
 from gpu.batch.row_options import RowOptions
 from gpu.host.copy_pool import Copy
+from gpu.host.split_points import find_border
 from gpu.large.answer import BatchAnswer, Counts, RowsRefused
 from gpu.large.chunk_in_flight import BITS_A_WORD, Work
 from gpu.large.chunk_sizes import BY_BUS
@@ -103,7 +104,7 @@ def _in_chunks(
     def find(data: Bytes | SharedText, begin: int, end: int, from_end: bool) -> int | None:
         if work.joining is not None:
             work.joining.wait(len(batch.data))
-        return engine.staging.find_border(data, begin, end, from_end)
+        return find_border(data, begin, end, from_end)
 
     chunk_bytes = min(pipeline.chunk_bytes, BY_BUS.of(len(batch.data)).chunk_bytes)
     return pipeline.answer(work, chunks, new_answer, chunk_bytes)

@@ -35,7 +35,7 @@ class _SharedAnswer(StreamAnswer):
     """An answer that no row may be missing from, whose end is announced."""
 
     def __init__(self, rows: SharedRows, out: Out) -> None:
-        super().__init__(out, len(rows), 1)
+        super().__init__(out, len(rows))
         self.soon, self.end = rows.soon, len(rows.text)
 
     def land(self, flight: Flight) -> None:

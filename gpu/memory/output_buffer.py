@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.addresses import address_of
+from gpu.host.arrays import address_of
 from gpu.runtime.device import Device
 
 Bytes = NDArray[np.uint8]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gpu.errors import OutOfMemory
 from gpu.host.fast_launch import launcher_of
-from gpu.kernels.job import JOB, WORD
+from gpu.kernels.job import JOB
 from gpu.memory.workspace_layout import (
     BIN_LENGTHS,
     SMALL_BYTES,
@@ -27,9 +27,6 @@ from gpu.runtime.device import Device, Stream
 from gpu.runtime.stage_timer import Clock
 
 Item = TypeVar("Item", bound=np.generic)
-_FRAMED, _ANSWER_IDS, _ANSWER_OFFSETS = (
-    WORD[name] for name in ("framed", "answer_ids", "answer_offsets")
-)
 
 
 class Workspace:
@@ -51,7 +48,7 @@ class Workspace:
             `is_small`.
         device_job: address of the job on the device.
         resident: the vocabulary whose fields the job holds.
-        launcher: launches a batch in one call, where C++ can (`gpu.host.fast_launch`); or None.
+        launcher: writes what the Job says of a batch, and launches small ones in one call.
         recordings: recorded launches, by whatever key the engine gives them.
         shelf: whose it is while nobody uses it, see `Workspaces`.
         clock: times the batch that is in here; None for most of them.
@@ -92,7 +89,15 @@ class Workspace:
         self.size, self.recordings, self.reserved = size, {}, {}
         self._set_fields(places, cleared_end)
         self.stream.clear(self.fields["grid_arrivals"], 4)
-        self.launcher = launcher_of(self)
+        self.launcher = launcher_of(
+            self.stream.driver,
+            self.fields,
+            job=self.job,
+            text=self.text,
+            row_begins=self.row_begins,
+            status=self.status,
+            offsets=self.offsets,
+        )
 
     stream: Stream
     recordings: dict[object, object]
@@ -126,10 +131,7 @@ class Workspace:
 
     def answer_in(self, framed: bool) -> None:
         """Say which fields hold the answer."""
-        words, fields = self.words, self.fields
-        words[_FRAMED] = framed
-        words[_ANSWER_IDS] = fields["framed_ids" if framed else "ids"]
-        words[_ANSWER_OFFSETS] = fields["framed_offsets" if framed else "id_offsets"]
+        self.launcher.answer_in(framed)
 
     def reserve(self, field: str, num_bytes: int) -> None:
         """Make room for a field that few batches need; kept from then on.
@@ -148,7 +150,7 @@ class Workspace:
     def close(self) -> None:
         """Give the memory back."""
         self.recordings.clear()
-        self.launcher = None  # It has views of the pinned memory.
+        del self.launcher  # It has views of the pinned memory.
         for field in self.reserved:
             self.device.free(self.fields[field])
         self.device.free(self.block)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpu.errors import BadHandle, DeviceUnavailable, OutOfMemory
-from gpu.host.addresses import address_of
+from gpu.host.arrays import address_of
+from gpu.host.extensions import check_extensions
 from gpu.runtime.cuda_stream import CudaStream
 from gpu.runtime.device import Bytes, DeviceInfo, Stream
 from gpu.runtime.module_loader import functions_of
@@ -26,10 +27,12 @@ class CudaDevice:
         number: as the driver counts them.
 
     Raises:
-        DeviceUnavailable: CuPy is not installed, or there is no such device.
+        DeviceUnavailable: CuPy is not installed, the C++ extensions are not built, or there is no
+            such device.
     """
 
     def __init__(self, number: int = 0) -> None:
+        check_extensions()
         try:
             import cupy
         except ImportError as error:
@@ -148,4 +151,4 @@ class CudaDevice:
     def stream(self) -> Stream:
         """A new stream."""
         with self._current():
-            return CudaStream(self._cupy, self.number, self._functions)
+            return CudaStream(self._cupy, self._functions)

@@ -1,31 +1,27 @@
-"""A CUDA stream through CuPy, which gpu.runtime.device imports."""
+"""A CUDA stream through CuPy, and the driver that C++ launches its kernels with."""
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from gpu.host.fast_launch import driver_of
-from gpu.runtime.dependent_launch import EarlyLaunch
+from gpu.errors import DeviceUnavailable
+from gpu.host.extensions import fast_launch
 from gpu.runtime.module_loader import Functions
+
+if TYPE_CHECKING:
+    from gpu.host._fast_launch import Driver, LaunchSpec
 
 
 class CudaStream:
     """A CUDA stream of the current device; see gpu.runtime.device.Stream."""
 
-    def __init__(self, cupy: Any, number: int, functions: Functions) -> None:
+    def __init__(self, cupy: Any, functions: Functions) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._runtime, driver = cupy.cuda.runtime, cupy.cuda.driver
-        self._launch, self._launch_grid = driver.launchKernel, driver.launchCooperativeKernel
-        self._launch_early = EarlyLaunch(self.stream.ptr) if functions.launches_early else None
+        self._runtime = cupy.cuda.runtime
         self._event, self._elapsed_ms = cupy.cuda.Event, cupy.cuda.get_elapsed_time
         self._so_far = cupy.cuda.Event(disable_timing=True)
-        self._number, self._functions, self._pointer = number, functions, self.stream.ptr
-        # A kernel's one argument, and where it lies: what the driver asks for.
-        self._argument = np.zeros(2, np.uint64)
-        self._argument_words = self._argument.data
-        self._argument_place = int(self._argument.ctypes.data)
+        self._functions, self._pointer = functions, self.stream.ptr
         self.driver = driver_of(self._pointer)
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
@@ -43,24 +39,12 @@ class CudaStream:
         self._runtime.memsetAsync(device, 0, num_bytes, self._pointer)
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
-        """Run a kernel of `kernels.KERNELS` on the Job at an address; see Stream."""
-        function, threads, shared, takes_job, is_grid, is_early = self._functions[kernel]
-        words, place = self._argument_words, self._argument_place
-        words[0], words[1] = job, job if takes_job else place
-        self._runtime.setDevice(self._number)  # The driver asks for a device in every thread.
-        if is_early and self._launch_early:
-            self._launch_early(function, blocks, threads, shared, place + 8)
-            return
-        shape = (blocks, 1, 1, threads, 1, 1, shared, self._pointer, place + 8)
-        if is_grid:
-            self._launch_grid(function, *shape)
-        else:
-            self._launch(function, *shape, 0)
+        """Run a kernel of `catalog.KERNELS` on the Job at an address; see Stream."""
+        self.driver.launch(self._functions[kernel], blocks, job)
 
-    def kernel(self, name: str) -> tuple[Any, ...]:
-        """A kernel as `fast_launch.Launcher` takes it, compiled."""
-        kernel: tuple[Any, ...] = self._functions[name]
-        return kernel
+    def kernel(self, name: str) -> LaunchSpec:
+        """How a kernel is launched; it is compiled."""
+        return self._functions[name]
 
     def begin_capture(self) -> None:
         """What follows is recorded and not run."""
@@ -92,3 +76,31 @@ class CudaStream:
     def seconds(self, begin: Any, end: Any) -> float:
         """Time between two marks, once the later one is done."""
         return float(self._elapsed_ms(begin, end)) / 1000
+
+
+def driver_of(stream: int) -> Driver:
+    """CUDA's driver as C++ calls it, for a stream of the current context.
+
+    Raises:
+        DeviceUnavailable: the driver is older than CUDA 11.8, or there is no current context.
+    """
+    library = ctypes.CDLL("libcuda.so.1")
+    context = ctypes.c_void_p()
+    if library.cuCtxGetCurrent(ctypes.byref(context)) or not context.value:
+        raise DeviceUnavailable("no context of the CUDA driver is current")
+    return fast_launch.Driver(
+        set_context=_address(library, "cuCtxSetCurrent"),
+        copy_in=_address(library, "cuMemcpyHtoDAsync_v2"),
+        launch=_address(library, "cuLaunchKernelEx"),
+        synchronize=_address(library, "cuStreamSynchronize"),
+        context=context.value,
+        stream=stream,
+    )
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    try:
+        function = getattr(library, name)
+    except AttributeError:
+        raise DeviceUnavailable(f"the CUDA driver has no {name}; 11.8 or newer has") from None
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from gpu.host._fast_launch import Driver, LaunchSpec
 
 Bytes = NDArray[np.uint8]
 
@@ -38,13 +41,13 @@ class Stream(Protocol):
     """Work in order on the device; nothing waits but `synchronize`.
 
     Attributes:
-        driver: what C++ launches with, see `fast_launch.driver_of`; None where it cannot.
+        driver: what C++ launches the kernels of the stream with.
     """
 
-    driver: tuple[int, ...] | None
+    driver: Driver
 
-    def kernel(self, name: str) -> tuple[Any, ...]:
-        """A kernel of `kernels.KERNELS` as `fast_launch.Launcher` takes it."""
+    def kernel(self, name: str) -> LaunchSpec:
+        """How C++ launches a kernel of `catalog.KERNELS`."""
 
     def copy_in(self, device: int, host: int, num_bytes: int) -> None:
         """Copy from host memory, pinned if the copy is to overlap, or from the device's."""
@@ -56,7 +59,7 @@ class Stream(Protocol):
         """Fill with zeros."""
 
     def launch(self, kernel: str, blocks: int, job: int) -> None:
-        """Run a kernel of `kernels.KERNELS` on the Job at an address.
+        """Run a kernel of `catalog.KERNELS` on the Job at an address.
 
         An address of the device, where the kernel reads it, unless it `takes_job`: then one of host
         memory, which is read at once.
@@ -88,7 +91,7 @@ class Device(Protocol):
     """Memory and streams of one device."""
 
     def prepare(self, modules: Iterable[str]) -> None:
-        """Compile kernels now, not at their first launches; modules are `kernels.SOURCES`'.
+        """Compile kernels now, not at their first launches; modules are `catalog.SOURCES`'.
 
         Raises:
             DeviceUnavailable: the device cannot run them.

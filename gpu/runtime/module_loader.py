@@ -6,22 +6,31 @@ import functools
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpu.errors import DeviceUnavailable
+from gpu.host.extensions import fast_launch
 from gpu.kernels.catalog import KERNELS, SOURCES, joined_source
 
+if TYPE_CHECKING:
+    from gpu.host._fast_launch import LaunchSpec
+
 WITH_CLUSTERS = (9, 10)  # Compute capabilities, the first number.
-EARLY = "text", "cut", "merge"  # The modules whose kernels may be launched early.
-WITH_EARLY = 9  # The least compute capability whose kernels may be launched early,
-EARLY_DRIVER = 12030  # and the driver that records such launches.
+DEPENDENT = "text", "cut", "merge"
+"""Modules whose kernels are put on the device while the one before them in their stream still runs.
+
+CUDA calls that a programmatic dependent launch. Such a kernel waits itself for the one before it
+(`wait_for_kernel_before` in cuda/common/platform.cuh): only its launch comes early.
+"""
+WITH_DEPENDENT = 9  # The least compute capability that has dependent launches,
+DEPENDENT_DRIVER = 12030  # and the driver that records them.
 MAX_CLUSTER = 8  # Blocks that every device with clusters runs as one; more must be asked for.
 LARGER_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 SHARED_BYTES = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 
 
-class Functions(dict[str, Any]):
-    """{kernel: (function, threads, shared bytes, takes_job, is_grid, is_early)}.
+class Functions(dict[str, "LaunchSpec"]):
+    """The kernels of a device by name, each with how it is launched.
 
     A module is compiled when it is first asked for; CuPy keeps the machine code on disk. A kernel
     that is recorded was launched before, so that nothing is compiled while a stream records.
@@ -36,9 +45,9 @@ class Functions(dict[str, Any]):
         self.has_clusters = capability in WITH_CLUSTERS
         driver = cupy.cuda.runtime.driverGetVersion()
         self.shared_bytes = int(cupy.cuda.runtime.deviceGetAttribute(SHARED_BYTES, number))
-        self.launches_early = capability >= WITH_EARLY and driver >= EARLY_DRIVER
+        self.has_dependent_launch = capability >= WITH_DEPENDENT and driver >= DEPENDENT_DRIVER
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> LaunchSpec:
         module = KERNELS[name].module
         with self._locks[module], self._cupy.cuda.Device(self._number):
             if name not in self:
@@ -61,9 +70,9 @@ class Functions(dict[str, Any]):
         """
         needed = max(kernel.shared_bytes for kernel in KERNELS.values() if kernel.module == module)
         if needed > self.shared_bytes:
-            told = f"a block has up to {self.shared_bytes} bytes of shared memory there"
             raise DeviceUnavailable(
-                f"{told}, kernels of {module!r} need {needed}: an H100 has them"
+                f"a block has up to {self.shared_bytes} bytes of shared memory there, "
+                f"kernels of {module!r} need {needed}: an H100 has them"
             )
         options = ("-std=c++17",)
         compiled = self._cupy.RawModule(
@@ -77,10 +86,13 @@ class Functions(dict[str, Any]):
                 place = function.kernel.ptr
                 if kernel.cluster > MAX_CLUSTER and self.has_clusters:
                     self._cupy.cuda.driver.funcSetAttribute(place, LARGER_CLUSTERS, 1)
-                self[name] = (
-                    *(place, kernel.threads, kernel.shared_bytes),
-                    *(kernel.takes_job, kernel.is_grid),
-                    self.launches_early and kernel.module in EARLY,
+                self[name] = fast_launch.LaunchSpec(
+                    function=place,
+                    threads=kernel.threads,
+                    shared_bytes=kernel.shared_bytes,
+                    takes_job=kernel.takes_job,
+                    is_grid=kernel.is_grid,
+                    is_dependent=self.has_dependent_launch and kernel.module in DEPENDENT,
                 )
         self._modules.append(compiled)
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from gpu.batch.plan import first_kernels, rare_kernels
 from gpu.batch.row_options import RowOptions, row_errors
-from gpu.batch.transfer import STATUS, checked, fetch, launch, pack
-from gpu.host.addresses import address_of
+from gpu.batch.transfer import checked, fetch, launch, pack, put_batch
+from gpu.host.arrays import address_of
 from gpu.host.copy_pool import Copy
 from gpu.kernels.families import answer_kernels
-from gpu.kernels.job import WORD, constant
+from gpu.kernels.job import STATUS, WORD, constant
 from gpu.large.answer import drop_rows
 from gpu.memory.workspace import Workspace
 from gpu.runtime.stage_timer import stage_of
@@ -26,7 +26,6 @@ from gpu.small.one_launch import (
     blocks_of,
     few_text,
     grid_text,
-    put_batch,
 )
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch, Encoded, RowError
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 Int64s = NDArray[np.int64]
 _HOST_IDS, _ID_BITS = WORD["host_ids"], WORD["id_bits"]
-_VALIDATES, _LEAVES = WORD["validates"], WORD["leaves"]
 _CUT, _NOT_UTF8, _RARE = STATUS["CUT"], STATUS["NOT_UTF8"], STATUS["RARE"]
 TURNED = np.uint8(constant("ROW_CIRCLE") | constant("ROW_OTHER_STRAND"))
 UNTRIED = 15  # Batches behind one with others than bases that are taken for such, too.
@@ -198,10 +196,19 @@ class SmallCall:
         it finds, and it is queued behind; then what is said are the bits of all that it left.
         """
         workspace, batch = self.workspace, self.batch
-        words, clock = workspace.words, workspace.clock
+        clock = workspace.clock
         place, copy = self.text
-        put_batch(workspace, self.resident, batch, self.options, place)
-        words[_VALIDATES], words[_LEAVES] = self.validate, left
+        put_batch(
+            workspace,
+            self.resident,
+            len(batch.data),
+            batch.offsets,
+            self.options,
+            host_text=place,
+            validates=self.validate,
+            leaves=left,
+        )
+        workspace.reported[_NOT_UTF8] = 0
         blocks = blocks_of(kernel, batch, self.processors)
         if clock is not None:
             clock.enter(stage_of(kernel))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpu.batch.plan import first_kernels
 from gpu.batch.row_options import NOTHING_ADDED
-from gpu.batch.transfer import STATUS, checked, launch, pack
-from gpu.kernels.job import WORD
+from gpu.batch.transfer import checked, launch, pack
+from gpu.kernels.job import STATUS, WORD
 from gpu.memory.workspace_layout import BYTES_A_ROW
 from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch

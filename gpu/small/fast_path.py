@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.row_options import RowOptions
-from gpu.batch.transfer import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields
+from gpu.batch.transfer import ROW_BYTES, TAKE_IN_BYTES, set_fields
 from gpu.errors import OutOfMemory
-from gpu.host.addresses import address_of
-from gpu.host.fast_launch import COPIED, IN_PLACE, SAYS_MORE, STAGED
+from gpu.host.arrays import address_of
+from gpu.host.fast_launch import COPIED, IN_PLACE, MORE_TO_DO, STAGED
 from gpu.kernels.catalog import num_blocks
+from gpu.kernels.job import STATUS
 from gpu.memory.output_buffer import Out
 from gpu.memory.workspace_pool import Workspaces
 from gpu.runtime.stage_timer import StageTimes
@@ -122,8 +123,6 @@ class Few:
             return kernel
         try:
             launcher, ids = workspace.launcher, workspace.ids
-            if launcher is None:
-                return kernel
             if workspace.resident is not resident:
                 set_fields(workspace, resident)
             if id_dtype is not np.int32:
@@ -134,7 +133,7 @@ class Few:
             if num_ids >= 0:
                 self.stage_times.count()
                 return ids[:num_ids].copy(), workspace.offsets[: rows + 1].copy()
-            return "" if num_ids == SAYS_MORE and workspace.reported[_RARE] else kernel
+            return "" if num_ids == MORE_TO_DO and workspace.reported[_RARE] else kernel
         finally:
             workspaces.give(workspace)
 
@@ -200,8 +199,6 @@ class Few:
         workspaces, rows = self.workspaces, len(offsets) - 1
         workspace = workspaces.take(len(data), rows, resident.family.layout)
         try:
-            if workspace.launcher is None:
-                return None
             if workspace.resident is not resident:
                 set_fields(workspace, resident)
             blocks = FEW_BLOCKS.get(kernel) or num_blocks(kernel, size, self.processors)
@@ -211,7 +208,7 @@ class Few:
             if num_ids >= 0:
                 self.stage_times.count()
                 return workspace.offsets[: rows + 1].copy()
-            rare = workspace.reported[_RARE] if num_ids == SAYS_MORE else 0
+            rare = workspace.reported[_RARE] if num_ids == MORE_TO_DO else 0
             return self._left(resident, kernel, rare)
         finally:
             workspaces.give(workspace)

@@ -8,17 +8,14 @@ made anew and no field of the Job is written but those that differ from batch to
 
 from __future__ import annotations
 
-from gpu.batch.row_options import RowOptions
-from gpu.batch.transfer import ROW_BYTES, STATUS, TAKE_IN_BYTES, set_fields, turn
-from gpu.host.addresses import address_of
+from gpu.batch.transfer import ROW_BYTES, TAKE_IN_BYTES
+from gpu.host.arrays import address_of
 from gpu.host.copy_pool import Copy, Staging
-from gpu.host.row_begins import put_begins
 from gpu.kernels.catalog import num_blocks
 from gpu.kernels.families import Family
-from gpu.kernels.job import WORD, constant
+from gpu.kernels.job import constant
 from gpu.memory.workspace import Workspace
 from gpu.memory.workspace_layout import SMALL_BYTES
-from gpu.vocabulary.cache import Resident
 from vocabularies.batch.batch import Batch
 
 ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
@@ -26,9 +23,6 @@ ONE_BLOCK_BYTES, CLUSTER_BYTES, GRID_BYTES = 1 << 12, 1 << 17, SMALL_BYTES
 RARE_RUNS, RARE_PIECES = constant("RARE_RUNS"), constant("RARE_PIECES")
 GOES_ON_FROM = {RARE_RUNS: "pretokenize", RARE_PIECES: "windows"}
 """The kernel from which on single launches do what a grid has left."""
-_NUM_BYTES, _NUM_ROWS = WORD["num_bytes"], WORD["num_rows"]
-_FLAGS, _LIMITS, _REFUSED = WORD["row_flags"], WORD["row_max_length"], WORD["row_refused"]
-_NOT_UTF8, _TEXT = STATUS["NOT_UTF8"], WORD["host_text"]
 FEW = frozenset(("encode_block", "encode_cluster"))  # Of few threads; they stage the text.
 FEW_BLOCKS = {kernel: num_blocks(kernel, 1, 1) for kernel in FEW}  # Whatever the batch.
 LEAVES_RARE = frozenset((*FEW, "encode_bases", "encode_bases_copied", "encode_grid"))
@@ -52,28 +46,6 @@ def fused_kernel(family: Family, size: int) -> str:
 def blocks_of(kernel: str, batch: Batch, processors: int) -> int:
     """Blocks of the launch that encodes a small batch."""
     return FEW_BLOCKS.get(kernel) or num_blocks(kernel, size_of(batch), processors)
-
-
-def put_batch(
-    workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, text: int
-) -> None:
-    """A batch and its options into pinned memory; its text is at an address there, or 0."""
-    if workspace.resident is not resident:
-        set_fields(workspace, resident)
-    words, fields, rows = workspace.words, workspace.fields, len(batch)
-    if resident.family.turns_rows:
-        turn(workspace, False)
-    put_begins(workspace.row_begins, batch.offsets)
-    words[_TEXT], words[_NUM_BYTES], words[_NUM_ROWS] = text, len(batch.data), rows
-    words[_REFUSED] = fields["row_refused"]
-    words[_FLAGS] = words[_LIMITS] = 0
-    if not options.is_default:
-        workspace.row_flags[:rows] = options.flags
-        words[_FLAGS] = fields["row_flags"]
-    if options.max_length is not None:
-        workspace.row_max_length[:rows] = options.max_length
-        words[_LIMITS] = fields["row_max_length"]
-    workspace.reported[_NOT_UTF8] = 0
 
 
 def few_text(workspace: Workspace, batch: Batch) -> int:

@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.batch.row_options import RowOptions
-from gpu.batch.transfer import STATUS, set_fields
+from gpu.batch.transfer import set_fields
 from gpu.errors import OutOfMemory
-from gpu.host.addresses import address_of
+from gpu.host.arrays import address_of, put_begins
 from gpu.host.copy_pool import Copy
-from gpu.host.row_begins import put_begins
 from gpu.kernels.catalog import num_blocks
-from gpu.kernels.job import WORD
+from gpu.kernels.job import STATUS, WORD
 from gpu.memory.workspace import Workspace
 from gpu.runtime.stage_timer import stage_of
 from gpu.vocabulary.cache import Resident

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from gpu.errors import BadHandle, OutOfMemory
+from gpu.host._fast_launch import LaunchSpec
 from gpu.kernels.catalog import KERNELS, SOURCES
 from gpu.kernels.job import CUDA
 from gpu.runtime.device import Bytes, DeviceInfo
@@ -94,7 +95,7 @@ class EmulatedStream:
     def launch(self, kernel: str, blocks: int, job: int) -> None:
         self._do("launch", kernel, blocks, job)
 
-    def kernel(self, name: str) -> tuple[Any, ...]:
+    def kernel(self, name: str) -> LaunchSpec:
         return kernel_of(name)
 
     def begin_capture(self) -> None:

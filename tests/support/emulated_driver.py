@@ -1,4 +1,4 @@
-"""CUDA's driver as C++ calls it, for emulated streams: see `gpu.host.fast_launch.driver_of`."""
+"""CUDA's driver as C++ calls it, for emulated streams: see `gpu.runtime.cuda_stream.driver_of`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from gpu.host._fast_launch import Driver, LaunchSpec
 from gpu.kernels.catalog import KERNELS
 
 if TYPE_CHECKING:
     from tests.support.emulated_device import EmulatedStream
-
-__all__ = ["driver_of", "kernel_of"]
 
 CONTEXT, STREAM = 0xC0, 0x57
 FAILED = 999  # CUDA_ERROR_UNKNOWN
@@ -25,15 +24,21 @@ Synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 @functools.cache
-def kernel_of(name: str) -> tuple[Any, ...]:
+def kernel_of(name: str) -> LaunchSpec:
     """A kernel as `gpu.runtime.module_loader.Functions` has it."""
     kernel = KERNELS[name]
-    shape = (kernel.threads, kernel.shared_bytes, kernel.takes_job, kernel.is_grid, False)
-    return (NAMES.index(name), *shape)
+    return LaunchSpec(
+        function=NAMES.index(name),
+        threads=kernel.threads,
+        shared_bytes=kernel.shared_bytes,
+        takes_job=kernel.takes_job,
+        is_grid=kernel.is_grid,
+        is_dependent=False,
+    )
 
 
-def driver_of(stream: EmulatedStream) -> tuple[tuple[int, ...], tuple[Any, ...]]:
-    """Addresses for C++, and what must be kept as long as these are used."""
+def driver_of(stream: EmulatedStream) -> tuple[Driver, tuple[Any, ...]]:
+    """What C++ launches with, and what must be kept as long as it is used."""
     its = weakref.ref(stream)
 
     def set_context(context: int) -> int:
@@ -51,8 +56,9 @@ def driver_of(stream: EmulatedStream) -> tuple[tuple[int, ...], tuple[Any, ...]]
             assert words[1:7] == [1, 1, kernel.threads, 1, 1, kernel.shared_bytes]
             assert ctypes.c_void_p.from_address(config + 32).value == STREAM
             assert (words[12], extra) == (kernel.is_grid, None)  # Attributes: a grid's is one.
-            attribute = ctypes.c_void_p.from_address(config + 40).value or 0
-            assert (ctypes.c_uint32 * 3).from_address(attribute)[:] == [COOPERATIVE, 0, 1]
+            if kernel.is_grid:
+                attribute = ctypes.c_void_p.from_address(config + 40).value or 0
+                assert (ctypes.c_uint32 * 3).from_address(attribute)[:] == [COOPERATIVE, 0, 1]
             stream.launch(name, words[0], ctypes.c_void_p.from_address(arguments).value or 0)
 
         return done(work)
@@ -70,9 +76,14 @@ def driver_of(stream: EmulatedStream) -> tuple[tuple[int, ...], tuple[Any, ...]]
             return FAILED
         return 0
 
-    calls = (
-        *(SetContext(set_context), CopyIn(copy_in)),
-        *(Launch(launch), Synchronize(synchronize)),
+    calls = SetContext(set_context), CopyIn(copy_in), Launch(launch), Synchronize(synchronize)
+    places = [ctypes.cast(call, ctypes.c_void_p).value or 0 for call in calls]
+    driver = Driver(
+        set_context=places[0],
+        copy_in=places[1],
+        launch=places[2],
+        synchronize=places[3],
+        context=CONTEXT,
+        stream=STREAM,
     )
-    places = (ctypes.cast(call, ctypes.c_void_p).value or 0 for call in calls)
-    return (*places, CONTEXT, STREAM), calls
+    return driver, calls

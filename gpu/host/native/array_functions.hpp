@@ -52,8 +52,7 @@ PyObject* put_begins(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     } else if (copy_ascending(static_cast<uint64_t*>(to.buf), begins, static_cast<size_t>(from.len) / 8)) {
         found = Py_NewRef(Py_None);
     } else {
-        auto* signed_begins = static_cast<const int64_t*>(from.buf);
-        found = PyLong_FromSsize_t(std::is_sorted_until(signed_begins, signed_begins + from.len / 8) - signed_begins - 1);
+        found = first_descent(from);
     }
     PyBuffer_Release(&to);
     PyBuffer_Release(&from);

@@ -5,24 +5,21 @@
 //     copy = pool.gather(target, texts, offsets)    the same for strings that were measured, see string_job.hpp
 //     copy.wait(num_bytes)                          until the first num_bytes are there
 //     copy.seconds                                  from its beginning to its last piece
-//     pool.find_border(text, begin, end, from_end)  where a text may be cut, see split_search.hpp
 //     pool.close()                                  ends the threads; what has begun is completed
 //     look(flag, seconds)                           whether a byte is set before the time is over
 //     address_of(array)                             where its first item lies
 //     put_begins(to, begins)                        copies int64s; None, or the first row that falls
 //
 // A child of fork completes by itself what had begun, and makes threads of its own for the rest.
-// gpu/host/copy_pool.py is the same without threads.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "split_search.hpp"
 #include "array_functions.hpp"
 #include "string_job.hpp"
 
 namespace {
 
-using staging::BytesJob, staging::CopyJob, staging::SearchJob, staging::StringsJob, staging::Threads;
+using staging::BytesJob, staging::CopyJob, staging::StringsJob, staging::Threads;
 
 constexpr char TOO_SHORT[] = "the target is too short";
 constexpr char NOT_MEASURED[] = "the texts are not those that were measured";
@@ -158,37 +155,6 @@ void free_copy(Copy* copy) {
     free_object(copy);
 }
 
-// The caller's thread looks at the first piece alone: most texts have a border there.
-void search(Pool* pool, SearchJob* job) {
-    if (job->num_pieces) job->run(job->next++);
-    if (job->next == job->num_pieces || job->has_found()) return;
-    Threads* threads = threads_of(pool);
-    Py_BEGIN_ALLOW_THREADS
-    threads->add(job);
-    threads->finish(job, job->num_pieces);
-    Py_END_ALLOW_THREADS
-}
-
-PyObject* find_border(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
-    if (!has_arguments(given, 4)) return nullptr;
-    Py_ssize_t begin = PyLong_AsSsize_t(arguments[1]), end = PyLong_AsSsize_t(arguments[2]);
-    bool from_end = arguments[3] == Py_True;
-    Py_buffer text;
-    if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &text, PyBUF_SIMPLE) < 0) return nullptr;
-    bool is_inside = 1 <= begin && begin <= end && end <= text.len;
-    if (!is_inside) {
-        PyBuffer_Release(&text);
-        PyErr_SetString(PyExc_ValueError, "the places lie outside of the text");
-        return nullptr;
-    }
-    SearchJob job(static_cast<const char*>(text.buf) + begin, static_cast<size_t>(end - begin), from_end);
-    search(pool, &job);
-    PyBuffer_Release(&text);
-    Py_ssize_t distance = static_cast<Py_ssize_t>(job.distance());
-    if (distance == end - begin) Py_RETURN_NONE;
-    return PyLong_FromSsize_t(from_end ? end - 1 - distance : begin + distance);
-}
-
 template <PyObject* (*METHOD)(Pool*, PyObject* const*, Py_ssize_t)>
 PyObject* guarded(Pool* pool, PyObject* const* arguments, Py_ssize_t given) {
     try {
@@ -203,8 +169,6 @@ PyMethodDef pool_methods[] = {
      "start(target, source, /): begins to copy source to the front of target."},
     {"gather", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<gather>)), METH_FASTCALL,
      "gather(target, texts, offsets, /): the same for strings that were measured, offsets int64[B + 1]."},
-    {"find_border", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<find_border>)), METH_FASTCALL,
-     "find_border(text, begin, end, from_end, /): begin <= place < end of a blank behind an ASCII letter."},
     {"close", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(close_pool)), METH_NOARGS,
      "close(): ends the threads; the next copy starts them again."},
     {nullptr, nullptr, 0, nullptr},

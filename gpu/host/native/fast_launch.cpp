@@ -1,16 +1,22 @@
-// All that the host does for a small batch, from its text to the wait for the kernel, in one call; see gpu/host/fast_launch.py.
+// Launches kernels, and does in one call all that the host does for a small batch; see fast_launch.py.
 //
-//     launcher = Launcher(driver, words, told, fields, arrays)    of a workspace, see launcher_of
-//     launcher.encode(kernel, blocks, text, way, begins, framed, validates, id_bits, ids)
+//     spec = LaunchSpec(function=, threads=, shared_bytes=, takes_job=, is_grid=, is_dependent=)
+//     driver = Driver(set_context=, copy_in=, launch=, synchronize=, context=, stream=)    of a stream
+//     driver.launch(spec, blocks, job)
+//     launcher = Launcher(driver, words, status_words, fields, job=, text=, row_begins=, status=, offsets=)
+//     launcher.put_batch(begins, host_text=, num_bytes=, ...)    writes what differs from batch to batch
+//     launcher.encode(spec, blocks, text, source, begins, framed, validates, id_bits, ids)
 //
-// `kernel` is (function, threads, shared bytes, takes the Job, waits for its like, …). A way says where it finds the text:
-// staged in pinned memory, in place, or copied to the device; ids go to an address. What comes back is a number of ids
-// or, below 0, why there is none. The interpreter's lock is not held while the driver works.
+// A Launcher belongs to a workspace. It is the only writer of the Job's words that describe a batch. `encode` writes
+// them, launches a kernel and waits for it; it returns a number of ids or, below 0, why there is none. The interpreter's
+// lock is not held while the driver works.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 
+#include <cstddef>
 #include <cstring>
-#include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include "python_helpers.hpp"
@@ -31,7 +37,19 @@ struct Config {
 };
 
 constexpr Attribute COOPERATIVE = {2, {1}};  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE: all blocks run at a time.
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the launch does not wait for the kernel before it; the kernel
+// does (`wait_for_kernel_before` of the device code).
+constexpr Attribute DEPENDENT = {6, {1}};
 
+// How a kernel is launched.
+struct LaunchSpec {
+    PyObject_HEAD
+    unsigned long long function;
+    unsigned int threads, shared_bytes;
+    char takes_job, is_grid, is_dependent;
+};
+
+// CUDA's driver, and the stream of a context that it works on.
 struct Driver {
     int (*set_context)(void* context);
     int (*copy_in)(uint64_t device, const void* host, size_t num_bytes, void* stream);
@@ -40,40 +58,111 @@ struct Driver {
     void *context, *stream;
 };
 
-// Which 8-byte words of the Job are told of a batch; the order of `fast_launch.WORDS`.
+struct DriverObject {
+    PyObject_HEAD
+    Driver driver;
+};
+
+// Which 8-byte words of the Job describe a batch.
 struct Words {
     uint32_t host_text, num_bytes, num_rows, row_flags, row_max_length, row_refused, validates, leaves, id_bits;
-    uint32_t framed, answer_ids, answer_offsets, host_ids, text, sent_begins, zeros[5];
+    uint32_t framed, answer_ids, answer_offsets, host_ids, text, sent_text, sent_begins;
+    uint32_t own_spans, random_seed, first_row, substitution_rate;
+};
+
+// Words of the status that say that there is more to do than to take ids.
+struct StatusWords {
+    uint32_t not_utf8, fault, cut, rare, not_covered;
+};
+
+// Where fields of the workspace lie on the device; 0 where its layout has none.
+struct Fields {
+    uint64_t ids, framed_ids, id_offsets, framed_offsets, row_refused, text, turned, row_begins, row_flags, row_max_length;
 };
 
 struct Launcher {
     PyObject_HEAD
     Driver driver;
     Words words;
-    uint32_t told[5];  // Words of the status that say that there is more to do than to take ids.
-    uint64_t ids[2], offsets[2];  // Where the answer lies on the device, without frames and with them.
-    uint64_t row_refused, text_place, row_begins;  // Fields of the workspace.
-    Py_buffer job, text, begins, status, answer;
+    StatusWords status_words;
+    Fields fields;
+    Py_buffer job, text, begins, status, offsets;
 };
 
-// What comes back instead of a number of ids.
-enum : Py_ssize_t { NOT_LAUNCHED = -1, SAYS_MORE = -2 };
+PyTypeObject *spec_type, *driver_type;
+
+// What `encode` returns instead of a number of ids.
+enum : Py_ssize_t { NOT_LAUNCHED = -1, MORE_TO_DO = -2 };
+
+// Where a kernel finds the text; as in fast_launch.py.
+enum Source : uint32_t { STAGED, IN_PLACE, COPIED };
 
 uint64_t* words_of(const Py_buffer& buffer) { return static_cast<uint64_t*>(buffer.buf); }
 
-// Raises TypeError where numbers of a kernel are none.
-Config config_of(PyObject* kernel, PyObject* blocks, void* stream) {
-    auto number = [](PyObject* given) { return static_cast<uint32_t>(PyLong_AsUnsignedLong(given)); };
-    uint32_t threads = number(PyTuple_GET_ITEM(kernel, 1)), shared_bytes = number(PyTuple_GET_ITEM(kernel, 2));
-    bool is_grid = PyTuple_GET_ITEM(kernel, 4) == Py_True;
-    return {{number(blocks), 1, 1}, {threads, 1, 1}, shared_bytes, stream, &COOPERATIVE, is_grid};
+// Raises gpu.errors.LaunchFailed.
+PyObject* fail(int error) {
+    PyObject* errors = PyImport_ImportModule("gpu.errors");
+    PyObject* kind = errors ? PyObject_GetAttrString(errors, "LaunchFailed") : nullptr;
+    if (kind) PyErr_Format(kind, "CUDA error %d", error);
+    Py_XDECREF(kind);
+    Py_XDECREF(errors);
+    return nullptr;
 }
 
-enum Way : uint32_t { STAGED, IN_PLACE, COPIED };  // As in gpu/host/fast_launch.py.
+// The one way to launch a kernel: normal, cooperative or dependent, as its spec says. The Job comes with the launch, from
+// host memory, where the kernel takes it; others get its address on the device. Returns the driver's error, or 0.
+int launch_kernel(const Driver& driver, const LaunchSpec& spec, uint32_t blocks, uint64_t job) {
+    Attribute attributes[2];
+    uint32_t count = 0;
+    if (spec.is_grid) attributes[count++] = COOPERATIVE;
+    if (spec.is_dependent) attributes[count++] = DEPENDENT;
+    Config config = {{blocks, 1, 1}, {spec.threads, 1, 1}, spec.shared_bytes, driver.stream, attributes, count};
+    void* arguments[] = {spec.takes_job ? reinterpret_cast<void*>(job) : &job};
+    return driver.launch(&config, reinterpret_cast<void*>(spec.function), arguments, nullptr);
+}
 
-// What a call says of its batch.
-struct Asked {
-    uint32_t way;
+// What differs from batch to batch, beside where its rows begin.
+struct Batch {
+    uint64_t host_text, num_bytes;  // The text's address in host memory, or 0 where it is copied to the device.
+    bool has_flags, has_limits;     // Whether the rows' options lie in row_flags and in row_max_length.
+    bool is_augmented;              // Whether other rows are made of the rows before they are encoded.
+    bool validates;
+    uint64_t leaves;
+};
+
+// Writes where rows begin, and the Job's words for a batch; false: a row ends before it begins.
+bool put_batch(Launcher* self, const Py_buffer& begins, const Batch& batch) {
+    size_t count = static_cast<size_t>(begins.len) / 8;
+    if (!copy_ascending(words_of(self->begins), words_of(begins), count)) return false;
+    uint64_t* job = words_of(self->job);
+    const Words& words = self->words;
+    const Fields& fields = self->fields;
+    job[words.host_text] = batch.host_text;
+    job[words.num_bytes] = batch.num_bytes;
+    job[words.num_rows] = count - 1;
+    job[words.row_flags] = batch.has_flags ? fields.row_flags : 0;
+    job[words.row_max_length] = batch.has_limits ? fields.row_max_length : 0;
+    job[words.row_refused] = fields.row_refused;
+    job[words.validates] = batch.validates;
+    job[words.leaves] = batch.leaves;
+    job[words.text] = batch.is_augmented ? fields.turned : fields.text;
+    job[words.sent_text] = batch.is_augmented ? fields.text : 0;
+    job[words.sent_begins] = fields.row_begins;
+    job[words.own_spans] = job[words.random_seed] = job[words.first_row] = job[words.substitution_rate] = 0;
+    return true;
+}
+
+// Writes which fields hold the answer: ids with begin and end tokens, or without.
+void answer_in(Launcher* self, bool framed) {
+    uint64_t* job = words_of(self->job);
+    job[self->words.framed] = framed;
+    job[self->words.answer_ids] = framed ? self->fields.framed_ids : self->fields.ids;
+    job[self->words.answer_offsets] = framed ? self->fields.framed_offsets : self->fields.id_offsets;
+}
+
+// What a call of `encode` asks for.
+struct Request {
+    uint32_t blocks, source;
     bool framed, validates;
     uint64_t id_bits, ids;
 };
@@ -83,82 +172,71 @@ bool is_array_of(const Py_buffer& array, Py_ssize_t item_bytes, const char* kind
            !array.format[1];
 }
 
+bool is_int64s(const Py_buffer& begins) { return is_array_of(begins, 8, "lq") && begins.len >= 8; }
+
 // Whether these are uint8[N], and int64[B + 1] from 0 to N.
 bool are_rows(const Py_buffer& text, const Py_buffer& begins) {
-    if (!is_array_of(text, 1, "B") || !is_array_of(begins, 8, "lq") || begins.len < 8) return false;
+    if (!is_array_of(text, 1, "B") || !is_int64s(begins)) return false;
     auto* places = static_cast<const int64_t*>(begins.buf);
     return places[0] == 0 && places[begins.len / 8 - 1] == text.len;
 }
 
-// Text, where its rows begin, and the words that differ from batch to batch; false: a row ends before it begins.
-bool put_batch(Launcher* self, const Py_buffer& text, const Py_buffer& begins, const Asked& asked) {
-    size_t count = static_cast<size_t>(begins.len) / 8;
-    if (!copy_ascending(words_of(self->begins), words_of(begins), count)) return false;
-    if (asked.way == STAGED) memcpy(self->text.buf, text.buf, static_cast<size_t>(text.len));
-    uint64_t* job = words_of(self->job);
-    const Words& words = self->words;
+// Text, where its rows begin, and the words of the Job; false: a row ends before it begins.
+bool put_request(Launcher* self, const Py_buffer& text, const Py_buffer& begins, const Request& request) {
     void* places[] = {self->text.buf, text.buf, nullptr};
-    job[words.host_text] = reinterpret_cast<uint64_t>(places[asked.way]);
-    job[words.num_bytes] = static_cast<uint64_t>(text.len);
-    job[words.num_rows] = count - 1;
-    job[words.row_flags] = job[words.row_max_length] = 0;
-    job[words.row_refused] = self->row_refused;
-    job[words.validates] = asked.validates;
-    job[words.leaves] = 0;
-    job[words.id_bits] = asked.id_bits;
-    job[words.framed] = asked.framed;
-    job[words.answer_ids] = self->ids[asked.framed];
-    job[words.answer_offsets] = self->offsets[asked.framed];
-    job[words.text] = self->text_place;  // No row is turned.
-    job[words.sent_begins] = self->row_begins;
-    for (uint32_t word : words.zeros) job[word] = 0;
+    Batch batch = {};
+    batch.host_text = reinterpret_cast<uint64_t>(places[request.source]);
+    batch.num_bytes = static_cast<uint64_t>(text.len);
+    batch.validates = request.validates;
+    if (!put_batch(self, begins, batch)) return false;
+    if (request.source == STAGED) memcpy(self->text.buf, text.buf, static_cast<size_t>(text.len));
+    answer_in(self, request.framed);
+    words_of(self->job)[self->words.id_bits] = request.id_bits;
     memset(self->status.buf, 0, static_cast<size_t>(self->status.len));
     return true;
 }
 
 // The text's copy if there is one, the kernel, and the wait for both; the driver's error, 0 if there is none. The address
 // that ids go to comes with the launch; the Job has its own one again behind it.
-int run(Launcher* self, void* function, const Config& config, const Py_buffer& text, const Asked& asked) {
+int run(Launcher* self, const LaunchSpec& spec, const Py_buffer& text, const Request& request) {
     const Driver& driver = self->driver;
-    void* arguments[] = {self->job.buf};
     uint64_t& place = words_of(self->job)[self->words.host_ids];
-    uint64_t own = std::exchange(place, asked.ids);
+    uint64_t own = std::exchange(place, request.ids);
     int error = driver.set_context(driver.context);
-    if (!error && asked.way == COPIED)
-        error = driver.copy_in(self->text_place, text.buf, static_cast<size_t>(text.len), driver.stream);
-    if (!error) error = driver.launch(&config, function, arguments, nullptr);
+    if (!error && request.source == COPIED)
+        error = driver.copy_in(self->fields.text, text.buf, static_cast<size_t>(text.len), driver.stream);
+    if (!error) error = launch_kernel(driver, spec, request.blocks, reinterpret_cast<uint64_t>(self->job.buf));
     place = own;
     int at_end = driver.synchronize(driver.stream);  // Whatever failed, the text may be on its way.
     return error ? error : at_end;
 }
 
-// Number of ids, or that there is more to say.
+// Number of ids, or that there is more to do.
 Py_ssize_t num_ids(const Launcher* self, size_t num_rows) {
     const uint64_t* status = words_of(self->status);
-    uint64_t more = 0;
-    for (uint32_t word : self->told) more |= status[word];
-    return more ? static_cast<Py_ssize_t>(SAYS_MORE) : static_cast<Py_ssize_t>(words_of(self->answer)[num_rows]);
+    const StatusWords& words = self->status_words;
+    uint64_t more = status[words.not_utf8] | status[words.fault] | status[words.cut] | status[words.rare] |
+                    status[words.not_covered];
+    return more ? static_cast<Py_ssize_t>(MORE_TO_DO) : static_cast<Py_ssize_t>(words_of(self->offsets)[num_rows]);
 }
 
-bool has_room(const Launcher* self, const Py_buffer& text, const Py_buffer& begins, uint32_t way) {
-    bool has = (way == IN_PLACE || text.len <= self->text.len) && begins.len <= self->begins.len;
+bool has_room(const Launcher* self, Py_ssize_t text_bytes, const Py_buffer& begins) {
+    bool has = text_bytes <= self->text.len && begins.len <= self->begins.len;
     if (!has) PyErr_SetString(PyExc_ValueError, "there is no room for the batch");
     return has;
 }
 
 // As `encode`, of buffers; null with an exception.
-PyObject* encode_rows(Launcher* self, PyObject* kernel, const Config& config, const Py_buffer& text,
-                      const Py_buffer& begins, const Asked& asked) {
-    auto function = static_cast<uintptr_t>(PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(kernel, 0)));
-    if (PyErr_Occurred()) return nullptr;
+PyObject* encode_rows(Launcher* self, const LaunchSpec& spec, const Py_buffer& text, const Py_buffer& begins,
+                      const Request& request) {
     if (!are_rows(text, begins)) return PyLong_FromSsize_t(NOT_LAUNCHED);
-    if (!has_room(self, text, begins, asked.way)) return nullptr;
-    if (!put_batch(self, text, begins, asked)) return PyLong_FromSsize_t(NOT_LAUNCHED);
+    if (!has_room(self, request.source == IN_PLACE ? 0 : text.len, begins)) return nullptr;
+    if (!put_request(self, text, begins, request)) return PyLong_FromSsize_t(NOT_LAUNCHED);
     int error;
     Py_BEGIN_ALLOW_THREADS
-    error = run(self, reinterpret_cast<void*>(function), config, text, asked);
+    error = run(self, spec, text, request);
     Py_END_ALLOW_THREADS
-    if (error) return PyErr_Format(PyExc_RuntimeError, "CUDA error %d", error);
+    if (error) return fail(error);
     return PyLong_FromSsize_t(num_ids(self, static_cast<size_t>(begins.len) / 8 - 1));
 }
 
@@ -170,20 +248,28 @@ PyObject* not_launched() {
     return PyLong_FromSsize_t(NOT_LAUNCHED);
 }
 
+// Null with TypeError where it is none.
+const LaunchSpec* spec_of(PyObject* given) {
+    if (Py_IS_TYPE(given, spec_type)) return reinterpret_cast<LaunchSpec*>(given);
+    PyErr_SetString(PyExc_TypeError, "a LaunchSpec is expected");
+    return nullptr;
+}
+
+uint32_t uint32_of(PyObject* given) { return static_cast<uint32_t>(PyLong_AsUnsignedLong(given)); }
+
 PyObject* encode(Launcher* self, PyObject* const* arguments, Py_ssize_t given) {
     if (!has_arguments(given, 9)) return nullptr;
-    if (!PyTuple_Check(arguments[0]) || PyTuple_GET_SIZE(arguments[0]) < 5)
-        return PyErr_Format(PyExc_TypeError, "a kernel is a tuple of five and more");
-    Config config = config_of(arguments[0], arguments[1], self->driver.stream);
-    Asked asked = {static_cast<uint32_t>(PyLong_AsUnsignedLong(arguments[3])), arguments[5] == Py_True, arguments[6] == Py_True,
-                   PyLong_AsUnsignedLongLong(arguments[7]), PyLong_AsUnsignedLongLong(arguments[8])};
+    const LaunchSpec* spec = spec_of(arguments[0]);
+    if (!spec) return nullptr;
+    Request request = {uint32_of(arguments[1]), uint32_of(arguments[3]), arguments[5] == Py_True, arguments[6] == Py_True,
+                       PyLong_AsUnsignedLongLong(arguments[7]), PyLong_AsUnsignedLongLong(arguments[8])};
     Py_buffer text, begins;
     if (PyErr_Occurred()) return nullptr;
-    if (asked.way > COPIED) return PyErr_Format(PyExc_ValueError, "there is no way %u", asked.way);
+    if (request.source > COPIED) return PyErr_Format(PyExc_ValueError, "there is no source %u", request.source);
     if (PyObject_GetBuffer(arguments[2], &text, WITH_KIND) < 0) return not_launched();
     PyObject* answer = nullptr;
     if (PyObject_GetBuffer(arguments[4], &begins, WITH_KIND) == 0) {
-        answer = encode_rows(self, arguments[0], config, text, begins, asked);
+        answer = encode_rows(self, *spec, text, begins, request);
         PyBuffer_Release(&begins);
     } else {
         answer = not_launched();
@@ -192,80 +278,258 @@ PyObject* encode(Launcher* self, PyObject* const* arguments, Py_ssize_t given) {
     return answer;
 }
 
-void free_launcher(Launcher* self) {
-    for (Py_buffer* buffer : {&self->job, &self->text, &self->begins, &self->status, &self->answer})
-        PyBuffer_Release(buffer);
+// None; the number of the first row that ends before it begins.
+PyObject* put_batch_method(Launcher* self, PyObject* arguments, PyObject* keywords) {
+    static const char* names[] = {"begins", "host_text", "num_bytes", "has_flags", "has_limits", "is_augmented",
+                                  "validates", "leaves", nullptr};
+    PyObject* given;
+    unsigned long long host_text = 0, num_bytes = 0, leaves = 0;
+    int has_flags = 0, has_limits = 0, is_augmented = 0, validates = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$KKppppK", const_cast<char**>(names), &given, &host_text,
+                                     &num_bytes, &has_flags, &has_limits, &is_augmented, &validates, &leaves))
+        return nullptr;
+    Py_buffer begins;
+    if (PyObject_GetBuffer(given, &begins, WITH_KIND) < 0) return nullptr;
+    Batch batch = {host_text, num_bytes, has_flags != 0, has_limits != 0, is_augmented != 0, validates != 0, leaves};
+    PyObject* found = nullptr;
+    if (!is_int64s(begins)) {
+        PyErr_SetString(PyExc_TypeError, "rows begin at int64s");
+    } else if (has_room(self, 0, begins)) {
+        found = put_batch(self, begins, batch) ? Py_NewRef(Py_None) : first_descent(begins);
+    }
+    PyBuffer_Release(&begins);
+    return found;
+}
+
+PyObject* answer_in_method(Launcher* self, PyObject* framed) {
+    answer_in(self, PyObject_IsTrue(framed) == 1);
+    Py_RETURN_NONE;
+}
+
+PyObject* launch_method(DriverObject* self, PyObject* const* arguments, Py_ssize_t given) {
+    const LaunchSpec* spec = has_arguments(given, 3) ? spec_of(arguments[0]) : nullptr;
+    if (!spec) return nullptr;
+    uint32_t blocks = uint32_of(arguments[1]);
+    uint64_t job = PyLong_AsUnsignedLongLong(arguments[2]);
+    if (PyErr_Occurred()) return nullptr;
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    error = self->driver.set_context(self->driver.context);
+    if (!error) error = launch_kernel(self->driver, *spec, blocks, job);
+    Py_END_ALLOW_THREADS
+    if (error) return fail(error);
+    Py_RETURN_NONE;
+}
+
+void free_object(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-// Reads tuples of as many numbers as there is room for; false: an exception is set.
-template <typename Number> bool read_numbers(PyObject* given, Number* numbers, Py_ssize_t count) {
-    if (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != count) {
-        PyErr_Format(PyExc_TypeError, "a tuple of %zd numbers is expected", count);
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < count; i++)
-        numbers[i] = static_cast<Number>(PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(given, i)));
-    return !PyErr_Occurred();
+void free_launcher(Launcher* self) {
+    for (Py_buffer* buffer : {&self->job, &self->text, &self->begins, &self->status, &self->offsets})
+        PyBuffer_Release(buffer);
+    free_object(reinterpret_cast<PyObject*>(self));
 }
 
-bool read_arrays(Launcher* self, PyObject* arrays) {
-    PyObject *job, *text, *begins, *status, *answer;
-    if (!PyArg_ParseTuple(arrays, "OOOOO", &job, &text, &begins, &status, &answer)) return false;
-    return PyObject_GetBuffer(job, &self->job, PyBUF_WRITABLE) == 0 &&
-           PyObject_GetBuffer(text, &self->text, PyBUF_WRITABLE) == 0 &&
-           PyObject_GetBuffer(begins, &self->begins, PyBUF_WRITABLE) == 0 &&
-           PyObject_GetBuffer(status, &self->status, PyBUF_WRITABLE) == 0 &&
-           PyObject_GetBuffer(answer, &self->answer, PyBUF_SIMPLE) == 0;
-}
-
-PyObject* new_launcher(PyTypeObject* type, PyObject* arguments, PyObject*) {
-    PyObject *driver, *words, *told, *fields_given, *arrays;
-    if (!PyArg_ParseTuple(arguments, "OOOOO", &driver, &words, &told, &fields_given, &arrays)) return nullptr;
-    auto* self = reinterpret_cast<Launcher*>(type->tp_alloc(type, 0));
-    uint64_t addresses[6], fields[7];
-    bool is_right = self && read_numbers(driver, addresses, 6) &&
-                    read_numbers(words, reinterpret_cast<uint32_t*>(&self->words), sizeof(Words) / sizeof(uint32_t)) &&
-                    read_numbers(told, self->told, 5) &&
-                    read_numbers(fields_given, fields, 7) && read_arrays(self, arrays);
-    if (!is_right) {
-        Py_XDECREF(self);
+PyObject* new_spec(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+    static const char* names[] = {"function", "threads", "shared_bytes", "takes_job", "is_grid", "is_dependent", nullptr};
+    unsigned long long function;
+    unsigned int threads, shared_bytes;
+    int takes_job, is_grid, is_dependent;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$KIIppp", const_cast<char**>(names), &function, &threads,
+                                     &shared_bytes, &takes_job, &is_grid, &is_dependent))
         return nullptr;
-    }
-    memcpy(&self->driver, addresses, sizeof addresses);
-    memcpy(self->ids, fields, sizeof self->ids);
-    memcpy(self->offsets, fields + 2, sizeof self->offsets);
-    self->row_refused = fields[4];
-    self->text_place = fields[5];
-    self->row_begins = fields[6];
+    auto* self = reinterpret_cast<LaunchSpec*>(type->tp_alloc(type, 0));
+    if (!self) return nullptr;
+    self->function = function;
+    self->threads = threads;
+    self->shared_bytes = shared_bytes;
+    self->takes_job = takes_job != 0;
+    self->is_grid = is_grid != 0;
+    self->is_dependent = is_dependent != 0;
     return reinterpret_cast<PyObject*>(self);
 }
-static_assert(sizeof(Driver) == 6 * sizeof(uint64_t), "addresses alone");
 
-PyMethodDef methods[] = {
-    {"encode", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(encode)), METH_FASTCALL,
-     "encode(kernel, blocks, text, way, begins, framed, validates, id_bits, ids, /): how many ids; -1: these are "
-     "no rows, -2: the status has more to say."},
+template <typename Function> Function* function_at(unsigned long long address) {
+    return reinterpret_cast<Function*>(static_cast<uintptr_t>(address));
+}
+
+PyObject* new_driver(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+    static const char* names[] = {"set_context", "copy_in", "launch", "synchronize", "context", "stream", nullptr};
+    unsigned long long set_context, copy_in, launch, synchronize, context, stream;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$KKKKKK", const_cast<char**>(names), &set_context, &copy_in,
+                                     &launch, &synchronize, &context, &stream))
+        return nullptr;
+    auto* self = reinterpret_cast<DriverObject*>(type->tp_alloc(type, 0));
+    if (!self) return nullptr;
+    self->driver.set_context = function_at<int(void*)>(set_context);
+    self->driver.copy_in = function_at<int(uint64_t, const void*, size_t, void*)>(copy_in);
+    self->driver.launch = function_at<int(const Config*, void*, void**, void**)>(launch);
+    self->driver.synchronize = function_at<int(void*)>(synchronize);
+    self->driver.context = reinterpret_cast<void*>(context);
+    self->driver.stream = reinterpret_cast<void*>(stream);
+    return reinterpret_cast<PyObject*>(self);
+}
+
+// A number of a struct, and the key of a dict that it is read from.
+template <typename Struct, typename Number> struct Named {
+    const char* name;
+    Number Struct::* place;
+};
+
+constexpr Named<Words, uint32_t> WORD_NAMES[] = {
+    {"host_text", &Words::host_text},
+    {"num_bytes", &Words::num_bytes},
+    {"num_rows", &Words::num_rows},
+    {"row_flags", &Words::row_flags},
+    {"row_max_length", &Words::row_max_length},
+    {"row_refused", &Words::row_refused},
+    {"validates", &Words::validates},
+    {"leaves", &Words::leaves},
+    {"id_bits", &Words::id_bits},
+    {"framed", &Words::framed},
+    {"answer_ids", &Words::answer_ids},
+    {"answer_offsets", &Words::answer_offsets},
+    {"host_ids", &Words::host_ids},
+    {"text", &Words::text},
+    {"sent_text", &Words::sent_text},
+    {"sent_begins", &Words::sent_begins},
+    {"own_spans", &Words::own_spans},
+    {"random_seed", &Words::random_seed},
+    {"first_row", &Words::first_row},
+    {"substitution_rate", &Words::substitution_rate},
+};
+static_assert(sizeof(Words) == sizeof(uint32_t) * std::size(WORD_NAMES), "all words have names");
+
+constexpr Named<StatusWords, uint32_t> STATUS_NAMES[] = {
+    {"NOT_UTF8", &StatusWords::not_utf8},
+    {"FAULT", &StatusWords::fault},
+    {"CUT", &StatusWords::cut},
+    {"RARE", &StatusWords::rare},
+    {"NOT_COVERED", &StatusWords::not_covered},
+};
+static_assert(sizeof(StatusWords) == sizeof(uint32_t) * std::size(STATUS_NAMES), "all words have names");
+
+constexpr Named<Fields, uint64_t> FIELD_NAMES[] = {
+    {"ids", &Fields::ids},
+    {"framed_ids", &Fields::framed_ids},
+    {"id_offsets", &Fields::id_offsets},
+    {"framed_offsets", &Fields::framed_offsets},
+    {"row_refused", &Fields::row_refused},
+    {"text", &Fields::text},
+    {"turned", &Fields::turned},
+    {"row_begins", &Fields::row_begins},
+    {"row_flags", &Fields::row_flags},
+    {"row_max_length", &Fields::row_max_length},
+};
+static_assert(sizeof(Fields) == sizeof(uint64_t) * std::size(FIELD_NAMES), "all fields have names");
+
+// Fills a struct from a dict; false with KeyError where a name is missing, unless it `may_lack` some, which are 0.
+template <typename Struct, typename Number, size_t COUNT>
+bool read_named(PyObject* dict, const Named<Struct, Number> (&names)[COUNT], Struct* numbers, bool may_lack = false) {
+    for (const auto& each : names) {
+        PyObject* value = PyDict_GetItemString(dict, each.name);
+        if (!value && !may_lack) PyErr_SetString(PyExc_KeyError, each.name);
+        numbers->*each.place = value ? static_cast<Number>(PyLong_AsUnsignedLongLong(value)) : 0;
+        if (PyErr_Occurred()) return false;
+    }
+    return true;
+}
+
+PyObject* new_launcher(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+    static const char* names[] = {"driver", "words", "status_words", "fields", "job", "text", "row_begins", "status",
+                                  "offsets", nullptr};
+    PyObject *driver, *words, *status_words, *fields, *job, *text, *begins, *status, *offsets;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O!O!O!$OOOOO", const_cast<char**>(names), driver_type,
+                                     &driver, &PyDict_Type, &words, &PyDict_Type, &status_words, &PyDict_Type, &fields,
+                                     &job, &text, &begins, &status, &offsets))
+        return nullptr;
+    auto* self = reinterpret_cast<Launcher*>(type->tp_alloc(type, 0));
+    if (!self) return nullptr;
+    self->driver = reinterpret_cast<DriverObject*>(driver)->driver;
+    bool is_complete = read_named(words, WORD_NAMES, &self->words) &&
+                       read_named(status_words, STATUS_NAMES, &self->status_words) &&
+                       read_named(fields, FIELD_NAMES, &self->fields, true) &&
+                       PyObject_GetBuffer(job, &self->job, PyBUF_WRITABLE) == 0 &&
+                       PyObject_GetBuffer(text, &self->text, PyBUF_WRITABLE) == 0 &&
+                       PyObject_GetBuffer(begins, &self->begins, PyBUF_WRITABLE) == 0 &&
+                       PyObject_GetBuffer(status, &self->status, PyBUF_WRITABLE) == 0 &&
+                       PyObject_GetBuffer(offsets, &self->offsets, PyBUF_SIMPLE) == 0;
+    if (is_complete) return reinterpret_cast<PyObject*>(self);
+    Py_DECREF(self);
+    return nullptr;
+}
+
+template <typename Method> PyCFunction method(Method function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function));
+}
+
+PyMemberDef spec_members[] = {
+    {"function", T_ULONGLONG, offsetof(LaunchSpec, function), READONLY, "Address of the driver's function."},
+    {"threads", T_UINT, offsetof(LaunchSpec, threads), READONLY, "Threads of a block."},
+    {"shared_bytes", T_UINT, offsetof(LaunchSpec, shared_bytes), READONLY, "Dynamic shared memory of a block."},
+    {"takes_job", T_BOOL, offsetof(LaunchSpec, takes_job), READONLY, "Whether the Job comes with the launch."},
+    {"is_grid", T_BOOL, offsetof(LaunchSpec, is_grid), READONLY, "Whether all blocks must run at a time."},
+    {"is_dependent", T_BOOL, offsetof(LaunchSpec, is_dependent), READONLY, "Whether the launch comes early."},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyMethodDef driver_methods[] = {
+    {"launch", method(launch_method), METH_FASTCALL,
+     "launch(spec, blocks, job, /): launches a kernel on the Job at an address; raises LaunchFailed."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(new_launcher)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(free_launcher)},
-    {Py_tp_methods, methods},
+PyMethodDef launcher_methods[] = {
+    {"put_batch", method(put_batch_method), METH_VARARGS | METH_KEYWORDS,
+     "put_batch(begins, *, host_text=0, num_bytes=0, ...): writes the Job's words; None, or the first row that falls."},
+    {"answer_in", method(answer_in_method), METH_O, "answer_in(framed, /): says which fields hold the answer."},
+    {"encode", method(encode), METH_FASTCALL,
+     "encode(spec, blocks, text, source, begins, framed, validates, id_bits, ids, /): how many ids; -1: these are no "
+     "rows, -2: the status says that there is more to do."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot spec_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(new_spec)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_object)},
+    {Py_tp_members, spec_members},
     {0, nullptr},
 };
-PyType_Spec spec{"gpu.host._fast_launch.Launcher", sizeof(Launcher), 0, Py_TPFLAGS_DEFAULT, slots};
+PyType_Slot driver_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(new_driver)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_object)},
+    {Py_tp_methods, driver_methods},
+    {0, nullptr},
+};
+PyType_Slot launcher_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(new_launcher)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_launcher)},
+    {Py_tp_methods, launcher_methods},
+    {0, nullptr},
+};
+PyType_Spec spec_spec{"gpu.host._fast_launch.LaunchSpec", sizeof(LaunchSpec), 0, Py_TPFLAGS_DEFAULT, spec_slots};
+PyType_Spec driver_spec{"gpu.host._fast_launch.Driver", sizeof(DriverObject), 0, Py_TPFLAGS_DEFAULT, driver_slots};
+PyType_Spec launcher_spec{"gpu.host._fast_launch.Launcher", sizeof(Launcher), 0, Py_TPFLAGS_DEFAULT, launcher_slots};
 
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "gpu.host._fast_launch", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+bool add_type(PyObject* to, const char* name, PyObject* type) {
+    return type && PyModule_AddObjectRef(to, name, type) == 0;
+}
 
 }  // namespace
 
 PyMODINIT_FUNC PyInit__fast_launch() {
     PyObject* made = PyModule_Create(&module);
-    PyObject* type = PyType_FromSpec(&spec);
-    if (!made || !type) return nullptr;
-    return PyModule_AddObjectRef(made, "Launcher", type) < 0 ? nullptr : made;
+    PyObject* spec = PyType_FromSpec(&spec_spec);
+    PyObject* driver = PyType_FromSpec(&driver_spec);
+    PyObject* launcher = PyType_FromSpec(&launcher_spec);
+    spec_type = reinterpret_cast<PyTypeObject*>(spec);
+    driver_type = reinterpret_cast<PyTypeObject*>(driver);
+    bool is_complete = made && add_type(made, "LaunchSpec", spec) && add_type(made, "Driver", driver) &&
+                       add_type(made, "Launcher", launcher);
+    return is_complete ? made : nullptr;
 }

@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from gpu.errors import DeviceUnavailable, NotCovered
-from gpu.host.copy_pool import COPIED_BY
-from gpu.host.fast_launch import LAUNCHED_BY
 from service.engines.base import Engine, Holding, Residency, SelfTest
 from service.engines.gpu.fallbacks import REST_S
 from service.engines.gpu.selftest import Gpu, compare_with_cpu
@@ -102,8 +100,7 @@ class GpuVocabularies:
         except Exception as error:
             logger.exception("the GPU cannot be used: %r", error)
             raise DeviceUnavailable(f"the GPU cannot be used: {error!r}") from error
-        told = "GPU: %s; ordinary memory is copied for it by %s, small batches launched by %s"
-        logger.info(told, self.opened.device, COPIED_BY, LAUNCHED_BY)
+        logger.info("GPU: %s", self.opened.device)
 
     @property
     def is_opening(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.batch.plan import first_kernels
-from gpu.batch.transfer import STATUS, launch, pack_rows, status_of
+from gpu.batch.transfer import launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.kernels.catalog import num_blocks
+from gpu.kernels.job import STATUS
 from tests.support.emulated_device import EmulatedDevice, EmulatedStream
 from vocabularies.builtin import load
 

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.host import addresses
 from gpu.host.copy_pool import Staging, usable_cores
 from tests.support.compiled import extension
 from tests.support.data_files import ROOT
@@ -35,10 +34,9 @@ def built():
     return extension(ROOT / "gpu/host/native/copy_pool.cpp", "_copy_pool")
 
 
-@pytest.fixture(params=["C++, 3 threads", "C++, none", "Python"])
-def staging(request, built):
-    by = None if request.param == "Python" else built
-    staging = Staging(0 if "none" in request.param else 3, by)
+@pytest.fixture(params=[3, 0], ids="{} threads".format)
+def staging(request):
+    staging = Staging(request.param)
     yield staging
     staging.close()
 
@@ -103,7 +101,7 @@ COPIES = st.lists(
 @settings(deadline=None)
 @given(copies=COPIES, num_threads=st.integers(0, 4), waits=st.randoms(use_true_random=False))
 def test_random_copies_at_once_at_random_places(built, copies, num_threads, waits):
-    staging = Staging(num_threads, built)
+    staging = Staging(num_threads)
     begun = []
     for size, source_place, target_place in copies:
         source = random_bytes(size + source_place)[source_place:]
@@ -140,7 +138,7 @@ TEXTS = st.lists(st.text(max_size=50) | st.text("ACGT", max_size=50), max_size=4
 @settings(deadline=None)
 @given(texts=TEXTS, times=st.sampled_from([1, 1, 7, 20_000]), num_threads=st.integers(0, 3))
 def test_strings_are_gathered_as_python_joins_them(built, measure, texts, times, num_threads):
-    staging = Staging(num_threads, built)
+    staging = Staging(num_threads)
     texts = tuple(text * times for text in texts)
     expected, offsets = join_in_python(texts)
     assert measure(texts).tolist() == offsets.tolist()
@@ -152,7 +150,7 @@ def test_strings_are_gathered_as_python_joins_them(built, measure, texts, times,
 
 
 def test_other_strings_than_were_measured_are_refused(built):
-    staging, memory = Staging(1, built), np.full(120, 7, np.uint8)
+    staging, memory = Staging(1), np.full(120, 7, np.uint8)
     target = memory[10:110]
     for texts, offsets in (
         (("ab", "c"), [0, 2]),
@@ -195,7 +193,7 @@ def test_strings_stay_until_they_are_copied(built):
 
 
 def test_strings_of_a_list_that_changes_meanwhile_are_those_that_were_measured(built):
-    texts, staging = ["é" * LARGE_BYTES, "b"], Staging(2, built)
+    texts, staging = ["é" * LARGE_BYTES, "b"], Staging(2)
     expected = "".join(texts).encode()
 
     def memory(num_bytes: int) -> np.ndarray:
@@ -208,7 +206,7 @@ def test_strings_of_a_list_that_changes_meanwhile_are_those_that_were_measured(b
 
 
 def test_large_lists_of_strings_are_joined_by_the_threads(built):
-    staging, called = Staging(2, built), []
+    staging, called = Staging(2), []
 
     def gather(*arguments: object) -> None:
         called.append(arguments)
@@ -221,48 +219,8 @@ def test_large_lists_of_strings_are_joined_by_the_threads(built):
     assert len(called) == (JOINED_BY == "C++")
 
 
-LETTERS = np.frombuffer(b"  ..@[`{azAZ\n\xe9", np.uint8)
-WITHOUT = {"blanks": b" ", "letters": b"a", "pairs": b"\n ", "digits": b"0 1"}
-
-
-@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 300, PIECE_BYTES + 70])
-@pytest.mark.parametrize("from_end", [False, True])
-def test_the_border_that_is_found_is_the_nearest_one(staging, length, from_end):
-    chance = np.random.default_rng(length)
-    data = chance.choice(LETTERS, length)
-    text = data.tobytes()
-    places = [i for i in range(1, length) if text[i : i + 1] == b" " and text[i - 1 : i].isalpha()]
-    for begin, end in np.sort(chance.integers(1, length + 1, (200, 2))).tolist():
-        inside = [place for place in places if begin <= place < end]
-        expected = inside[-1 if from_end else 0] if inside else None
-        assert staging.find_border(data, begin, end, from_end) == expected
-
-
-@pytest.mark.parametrize("name", WITHOUT)
-@pytest.mark.parametrize("from_end", [False, True])
-def test_a_border_is_found_in_megabytes_without_another(staging, name, from_end):
-    size = 9 * PIECE_BYTES + 77
-    data = np.resize(np.frombuffer(WITHOUT[name], np.uint8), size)
-    assert staging.find_border(data, 1, size, from_end) is None
-    borders = [3, PIECE_BYTES, 4 * PIECE_BYTES + 1, 8 * PIECE_BYTES + 63, size - 3]
-    for place in borders:  # One after the other, each the nearest from one of the ends.
-        data[place - 1 : place + 2] = np.frombuffer(b"z .", np.uint8)
-        assert staging.find_border(data, 1, size, from_end) == (place if from_end else 3)
-    for place in borders[::-1]:
-        assert staging.find_border(data, 1, place + 1, True) == place
-        assert staging.find_border(data, place, size, False) == place
-
-
-def test_places_outside_of_a_text_are_refused(built):
-    pool, data = built.Pool(0), np.full(10, 97, np.uint8)
-    assert pool.find_border(data, 10, 10, False) is None
-    for begin, end in ((0, 5), (6, 5), (1, 11), (-1, 3)):
-        with pytest.raises(ValueError, match="outside"):
-            pool.find_border(data, begin, end, False)
-
-
 def test_many_callers_at_once(built):
-    staging, wrong = Staging(3, built), []
+    staging, wrong = Staging(3), []
 
     def call(number: int) -> None:
         for turn in range(60):
@@ -282,7 +240,7 @@ def test_many_callers_at_once(built):
 
 
 def test_what_does_not_fit_is_refused(built):
-    staging = Staging(1, built)
+    staging = Staging(1)
     with pytest.raises(ValueError, match="too short"):
         staging.start(np.zeros(5, np.uint8), np.zeros(6, np.uint8))
     read_only = np.zeros(9, np.uint8)
@@ -313,7 +271,7 @@ def copy(staging: Staging, size: int = 2 * PIECE_BYTES) -> None:
 
 
 def test_threads_start_with_the_first_copy_and_end_with_close(built):
-    before, staging = threads(), Staging(3, built)
+    before, staging = threads(), Staging(3)
     assert threads() <= before
     copy(staging)
     started = threads() - before
@@ -328,7 +286,7 @@ def test_threads_start_with_the_first_copy_and_end_with_close(built):
 
 
 def test_no_signal_reaches_the_threads(built):
-    before, staging = threads(), Staging(2, built)
+    before, staging = threads(), Staging(2)
     copy(staging)
     started = threads() - before
     assert len(started) == 2
@@ -340,7 +298,7 @@ def test_no_signal_reaches_the_threads(built):
 
 
 def test_threads_without_work_sleep(built):
-    before, staging = threads(), Staging(4, built)
+    before, staging = threads(), Staging(4)
     for _ in range(9):  # Which come so soon that the threads look for more.
         copy(staging, 99 * PIECE_BYTES)
     started = [int(thread.name) for thread in threads() - before]
@@ -358,7 +316,7 @@ from gpu.host.copy_pool import Staging
 spec = importlib.util.spec_from_file_location("_copy_pool", {library!r})
 built = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(built)
-staging = Staging(2, built)
+staging = Staging(2)
 source = np.arange(50 << 18, dtype=np.uint32).view(np.uint8)
 target = np.zeros(len(source), np.uint8)
 under_way = staging.start(target, source)
@@ -399,14 +357,16 @@ def test_a_child_of_fork_copies_without_its_parents_threads(built):
     run(built, FORK)
 
 
-def test_without_the_extension_the_caller_copies():
+def test_without_the_extensions_the_room_is_imported_and_their_use_says_what_to_install():
     program = (
         "import sys; sys.modules['gpu.host._copy_pool'] = None\n"
-        "import numpy as np; from gpu.host.copy_pool import COPIED_BY, Staging\n"
-        "source = np.arange(1 << 20, dtype=np.uint32).view(np.uint8)\n"
-        "target = np.zeros(len(source), np.uint8)\n"
-        "Staging().share(target, source)\n"
-        "assert COPIED_BY == 'Python' and (target == source).all()\n"
+        "import gpu.engine, gpu.runtime.cuda_device, gpu.streaming\n"
+        "from gpu.host.copy_pool import Staging, look\n"
+        "assert look is None\n"
+        "for use in (Staging, gpu.runtime.cuda_device.CudaDevice):\n"
+        "    try: use()\n"
+        "    except gpu.errors.DeviceUnavailable as error: assert 'install g++' in str(error)\n"
+        "    else: sys.exit(f'{use} went on')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -419,12 +379,3 @@ def test_cores_are_those_of_the_cgroup(tmp_path, quota, cores):
     everywhere = len(os.sched_getaffinity(0))
     assert usable_cores(file) == min(cores or everywhere, everywhere)
     assert usable_cores(tmp_path / "missing") == everywhere
-
-
-@pytest.mark.parametrize("by", ["C++", "NumPy"])
-def test_an_address_is_that_of_the_first_item(built, by):
-    where = built.address_of if by == "C++" else addresses._by_numpy
-    array = np.arange(100, dtype=np.int32)
-    array.flags.writeable = False
-    for view in (array, array[3:], array[5::2], array[:0], array.view(np.uint8)):
-        assert where(view) == view.ctypes.data

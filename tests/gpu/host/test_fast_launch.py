@@ -9,23 +9,34 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.errors import LaunchFailed
 from gpu.host.fast_launch import (
     COPIED,
     IN_PLACE,
+    MORE_TO_DO,
     NOT_LAUNCHED,
-    SAYS_MORE,
     STAGED,
-    STATUS_WORDS,
-    WORDS,
 )
-from gpu.kernels.job import JOB, WORD, constant
+from gpu.kernels.job import JOB, STATUS, WORD, constant
 from tests.support.compiled import extension
 from tests.support.data_files import ROOT
 
 CONTEXT, STREAM, FUNCTION, IDS = 0xC0, 0x57, 0xF00D, 0x1D5
-ADDRESSES = (101, 102, 103, 104, 105, 106, 107)  # ids, framed_ids, id_offsets and so on.
-BLOCK = (FUNCTION, 512, 55_296, True, False, False)
-GRID = (FUNCTION, 1024, 200_000, True, True, False)
+FIELDS = {
+    "ids": 101,
+    "framed_ids": 102,
+    "id_offsets": 103,
+    "framed_offsets": 104,
+    "row_refused": 105,
+    "text": 106,
+    "turned": 107,
+    "row_begins": 108,
+    "row_flags": 109,
+    "row_max_length": 110,
+}
+SHAPE = {"function": FUNCTION, "threads": 512, "shared_bytes": 55_296, "takes_job": True}
+BLOCK = SHAPE | {"is_grid": False, "is_dependent": False}
+GRID = BLOCK | {"threads": 1024, "shared_bytes": 200_000, "is_grid": True}
 ROWS = np.array([0, 3, 3, 10])
 TEXT = np.frombuffer(b"abcdefghij", np.uint8)
 
@@ -46,8 +57,10 @@ class Driver:
         types = [ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * n) for n in (1, 4, 4, 1)]
         methods = self.set_context, self.copy_in, self.launch, self.synchronize
         self.calls = [kind(method) for kind, method in zip(types, methods, strict=True)]
+        names = "set_context", "copy_in", "launch", "synchronize"
         places = (ctypes.cast(call, ctypes.c_void_p).value for call in self.calls)
-        self.addresses = (*places, CONTEXT, STREAM)
+        self.addresses = dict(zip(names, places, strict=True))
+        self.addresses |= {"context": CONTEXT, "stream": STREAM}
 
     def set_context(self, context: int) -> int:
         self.asked.append(f"context {context:x}")
@@ -60,12 +73,17 @@ class Driver:
     def launch(self, config: int, function: int, arguments: int, extra: int | None) -> int:
         words = np.frombuffer(ctypes.string_at(config, 56), np.uint32)
         stream, attribute = np.frombuffer(ctypes.string_at(config + 32, 16), np.uint64).tolist()
-        job = ctypes.c_void_p.from_address(arguments).value or 0
+        places = [attribute + 72 * i for i in range(words[12])]
+        all_attributes = [np.frombuffer(ctypes.string_at(at, 12), np.uint32) for at in places]
+        argument = ctypes.c_void_p.from_address(arguments).value or 0
+        job = self.memory.job.ctypes.data
+        if argument != job:  # The address of what the kernel takes: the Job's.
+            argument = ctypes.c_uint64.from_address(argument).value
         self.asked.append(f"launch {function:x} on {stream:x}")
         self.seen = {
             "shape": words[:7].tolist(),
-            "attribute": np.frombuffer(ctypes.string_at(attribute, 12), np.uint32).tolist(),
-            "attributes": int(words[12]),
+            "all_attributes": [found.tolist() for found in all_attributes],
+            "argument": argument,
             "job": np.frombuffer(ctypes.string_at(job, JOB.itemsize), np.uint64),
         }
         assert extra is None
@@ -88,8 +106,14 @@ class FakeMemory:
         self.text, self.begins = np.full(64, 7, np.uint8), np.full(5, 9, np.int64)
         self.status, self.offsets = np.full(8, 3, np.uint64), np.zeros(5, np.int64)
 
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        return self.job, self.text, self.begins, self.status, self.offsets
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {
+            "job": self.job,
+            "text": self.text,
+            "row_begins": self.begins,
+            "status": self.status,
+            "offsets": self.offsets,
+        }
 
 
 @pytest.fixture
@@ -98,24 +122,31 @@ def memory():
 
 
 def launcher_of(built, memory, driver):
-    return built.Launcher(driver.addresses, WORDS, STATUS_WORDS, ADDRESSES, memory.arrays())
+    return built.Launcher(built.Driver(**driver.addresses), WORD, STATUS, FIELDS, **memory.arrays())
 
 
-def ask(launcher, kernel=BLOCK, way=STAGED, rows=ROWS, framed=False):
-    return launcher.encode(kernel, 3, TEXT, way, rows, framed, True, 16, IDS)
+@pytest.fixture
+def ask(built):
+    """Encodes three rows by a kernel."""
+
+    def encode(launcher, kernel=BLOCK, source=STAGED, rows=ROWS, framed=False):
+        spec = built.LaunchSpec(**kernel)
+        return launcher.encode(spec, 3, TEXT, source, rows, framed, True, 16, IDS)
+
+    return encode
 
 
-def test_the_driver_is_asked_for_context_kernel_and_end_in_turn(built, memory):
+def test_the_driver_is_asked_for_context_kernel_and_end_in_turn(built, memory, ask):
     driver = Driver(memory)
     assert ask(launcher_of(built, memory, driver)) == 7  # offsets[3]
     assert driver.asked == ["context c0", "launch f00d on 57", "wait for 57"]
     assert driver.seen["shape"] == [3, 1, 1, 512, 1, 1, 55_296]
-    assert driver.seen["attributes"] == 0
+    assert driver.seen["all_attributes"] == []
 
 
-def test_text_is_copied_to_the_device_in_front_of_the_kernel(built, memory):
+def test_text_is_copied_to_the_device_in_front_of_the_kernel(built, memory, ask):
     driver = Driver(memory)
-    assert ask(launcher_of(built, memory, driver), way=COPIED) == 7
+    assert ask(launcher_of(built, memory, driver), source=COPIED) == 7
     assert driver.asked == [
         "context c0",
         f"copy 10 from {TEXT.ctypes.data} to 106 on 57",
@@ -124,20 +155,97 @@ def test_text_is_copied_to_the_device_in_front_of_the_kernel(built, memory):
     ]
 
 
-def test_a_grid_is_launched_so_that_all_blocks_run_at_a_time(built, memory):
+def test_a_grid_is_launched_so_that_all_blocks_run_at_a_time(built, memory, ask):
     driver = Driver(memory)
     ask(launcher_of(built, memory, driver), GRID)
     assert driver.seen["shape"] == [3, 1, 1, 1024, 1, 1, 200_000]
-    assert (driver.seen["attributes"], driver.seen["attribute"]) == (1, [2, 0, 1])
+    assert driver.seen["all_attributes"] == [[2, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("flags", "attributes"),
+    [
+        ({}, []),
+        ({"is_grid": True}, [[2, 0, 1]]),
+        ({"is_dependent": True}, [[6, 0, 1]]),
+        ({"is_grid": True, "is_dependent": True}, [[2, 0, 1], [6, 0, 1]]),
+    ],
+)
+def test_a_launch_is_normal_cooperative_or_dependent(built, memory, flags, attributes):
+    driver = Driver(memory)
+    spec, job = built.LaunchSpec(**(BLOCK | flags)), memory.job.ctypes.data
+    built.Driver(**driver.addresses).launch(spec, 132, job)
+    assert driver.asked == ["context c0", "launch f00d on 57"]
+    assert driver.seen["shape"] == [132, 1, 1, 512, 1, 1, 55_296]
+    assert driver.seen["all_attributes"] == attributes
+    assert (driver.seen["job"] == memory.job.view(np.uint64)).all()
+
+
+def test_a_kernel_that_does_not_take_the_job_gets_its_address(built, memory):
+    driver = Driver(memory)
+    spec = built.LaunchSpec(**(BLOCK | {"takes_job": False}))
+    built.Driver(**driver.addresses).launch(spec, 1, memory.job.ctypes.data)
+    assert driver.seen["argument"] == memory.job.ctypes.data
+
+
+@pytest.mark.parametrize("errors", [(1, 0, 0, 0), (0, 0, 719, 0)])
+def test_a_launch_that_the_driver_refuses_is_an_error(built, memory, errors):
+    driver = Driver(memory, errors)
+    with pytest.raises(LaunchFailed, match=f"CUDA error {max(errors)}"):
+        built.Driver(**driver.addresses).launch(
+            built.LaunchSpec(**BLOCK), 1, memory.job.ctypes.data
+        )
+
+
+def test_a_batch_is_written_with_its_options(built, memory):
+    driver, before = Driver(memory), memory.job.copy()
+    launcher = launcher_of(built, memory, driver)
+    assert launcher.put_batch(ROWS, host_text=5, num_bytes=10) is None
+    job = memory.job[0]
+    assert (job["host_text"], job["num_bytes"], job["num_rows"]) == (5, 10, 3)
+    assert (job["row_flags"], job["row_max_length"], job["validates"], job["leaves"]) == (0,) * 4
+    assert (job["text"], job["sent_text"], job["sent_begins"]) == (106, 0, 108)
+    launcher.put_batch(
+        ROWS,
+        host_text=0,
+        num_bytes=10,
+        has_flags=True,
+        has_limits=True,
+        is_augmented=True,
+        validates=True,
+        leaves=2,
+    )
+    assert (job["row_flags"], job["row_max_length"], job["validates"], job["leaves"]) == (
+        109,
+        110,
+        1,
+        2,
+    )
+    assert (job["text"], job["sent_text"]) == (107, 106)
+    for framed in (True, False):
+        launcher.answer_in(framed)
+        assert (job["framed"], job["answer_ids"]) == (framed, 102 if framed else 101)
+        assert job["answer_offsets"] == (104 if framed else 103)
+    assert job["host_ids"] == before[0]["host_ids"] and driver.asked == []
+
+
+def test_the_first_row_that_ends_before_it_begins_is_named_and_nothing_else_written(built, memory):
+    launcher, before = launcher_of(built, memory, Driver(memory)), memory.job.copy()
+    assert launcher.put_batch(np.array([0, 3, 2, 1]), host_text=5, num_bytes=10) == 1
+    assert (memory.job == before).all()
+    with pytest.raises(TypeError, match="int64"):
+        launcher.put_batch(np.array([0, 3], np.int32), host_text=5, num_bytes=3)
+    with pytest.raises(ValueError, match="no room"):
+        launcher.put_batch(np.arange(6), host_text=5, num_bytes=5)
 
 
 @pytest.mark.parametrize("framed", [False, True])
-@pytest.mark.parametrize("way", [STAGED, IN_PLACE, COPIED])
-def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, framed, way):
+@pytest.mark.parametrize("source", [STAGED, IN_PLACE, COPIED])
+def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, framed, source, ask):
     driver, before = Driver(memory), memory.job.copy()
-    ask(launcher_of(built, memory, driver), way=way, framed=framed)
+    ask(launcher_of(built, memory, driver), source=source, framed=framed)
     expected = {
-        "host_text": [memory.text.ctypes.data, TEXT.ctypes.data, 0][way],
+        "host_text": [memory.text.ctypes.data, TEXT.ctypes.data, 0][source],
         "num_bytes": 10,
         "num_rows": 3,
         "row_flags": 0,
@@ -151,29 +259,28 @@ def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, f
         "answer_offsets": 104 if framed else 103,
         "host_ids": IDS,
         "text": 106,
-        "sent_begins": 107,
+        "sent_begins": 108,
     }
     zeros = ("sent_text", "own_spans", "random_seed", "first_row", "substitution_rate")
     expected |= dict.fromkeys(zeros, 0)  # No row is turned.
     words, old = driver.seen["job"], before.view(np.uint64)
     told = {WORD[name]: value for name, value in expected.items()}
-    assert sorted(told) == sorted(WORDS)
     assert {word: int(words[word]) for word in told} == told
     others = [word for word in range(len(words)) if word not in told]
     assert (words[others] == old[others]).all()
     assert memory.job["host_ids"] == 77  # As it was.
     assert memory.begins.tolist() == [0, 3, 3, 10, 9]
-    assert bytes(memory.text[:10]) == (b"abcdefghij" if way == STAGED else b"\x07" * 10)
+    assert bytes(memory.text[:10]) == (b"abcdefghij" if source == STAGED else b"\x07" * 10)
     assert set(memory.text[10:].tolist()) == {7}
 
 
 @pytest.mark.parametrize("name", ["NOT_UTF8", "FAULT", "CUT", "RARE", "NOT_COVERED", "ROWS"])
-def test_a_word_of_the_status_says_that_there_is_more_to_do(built, memory, name):
+def test_a_word_of_the_status_says_that_there_is_more_to_do(built, memory, name, ask):
     """And what an earlier batch left there does not."""
     driver = Driver(memory)
     driver.status = {constant(f"STATUS_{name}"): 1}
     launcher = launcher_of(built, memory, driver)
-    assert ask(launcher) == (7 if name == "ROWS" else SAYS_MORE)
+    assert ask(launcher) == (7 if name == "ROWS" else MORE_TO_DO)
     driver.status = {}
     assert ask(launcher) == 7
 
@@ -188,12 +295,12 @@ def test_a_word_of_the_status_says_that_there_is_more_to_do(built, memory, name)
     ],
     ids=str,
 )
-@pytest.mark.parametrize("way", [STAGED, COPIED])
+@pytest.mark.parametrize("source", [STAGED, COPIED])
 def test_nothing_is_launched_where_arrays_are_no_rows_from_the_begin_to_the_end(
-    built, memory, rows, way
+    built, memory, rows, source, ask
 ):
     driver = Driver(memory)
-    assert ask(launcher_of(built, memory, driver), way=way, rows=rows) == NOT_LAUNCHED
+    assert ask(launcher_of(built, memory, driver), source=source, rows=rows) == NOT_LAUNCHED
     assert driver.asked == []
 
 
@@ -208,12 +315,13 @@ def test_nothing_is_launched_where_arrays_are_no_rows_from_the_begin_to_the_end(
 def test_nor_where_the_text_is_no_bytes_in_one_piece(built, memory, text):
     driver = Driver(memory)
     launcher, rows = launcher_of(built, memory, driver), np.array([0, len(text)])
-    got = launcher.encode(BLOCK, 1, text, STAGED, rows, False, False, 32, IDS)
+    spec = built.LaunchSpec(**BLOCK)
+    got = launcher.encode(spec, 1, text, STAGED, rows, False, False, 32, IDS)
     assert (got, driver.asked) == (NOT_LAUNCHED, [])
 
 
 @pytest.mark.parametrize(
-    ("errors", "way", "asked"),
+    ("errors", "source", "asked"),
     [
         ((1, 0, 0, 0), STAGED, "context wait"),
         ((1, 0, 0, 0), COPIED, "context wait"),
@@ -222,40 +330,44 @@ def test_nor_where_the_text_is_no_bytes_in_one_piece(built, memory, text):
         ((0, 0, 0, 700), STAGED, "context launch wait"),
     ],
 )
-def test_an_error_of_the_driver_is_raised(built, memory, errors, way, asked):
+def test_an_error_of_the_driver_is_raised(built, memory, errors, source, asked, ask):
     driver = Driver(memory, errors)
-    with pytest.raises(RuntimeError, match=f"CUDA error {max(errors)}"):
-        ask(launcher_of(built, memory, driver), way=way)
+    with pytest.raises(LaunchFailed, match=f"CUDA error {max(errors)}"):
+        ask(launcher_of(built, memory, driver), source=source)
     assert " ".join(words.split()[0] for words in driver.asked) == asked
     assert memory.job["host_ids"] == 77
 
 
-def test_what_does_not_fit_or_is_of_another_kind_is_refused(built, memory):
+def test_what_does_not_fit_or_is_of_another_kind_is_refused(built, memory, ask):
     driver = Driver(memory)
-    launcher = launcher_of(built, memory, driver)
+    launcher, spec = launcher_of(built, memory, driver), built.LaunchSpec(**BLOCK)
     with pytest.raises(ValueError, match="no room"):
         ask(launcher, rows=np.array([0, 1, 2, 3, 4, 10]))
     with pytest.raises(ValueError, match="no room"):
         launcher.encode(
-            BLOCK, 1, np.zeros(65, np.uint8), STAGED, np.array([0, 65]), False, False, 32, IDS
+            spec, 1, np.zeros(65, np.uint8), STAGED, np.array([0, 65]), False, False, 32, IDS
         )
+    with pytest.raises(TypeError, match="LaunchSpec"):
+        launcher.encode((FUNCTION, 512), 1, TEXT, STAGED, ROWS, False, False, 32, IDS)
     with pytest.raises(TypeError):
-        ask(launcher, kernel=(1, 2))
+        built.LaunchSpec(**(BLOCK | {"function": "encode"}))
     with pytest.raises(TypeError):
-        ask(launcher, kernel=("encode", 512, 0, True, False))
-    with pytest.raises(ValueError, match="no way 3"):
-        ask(launcher, way=3)
+        built.LaunchSpec(FUNCTION)
+    with pytest.raises(ValueError, match="no source 3"):
+        ask(launcher, source=3)
     with pytest.raises(TypeError, match="9 arguments"):
-        launcher.encode(BLOCK, 1, TEXT)
-    with pytest.raises(TypeError, match="20 numbers"):
-        built.Launcher(driver.addresses, WORDS[1:], STATUS_WORDS, ADDRESSES, memory.arrays())
+        launcher.encode(spec, 1, TEXT)
+    words = {name: word for name, word in WORD.items() if name != "first_row"}
+    with pytest.raises(KeyError, match="first_row"):
+        built.Launcher(built.Driver(**driver.addresses), words, STATUS, FIELDS, **memory.arrays())
     assert driver.asked == []
 
 
 def test_it_keeps_its_memory_until_it_is_garbage(built):
     memory = FakeMemory()
-    kept = [weakref.ref(array) for array in memory.arrays()]
-    launcher = built.Launcher((1, 2, 3, 4, 5, 6), WORDS, STATUS_WORDS, ADDRESSES, memory.arrays())
+    kept = [weakref.ref(array) for array in memory.arrays().values()]
+    driver = built.Driver(**dict.fromkeys(Driver(FakeMemory()).addresses, 1))
+    launcher = built.Launcher(driver, WORD, STATUS, FIELDS, **memory.arrays())
     del memory
     assert all(array() is not None for array in kept)
     del launcher

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections import Counter
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 
 from gpu.errors import DeviceUnavailable
-from gpu.kernels.catalog import KERNELS, joined_source, modules_of
+from gpu.kernels.catalog import KERNELS, SOURCES, joined_source, modules_of
 from gpu.kernels.families import CHARACTERS, STRIDED_KMERS, Family, dna_family, encode_kernels
-from gpu.runtime.module_loader import Functions
+from gpu.kernels.job import CUDA
+from gpu.runtime.module_loader import DEPENDENT, Functions
 from tests.support.waiting import GIVEN_UP_S
 
+FIRST = re.compile(r"^KERNEL [^\n]*\{\n    (\S+)", re.MULTILINE)
 TOGETHER = ("text", "small_block", "symbols")
 
 
@@ -35,11 +38,13 @@ def cupy(
 ) -> Any:
     """What Functions asks of CuPy; a module is compiled when the wait is over."""
 
+    numbers = {name: number for number, name in enumerate(KERNELS)}
+
     def raw_module(code: str, **_: Any) -> Any:
         compiled[code] += 1
         wait(GIVEN_UP_S)
         return SimpleNamespace(
-            get_function=lambda name: SimpleNamespace(kernel=SimpleNamespace(ptr=name))
+            get_function=lambda name: SimpleNamespace(kernel=SimpleNamespace(ptr=numbers[name]))
         )
 
     cuda = SimpleNamespace(
@@ -57,10 +62,12 @@ def test_modules_are_compiled_side_by_side_and_once():
     functions = Functions(cupy(compiled, threading.Barrier(len(TOGETHER)).wait), 0)
     functions.prepare(TOGETHER)
     assert compiled == {joined_source(module): 1 for module in TOGETHER}
-    for name, kernel in KERNELS.items():
+    for number, (name, kernel) in enumerate(KERNELS.items()):
         if kernel.module in TOGETHER:
-            place, threads, *_ = functions[name]
-            assert (place, threads) == (name, kernel.threads)
+            spec = functions[name]
+            assert (spec.function, spec.threads) == (number, kernel.threads)
+            assert (spec.shared_bytes, spec.takes_job) == (kernel.shared_bytes, kernel.takes_job)
+            assert (spec.is_grid, spec.is_dependent) == (kernel.is_grid, kernel.module == "text")
     functions.prepare(TOGETHER)
     assert sum(compiled.values()) == len(TOGETHER)
 
@@ -110,3 +117,10 @@ def test_threads_that_ask_for_one_module_at_once_get_one():
         thread.join()
     assert compiled == {joined_source("symbols"): 1}
     assert set(functions) == set(names)
+
+
+def test_every_kernel_of_a_dependent_launch_waits_before_anything_else():
+    files = [name for module in DEPENDENT for name in SOURCES[module]]
+    firsts = [found for name in files for found in FIRST.findall((CUDA / name).read_text())]
+    assert len(firsts) > 35
+    assert set(firsts) == {"wait_for_kernel_before();"}

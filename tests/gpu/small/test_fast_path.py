@@ -119,28 +119,13 @@ def test_a_row_that_ends_before_it_begins_is_told_by_its_number(engine):
         engine.encode_ids(load("gpt2"), data, offsets)
 
 
-@pytest.mark.parametrize("by", ["C++", "Python"])
-def test_one_batch_in_so_many_is_timed_the_usual_way(usual, monkeypatch, by):
-    if by == "Python":
-        monkeypatch.setattr("gpu.memory.workspace.launcher_of", lambda workspace: None)
+def test_one_batch_in_so_many_is_timed_the_usual_way(usual):
     engine = GpuEngine(EmulatedDevice(), 1 << 28)
     engine.stage_times.every = 3
     for _ in range(7):
         engine.encode(load("gpt2"), Batch(["some words"]))
-    assert usual == ["encode_block"] * (2 if by == "C++" else 7)
+    assert usual == ["encode_block"] * 2
     assert [stage for stage, _ in engine.stage_times.take()] == ["fused"] * 2
-
-
-def test_without_cpp_all_go_the_usual_way(usual, monkeypatch):
-    monkeypatch.setattr("gpu.memory.workspace.launcher_of", lambda workspace: None)
-    engine = GpuEngine(EmulatedDevice(), 1 << 28)
-    for texts in (TEXTS, TEXTS * 40):
-        options = [EncodeOptions()] * len(texts)
-        check(engine.encode(load("gpt2"), Batch(texts)), "gpt2", texts, options)
-    bases = pinned(engine, b"ACGTTGCA" * 40)
-    out, ends = engine.host_memory(4 * len(bases)).view(np.int32), np.array([0, 100, 320])
-    assert encode_stream(engine, load("dnabert2"), bases, ends, out)[-1] > 0
-    assert usual == ["encode_block", "encode_cluster", "encode_letters_grid"]
 
 
 def ids_of_bases(engine: GpuEngine, name: str, text: bytes, ends: list[int], dtype) -> list[int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.batch.transfer import STATUS
-from gpu.kernels.job import constant
+from gpu.kernels.job import STATUS, constant
 from tests.support.emulated_device import EmulatedDevice
 from tests.support.gpu_emulation import make_job
 

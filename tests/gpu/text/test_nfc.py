@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.batch.transfer import STATUS
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
-from gpu.kernels.job import constant
+from gpu.kernels.job import STATUS, constant
 from gpu.streaming import encode_stream
 from gpu.text.nfc_check import composed_leads, composed_tables, is_in_nfc, only_composes
 from gpu.vocabulary.device_tables import prepare

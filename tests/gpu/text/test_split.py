@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.batch.transfer import STATUS, fetch, launch, pack_rows, status_of
+from gpu.batch.transfer import fetch, launch, pack_rows, status_of
 from gpu.engine import GpuEngine
 from gpu.kernels.families import encode_kernels
+from gpu.kernels.job import STATUS
 from gpu.text.bpe_tables import bpe_tables
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
 from tests.support.emulated_device import EmulatedDevice

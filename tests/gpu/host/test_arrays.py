@@ -7,8 +7,7 @@ import pytest
 
 from gpu.engine import GpuEngine
 from gpu.errors import DescendingOffsets
-from gpu.host import row_begins
-from gpu.host.row_begins import put_begins
+from gpu.host.arrays import address_of, put_begins
 from gpu.streaming import encode_stream
 from tests.support.emulated_device import EmulatedDevice, note_launches
 from vocabularies.batch.batch import Batch
@@ -18,18 +17,8 @@ NAMES = ("gpt2", "dnabert2", "hyenadna", "dnabert1_6mer")
 FAR = np.iinfo(np.int64).max
 
 
-@pytest.fixture(params=["C++", "Python"])
-def way(request, monkeypatch):
-    """Each of the two ways."""
-    if request.param == "C++":
-        pytest.importorskip("gpu.host._copy_pool")
-        assert row_begins._copy is row_begins.native.put_begins
-    else:
-        monkeypatch.setattr(row_begins, "_copy", row_begins._by_numpy)
-
-
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 7, 64, 1000])
-def test_begins_are_copied_and_the_first_row_that_falls_is_named(way, rows):
+def test_begins_are_copied_and_the_first_row_that_falls_is_named(rows):
     chance = np.random.default_rng(rows)
     begins = np.cumsum(chance.integers(0, 3, rows + 1))
     to = np.full(rows + 5, -7, np.int64)
@@ -48,7 +37,7 @@ def test_begins_are_copied_and_the_first_row_that_falls_is_named(way, rows):
                 put_begins(to, wrong)
 
 
-def test_begins_may_lie_apart(way):
+def test_begins_may_lie_apart():
     begins = np.arange(20)[::2]
     to = np.zeros(10, np.int64)
     put_begins(to, begins)
@@ -56,7 +45,6 @@ def test_begins_may_lie_apart(way):
 
 
 def test_more_begins_than_there_is_room_for_are_not_written():
-    pytest.importorskip("gpu.host._copy_pool")
     with pytest.raises(ValueError, match="short"):
         put_begins(np.zeros(3, np.int64), np.arange(4))
 
@@ -99,3 +87,10 @@ def test_in_a_batch_of_chunks_it_is_named_by_its_number_in_the_batch(name):
             engine.count(load(name), Batch(data=data, offsets=wrong))
         again, _ = engine.count(load(name), Batch(data=data, offsets=offsets))
         assert again.tolist() == right.tolist()
+
+
+def test_an_address_is_that_of_the_first_item():
+    array = np.arange(100, dtype=np.int32)
+    array.flags.writeable = False
+    for view in (array, array[3:], array[5::2], array[:0], array.view(np.uint8)):
+        assert address_of(view) == view.ctypes.data
