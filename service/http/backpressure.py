@@ -1,4 +1,4 @@
-"""Answers of streams that are written while they are sent, and what they may hold unsent."""
+"""Answers of streams that are written while they are sent; what waits is bounded."""
 
 from __future__ import annotations
 
@@ -7,31 +7,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from service.core.errors import DeadlinePassed
+from service.operations.stream_budget import StreamBudget
 
 if TYPE_CHECKING:
     from starlette.types import Send
 
 SEND_BYTES = 1 << 20  # Measured: 64 KiB pieces go out at a third of the speed, one piece at half.
-
-
-class StreamBudget:
-    """What all streams' answers together hold.
-
-    Args:
-        max_bytes: of one stream's answer.
-        max_total_bytes: of all; above it only a stream that holds nothing may go on.
-    """
-
-    def __init__(self, max_bytes: int, max_total_bytes: int) -> None:
-        self.max_bytes, self.max_total_bytes = max_bytes, max_total_bytes
-        self.num_bytes = 0
-        self.changed = asyncio.Condition()
-
-    def has_room(self, own_bytes: int) -> bool:
-        """Whether a stream that holds `own_bytes` may hold more."""
-        if own_bytes and self.num_bytes > self.max_total_bytes:
-            return False
-        return own_bytes <= self.max_bytes
 
 
 class BoundedSender:
@@ -40,15 +21,18 @@ class BoundedSender:
     Args:
         send: the ASGI callable.
         media_type: Content-Type of the answer.
-        unsent: what this and all other streams hold.
+        budget: what this and all other streams may hold.
         idle_s: the longest time in which the client may take nothing.
 
     The answer begins with the first byte, so that what goes wrong before it is still refused.
     """
 
-    def __init__(self, send: Send, media_type: str, unsent: StreamBudget, idle_s: float) -> None:
-        self._send, self._media_type, self._idle_s = send, media_type.encode(), idle_s
-        self._unsent, self._changed = unsent, unsent.changed
+    def __init__(self, send: Send, media_type: str, budget: StreamBudget, idle_s: float) -> None:
+        self._send = send
+        self._media_type = media_type.encode()
+        self._idle_s = idle_s
+        self._budget = budget
+        self._changed = budget.changed
         self._waiting: deque[memoryview] = deque()
         self._num_bytes = 0
         self._is_closed = False
@@ -56,7 +40,7 @@ class BoundedSender:
     async def put(self, *pieces: bytes | memoryview) -> None:
         """Hand bytes on; waits while too many have not been sent."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._unsent.has_room(self._num_bytes))
+            await self._changed.wait_for(lambda: self._budget.has_room(self._num_bytes))
             for data in pieces:
                 for begin in range(0, len(data), SEND_BYTES):
                     self._waiting.append(memoryview(data)[begin : begin + SEND_BYTES])
@@ -65,7 +49,7 @@ class BoundedSender:
 
     def _count(self, num_bytes: int) -> None:
         self._num_bytes += num_bytes
-        self._unsent.num_bytes += num_bytes
+        self._budget.num_bytes += num_bytes
 
     async def drop(self) -> None:
         """Let go of what will not be sent any more."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher
 from service.batching.work import ClientGone, Output, Result, WorkItem
-from service.core.errors import QueueFull, RateLimited, TooLarge, TooManyStreams
+from service.core.errors import QueueFull, RateLimited, TooLarge
 from service.core.problem_details import as_service_error
 from service.core.request_head import call_of
 from service.http.asgi_fast_path import send_problem
@@ -136,7 +136,7 @@ def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
     Raises:
         TooManyStreams: there are `max_streams` already.
     """
-    with counted_stream(service):
+    with service.streams.open_stream():
         thread = ThreadPoolExecutor(1, "stream")
         service.batcher.num_streams += 1
         try:
@@ -144,23 +144,6 @@ def stream_thread(service: Service) -> Iterator[ThreadPoolExecutor]:
         finally:
             service.batcher.num_streams -= 1
             thread.shutdown(wait=False, cancel_futures=True)
-
-
-@contextmanager
-def counted_stream(service: Service) -> Iterator[None]:
-    """One more stream, over HTTP or gRPC, until it ends.
-
-    Raises:
-        TooManyStreams: there are `max_streams` already.
-    """
-    limit = service.settings.max_streams
-    if service.num_streams >= limit:
-        raise TooManyStreams(f"{service.num_streams} streams are open; max_streams is {limit}")
-    service.num_streams += 1
-    try:
-        yield
-    finally:
-        service.num_streams -= 1
 
 
 async def run_patiently(batcher: Batcher, work: WorkItem[Output]) -> Result[Output]:

@@ -17,7 +17,7 @@ from service.multiprocess.link.shared_memory import LinkMemory
 from service.multiprocess.supervisor import UP
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
-from service.server.app import create_app, make_engine, running
+from service.server.app import create_app, make_engine
 from service.server.startup import USAGE_ERROR
 from service.server.uvicorn_server import start_grpc
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
     from service.apis.grpc.server import GrpcServer
-    from service.http.asgi_fast_path import AsgiFastPath
+    from service.server.app import Application
 
 
 def run_engine(settings: Settings, listening: socket.socket) -> None:
@@ -40,13 +40,13 @@ def run_engine(settings: Settings, listening: socket.socket) -> None:
     uvloop.run(_serve(app, listening, memory))
 
 
-async def _serve(app: AsgiFastPath, listening: socket.socket, memory: LinkMemory) -> None:
+async def _serve(app: Application, listening: socket.socket, memory: LinkMemory) -> None:
     loop, stop, service = asyncio.get_running_loop(), asyncio.Event(), app.service
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     when_alone(stop.set)
     room = EngineServer(app, service.settings.frontends, memory)
-    service.processes = room
-    async with running(service):
+    service.join_processes(room)
+    async with app.running():
         telling = asyncio.create_task(room.keep_told())
         server = await loop.create_unix_server(room.protocol, sock=listening)
         grpc, metrics = await _start_others(app)
@@ -60,7 +60,7 @@ async def _serve(app: AsgiFastPath, listening: socket.socket, memory: LinkMemory
         memory.close()
 
 
-async def _start_others(app: AsgiFastPath) -> tuple[GrpcServer | None, WSGIServer | None]:
+async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer | None]:
     """What listens in this process: gRPC, and the metrics' port for all processes."""
     service = app.service
     try:
@@ -68,17 +68,16 @@ async def _start_others(app: AsgiFastPath) -> tuple[GrpcServer | None, WSGIServe
         metrics = start_metrics(
             service.metrics, service.processes, settings.host, settings.metrics_port
         )
-        return await start_grpc(service) if service.settings.grpc else None, metrics
+        return await start_grpc(app.oip) if service.settings.grpc else None, metrics
     except OSError:
         raise SystemExit(USAGE_ERROR) from None
 
 
-async def _drain(app: AsgiFastPath, room: EngineServer, grpc: GrpcServer | None) -> None:
+async def _drain(app: Application, room: EngineServer, grpc: GrpcServer | None) -> None:
     """GRPC ends at once as HTTP does; the batcher when no front end brings anything more."""
     service = app.service
     service.draining = True
-    if service.training is not None:
-        service.training.stop_soon()
+    app.training.stop_soon()
     grace_s = service.settings.drain_timeout_s
     end = monotonic() + grace_s
     stopping = asyncio.ensure_future(grpc.stop(grace_s)) if grpc else None

@@ -16,7 +16,6 @@ import numpy as np
 
 from service.batching.work import AnyWork
 from service.core.errors import NotReady, ServiceError
-from service.http.asgi_fast_path import AsgiFastPath
 from service.multiprocess.link.batch_messages import work_of
 from service.multiprocess.link.batch_reply import BatchReply
 from service.multiprocess.link.channel import Link, Reply
@@ -28,6 +27,7 @@ from service.observability.process_metrics import Families, families_of
 from service.operations.readiness import readiness
 from service.registry.entries import LoadedVocabulary
 from service.security.rate_limits import Spent
+from service.server.app import Application
 from vocabularies.formats.canonical import read_canonical
 from vocabularies.model import canonical
 from vocabularies.model.vocabulary import Vocabulary
@@ -51,8 +51,8 @@ class EngineServer:
         memory: of this process, which they read.
     """
 
-    def __init__(self, app: AsgiFastPath, num_front_ends: int, memory: LinkMemory) -> None:
-        self.app, self.service = app.app, app.service
+    def __init__(self, app: Application, num_front_ends: int, memory: LinkMemory) -> None:
+        self.app, self.service = app.fastapi, app.service
         self.num_front_ends = num_front_ends
         self.memory = memory
         self.links: dict[Link, str] = {}

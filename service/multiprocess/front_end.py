@@ -19,6 +19,7 @@ from time import monotonic
 
 import uvicorn
 
+from service.apis.oip.state import make_oip_state
 from service.batching.batcher import Batcher
 from service.core.errors import ServiceError
 from service.core.settings import Settings
@@ -38,14 +39,8 @@ from service.multiprocess.supervisor import UP
 from service.observability.metrics import Metrics
 from service.observability.process_metrics import Families, families_of
 from service.security.guard import Guard
-from service.server.app import (
-    close_tracer,
-    keep_memory_low,
-    make_app,
-    make_service,
-    rest_collector,
-    watch_lag,
-)
+from service.server.app import make_fastapi, make_service, make_template_pool
+from service.server.lifespan import rest_collector, running
 from service.server.uvicorn_server import Server, end_normally_on_signals
 
 logger = logging.getLogger(__name__)
@@ -64,7 +59,7 @@ class FrontServer(Server):
     """uvicorn on sockets that the supervisor holds."""
 
     def __init__(self, front_end: FrontEnd) -> None:
-        super().__init__(front_end.app, front_end.service.settings)
+        super().__init__(front_end.app, front_end.service.settings, None)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and tell the supervisor."""
@@ -99,11 +94,17 @@ class FrontEnd:
             self.batcher,
             metrics,
             guard,
-            WithoutDevice(),
         )
-        self.service.processes = self
+        self.service.join_processes(self)
+        self.templates = make_template_pool(settings)
         metrics.gauges.vocabularies = list  # The engine process shows them.
-        app = make_app(self.service, lambda _: self._running())
+        app = make_fastapi(
+            self.service,
+            make_oip_state(self.service, WithoutDevice()),
+            self.templates,
+            None,
+            lambda _: self._running(),
+        )
         self.app = AsgiFastPath(Forwarding(app, self.engine, settings), self.service)
         self._told_by: Link | None = None
         self._reasons: list[str] = []
@@ -112,25 +113,10 @@ class FrontEnd:
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         """From start to stop: linked to the engine process, and drained."""
-        service = self.service
         self.engine.start()
-        self.batcher.start()
-        tasks = [
-            asyncio.create_task(watch_lag(service)),
-            asyncio.create_task(keep_memory_low(service)),
-            asyncio.create_task(self._keep_telling()),
-        ]
-        try:
+        async with running(self.service, [self._keep_telling()], [self.templates.close]):
             yield
-        finally:
-            service.draining = True
-            for task in tasks:
-                task.cancel()
-            await self.batcher.stop(service.settings.drain_timeout_s)
-            await service.chat_templates.close()
-            await close_tracer(service)
-            self.engine.close()
-            self.encoders.close()
+        self.encoders.close()
 
     def _answer(self, link: Link, message: Message, reply: Reply) -> None:
         """Take what the engine process says or asks."""

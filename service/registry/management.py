@@ -1,4 +1,4 @@
-"""Vocabularies put, deleted, loaded and unloaded, whatever the way the wish came.
+"""Puts, deletes, loads and unloads vocabularies, whatever the protocol of the request.
 
 What takes long runs in a thread. An engine drops a vocabulary only when nothing that was accepted
 before can still be waiting for it.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from service.core.errors import UnknownVocabulary
-from service.core.settings import PREFIX
-from service.operations.context import Service
+from service.core.settings import PREFIX, Settings
+from service.engines.base import Engine
 from service.registry.entries import LoadedVocabulary
 from service.registry.registry import Registry
 from service.registry.tokenizer_config import TokenizerConfig
@@ -24,7 +25,7 @@ MAX_FILES = 8  # Of one upload; no format has more than three.
 
 
 def check_names(registry: Registry) -> None:
-    """Whether the vocabularies that the settings name are known.
+    """Check that the vocabularies which the settings name are known.
 
     Raises:
         ValueError: one that is to be loaded is not. Others may be uploaded yet: a warning.
@@ -62,104 +63,115 @@ class Upload:
     id_offset: int = 0
 
 
-async def put_vocabulary(
-    service: Service, name: str, upload: Upload, *, replace: bool
-) -> tuple[LoadedVocabulary, bool]:
-    """Give an uploaded vocabulary a name; its entry, and whether the name's meaning changed.
+class VocabularyManager:
+    """Changes the vocabularies of one service.
 
-    Raises:
-        ServiceError: the name is impossible, taken or a built-in's, or too many are known.
-        VocabularyError: the files are wrong or contradict each other, or nothing here computes it.
+    Attributes:
+        after_change: awaited when something has changed, so that whoever is answered finds the
+            change in every process; None: there is one process.
+        after_delete: called with the name of each vocabulary that was deleted.
     """
-    files = dict(upload.files)
-    config = TokenizerConfig.of_files(files, service.settings.max_template_bytes)
-    vocabulary = await asyncio.to_thread(
-        formats.read_vocabulary,
-        files,
-        format=upload.format,
-        pretokenizer=upload.pretokenizer,
-        special_tokens=upload.special_tokens,
-        id_offset=upload.id_offset,
-    )
-    if config is not None:
-        config.refuse_other_ids(vocabulary)
-        if "merges.txt" in files:
-            config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
-    return await name_vocabulary(service, name, vocabulary, replace, config)
 
+    def __init__(self, registry: Registry, engine: Engine, settings: Settings) -> None:
+        self.registry = registry
+        self.engine = engine
+        self.settings = settings
+        self.after_change: Callable[[], Awaitable[None]] | None = None
+        self.after_delete: list[Callable[[str], None]] = []
 
-async def name_vocabulary(
-    service: Service,
-    name: str,
-    vocabulary: Vocabulary,
-    replace: bool,
-    config: TokenizerConfig | None = None,
-) -> tuple[LoadedVocabulary, bool]:
-    """Give a vocabulary a name; its entry, and whether the name's meaning changed.
+    async def put(
+        self, name: str, upload: Upload, *, replace: bool
+    ) -> tuple[LoadedVocabulary, bool]:
+        """Give an uploaded vocabulary a name; return it, and whether the name's meaning changed.
 
-    Raises:
-        ServiceError: the name is impossible, taken or a built-in's, or too many are known.
-        VocabularyError: nothing here computes it.
-    """
-    before = service.registry.entries.get(name)
-    put = service.get_host().registry.put
-    entry, created = await asyncio.to_thread(put, name, vocabulary, replace, config)
-    if before is not None and created:
-        _forget_later(service, before.vocabulary.digest)
-    if created:
-        old = f", and was {before.vocabulary.digest}" if before is not None else ""
-        logger.info("vocabulary %s is %s%s", name, vocabulary.digest, old)
-    await _spread(service)
-    return entry, created
+        Raises:
+            ServiceError: the name is impossible, taken or a built-in's, or too many are known.
+            VocabularyError: the files are wrong or contradict each other, or nothing here
+                computes it.
+        """
+        files = dict(upload.files)
+        config = TokenizerConfig.of_files(files, self.settings.max_template_bytes)
+        vocabulary = await asyncio.to_thread(
+            formats.read_vocabulary,
+            files,
+            format=upload.format,
+            pretokenizer=upload.pretokenizer,
+            special_tokens=upload.special_tokens,
+            id_offset=upload.id_offset,
+        )
+        if config is not None:
+            config.refuse_other_ids(vocabulary)
+            if "merges.txt" in files:
+                config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
+        return await self.register(name, vocabulary, replace, config)
 
+    async def register(
+        self,
+        name: str,
+        vocabulary: Vocabulary,
+        replace: bool,
+        config: TokenizerConfig | None = None,
+    ) -> tuple[LoadedVocabulary, bool]:
+        """Give a vocabulary a name; return it, and whether the name's meaning changed.
 
-async def delete_vocabulary(service: Service, name: str) -> None:
-    """Forget an uploaded vocabulary.
+        Raises:
+            ServiceError: the name is impossible, taken or a built-in's, or too many are known.
+            VocabularyError: nothing here computes it.
+        """
+        before = self.registry.entries.get(name)
+        put = self.registry.put
+        entry, created = await asyncio.to_thread(put, name, vocabulary, replace, config)
+        if before is not None and created:
+            self._forget_later(before.vocabulary.digest)
+        if created:
+            old = f", and was {before.vocabulary.digest}" if before is not None else ""
+            logger.info("vocabulary %s is %s%s", name, vocabulary.digest, old)
+        await self._spread()
+        return entry, created
 
-    Raises:
-        ServiceError: there is none of this name, or it is built in.
-    """
-    before = service.registry.entries.get(name)
-    await asyncio.to_thread(service.get_host().registry.delete, name)
-    logger.info("vocabulary %s is deleted", name)
-    service.oip_statistics.forget(name)
-    if before is not None:
-        _forget_later(service, before.vocabulary.digest)
-    await _spread(service)
+    async def delete(self, name: str) -> None:
+        """Forget an uploaded vocabulary.
 
+        Raises:
+            ServiceError: there is none of this name, or it is built in.
+        """
+        before = self.registry.entries.get(name)
+        await asyncio.to_thread(self.registry.delete, name)
+        logger.info("vocabulary %s is deleted", name)
+        for notify in self.after_delete:
+            notify(name)
+        if before is not None:
+            self._forget_later(before.vocabulary.digest)
+        await self._spread()
 
-async def load_vocabulary(service: Service, name: str) -> None:
-    """Make a vocabulary ready, and bring it to the GPU if it left that.
+    async def load(self, name: str) -> None:
+        """Make a vocabulary ready, and bring it to the GPU if it left that.
 
-    Raises:
-        ServiceError: there is none of this name, or it cannot be loaded.
-    """
-    entry = await service.registry.loaded(name)
-    await asyncio.to_thread(service.get_host().engine.load, entry.vocabulary)
-    await _spread(service)
+        Raises:
+            ServiceError: there is none of this name, or it cannot be loaded.
+        """
+        entry = await self.registry.loaded(name)
+        await asyncio.to_thread(self.engine.load, entry.vocabulary)
+        await self._spread()
 
+    async def unload(self, name: str) -> None:
+        """Take a vocabulary off the engine; its next use loads it again.
 
-async def unload_vocabulary(service: Service, name: str) -> None:
-    """Take a vocabulary off the engine; its next use loads it again.
+        Raises:
+            ServiceError: there is none of this name.
+        """
+        before = self.registry.entries.get(name)
+        self.registry.unload(name)
+        if before is not None:
+            self._forget_later(before.vocabulary.digest)
+        await self._spread()
 
-    Raises:
-        ServiceError: there is none of this name.
-    """
-    before = service.registry.entries.get(name)
-    service.get_host().registry.unload(name)
-    if before is not None:
-        _forget_later(service, before.vocabulary.digest)
-    await _spread(service)
+    async def _spread(self) -> None:
+        if self.after_change is not None:
+            await self.after_change()
 
-
-async def _spread(service: Service) -> None:
-    """Whoever was answered finds the change in every process."""
-    if service.processes is not None:
-        await service.processes.spread()
-
-
-def _forget_later(service: Service, digest: str) -> None:
-    """Once nothing accepted before now can be waiting, the engine may drop the old vocabulary."""
-    delay_s = service.settings.request_timeout_ms / 1000 + 1
-    loop = asyncio.get_running_loop()
-    loop.call_later(delay_s, service.get_host().registry.forget_unused, digest)
+    def _forget_later(self, digest: str) -> None:
+        """Have the engine drop a vocabulary once nothing accepted before now can be waiting."""
+        delay_s = self.settings.request_timeout_ms / 1000 + 1
+        loop = asyncio.get_running_loop()
+        loop.call_later(delay_s, self.registry.forget_unused, digest)

@@ -8,7 +8,6 @@ from pydantic import BaseModel, Field
 
 from service.engines.base import Residency
 from service.observability.metrics import VocabularySample
-from service.operations.context import Service
 from service.registry.catalogue import Catalogue
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
 
@@ -73,23 +72,23 @@ class VerifyResponse(BaseModel):
     )
 
 
-def report(service: Service, known: RegisteredVocabulary) -> VocabularyReport:
-    """What a service knows of one vocabulary."""
+def report(registry: Catalogue, known: RegisteredVocabulary) -> VocabularyReport:
+    """Describe one vocabulary."""
     made = _named(known)
-    entry = service.registry.entries.get(known.name)
+    entry = registry.entries.get(known.name)
     if entry is None:
-        made.error = service.registry.failures.get(known.name, "")
+        made.error = registry.failures.get(known.name, "")
         made.state = "failed" if made.error else "unloaded"
         return made
-    _fill(made, entry, service.registry.residency(entry))
+    _fill(made, entry, registry.residency(entry))
     return made
 
 
-def report_put(service: Service, entry: LoadedVocabulary) -> VocabularyReport:
-    """Of what was put under a name, whatever others have made of the name since."""
+def report_put(registry: Catalogue, entry: LoadedVocabulary) -> VocabularyReport:
+    """Describe what was put under a name, whatever others have made of the name since."""
     uploaded = RegisteredVocabulary(entry.name, "uploaded", "", False)
-    made = _named(service.registry.known.get(entry.name, uploaded))
-    _fill(made, entry, service.registry.residency(entry))
+    made = _named(registry.known.get(entry.name, uploaded))
+    _fill(made, entry, registry.residency(entry))
     return made
 
 

@@ -1,21 +1,18 @@
-"""Puts the service together, starts it and stops it."""
+"""Puts a service together: the engine, what its operations share, its features, its routes."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
-import gc
 import importlib.util
 import logging
-from collections.abc import AsyncIterator
-from time import perf_counter
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
-from starlette.types import Lifespan
+from starlette.types import Lifespan, Receive, Scope, Send
 
 from service.apis.dialects import probes, render, tokenize
 from service.apis.dialects.template_pool import TemplatePool
@@ -23,8 +20,7 @@ from service.apis.native import service_info, tokens
 from service.apis.native import training_jobs as training_routes
 from service.apis.native import vocabularies as vocabulary_routes
 from service.apis.oip import http_routes
-from service.apis.oip.oip_first import InferFirst
-from service.apis.oip.region_registry import RegionRegistry
+from service.apis.oip.state import OipState, make_oip_state
 from service.batching.batch import PlaceIds
 from service.batching.batcher import Batcher
 from service.batching.runner import LocalRunner
@@ -33,7 +29,7 @@ from service.core.errors import ServiceError
 from service.core.request_head import call_of
 from service.core.settings import PREFIX, Settings
 from service.core.version import package_version
-from service.engines.base import Codec, DeviceSharing, Engine
+from service.engines.base import Codec, Engine
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.openapi import with_refusals
 from service.http.refusals import refused
@@ -43,25 +39,26 @@ from service.observability.request_observer import CLIENT_CLOSED, RequestObserve
 from service.observability.tracing import make_tracer
 from service.operations.context import EngineHost, Service
 from service.operations.readiness import readiness
-from service.registry import management
 from service.registry.catalogue import Catalogue
+from service.registry.management import VocabularyManager
 from service.registry.registry import Registry
 from service.registry.reports import samples
-from service.runtime import malloc
 from service.runtime.memory_pool import Take
 from service.security.guard import Guard
+from service.server.lifespan import Close, preload, running
 from service.training.jobs import TrainingJobs
 from vocabularies.errors import VocabularyError
 
 logger = logging.getLogger(__name__)
-LAG_PERIOD_S = 0.25
-GIVE_BACK_PERIOD_S = 15.0
-IDLE_PERIOD_S = 0.1
-LOADING_AT_ONCE = 2
-GC_THRESHOLDS = (50_000, 50, 50)
 ROUTES = (
-    *(tokens, vocabulary_routes, service_info, http_routes),
-    *(tokenize, render, probes, training_routes),
+    tokens,
+    vocabulary_routes,
+    service_info,
+    http_routes,
+    tokenize,
+    render,
+    probes,
+    training_routes,
 )
 DESCRIPTION = """
 Text or DNA in, token ids out: exactly the ids of the reference tokenizer.
@@ -69,6 +66,44 @@ Text or DNA in, token ids out: exactly the ids of the reference tokenizer.
 Every refusal is `application/problem+json` with a `code` for programs, a `detail` for people and
 `where`, the place in the request.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One service and all that answers for it: an ASGI application.
+
+    Attributes:
+        service: what its operations share.
+        oip: the state of the Open Inference Protocol.
+        templates: renders chats.
+        training: the training jobs.
+        fastapi: all routes.
+        asgi: what a server runs: the fast path in front of the routes.
+    """
+
+    service: Service
+    oip: OipState
+    templates: TemplatePool
+    training: TrainingJobs
+    fastapi: FastAPI
+    asgi: AsgiFastPath
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI connection."""
+        await self.asgi(scope, receive, send)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which requests are answered."""
+        service, training = self.service, self.training
+        names = service.get_host().registry.names_to_preload()
+        training.start()
+
+        async def close_regions() -> None:
+            self.oip.regions.close()
+
+        stop_training = functools.partial(training.stop, service.settings.drain_timeout_s)
+        closing: list[Close] = [stop_training, close_regions, self.templates.close]
+        return running(service, [preload(service, names)], closing)
 
 
 def make_engine(settings: Settings, take: Take | None = None) -> Engine:
@@ -103,8 +138,8 @@ def make_engine(settings: Settings, take: Take | None = None) -> Engine:
 
 def create_app(
     settings: Settings, engine: Engine | None = None, place_ids: PlaceIds | None = None
-) -> AsgiFastPath:
-    """An ASGI application with its own engine, vocabularies, queue and metrics.
+) -> Application:
+    """Make an application with its own engine, vocabularies, queue and metrics.
 
     Args:
         settings: all settings; nothing behind this reads the environment.
@@ -117,13 +152,23 @@ def create_app(
     guard = Guard(settings.api_keys_file, settings.host)
     runner = LocalRunner(engine, settings, metrics, place_ids)
     batcher = Batcher(runner, settings, metrics, guard.limits)
-    service = make_service(settings, engine, registry, batcher, metrics, guard, engine)
-    service.host = EngineHost(engine, registry)
-    install = functools.partial(management.name_vocabulary, service)
-    service.training = TrainingJobs(settings, metrics, install)
-    metrics.gauges.training_jobs = service.training.book.states
-    app = make_app(service, lambda _: running(service))
-    return AsgiFastPath(InferFirst(app, service), service)
+    service = make_service(settings, engine, registry, batcher, metrics, guard)
+    vocabularies = VocabularyManager(registry, engine, settings)
+    service.host = EngineHost(engine, registry, vocabularies)
+    oip = make_oip_state(service, engine)
+    vocabularies.after_delete.append(oip.statistics.forget)
+    templates = make_template_pool(settings)
+    training = TrainingJobs(settings, metrics, vocabularies.register)
+    metrics.gauges.training_jobs = training.book.states
+    app: Application
+    fastapi = make_fastapi(service, oip, templates, training, lambda _: app.running())
+    app = Application(service, oip, templates, training, fastapi, AsgiFastPath(fastapi, service))
+    return app
+
+
+def make_template_pool(settings: Settings) -> TemplatePool:
+    """Make the pool that renders chats."""
+    return TemplatePool(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
 
 
 def make_service(
@@ -133,22 +178,15 @@ def make_service(
     batcher: Batcher,
     metrics: Metrics,
     guard: Guard,
-    device: DeviceSharing,
 ) -> Service:
-    """What the parts of one service share."""
-    regions = RegionRegistry(
-        settings.shared_memory, settings.max_regions, device.open_shared, device.share_host
-    )
-    templates = TemplatePool(settings.chat_template_timeout_ms / 1000, settings.max_text_bytes)
+    """Make what the parts of one service share."""
     observer = RequestObserver(
         metrics,
         make_tracer(settings),
         access_log=settings.access_log,
         server_timing=settings.server_timing,
     )
-    service = Service(
-        settings, engine, registry, batcher, metrics, guard, observer, regions, templates
-    )
+    service = Service(settings, engine, registry, batcher, metrics, guard, observer)
     metrics.gauges = Gauges(
         queue=lambda: (batcher.queue_bytes, batcher.queue_rows),
         queue_limit_bytes=settings.max_queue_bytes,
@@ -160,8 +198,22 @@ def make_service(
     return service
 
 
-def make_app(service: Service, lifespan: Lifespan[FastAPI]) -> FastAPI:
-    """All routes of a service, declared."""
+def make_fastapi(
+    service: Service,
+    oip: OipState,
+    templates: TemplatePool,
+    training: TrainingJobs | None,
+    lifespan: Lifespan[FastAPI],
+) -> FastAPI:
+    """Declare all routes, and hand each feature's state over to its own.
+
+    Args:
+        service: the service.
+        oip: the state of the Open Inference Protocol.
+        templates: renders chats.
+        training: the training jobs; None: another process of the service has them.
+        lifespan: what runs from start to stop.
+    """
     # The documentation pages come with their scripts: the machine may have no network.
     app = FastAPIOffline(
         title="warptok",
@@ -170,6 +222,9 @@ def make_app(service: Service, lifespan: Lifespan[FastAPI]) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service = service
+    app.state.oip = oip
+    app.state.templates = templates
+    app.state.training = training
     for routes in ROUTES:
         app.include_router(routes.router)
     app.openapi = with_refusals(app.openapi)  # type: ignore[method-assign]
@@ -197,103 +252,3 @@ async def refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, BrokenStream):  # It has been logged, and its answer had begun.
         return Response(status_code=500)
     return refused(request.scope["path"], error)
-
-
-@contextlib.asynccontextmanager
-async def running(service: Service) -> AsyncIterator[None]:
-    """From start to stop: vocabularies load, requests are answered, the queue drains."""
-    names = service.get_host().registry.names_to_preload()
-    service.batcher.start()
-    if service.training is not None:
-        service.training.start()
-    tasks = [
-        asyncio.create_task(preload(service, names)),
-        asyncio.create_task(watch_lag(service)),
-        asyncio.create_task(keep_memory_low(service)),
-    ]
-    try:
-        yield
-    finally:
-        service.draining = True
-        for task in tasks:
-            task.cancel()
-        await service.batcher.stop(service.settings.drain_timeout_s)
-        if service.training is not None:
-            await service.training.stop(service.settings.drain_timeout_s)
-        service.regions.close()
-        await service.chat_templates.close()
-        await close_tracer(service)
-        service.engine.close()
-
-
-async def close_tracer(service: Service) -> None:
-    """Send the last spans; who takes them may be slow."""
-    tracer = service.observer.tracer
-    if tracer is not None:
-        await asyncio.to_thread(tracer.close)
-
-
-async def preload(service: Service, names: list[str]) -> None:
-    """Load what is wanted from the start; one that fails is reported and does not stop the rest.
-
-    The default vocabulary is first and alone, so that it answers soonest. Then one is built by a
-    library, which lets other threads run, while the next is read and compared in Python.
-    """
-    begin = perf_counter()
-    waiting = sorted(names, key=lambda name: name != service.settings.default_vocabulary)
-
-    async def load_next() -> None:
-        name = waiting.pop(0)
-        try:
-            await service.registry.loaded(name)
-        except ServiceError:
-            pass  # It was logged.
-        except Exception as error:
-            logger.error("This is a bug. Vocabulary %s failed", name, exc_info=error)
-
-    async def load_rest() -> None:
-        while waiting:
-            await load_next()
-
-    # Hardly anything made meanwhile is garbage, and looking for it took a fifth of the time.
-    gc.disable()
-    try:
-        if waiting:
-            await load_next()
-        await asyncio.gather(*(load_rest() for _ in range(LOADING_AT_ONCE)))
-        await asyncio.to_thread(service.get_host().engine.settle)
-    finally:
-        gc.enable()
-    rest_collector()
-    service.preloaded = True
-    loaded = len(service.registry.entries)
-    logger.info("ready: %d vocabularies after %.1f s", loaded, perf_counter() - begin)
-
-
-def rest_collector() -> None:
-    """What was made so far stays for ever; the collector need not look at it on every round."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-
-
-async def watch_lag(service: Service) -> None:
-    """Measure how late the loop comes to its timers, and look whether the keys have changed."""
-    while True:
-        begin = perf_counter()
-        await asyncio.sleep(LAG_PERIOD_S)
-        service.metrics.loop_lag(max(0.0, perf_counter() - begin - LAG_PERIOD_S))
-        service.guard.refresh()
-
-
-async def keep_memory_low(service: Service) -> None:
-    """Every few seconds, as soon as nothing waits, give back the memory of what was answered."""
-    before = service.metrics.counts()["warptok_work_accepted_total"]
-    while True:
-        await asyncio.sleep(GIVE_BACK_PERIOD_S)
-        while service.batcher.queue_rows:
-            await asyncio.sleep(IDLE_PERIOD_S)
-        accepted = service.metrics.counts()["warptok_work_accepted_total"]
-        if accepted != before:
-            before = accepted
-            await asyncio.to_thread(malloc.give_back)

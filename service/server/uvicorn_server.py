@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from service.apis.oip.oip_first import InferFirst
 from service.core.settings import PREFIX, Settings
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import hot_protocol
@@ -25,7 +24,7 @@ from service.observability.metrics_server import start_metrics, stop_metrics
 from service.operations.rendering.json_rows import WRITTEN_BY
 from service.registry.management import check_names
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
-from service.server.app import create_app
+from service.server.app import Application, create_app
 from service.server.sockets import listeners
 from service.server.startup import BACKLOG, USAGE_ERROR, print_address
 from vocabularies.batch.string_join import JOINED_BY
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
     from service.apis.grpc.server import GrpcServer
-    from service.operations.context import Service
+    from service.apis.oip.state import OipState
 
 KEEP_ALIVE_S = 75  # Longer than the 60 s of the usual load balancers, so that they close first.
 logger = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ def serve(settings: Settings) -> int:
     sockets = listeners(settings)
     app = create_app(settings)
     check_names(app.service.get_host().registry)
-    Server(app, settings).run(sockets)
+    Server(app.asgi, settings, app).run(sockets)
     return 0
 
 
@@ -67,7 +66,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-async def start_grpc(service: Service) -> GrpcServer:
+async def start_grpc(oip: OipState) -> GrpcServer:
     """GRPC beside HTTP; its libraries are imported only here.
 
     Raises:
@@ -77,9 +76,9 @@ async def start_grpc(service: Service) -> GrpcServer:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     from service.apis.grpc.server import GrpcServer
 
-    server = GrpcServer(service)
+    server, settings = GrpcServer(oip), oip.service.settings
     try:
-        await server.start(service.settings.host, service.settings.grpc_port)
+        await server.start(settings.host, settings.grpc_port)
     except OSError as error:
         logger.error("%s; another port: %sGRPC_PORT, none: %sGRPC=false", error, PREFIX, PREFIX)
         raise
@@ -87,10 +86,18 @@ async def start_grpc(service: Service) -> GrpcServer:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, saying where it listens, and draining our queue while it drains its connections."""
+    """uvicorn, saying where it listens, and draining our queue while it drains its connections.
 
-    def __init__(self, app: AsgiFastPath, settings: Settings) -> None:
-        self.app, self.settings = app, settings
+    Args:
+        app: what answers HTTP.
+        settings: all of them.
+        main: the whole application; None: another process of the service has its features.
+    """
+
+    def __init__(self, app: AsgiFastPath, settings: Settings, main: Application | None) -> None:
+        self.app = app
+        self.settings = settings
+        self.main = main
         self.grpc: GrpcServer | None = None
         self.metrics: WSGIServer | None = None
         super().__init__(
@@ -99,7 +106,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 loop="uvloop",
-                http=hot_protocol(app.service, infers=isinstance(app.app, InferFirst)),
+                http=hot_protocol(app.service),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -138,7 +145,8 @@ class Server(uvicorn.Server):
                 service.metrics, service.processes, self.settings.host, self.settings.metrics_port
             )
             if self.settings.grpc:
-                self.grpc = await start_grpc(self.app.service)
+                assert self.main is not None
+                self.grpc = await start_grpc(self.main.oip)
         except OSError:
             await self.shutdown()
             raise SystemExit(USAGE_ERROR) from None
@@ -147,8 +155,8 @@ class Server(uvicorn.Server):
         """Refuse what is new and finish what was accepted, within the drain time."""
         service = self.app.service
         service.draining = True
-        if service.training is not None:  # It saves its state while the others finish.
-            service.training.stop_soon()
+        if self.main is not None:  # Training saves its state while the others finish.
+            self.main.training.stop_soon()
         grace_s = self.settings.drain_timeout_s
         drain = asyncio.create_task(service.batcher.stop(grace_s))
         grpc = asyncio.create_task(self.grpc.stop(grace_s)) if self.grpc else None

@@ -194,7 +194,7 @@ def test_a_stream_whose_client_sleeps_is_ended():
 
             answer = await client.post("/v1/encode/fasta?vocabulary=gpn", content=slow())
             assert (answer.status_code, answer.json()["code"]) == (408, "body_timeout")
-            assert service.num_streams == 0
+            assert service.streams.num_streams == 0
 
     run(scenario)
 
@@ -286,7 +286,7 @@ def test_a_stream_that_was_accepted_is_finished_while_the_service_stops():
             async def records():
                 nonlocal stopping
                 yield b">first\nACGT\n" + b">long\n" + b"ACGT" * 2_000_000 + b"\n"
-                await until(lambda: service.num_streams)
+                await until(lambda: service.streams.num_streams)
                 stopping = asyncio.ensure_future(service.batcher.stop(120))
                 await asyncio.sleep(0)  # It begins.
                 refused = await client.post(

@@ -211,7 +211,7 @@ def test_grpc_streams_are_counted_among_all_streams(method):
     async def scenario():
         async with grpc_serving(max_streams=1) as (client, service):
             first = client.channel.stream_stream(method)()
-            await until(lambda: service.num_streams)
+            await until(lambda: service.streams.num_streams)
             second = client.channel.stream_stream(method)()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 async for _ in second:
@@ -221,7 +221,7 @@ def test_grpc_streams_are_counted_among_all_streams(method):
             await first.done_writing()
             async for _ in first:
                 pass
-            assert service.num_streams == 0
+            assert service.streams.num_streams == 0
 
     run(scenario)
 

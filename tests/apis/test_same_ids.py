@@ -22,7 +22,7 @@ from service.apis.oip.tensors import bytes_tensor
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2, warptok_pb2
-from service.server.app import create_app, running
+from service.server.app import create_app
 from tests.support.nasty_texts import TEXTS
 from tests.support.waiting import run
 from vocabularies.batch.batch import Batch
@@ -61,8 +61,8 @@ class House:
 @contextlib.asynccontextmanager
 async def house() -> AsyncIterator[House]:
     app = create_app(Settings(preload="none", shared_memory=True), ENGINE)
-    async with running(app.service):
-        server = GrpcServer(app.service)
+    async with app.running():
+        server = GrpcServer(app.oip)
         await server.start("127.0.0.1", 0)
         transport = httpx.ASGITransport(app)
         address = f"127.0.0.1:{server.port}"

@@ -22,7 +22,7 @@ from service.engines.cpu.engine import CpuEngine
 from service.protos import inference_pb2
 from service.security import api_keys
 from service.security.api_keys import SCOPES
-from service.server.app import create_app, running
+from service.server.app import create_app
 from tests.support.waiting import run
 
 ENGINE = CpuEngine()
@@ -122,8 +122,8 @@ class House:
 @contextlib.asynccontextmanager
 async def house(**settings: object) -> AsyncIterator[House]:
     app = create_app(Settings(**{"preload": "none"} | settings), ENGINE)
-    async with running(app.service):
-        server = GrpcServer(app.service)
+    async with app.running():
+        server = GrpcServer(app.oip)
         await server.start("127.0.0.1", 0)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         try:

@@ -17,7 +17,7 @@ from service.core.settings import Settings
 from service.engines.base import Engine
 from service.http.connection.protocol import hot_protocol
 from service.http.streaming_response import BrokenStream
-from service.server.app import create_app, running
+from service.server.app import create_app
 from tests.fuzz.faults import Answer, Lines, logged
 from tests.fuzz.messages import Message
 from tests.fuzz.uploads import chat_upload
@@ -53,7 +53,7 @@ class Doors:
 
     def __init__(self, app: Any, log: Lines) -> None:
         self.app, self.log = app, log
-        server = GrpcServer(app.service)
+        server = GrpcServer(app.oip)
         self._grpc = server._handlers()
         self._protocol = hot_protocol(app.service)
         self._config = uvicorn.Config(app, log_config=None, lifespan="off")
@@ -253,7 +253,7 @@ async def open_doors(engine: Engine | None = None, **settings: Any) -> AsyncIter
     """A service with its vocabularies loaded, one of them with a chat template."""
     app = create_app(Settings(**{"grpc": False, **LIMITS, **settings}), engine)
     with logged() as log:
-        async with running(app.service):
+        async with app.running():
             while not app.service.preloaded:
                 await asyncio.sleep(0.05)
             doors = Doors(app, log)

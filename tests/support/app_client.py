@@ -10,9 +10,7 @@ import httpx
 from service.core.settings import Settings
 from service.engines.base import Engine
 from service.operations.context import Service
-from service.server.app import create_app, running
-
-__all__ = ["serving"]
+from service.server.app import Application, create_app
 
 PATIENT = {"request_timeout_ms": 120_000, "chat_template_timeout_ms": 60_000}
 
@@ -26,7 +24,13 @@ async def serving(
     Nor is a machine too slow for an answer, unless the settings say what is.
     """
     app = create_app(Settings(**{"preload": "none"} | PATIENT | settings), engine)
-    async with running(app.service):
+    async with app.running():
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             yield client, app.service
+
+
+def application_of(client: httpx.AsyncClient) -> Application:
+    """The application behind a client that `serving` gave."""
+    app: Application = client._transport.app
+    return app

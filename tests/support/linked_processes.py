@@ -15,7 +15,7 @@ from service.engines.gpu.hybrid_engine import RoutedEngine
 from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.front_end import FrontEnd
 from service.multiprocess.link.shared_memory import LinkMemory
-from service.server.app import create_app, running
+from service.server.app import create_app
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import until
 
@@ -32,11 +32,11 @@ async def house(
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
     app = create_app(made, engine)
     room = EngineServer(app, made.frontends, LinkMemory())
-    app.service.processes = room
+    app.service.join_processes(room)
     path = folder / "engine.sock"
     fronts = [FrontEnd(made, path, f"front-{i}") for i in range(2)]
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(running(app.service))
+        await stack.enter_async_context(app.running())
         server = await asyncio.get_running_loop().create_unix_server(room.protocol, str(path))
         telling = asyncio.create_task(room.keep_told())
         for front in fronts:

@@ -178,7 +178,7 @@ class ArrowStream(Streamed):
         sent = Body(receive, self.call.encoding, None, scope, idle_s)
         memory = self.service.engine.host_memory
         body = BodyReader(sent, settings.max_body_bytes, memory)
-        outgoing = BoundedSender(send, MEDIA_TYPE, self.service.unsent, idle_s)
+        outgoing = BoundedSender(send, MEDIA_TYPE, self.service.streams, idle_s)
         encoded: asyncio.Queue[asyncio.Task[Answered] | None] = asyncio.Queue(READ_AHEAD)
         with stream_thread(self.service) as thread:
             try:

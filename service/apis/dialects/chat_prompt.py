@@ -54,7 +54,7 @@ async def chat_text(asked: DialectRequest, entry: LoadedVocabulary, chat: ChatBo
         **(chat.chat_template_kwargs or {}),
     }
     wait_s = deadline(asked.service, asked.call) - perf_counter()
-    text = await asked.service.chat_templates.render(template, variables, wait_s)
+    text = await asked.templates.render(template, variables, wait_s)
     return _up_to_final(text, messages) if chat.continue_final_message else text
 
 

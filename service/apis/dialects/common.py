@@ -14,6 +14,7 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
+from service.apis.dialects.template_pool import TemplatePool
 from service.batching.work import EncodeWork, Result
 from service.core.call import Call
 from service.core.errors import BadJson, InvalidRequest, RowRefused, TooLarge
@@ -47,10 +48,14 @@ class DialectRequest:
     """A request that has been read.
 
     Attributes:
+        service: whose request it is.
+        templates: renders its chat.
+        call: its head.
         body: its JSON object.
     """
 
     service: Service
+    templates: TemplatePool
     call: Call
     body: dict[str, Any]
 
@@ -65,7 +70,8 @@ async def ask(request: Request) -> DialectRequest:
     Raises:
         ServiceError: it is too large, or no JSON object.
     """
-    service: Service = request.app.state.service
+    state = request.app.state
+    service: Service = state.service
     call = call_of(request.scope)
     limit = service.settings.max_body_bytes
     check_length(call.content_length, limit)
@@ -80,7 +86,7 @@ async def ask(request: Request) -> DialectRequest:
         raise InvalidRequest("the body must be a JSON object", "body")
     call.receive = request.receive
     read_timeout(call)
-    return DialectRequest(service, call, body)
+    return DialectRequest(service, state.templates, call, body)
 
 
 def parse_body(model: type[Body], asked: DialectRequest) -> Body:

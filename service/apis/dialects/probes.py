@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from service.apis.dialects.common import NO_LIMIT
 from service.core.version import package_version
+from service.http.dependencies import ServiceDep
 from service.http.error_responses import in_words, json_answer
-from service.operations.context import Service
 from service.operations.readiness import readiness
 
 router = APIRouter(tags=["dialects"])
@@ -19,18 +19,13 @@ NOT_NOW: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
 @router.head("/health", include_in_schema=False)
 @router.head("/ping", include_in_schema=False)
 @router.get("/health", response_class=Response, responses=NOT_NOW)
 @router.get("/ping", response_class=Response, responses=NOT_NOW)
-async def health(request: Request) -> Response:
+async def health(service: ServiceDep) -> Response:
     """Nothing but the status: 200 when requests are answered, 503 when not."""
-    return Response(status_code=503 if readiness(_service(request)) else 200)
+    return Response(status_code=503 if readiness(service) else 200)
 
 
 @router.get("/version")
@@ -40,16 +35,16 @@ async def version() -> dict[str, str]:
 
 
 @router.get("/v1/models")
-async def list_models(request: Request) -> dict[str, Any]:
+async def list_models(service: ServiceDep) -> dict[str, Any]:
     """The vocabularies, as OpenAI lists models."""
-    return {"object": "list", "data": [_model(name) for name in _service(request).registry.known]}
+    return {"object": "list", "data": [_model(name) for name in service.registry.known]}
 
 
 @router.get("/v1/models/{model}")
 @in_words("openai")
-async def get_model(request: Request, model: str) -> Response:
+async def get_model(service: ServiceDep, model: str) -> Response:
     """One vocabulary, as OpenAI shows a model."""
-    return json_answer(_model(_service(request).registry.find(model).name))
+    return json_answer(_model(service.registry.find(model).name))
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -57,9 +52,8 @@ def _model(name: str) -> dict[str, Any]:
 
 
 @router.get("/info")
-async def info(request: Request) -> dict[str, Any]:
+async def info(service: ServiceDep) -> dict[str, Any]:
     """What TEI says of itself."""
-    service = _service(request)
     settings = service.settings
     name = settings.default_vocabulary
     entry = service.registry.entries.get(name)
@@ -82,9 +76,8 @@ async def info(request: Request) -> dict[str, Any]:
 
 @router.get("/tokenizer_info")
 @in_words("openai")
-async def tokenizer_info(request: Request, model: str | None = None) -> Response:
+async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Response:
     """tokenizer_config.json as vLLM shows it; without one, what the vocabulary itself says."""
-    service = _service(request)
     name = model or service.settings.default_vocabulary
     entry = await service.registry.loaded(name)
     roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string

@@ -25,12 +25,12 @@ from service.apis.grpc import tokenizer, vocabularies
 from service.apis.grpc.conversions import TextsRequest
 from service.apis.grpc.status import abort
 from service.apis.oip import grpc_service
+from service.apis.oip.state import OipState
 from service.core.call import Call
 from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import BadBody, DeadlinePassed, Draining, nothing_came
 from service.core.problem_details import as_service_error
 from service.core.request_head import header_call
-from service.http.streaming_response import counted_stream
 from service.observability.request_observer import CLIENT_CLOSED
 from service.operations.context import Service
 from service.operations.readiness import readiness
@@ -44,14 +44,14 @@ HEALTH_PERIOD_S = 0.5
 Arrived = tuple[float, bytes]
 """The bytes of a message, and the perf_counter time at which they were there."""
 Parse = Callable[[bytes], Any]
-Unary = Callable[[Service, Call, Any], Awaitable[Any]]
-Stream = Callable[[Service, Call, Any], AsyncIterator[Any]]
+Unary = Callable[[Call, Any], Awaitable[Any]]
+Stream = Callable[[Call, Any], AsyncIterator[Any]]
 
 PARSERS: dict[str, Parse] = {
     pb.EncodeBatchRequest.DESCRIPTOR.full_name: TextsRequest.parse,
 }
 """Messages that are not read by protobuf alone."""
-UNARY: dict[str, Unary] = {
+UNARY: dict[str, Callable[[Service, Call, Any], Awaitable[Any]]] = {
     "Encode": tokenizer.encode,
     "EncodeBatch": tokenizer.encode_batch,
     "Count": tokenizer.count,
@@ -67,13 +67,18 @@ UNARY: dict[str, Unary] = {
 class GrpcServer:
     """A gRPC server of one service.
 
+    Args:
+        oip: the state of the Open Inference Protocol, and its service.
+
     Attributes:
         port: the TCP port it listens on, once it is started.
     """
 
-    def __init__(self, service: Service) -> None:
-        self.service, self.port = service, 0
-        limit = service.settings.max_body_bytes
+    def __init__(self, oip: OipState) -> None:
+        self.oip = oip
+        self.service = oip.service
+        self.port = 0
+        limit = self.service.settings.max_body_bytes
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", limit),
@@ -125,9 +130,11 @@ class GrpcServer:
     def _handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """All methods of both services."""
         unary = {**UNARY, "PutVocabulary": vocabularies.put_vocabulary}
-        own = self._service(NAME, pb, unary, {"EncodeStream": tokenizer.encode_stream})
-        streams = {"ModelStreamInfer": grpc_service.stream_infer}
-        return own, self._service(grpc_service.NAME, inference_pb2, grpc_service.UNARY, streams)
+        own_streams = {"EncodeStream": partial(tokenizer.encode_stream, self.service)}
+        own = self._service(NAME, pb, _bind(unary, self.service), own_streams)
+        streams = {"ModelStreamInfer": partial(grpc_service.stream_infer, self.oip)}
+        inference = _bind(grpc_service.UNARY, self.oip)
+        return own, self._service(grpc_service.NAME, inference_pb2, inference, streams)
 
     def _service(
         self, name: str, messages: Any, unary: Mapping[str, Unary], streams: Mapping[str, Stream]
@@ -158,7 +165,7 @@ class GrpcServer:
             async with self._answering(path, context) as call:
                 call.times.read, data = arrived
                 request = _parsed(parse, data)
-                return self._message(call, await function(self.service, call, request))
+                return self._message(call, await function(call, request))
 
         return answer
 
@@ -166,7 +173,7 @@ class GrpcServer:
         async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> bytes:
             async with self._answering(path, context) as call:
                 requests = self._requests(call, arriving, parse)
-                response = await function(self.service, call, requests)
+                response = await function(call, requests)
                 return self._message(call, response)
 
         return answer
@@ -177,8 +184,8 @@ class GrpcServer:
         async def answer(arriving: Any, context: grpc.aio.ServicerContext) -> None:
             async with self._answering(path, context) as call:
                 requests = self._requests(call, arriving, parse)
-                with counted_stream(self.service):
-                    async for response in function(self.service, call, requests):
+                with self.service.streams.open_stream():
+                    async for response in function(call, requests):
                         await self._send(context, _to_bytes(response))
 
         return answer
@@ -252,6 +259,11 @@ class GrpcServer:
         if call.times.finished:
             self.service.observer.add_serialize_time(call, perf_counter() - call.times.finished)
         return data
+
+
+def _bind(functions: Mapping[str, Callable[..., Any]], state: object) -> dict[str, Unary]:
+    """Give functions of calls the state that they take first."""
+    return {name: partial(function, state) for name, function in functions.items()}
 
 
 def _arrived(data: bytes) -> Arrived:

@@ -9,7 +9,6 @@ from service.core.call import Call
 from service.core.errors import InvalidRequest, TooLarge
 from service.operations.context import Service
 from service.protos import warptok_pb2 as pb
-from service.registry import management
 from service.registry.management import MAX_FILES, Upload
 from service.registry.reports import report, report_put
 
@@ -19,7 +18,7 @@ async def list_vocabularies(
 ) -> pb.ListVocabulariesResponse:
     """All vocabularies that have a name, loaded or not."""
     known = list(service.registry.known.values())
-    messages = [vocabulary_message(report(service, each)) for each in known]
+    messages = [vocabulary_message(report(service.registry, each)) for each in known]
     return pb.ListVocabulariesResponse(vocabularies=messages)
 
 
@@ -27,7 +26,7 @@ async def get_vocabulary(
     service: Service, call: Call, request: pb.GetVocabularyRequest
 ) -> pb.Vocabulary:
     """One vocabulary."""
-    return vocabulary_message(report(service, service.registry.find(request.vocabulary)))
+    return vocabulary_message(report(service.registry, service.registry.find(request.vocabulary)))
 
 
 async def put_vocabulary(
@@ -56,10 +55,10 @@ async def put_vocabulary(
         dict(first.special_tokens) or None,
         first.id_offset,
     )
-    entry, created = await management.put_vocabulary(
-        service, first.vocabulary, upload, replace=first.replace
+    entry, created = await service.get_host().vocabularies.put(
+        first.vocabulary, upload, replace=first.replace
     )
-    message = vocabulary_message(report_put(service, entry))
+    message = vocabulary_message(report_put(service.registry, entry))
     return pb.PutVocabularyResponse(vocabulary=message, created=created)
 
 
@@ -67,5 +66,5 @@ async def delete_vocabulary(
     service: Service, call: Call, request: pb.DeleteVocabularyRequest
 ) -> pb.DeleteVocabularyResponse:
     """Forget an uploaded vocabulary."""
-    await management.delete_vocabulary(service, request.vocabulary)
+    await service.get_host().vocabularies.delete(request.vocabulary)
     return pb.DeleteVocabularyResponse()

@@ -10,8 +10,8 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from service.core.version import package_version
+from service.http.dependencies import ServiceDep
 from service.observability.process_metrics import exposition
-from service.operations.context import Service
 from service.operations.readiness import readiness
 
 router = APIRouter(tags=["service"])
@@ -44,18 +44,17 @@ async def livez() -> Live:
 
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses={503: {"model": Ready, "description": "Not now."}})
-async def readyz(request: Request, response: Response) -> Ready:
+async def readyz(service: ServiceDep, response: Response) -> Ready:
     """Whether this replica wants requests: 503 while starting, draining or above high water."""
-    reasons = readiness(request.app.state.service)
+    reasons = readiness(service)
     response.status_code = 503 if reasons else 200
     return Ready(ready=not reasons, reasons=reasons)
 
 
 @router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", response_class=Response)
-async def metrics(request: Request) -> Response:
+async def metrics(service: ServiceDep, request: Request) -> Response:
     """Everything that is counted, for Prometheus; 404 where that has a port of its own."""
-    service: Service = request.app.state.service
     if service.settings.metrics_port is not None:
         raise HTTPException(404, "metrics have a port of their own (metrics_port)")
     accept = request.headers.get("accept", "")
@@ -67,9 +66,8 @@ async def metrics(request: Request) -> Response:
 
 
 @router.get("/v1/info")
-async def info(request: Request) -> dict[str, Any]:
+async def info(service: ServiceDep) -> dict[str, Any]:
     """Version, engines, limits and how batches are made."""
-    service: Service = request.app.state.service
     settings, status = service.settings, service.engine.status()
     limits = {
         name: getattr(settings, name)

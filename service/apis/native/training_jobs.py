@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import ValidationError
 
 from service.apis.native.training_upload import FILES, max_upload_bytes, receive_upload
 from service.core.errors import InvalidRequest, NameTaken, ServiceError, TooLarge
 from service.core.problem_details import invalid_body
+from service.http.dependencies import ServiceDep
 from service.http.problem_schema import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.http.request_body import body_pieces
@@ -29,10 +30,13 @@ router = APIRouter(
 OBJECT = "parameters"  # The field that holds the others as an object.
 
 
-def _training(request: Request) -> tuple[Service, TrainingJobs]:
-    service: Service = request.app.state.service
-    assert service.training is not None
-    return service, service.training
+async def get_training(request: Request) -> TrainingJobs:
+    """Get the training jobs of a request's application."""
+    training: TrainingJobs = request.app.state.training
+    return training
+
+
+TrainingDep = Annotated[TrainingJobs, Depends(get_training)]
 
 
 def _form_schema() -> dict[str, Any]:
@@ -59,13 +63,14 @@ def _form_schema() -> dict[str, Any]:
     responses=refusals(400, 409, 413, 415, 429, 503, 507),
     openapi_extra={"requestBody": _form_schema()},
 )
-async def create_training_job(request: Request, response: Response) -> TrainingJob:
+async def create_training_job(
+    service: ServiceDep, training: TrainingDep, request: Request, response: Response
+) -> TrainingJob:
     """Learn a vocabulary from an uploaded corpus; it waits for its turn.
 
     BPE, and GeneticBPE where there are motifs or a seed region. What is learnt gets the name that
     `vocabulary` says.
     """
-    service, training = _training(request)
     settings, headers = service.settings, request.headers
     max_bytes = max_upload_bytes(settings)
     length = headers.get("content-length", "")
@@ -83,7 +88,7 @@ async def create_training_job(request: Request, response: Response) -> TrainingJ
         uploaded = await receive_upload(pieces, content_type, folder.path, settings)
         parameters = _parameters(uploaded.fields)
         _check_options(parameters, bool(uploaded.num_files["motifs"]))
-        _check_name(request, parameters.vocabulary, parameters.replace)
+        _check_name(service, training, request, parameters.vocabulary, parameters.replace)
         job = await training.submit(folder, parameters, uploaded.corpus_bytes)
     response.headers["location"] = f"{router.prefix}/{job.id}"
     return job
@@ -117,9 +122,15 @@ def _check_options(parameters: TrainingParameters, has_motifs: bool) -> None:
         raise InvalidRequest("'span_preserving' needs motifs", "/motifs")
 
 
-def _check_name(request: Request, name: str, replace: bool, own_id: str = "") -> None:
+def _check_name(
+    service: Service,
+    training: TrainingJobs,
+    request: Request,
+    name: str,
+    replace: bool,
+    own_id: str = "",
+) -> None:
     """Raises where a job may not give its vocabulary this name, or another one will."""
-    service, training = _training(request)
     if replace:  # Who may train may not yet change what others use.
         service.guard.check(key_of(request.scope["headers"]), "manage")
     try:
@@ -133,38 +144,36 @@ def _check_name(request: Request, name: str, replace: bool, own_id: str = "") ->
 
 
 @router.get("")
-async def list_training_jobs(request: Request) -> TrainingJobList:
+async def list_training_jobs(training: TrainingDep) -> TrainingJobList:
     """All training jobs that are known, the oldest first."""
-    _, training = _training(request)
     return TrainingJobList(jobs=training.book.jobs())
 
 
 @router.get("/{id}", responses=refusals(404))
-async def get_training_job(request: Request, id: str) -> TrainingJob:
+async def get_training_job(training: TrainingDep, id: str) -> TrainingJob:
     """One training job: its state, how far it is, what it has learnt."""
-    _, training = _training(request)
     return training.book.find(id)
 
 
 @router.post("/{id}/resume", status_code=202, responses=refusals(404, 409))
 async def resume_training_job(
+    service: ServiceDep,
+    training: TrainingDep,
     request: Request,
     id: str,
     vocabulary: Annotated[str | None, Query(description="Another name for what it learns.")] = None,
     replace: Annotated[bool | None, Query(description="null: as it was.")] = None,
 ) -> TrainingJob:
     """Queue an interrupted job again; it goes on where it was last saved."""
-    _, training = _training(request)
     job = training.book.find(id)
     name = job.vocabulary if vocabulary is None else vocabulary
     replaces = job.parameters.replace if replace is None else replace
-    _check_name(request, name, replaces, job.id)
+    _check_name(service, training, request, name, replaces, job.id)
     training.resume(job, name, replaces)
     return job
 
 
 @router.delete("/{id}", status_code=204, responses=refusals(404, 409))
-async def delete_training_job(request: Request, id: str) -> None:
+async def delete_training_job(training: TrainingDep, id: str) -> None:
     """Cancel a job, which is then listed as cancelled; forget it where it has ended."""
-    _, training = _training(request)
     training.cancel(training.book.find(id))

@@ -17,11 +17,10 @@ from service.core.problem_details import invalid_body
 from service.core.request_head import call_of
 from service.engines.cpu.verification import sample_texts, verify
 from service.http.asgi_fast_path import read_body
+from service.http.dependencies import ServiceDep
 from service.http.problem_schema import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.http.streaming_response import check_length
-from service.operations.context import Service
-from service.registry import management
 from service.registry.management import MAX_FILES, Upload
 from service.registry.reports import (
     VerifyRequest,
@@ -44,11 +43,6 @@ Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
 async def _in_thread(
     function: Callable[Parameters, Value], *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Value:
@@ -56,16 +50,15 @@ async def _in_thread(
 
 
 @router.get("")
-async def list_vocabularies(request: Request) -> VocabularyList:
+async def list_vocabularies(service: ServiceDep) -> VocabularyList:
     """All vocabularies that have a name, loaded or not."""
-    service = _service(request)
     known = list(service.registry.known.values())
-    return VocabularyList(vocabularies=[report(service, each) for each in known])
+    return VocabularyList(vocabularies=[report(service.registry, each) for each in known])
 
 
 @router.get("/{name}", response_model=VocabularyReport, responses=refusals(415))
 async def get_vocabulary(
-    request: Request,
+    service: ServiceDep,
     name: str,
     format: Annotated[
         str | None,
@@ -73,9 +66,8 @@ async def get_vocabulary(
     ] = None,
 ) -> VocabularyReport | Response:
     """One vocabulary, or its file in another format."""
-    service = _service(request)
     if format is None:
-        return report(service, service.registry.find(name))
+        return report(service.registry, service.registry.find(name))
     if format not in formats.FORMATS:
         known = ", ".join(formats.FORMATS)
         raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
@@ -103,6 +95,7 @@ def _zip(files: dict[str, bytes]) -> bytes:
     responses={200: {"model": VocabularyReport}, **refusals(403, 409, 413, 507)},
 )
 async def put_vocabulary(
+    service: ServiceDep,
     request: Request,
     response: Response,
     name: str,
@@ -117,14 +110,12 @@ async def put_vocabulary(
     201: it is new; 200: the name meant the same vocabulary already; 409: it means another one
     (`replace=true` swaps it, and requests that are running finish on the old one).
     """
-    service = _service(request)
     files = await _read_files(request, name, service.settings.max_vocabulary_bytes)
     specials = None if special_tokens is None else _special_tokens(special_tokens)
     upload = Upload(files, format, pretokenizer, specials, id_offset)
-    put = management.put_vocabulary
-    entry, created = await put(service, name, upload, replace=replace)
+    entry, created = await service.get_host().vocabularies.put(name, upload, replace=replace)
     response.status_code = 201 if created else 200
-    return report_put(service, entry)
+    return report_put(service.registry, entry)
 
 
 def _special_tokens(text: str) -> dict[str, int]:
@@ -154,15 +145,14 @@ async def _read_files(request: Request, name: str, max_bytes: int) -> dict[str, 
 
 
 @router.delete("/{name}", status_code=204)
-async def delete_vocabulary(request: Request, name: str) -> None:
+async def delete_vocabulary(service: ServiceDep, name: str) -> None:
     """Forget an uploaded vocabulary; a built-in one answers 403."""
-    await management.delete_vocabulary(_service(request), name)
+    await service.get_host().vocabularies.delete(name)
 
 
 @router.post("/{name}/verify", response_model=VerifyResponse)
-async def verify_vocabulary(request: Request, name: str) -> dict[str, Any]:
+async def verify_vocabulary(service: ServiceDep, request: Request, name: str) -> dict[str, Any]:
     """Compare the engine with the reference, on given texts or on samples."""
-    service = _service(request)
     body = await read_body(request.receive, service.settings.max_body_bytes)
     try:
         asked = VerifyRequest.model_validate_json(body or b"{}")
@@ -191,16 +181,14 @@ async def verify_vocabulary(request: Request, name: str) -> dict[str, Any]:
 
 
 @router.post("/{name}/load")
-async def load_vocabulary(request: Request, name: str) -> VocabularyReport:
+async def load_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
     """Make a vocabulary ready before its first use, and bring it to the GPU if it left that."""
-    service = _service(request)
-    await management.load_vocabulary(service, name)
-    return report(service, service.registry.find(name))
+    await service.get_host().vocabularies.load(name)
+    return report(service.registry, service.registry.find(name))
 
 
 @router.post("/{name}/unload")
-async def unload_vocabulary(request: Request, name: str) -> VocabularyReport:
+async def unload_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
     """Take a vocabulary off the engine; its next use loads it again."""
-    service = _service(request)
-    await management.unload_vocabulary(service, name)
-    return report(service, service.registry.find(name))
+    await service.get_host().vocabularies.unload(name)
+    return report(service.registry, service.registry.find(name))

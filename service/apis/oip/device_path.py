@@ -16,8 +16,8 @@ from service.apis.oip.requests import (
     errors_of,
     row_offsets,
 )
+from service.apis.oip.state import OipState
 from service.apis.oip.tensors import NAMES, NOTHING, Outputs, Tensor, tensor_of
-from service.operations.context import Service
 from service.operations.operation import shared_work
 from service.operations.query_schemas import DTYPES
 from service.registry.entries import LoadedVocabulary
@@ -29,7 +29,7 @@ def _awake() -> None:
 
 
 async def encode_shared(
-    service: Service, request: Inference, entry: LoadedVocabulary, asked: EncodeParameters
+    oip: OipState, request: Inference, entry: LoadedVocabulary, asked: EncodeParameters
 ) -> tuple[Outputs, int, float] | None:
     """Outputs, rows, and seconds in the queue; None where no device can, or the host is needed.
 
@@ -38,17 +38,17 @@ async def encode_shared(
     """
     source = request.inputs["text"].place if "text" in request.inputs else None
     wanted = {each.name: each.parameters for each in request.outputs}.get("input_ids", {})
-    target = place_of(service.regions, "input_ids", wanted)
+    target = place_of(oip.regions, "input_ids", wanted)
     if source is None or target is None or asked.padding is not None:
         return None
     offsets, dtype = row_offsets(request.inputs, source.byte_size), np.dtype(DTYPES[asked.dtype])
-    check_texts(service, offsets)
+    check_texts(oip.service, offsets)
     text = SharedText(source.memory, source.offset, source.byte_size)
     out = target.memory, target.offset, target.byte_size, dtype.itemsize
     soon = partial(asyncio.get_running_loop().call_soon_threadsafe, _awake)
     rows = SharedRows(text, offsets, *out, asked.options(), soon)
-    work = shared_work(service, request.call, entry, rows)
-    result = await service.batcher.run(work)
+    work = shared_work(oip.service, request.call, entry, rows)
+    result = await oip.service.batcher.run(work)
     if result.output.offsets is None:
         return None
     offsets = result.output.offsets

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from service.apis.oip.state import OipState
 from service.core.call import Call
-from service.operations.context import Service
 from service.protos import inference_pb2 as pb
 
 
 async def system_status(
-    service: Service, call: Call, request: pb.SystemSharedMemoryStatusRequest
+    oip: OipState, call: Call, request: pb.SystemSharedMemoryStatusRequest
 ) -> pb.SystemSharedMemoryStatusResponse:
     """The registered regions, or one of them."""
     status = pb.SystemSharedMemoryStatusResponse
@@ -16,30 +16,30 @@ async def system_status(
         each.name: status.RegionStatus(
             name=each.name, key=each.key, offset=each.offset, byte_size=each.byte_size
         )
-        for each in service.regions.status(request.name)
+        for each in oip.regions.status(request.name)
     }
     return status(regions=regions)
 
 
 async def system_register(
-    service: Service, call: Call, request: pb.SystemSharedMemoryRegisterRequest
+    oip: OipState, call: Call, request: pb.SystemSharedMemoryRegisterRequest
 ) -> pb.SystemSharedMemoryRegisterResponse:
     """Register a region for inputs and outputs."""
-    regions = service.regions
+    regions = oip.regions
     await regions.register_system(request.name, request.key, request.offset, request.byte_size)
     return pb.SystemSharedMemoryRegisterResponse()
 
 
 async def system_unregister(
-    service: Service, call: Call, request: pb.SystemSharedMemoryUnregisterRequest
+    oip: OipState, call: Call, request: pb.SystemSharedMemoryUnregisterRequest
 ) -> pb.SystemSharedMemoryUnregisterResponse:
     """Let go of a region, or of all."""
-    await service.regions.unregister_system(request.name)
+    await oip.regions.unregister_system(request.name)
     return pb.SystemSharedMemoryUnregisterResponse()
 
 
 async def cuda_status(
-    service: Service, call: Call, request: pb.CudaSharedMemoryStatusRequest
+    oip: OipState, call: Call, request: pb.CudaSharedMemoryStatusRequest
 ) -> pb.CudaSharedMemoryStatusResponse:
     """The registered regions of device memory, or one of them."""
     status = pb.CudaSharedMemoryStatusResponse
@@ -47,16 +47,16 @@ async def cuda_status(
         each.name: status.RegionStatus(
             name=each.name, device_id=each.device_id, byte_size=each.byte_size
         )
-        for each in service.regions.cuda_status(request.name)
+        for each in oip.regions.cuda_status(request.name)
     }
     return status(regions=regions)
 
 
 async def cuda_register(
-    service: Service, call: Call, request: pb.CudaSharedMemoryRegisterRequest
+    oip: OipState, call: Call, request: pb.CudaSharedMemoryRegisterRequest
 ) -> pb.CudaSharedMemoryRegisterResponse:
     """Register device memory for inputs and outputs."""
-    regions = service.regions
+    regions = oip.regions
     await regions.register_cuda(
         request.name, request.raw_handle, request.device_id, request.byte_size
     )
@@ -64,8 +64,8 @@ async def cuda_register(
 
 
 async def cuda_unregister(
-    service: Service, call: Call, request: pb.CudaSharedMemoryUnregisterRequest
+    oip: OipState, call: Call, request: pb.CudaSharedMemoryUnregisterRequest
 ) -> pb.CudaSharedMemoryUnregisterResponse:
     """Let go of a region of device memory, or of all."""
-    await service.regions.unregister_cuda(request.name)
+    await oip.regions.unregister_cuda(request.name)
     return pb.CudaSharedMemoryUnregisterResponse()

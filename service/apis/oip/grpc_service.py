@@ -17,15 +17,14 @@ from service.apis.oip import models
 from service.apis.oip.infer import infer
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
 from service.apis.oip.requests import Inference, RequestedOutput
+from service.apis.oip.state import OipState
 from service.apis.oip.statistics import DECODE_SUFFIX, VERSION
 from service.apis.oip.tensors import BYTES, Tensor, bytes_of, bytes_tensor
 from service.core.call import Call
 from service.core.errors import InvalidRequest, UnknownVocabulary
 from service.core.problem_details import as_service_error
-from service.operations.context import Service
 from service.operations.readiness import readiness
 from service.protos import inference_pb2 as pb
-from service.registry import management
 from vocabularies.batch.batch import Batch
 
 NAME = "inference.GRPCInferenceService"
@@ -41,110 +40,110 @@ CONTENTS = {
 }
 
 
-async def server_live(service: Service, call: Call, request: Any) -> pb.ServerLiveResponse:
+async def server_live(oip: OipState, call: Call, request: Any) -> pb.ServerLiveResponse:
     """The process runs."""
     return pb.ServerLiveResponse(live=True)
 
 
-async def server_ready(service: Service, call: Call, request: Any) -> pb.ServerReadyResponse:
+async def server_ready(oip: OipState, call: Call, request: Any) -> pb.ServerReadyResponse:
     """Whether the service can answer."""
-    return pb.ServerReadyResponse(ready=not readiness(service))
+    return pb.ServerReadyResponse(ready=not readiness(oip.service))
 
 
 async def model_ready(
-    service: Service, call: Call, request: pb.ModelReadyRequest
+    oip: OipState, call: Call, request: pb.ModelReadyRequest
 ) -> pb.ModelReadyResponse:
     """Whether a model can answer; one that is not there cannot, which Triton calls no error."""
     try:
-        known = models.check_version(service, request.name, request.version)
+        known = models.check_version(oip.service, request.name, request.version)
     except UnknownVocabulary:
         return pb.ModelReadyResponse(ready=False)
-    return pb.ModelReadyResponse(ready=known.name not in service.registry.failures)
+    return pb.ModelReadyResponse(ready=known.name not in oip.service.registry.failures)
 
 
-async def server_metadata(service: Service, call: Call, request: Any) -> pb.ServerMetadataResponse:
+async def server_metadata(oip: OipState, call: Call, request: Any) -> pb.ServerMetadataResponse:
     """What the server is and speaks."""
     return pb.ServerMetadataResponse(**models.server())
 
 
 async def model_metadata(
-    service: Service, call: Call, request: pb.ModelMetadataRequest
+    oip: OipState, call: Call, request: pb.ModelMetadataRequest
 ) -> pb.ModelMetadataResponse:
     """Inputs and outputs of a model."""
-    models.check_version(service, request.name, request.version)
+    models.check_version(oip.service, request.name, request.version)
     return pb.ModelMetadataResponse(**models.metadata(request.name))
 
 
 async def model_config(
-    service: Service, call: Call, request: pb.ModelConfigRequest
+    oip: OipState, call: Call, request: pb.ModelConfigRequest
 ) -> pb.ModelConfigResponse:
     """A model's configuration."""
-    models.check_version(service, request.name, request.version)
+    models.check_version(oip.service, request.name, request.version)
     return pb.ModelConfigResponse(config=pb.ModelConfig(**models.config(request.name)))
 
 
 async def model_statistics(
-    service: Service, call: Call, request: pb.ModelStatisticsRequest
+    oip: OipState, call: Call, request: pb.ModelStatisticsRequest
 ) -> pb.ModelStatisticsResponse:
     """What happened to the requests of a model, or of all."""
     if request.name:
-        models.check_version(service, request.name, request.version)
-    names = [request.name] if request.name else [each["name"] for each in models.index(service)]
-    return pb.ModelStatisticsResponse(model_stats=service.oip_statistics.report(names))
+        models.check_version(oip.service, request.name, request.version)
+    names = [request.name] if request.name else [each["name"] for each in models.index(oip.service)]
+    return pb.ModelStatisticsResponse(model_stats=oip.statistics.report(names))
 
 
 async def repository_index(
-    service: Service, call: Call, request: pb.RepositoryIndexRequest
+    oip: OipState, call: Call, request: pb.RepositoryIndexRequest
 ) -> pb.RepositoryIndexResponse:
     """All models and their states."""
-    return pb.RepositoryIndexResponse(models=models.index(service, ready_only=request.ready))
+    return pb.RepositoryIndexResponse(models=models.index(oip.service, ready_only=request.ready))
 
 
 async def repository_load(
-    service: Service, call: Call, request: pb.RepositoryModelLoadRequest
+    oip: OipState, call: Call, request: pb.RepositoryModelLoadRequest
 ) -> pb.RepositoryModelLoadResponse:
     """Load a vocabulary that is known."""
     name = request.model_name.removesuffix(DECODE_SUFFIX)
-    await management.load_vocabulary(service, name)
+    await oip.service.get_host().vocabularies.load(name)
     return pb.RepositoryModelLoadResponse()
 
 
 async def repository_unload(
-    service: Service, call: Call, request: pb.RepositoryModelUnloadRequest
+    oip: OipState, call: Call, request: pb.RepositoryModelUnloadRequest
 ) -> pb.RepositoryModelUnloadResponse:
     """Unload a vocabulary."""
     name = request.model_name.removesuffix(DECODE_SUFFIX)
-    await management.unload_vocabulary(service, name)
+    await oip.service.get_host().vocabularies.unload(name)
     return pb.RepositoryModelUnloadResponse()
 
 
 async def model_infer(
-    service: Service, call: Call, request: pb.ModelInferRequest
+    oip: OipState, call: Call, request: pb.ModelInferRequest
 ) -> pb.ModelInferResponse:
     """Ids of texts, or texts of ids."""
-    models.check_version(service, request.model_name, request.model_version)
+    models.check_version(oip.service, request.model_name, request.model_version)
     if len(request.inputs) > MAX_TENSORS or len(request.outputs) > MAX_TENSORS:
         raise InvalidRequest(f"more than {MAX_TENSORS} inputs or outputs", "inputs")
     asked = Inference(
         request.model_name,
         _values(request.parameters),
-        _inputs(service, request),
+        _inputs(oip, request),
         [RequestedOutput(each.name, _values(each.parameters)) for each in request.outputs],
         call,
     )
-    return _response(service, request, await infer(service, asked))
+    return _response(oip, request, await infer(oip, asked))
 
 
 async def stream_infer(
-    service: Service, call: Call, requests: AsyncIterator[pb.ModelInferRequest]
+    oip: OipState, call: Call, requests: AsyncIterator[pb.ModelInferRequest]
 ) -> AsyncIterator[pb.ModelStreamInferResponse]:
     """An answer or an error for each request, in order; an error does not end the stream."""
     async for request in requests:
         try:
-            response = await model_infer(service, replace(call, timeout_s=None), request)
+            response = await model_infer(oip, replace(call, timeout_s=None), request)
         except Exception as error:
             refusal = as_service_error(error)
-            service.metrics.rejected(refusal.code)
+            oip.service.metrics.rejected(refusal.code)
             message = f"{refusal.where}: {refusal.message}" if refusal.where else refusal.message
             failed = pb.ModelInferResponse(id=request.id, model_name=request.model_name)
             yield pb.ModelStreamInferResponse(error_message=message, infer_response=failed)
@@ -162,15 +161,14 @@ def _values(parameters: Any) -> dict[str, Any]:
     return values
 
 
-def _inputs(service: Service, request: pb.ModelInferRequest) -> dict[str, Tensor]:
+def _inputs(oip: OipState, request: pb.ModelInferRequest) -> dict[str, Tensor]:
     """Tensors from shared memory, from the raw contents in order, or from typed contents."""
     inputs: dict[str, Tensor] = {}
     raw = iter(request.raw_input_contents)
     for each in request.inputs:
         parameters, shape = _values(each.parameters), tuple(each.shape)
         if REGION in parameters:
-            own = each.name, each.datatype, shape, parameters
-            inputs[each.name] = input_from_region(service, *own)
+            inputs[each.name] = input_from_region(oip, each.name, each.datatype, shape, parameters)
         elif request.raw_input_contents:
             content = next(raw, None)
             if content is None:
@@ -193,7 +191,7 @@ def _typed(each: pb.ModelInferRequest.InferInputTensor, shape: tuple[int, ...]) 
 
 
 def _response(
-    service: Service, request: pb.ModelInferRequest, outputs: list[Tensor]
+    oip: OipState, request: pb.ModelInferRequest, outputs: list[Tensor]
 ) -> pb.ModelInferResponse:
     wanted = {each.name: _values(each.parameters) for each in request.outputs}
     response = pb.ModelInferResponse(
@@ -205,7 +203,7 @@ def _response(
             name=tensor.name, datatype=tensor.datatype, shape=tensor.shape
         )
         if REGION in parameters:
-            where = output_to_region(service.regions, tensor, parameters)
+            where = output_to_region(oip.regions, tensor, parameters)
             _set_values(described.parameters, where)
             response.raw_output_contents.append(b"")
         else:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-from fastapi import Response
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 from starlette.types import Receive, Scope, Send
@@ -20,6 +19,7 @@ from service.apis.oip.infer import infer
 from service.apis.oip.models import check_version
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
 from service.apis.oip.requests import Inference, RequestedOutput
+from service.apis.oip.state import OipState
 from service.apis.oip.statistics import VERSION
 from service.apis.oip.tensors import BYTES, Tensor, bytes_of, rows_of
 from service.batching.work import ClientGone
@@ -30,7 +30,6 @@ from service.http.asgi_fast_path import read_body
 from service.http.error_responses import worded
 from service.http.request_body import Body, collect
 from service.http.streaming_response import check_length, octets
-from service.operations.context import Service
 from service.operations.schemas import IgnoreExtra
 
 LENGTH = b"inference-header-content-length"
@@ -56,23 +55,14 @@ class _InferBody(IgnoreExtra):
     outputs: list[_Part] = Field([], max_length=16)
 
 
-class InferAnswer(Response):
-    """The answer to one inference request, as FastAPI's routes give it."""
-
-    def __init__(self, service: Service, scope: Scope, model: str, version: str) -> None:
-        super().__init__()
-        self.infer = Infer(service, scope, model, version)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read, infer, answer."""
-        await self.infer(scope, receive, send)
-
-
 class Infer:
     """Reads one inference request and answers it."""
 
-    def __init__(self, service: Service, scope: Scope, model: str, version: str) -> None:
-        self.service, self.model, self.version = service, model, version
+    def __init__(self, oip: OipState, scope: Scope, model: str, version: str) -> None:
+        self.oip = oip
+        self.service = oip.service
+        self.model = model
+        self.version = version
         self.call = call_of(scope)
         lengths = [value for name, value in scope["headers"] if name == LENGTH]
         self.json_length = lengths[0] if lengths else None
@@ -105,9 +95,9 @@ class Infer:
             [RequestedOutput(each.name, each.parameters) for each in asked.outputs],
             self.call,
         )
-        outputs = await infer(self.service, request)
+        outputs = await infer(self.oip, request)
         begin = perf_counter()
-        answered = _answer_parts(self.service, asked, self.model, outputs)
+        answered = _answer_parts(self.oip, asked, self.model, outputs)
         self.service.observer.add_serialize_time(self.call, perf_counter() - begin)
         return answered
 
@@ -140,8 +130,9 @@ class Infer:
             data: Any = each.data
             size, shape = each.parameters.get(BINARY_SIZE), tuple(each.shape)
             if REGION in each.parameters:
-                own = each.name, each.datatype, shape, each.parameters
-                inputs[each.name] = input_from_region(self.service, *own)
+                inputs[each.name] = input_from_region(
+                    self.oip, each.name, each.datatype, shape, each.parameters
+                )
                 continue
             if size is not None:
                 if not isinstance(size, int) or not 0 <= size <= len(binary):
@@ -172,7 +163,7 @@ def _raw_body(model: str, body: NDArray[np.uint8]) -> _InferBody:
 
 
 def _answer_parts(
-    service: Service, asked: _InferBody, model: str, outputs: list[Tensor]
+    oip: OipState, asked: _InferBody, model: str, outputs: list[Tensor]
 ) -> tuple[list[NDArray[Any]], list[tuple[bytes, bytes]]]:
     """The JSON and the tensors behind it, and the headers that say where they part."""
     all_binary = bool(asked.parameters.get("binary_data_output"))
@@ -187,7 +178,7 @@ def _answer_parts(
             "shape": list(tensor.shape),
         }
         if REGION in parameters:
-            entry["parameters"] = output_to_region(service.regions, tensor, parameters)
+            entry["parameters"] = output_to_region(oip.regions, tensor, parameters)
         elif parameters.get("binary_data", all_binary):
             entry["parameters"] = {BINARY_SIZE: tensor.data.nbytes}
             binary.append(tensor.data)

@@ -5,48 +5,24 @@ Every refusal has the body that these clients read: JSON with a string `error`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import Base64Bytes
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
 from service.apis.oip import models
-from service.apis.oip.http_infer import InferAnswer
+from service.apis.oip.http_infer import Infer
+from service.apis.oip.state import OipDep
 from service.apis.oip.statistics import DECODE_SUFFIX
-from service.batching.work import GONE
-from service.http.error_responses import worded
-from service.operations.context import Service
+from service.http.dependencies import ServiceDep
 from service.operations.readiness import readiness
 from service.operations.schemas import IgnoreExtra
-from service.registry import management
 
-
-class OipRoute(APIRoute):
-    """A route whose refusals have the protocol's shape."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler with its refusals worded."""
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except GONE:
-                raise
-            except Exception as error:
-                return worded(error, "oip")
-
-        return handle
-
-
-router = APIRouter(prefix="/v2", tags=["open inference protocol"], route_class=OipRoute)
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
+router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 
 
 @router.get("")
@@ -62,19 +38,18 @@ async def live() -> dict[str, bool]:
 
 
 @router.get("/health/ready")
-async def ready(request: Request, response: Response) -> dict[str, bool]:
+async def ready(service: ServiceDep, response: Response) -> dict[str, bool]:
     """The service can answer; 503 where it cannot."""
-    is_ready = not readiness(_service(request))
+    is_ready = not readiness(service)
     response.status_code = 200 if is_ready else 503
     return {"live": True, "ready": is_ready}
 
 
 @router.get("/models/stats")
-async def all_statistics(request: Request) -> dict[str, Any]:
+async def all_statistics(oip: OipDep) -> dict[str, Any]:
     """What happened to the requests of all models."""
-    service = _service(request)
-    names = [each["name"] for each in models.index(service)]
-    return {"model_stats": service.oip_statistics.report(names)}
+    names = [each["name"] for each in models.index(oip.service)]
+    return {"model_stats": oip.statistics.report(names)}
 
 
 def _model(path: str) -> Callable[[Any], Any]:
@@ -89,18 +64,17 @@ def _model(path: str) -> Callable[[Any], Any]:
 
 
 @_model("")
-async def model_metadata(request: Request, model: str, version: str = "") -> dict[str, Any]:
+async def model_metadata(service: ServiceDep, model: str, version: str = "") -> dict[str, Any]:
     """Inputs and outputs of a model."""
-    models.check_version(_service(request), model, version)
+    models.check_version(service, model, version)
     return models.metadata(model)
 
 
 @_model("/ready")
 async def model_ready(
-    request: Request, response: Response, model: str, version: str = ""
+    service: ServiceDep, response: Response, model: str, version: str = ""
 ) -> dict[str, Any]:
     """Whether a model can answer; one that is not loaded yet is loaded by its first request."""
-    service = _service(request)
     known = models.check_version(service, model, version)
     failure = service.registry.failures.get(known.name)
     response.status_code = 200 if failure is None else 503
@@ -108,25 +82,39 @@ async def model_ready(
 
 
 @_model("/config")
-async def model_config(request: Request, model: str, version: str = "") -> dict[str, Any]:
+async def model_config(service: ServiceDep, model: str, version: str = "") -> dict[str, Any]:
     """A model's configuration as Triton shows it."""
-    models.check_version(_service(request), model, version)
+    models.check_version(service, model, version)
     return models.config(model)
 
 
 @_model("/stats")
-async def model_statistics(request: Request, model: str, version: str = "") -> dict[str, Any]:
+async def model_statistics(oip: OipDep, model: str, version: str = "") -> dict[str, Any]:
     """What happened to a model's requests."""
-    service = _service(request)
-    models.check_version(service, model, version)
-    return {"model_stats": service.oip_statistics.report([model])}
+    models.check_version(oip.service, model, version)
+    return {"model_stats": oip.statistics.report([model])}
 
 
-@router.post("/models/{model}/infer")
-@router.post("/models/{model}/versions/{version}/infer")
-async def infer(request: Request, model: str, version: str = "") -> Response:
+class InferRoute(APIRoute):
+    """A declared route that answers without FastAPI's reading of its parameters."""
+
+    @override
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        path, oip = scope["path_params"], scope["app"].state.oip
+        answer = Infer(oip, scope, path["model"], path.get("version", ""))
+        await answer(scope, receive, send)
+
+
+async def infer(model: str, version: str = "") -> Response:
     """Ids of texts, or texts of ids: see /v2/models/{model} for inputs and outputs."""
-    return InferAnswer(_service(request), request.scope, model, version)
+    raise NotImplementedError  # InferRoute answers.
+
+
+for path in ("/models/{model}/infer", "/models/{model}/versions/{version}/infer"):
+    router.add_api_route(path, infer, methods=["POST"], route_class_override=InferRoute)
 
 
 class IndexRequest(IgnoreExtra):
@@ -136,24 +124,24 @@ class IndexRequest(IgnoreExtra):
 
 
 @router.post("/repository/index")
-async def repository_index(request: Request) -> list[dict[str, str]]:
+async def repository_index(service: ServiceDep, request: Request) -> list[dict[str, str]]:
     """All models and their states."""
     asked = IndexRequest.model_validate_json(await request.body() or b"{}")
-    return models.index(_service(request), ready_only=asked.ready)
+    return models.index(service, ready_only=asked.ready)
 
 
 @router.post("/repository/models/{model}/load")
-async def repository_load(request: Request, model: str) -> dict[str, str]:
+async def repository_load(service: ServiceDep, model: str) -> dict[str, str]:
     """Load a vocabulary that is known; files are uploaded with PUT /v1/vocabularies."""
     name = model.removesuffix(DECODE_SUFFIX)
-    await management.load_vocabulary(_service(request), name)
+    await service.get_host().vocabularies.load(name)
     return {}
 
 
 @router.post("/repository/models/{model}/unload")
-async def repository_unload(request: Request, model: str) -> dict[str, str]:
+async def repository_unload(service: ServiceDep, model: str) -> dict[str, str]:
     """Unload a vocabulary; its next request loads it again."""
-    await management.unload_vocabulary(_service(request), model.removesuffix(DECODE_SUFFIX))
+    await service.get_host().vocabularies.unload(model.removesuffix(DECODE_SUFFIX))
     return {}
 
 
@@ -181,54 +169,54 @@ class SystemRegister(IgnoreExtra):
 
 @router.get("/systemsharedmemory/status")
 @router.get("/systemsharedmemory/region/{name}/status")
-async def system_status(request: Request, name: str = "") -> list[dict[str, Any]]:
+async def system_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
     """The registered regions, or one of them."""
     return [
         {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
-        for each in _service(request).regions.status(name)
+        for each in oip.regions.status(name)
     ]
 
 
 @router.post("/systemsharedmemory/region/{name}/register")
-async def system_register(request: Request, name: str) -> dict[str, str]:
+async def system_register(oip: OipDep, request: Request, name: str) -> dict[str, str]:
     """Register a region for inputs and outputs."""
     # Triton's client sends JSON without saying so.
     region = SystemRegister.model_validate_json(await request.body())
-    regions = _service(request).regions
+    regions = oip.regions
     await regions.register_system(name, region.key, region.offset, region.byte_size)
     return {}
 
 
 @router.post("/systemsharedmemory/unregister")
 @router.post("/systemsharedmemory/region/{name}/unregister")
-async def system_unregister(request: Request, name: str = "") -> dict[str, str]:
+async def system_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
     """Let go of a region, or of all."""
-    await _service(request).regions.unregister_system(name)
+    await oip.regions.unregister_system(name)
     return {}
 
 
 @router.get("/cudasharedmemory/status")
 @router.get("/cudasharedmemory/region/{name}/status")
-async def cuda_status(request: Request, name: str = "") -> list[dict[str, Any]]:
+async def cuda_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
     """The registered regions of device memory, or one of them."""
     return [
         {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
-        for each in _service(request).regions.cuda_status(name)
+        for each in oip.regions.cuda_status(name)
     ]
 
 
 @router.post("/cudasharedmemory/unregister")
 @router.post("/cudasharedmemory/region/{name}/unregister")
-async def cuda_unregister(request: Request, name: str = "") -> dict[str, str]:
+async def cuda_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
     """Let go of a region of device memory, or of all."""
-    await _service(request).regions.unregister_cuda(name)
+    await oip.regions.unregister_cuda(name)
     return {}
 
 
 @router.post("/cudasharedmemory/region/{name}/register")
-async def cuda_register(request: Request, name: str) -> dict[str, str]:
+async def cuda_register(oip: OipDep, request: Request, name: str) -> dict[str, str]:
     """Register device memory for inputs and outputs."""
     asked = CudaRegister.model_validate_json(await request.body())
     handle = asked.raw_handle.b64
-    await _service(request).regions.register_cuda(name, handle, asked.device_id, asked.byte_size)
+    await oip.regions.register_cuda(name, handle, asked.device_id, asked.byte_size)
     return {}

@@ -28,6 +28,7 @@ from service.apis.oip.requests import (
     parameters_of,
     row_offsets,
 )
+from service.apis.oip.state import OipState
 from service.apis.oip.statistics import DECODE_SUFFIX
 from service.apis.oip.tensors import BYTES, Outputs, Tensor, bytes_tensor, rows_of, tensor_of
 from service.batching.work import AnyResult, EncodeWork, IdRows
@@ -47,23 +48,23 @@ from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Batch
 
 
-async def infer(service: Service, request: Inference) -> list[Tensor]:
+async def infer(oip: OipState, request: Inference) -> list[Tensor]:
     """The outputs of a request, in the order in which they were asked for.
 
     Raises:
         ServiceError: the request, or a row of it, is refused.
     """
     begin = perf_counter()
-    service.registry.find(request.model.removesuffix(DECODE_SUFFIX))
-    statistics = service.oip_statistics.of(request.model)
+    oip.service.registry.find(request.model.removesuffix(DECODE_SUFFIX))
+    statistics = oip.statistics.of(request.model)
     is_decode = request.model.endswith(DECODE_SUFFIX)
     if request.call.may is not None:
         request.call.may("decode" if is_decode else "encode")
     try:
         if is_decode:
-            outputs, num_rows, queue_s = await _decode(service, request)
+            outputs, num_rows, queue_s = await _decode(oip.service, request)
         else:
-            outputs, num_rows, queue_s = await _encode(service, request)
+            outputs, num_rows, queue_s = await _encode(oip, request)
         wanted = _wanted(request, outputs)
     except Exception:
         statistics.failed(perf_counter() - begin)
@@ -85,12 +86,13 @@ def _wanted(request: Inference, outputs: Outputs) -> list[Tensor]:
     return [outputs[wanted.name]() for wanted in request.outputs]
 
 
-async def _encode(service: Service, request: Inference) -> tuple[Outputs, int, float]:
+async def _encode(oip: OipState, request: Inference) -> tuple[Outputs, int, float]:
+    service = oip.service
     entry = await find_entry(service, request.model)
     asked = parameters_of(EncodeParameters, request)
     check_digest(entry, asked.if_digest)
     check_dtype(entry.vocabulary, asked.dtype)
-    if (shared := await encode_shared(service, request, entry, asked)) is not None:
+    if (shared := await encode_shared(oip, request, entry, asked)) is not None:
         return shared
     for tensor in request.inputs.values():
         fetch(service, tensor)

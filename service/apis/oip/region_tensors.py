@@ -7,6 +7,7 @@ from typing import Any
 
 from service.apis.oip.region_registry import RegionRegistry
 from service.apis.oip.shared_memory import check_bounds, ordinary
+from service.apis.oip.state import OipState
 from service.apis.oip.tensors import NOTHING, Place, Tensor, bytes_of
 from service.core.errors import InvalidRequest, TooLarge
 from service.operations.context import Service
@@ -39,7 +40,7 @@ def place_of(regions: RegionRegistry, name: str, parameters: dict[str, Any]) -> 
 
 
 def input_from_region(
-    service: Service, name: str, datatype: str, shape: tuple[int, ...], parameters: dict[str, Any]
+    oip: OipState, name: str, datatype: str, shape: tuple[int, ...], parameters: dict[str, Any]
 ) -> Tensor:
     """An input: its bytes in memory that the engine lends, or, of texts, where a device finds them.
 
@@ -47,14 +48,14 @@ def input_from_region(
         ServiceError: the region is not there or too small, or the input too large.
     """
     region, offset, size = _slice(name, parameters)
-    max_bytes = service.settings.max_body_bytes
+    max_bytes = oip.service.settings.max_body_bytes
     if not 0 <= size <= max_bytes:
         raise TooLarge(f"{size} bytes; max_body_bytes is {max_bytes}", name)
-    place = place_of(service.regions, name, parameters)
+    place = place_of(oip.regions, name, parameters)
     if place is not None and (name, datatype) == TEXT and math.prod(shape) == size:
         return Tensor(name, datatype, shape, NOTHING, place=place)
-    memory = ordinary if name == OFFSETS else service.engine.host_memory
-    data = service.regions.find(region).read(offset, size, memory)
+    memory = ordinary if name == OFFSETS else oip.service.engine.host_memory
+    data = oip.regions.find(region).read(offset, size, memory)
     return bytes_of(name, datatype, shape, data)
 
 

@@ -32,8 +32,6 @@ from service.http.asgi_fast_path import FAST_PATH_CALLS
 from service.http.body_takeover import PROTOCOL
 from service.http.connection.h2c_upgrade import DecliningProtocol
 from service.http.connection.head_cache import RepeatedHead
-from service.http.connection.inline_asgi import InferCycle
-from service.http.connection.inline_asgi import model_of as infer_of
 from service.http.connection.inline_call import HotCycle
 from service.operations.operation import check_digest, parse
 from service.security.scopes import key_of, scope_of_path
@@ -45,7 +43,6 @@ MAX_INLINE_BYTES = 65_536  # Longer bodies take the way that streams their answe
 HOT_URLS = {path.encode(): (path, operation) for path, operation in FAST_PATH_CALLS.items()}
 JSON = b"application/json"
 JSON_TYPE = (b"content-type", JSON)
-SHORT_WAYS = (HotCycle, InferCycle)
 CLOSE = (b"connection", b"close")
 
 
@@ -54,7 +51,6 @@ class HotProtocol(DecliningProtocol):
 
     # The head of answers for as long as uvicorn's own fields, such as the date, are the same ones.
     answer_head: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
-    infers = False
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -97,7 +93,7 @@ class HotProtocol(DecliningProtocol):
     def awaits_more(self) -> bool:
         """Whether a head, or a hot call's body, has not ended."""
         cycle: Any = self.cycle
-        return self.in_head or (type(cycle) in SHORT_WAYS and not self.between_messages)
+        return self.in_head or (type(cycle) is HotCycle and not self.between_messages)
 
     def give_up(self) -> None:
         """Refuse a hot call whose body does not come; a head alone is no request yet."""
@@ -117,9 +113,9 @@ class HotProtocol(DecliningProtocol):
         else:
             self.cycle = cycle  # type: ignore[assignment]
 
-    def _hot_cycle(self) -> HotCycle | InferCycle | None:
-        known, model = HOT_URLS.get(self.url), self.infers and infer_of(self.url)
-        if not (known or model) or self.parser.get_method() != b"POST" or self.is_declined:
+    def _hot_cycle(self) -> HotCycle | None:
+        known = HOT_URLS.get(self.url)
+        if known is None or self.parser.get_method() != b"POST" or self.is_declined:
             return None
         is_free = self.cycle is None or self.cycle.response_complete
         if not is_free or self.flow.write_paused or self.expect_100_continue:
@@ -132,9 +128,7 @@ class HotProtocol(DecliningProtocol):
         call = header_call(self.headers)
         if call.encoding is not None or not 0 < call.content_length <= MAX_INLINE_BYTES:
             return None
-        if known is None and model:
-            return InferCycle(model, self.headers, call, client, self)
-        return HotCycle(*known, call, client, self) if known and call.media_type == JSON else None
+        return HotCycle(*known, call, client, self) if call.media_type == JSON else None
 
     def _client(self, path: str) -> str | None:
         """The name of a key that may make this call, or None: the long way says why not."""
@@ -148,10 +142,8 @@ class HotProtocol(DecliningProtocol):
         """Submit a hot call whose body is whole."""
         self.between_messages = True
         cycle: Any = self.cycle
-        if type(cycle) not in SHORT_WAYS or self.is_declined:
+        if type(cycle) is not HotCycle or self.is_declined:
             super().on_message_complete()
-        elif type(cycle) is InferCycle:
-            cycle.begin()
         elif not self._submit(cycle, bytes(cycle.body)):
             self._leave_to_uvicorn(cycle)
 
@@ -211,10 +203,6 @@ class HotProtocol(DecliningProtocol):
             cycle, status, head_of(status, (*self.server_state.default_headers, *own)), body
         )
 
-    def head(self, status: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """A whole head, with what uvicorn says in each."""
-        return head_of(status, (*self.server_state.default_headers, *fields)) + b"\r\n"
-
     def _write(self, cycle: HotCycle, status: int, head: bytes, body: bytes) -> None:
         own = b"".join(
             [b"%b: %b\r\n" % field for field in self.service.observer.answer_headers(cycle.call)]
@@ -235,11 +223,6 @@ def head_of(status: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
     return b"".join((line, *(b"%b: %b\r\n" % field for field in fields)))
 
 
-def hot_protocol(service: Service, infers: bool = False) -> type[HotProtocol]:
-    """A protocol class for uvicorn that belongs to one service.
-
-    Args:
-        service: the service.
-        infers: whether it answers inference requests itself; front ends forward them.
-    """
-    return type("HotProtocol", (HotProtocol,), {"service": service, "infers": infers})
+def hot_protocol(service: Service) -> type[HotProtocol]:
+    """A protocol class for uvicorn that belongs to one service."""
+    return type("HotProtocol", (HotProtocol,), {"service": service})

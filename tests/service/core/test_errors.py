@@ -15,7 +15,7 @@ from service.core.errors import ServiceError
 from service.core.problem_details import invalid_body, problem
 from service.core.settings import Settings
 from service.operations.schemas import EncodeBatchRequest
-from service.server.app import create_app, running
+from service.server.app import create_app
 from tests.support.fake_engine import FakeEngine
 from vocabularies.batch.batch import RowError
 from vocabularies.errors import VocabularyError
@@ -163,7 +163,7 @@ def test_what_nobody_foresaw_is_answered_and_logged_once(caplog, monkeypatch):
 
     async def scenario():
         app = create_app(Settings(preload="none"), FakeEngine())
-        async with running(app.service):
+        async with app.running():
             monkeypatch.setattr(app.service.registry, "find", lambda _: 1 // 0)
             transport = httpx.ASGITransport(app)  # It raises what the application raises.
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

@@ -9,7 +9,8 @@ import socket
 import time
 import urllib.request
 
-from service.http.backpressure import BoundedSender, StreamBudget
+from service.http.backpressure import BoundedSender
+from service.operations.stream_budget import StreamBudget
 from tests.support.server_process import server_process
 from tests.support.waiting import run
 

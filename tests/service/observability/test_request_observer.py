@@ -30,7 +30,7 @@ STAGES = ("parse", "queue", "encode", "serialize")
 async def all_doors(**settings: Any):
     """A sender for each way in: (text, vocabulary, id) -> HTTP's status, and the id back."""
     async with listening(FakeEngine(), **settings) as (app, port):
-        server = GrpcServer(app.service)
+        server = GrpcServer(app.oip)
         await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         async with (

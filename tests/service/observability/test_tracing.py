@@ -99,7 +99,7 @@ def test_every_way_in_continues_the_clients_trace():
                 await answer(reader)
                 check(await take(exporter), "/v1/encode")
             writer.close()
-            server = GrpcServer(app.service)
+            server = GrpcServer(app.oip)
             await server.start("127.0.0.1", 0)
             async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
                 path = "/warptok.v1.Tokenizer/Encode"

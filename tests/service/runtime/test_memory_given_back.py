@@ -16,7 +16,7 @@ from service.core.errors import QueueFull
 from service.engines.base import Abandoned
 from service.engines.fault_isolation import encode_isolated
 from service.runtime import malloc
-from service.server import app
+from service.server import lifespan
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.waiting import run, until
@@ -115,7 +115,7 @@ def test_a_text_whose_deadline_passed_is_freed_with_its_answer(no_collector, mon
 def test_free_memory_is_given_back_after_work_and_when_nothing_waits(monkeypatch):
     given = []
     monkeypatch.setattr(malloc, "give_back", lambda: given.append(True))
-    monkeypatch.setattr(app, "GIVE_BACK_PERIOD_S", 0.001)
+    monkeypatch.setattr(lifespan, "GIVE_BACK_PERIOD_S", 0.001)
 
     async def scenario():
         engine = FakeEngine()
@@ -126,7 +126,7 @@ def test_free_memory_is_given_back_after_work_and_when_nothing_waits(monkeypatch
             engine.gate.clear()
             body = {"vocabulary": "evo_bytes", "text": "AC"}
             asking = asyncio.ensure_future(client.post("/v1/encode", json=body))
-            await until(lambda: app.IDLE_PERIOD_S in turns)
+            await until(lambda: lifespan.IDLE_PERIOD_S in turns)
             assert service.batcher.queue_rows == 1
             assert not given
             engine.gate.set()
@@ -148,7 +148,7 @@ def count_sleeps(monkeypatch) -> list[float]:
         seen.append(seconds)
         await sleep(seconds)
 
-    monkeypatch.setattr(app, "asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": note}))
+    monkeypatch.setattr(lifespan, "asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": note}))
     return seen
 
 

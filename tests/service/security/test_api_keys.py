@@ -20,7 +20,7 @@ from service.protos import inference_pb2, warptok_pb2
 from service.security import api_keys
 from service.security.guard import Guard, is_loopback
 from service.security.scopes import OPEN, scope_of_method, scope_of_path
-from service.server.app import ROUTES, create_app, running
+from service.server.app import ROUTES, create_app
 from tests.support.app_client import serving
 from tests.support.server_process import server_process
 from tests.support.waiting import GIVEN_UP_S, run
@@ -179,9 +179,9 @@ def test_keys_hold_for_grpc(keys):
 
     async def scenario():
         settings = Settings(preload="none", api_keys_file=path)
-        service = create_app(settings, ENGINE).service
-        async with running(service):
-            server = GrpcServer(service)
+        app = create_app(settings, ENGINE)
+        async with app.running():
+            server = GrpcServer(app.oip)
             await server.start("127.0.0.1", 0)
             async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
                 encode = channel.unary_unary(

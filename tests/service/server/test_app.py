@@ -11,7 +11,7 @@ import pytest
 
 from service.core.errors import UnknownVocabulary
 from service.core.settings import Settings
-from service.server.app import create_app, preload, running
+from service.server.app import create_app, preload
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run, until
@@ -102,7 +102,7 @@ def test_an_unknown_preload_stops_the_start():
     async def scenario():
         app = create_app(Settings(preload="gpt3"), FakeEngine())
         with pytest.raises(UnknownVocabulary):
-            async with running(app.service):
+            async with app.running():
                 pass
 
     run(scenario)

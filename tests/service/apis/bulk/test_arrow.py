@@ -133,7 +133,7 @@ def test_what_is_wrong_before_the_first_answer_is_refused(content, query, status
             assert answer.status_code == status
             assert answer.headers["content-type"] == "application/problem+json"
             assert not where or answer.json()["where"] == where
-            assert service.num_streams == 0
+            assert service.streams.num_streams == 0
 
     run(scenario)
 
@@ -152,10 +152,10 @@ def test_what_a_message_claims_to_have_is_limited_before_memory_is_taken():
 def test_more_streams_than_allowed_are_refused():
     async def scenario():
         async with serving(ENGINE, max_streams=1) as (client, service):
-            service.num_streams = 1
+            service.streams.num_streams = 1
             answer = await post(client, GOOD)
             assert (answer.status_code, answer.json()["code"]) == (429, "too_many_streams")
-            service.num_streams = 0
+            service.streams.num_streams = 0
             assert (await post(client, GOOD)).status_code == 200
 
     run(scenario)

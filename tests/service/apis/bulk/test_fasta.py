@@ -107,7 +107,7 @@ def test_a_refusal_names_the_place(content, query, status, where):
             answer = await post(client, content, **query)
             assert answer.status_code == status
             assert where is None or answer.json()["where"] == where
-            assert service.num_streams == 0
+            assert service.streams.num_streams == 0
 
     run(scenario)
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from service.engines.cpu.engine import CpuEngine
-from tests.support.app_client import serving
+from tests.support.app_client import application_of, serving
 from tests.support.waiting import run
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
@@ -372,16 +372,17 @@ def test_a_template_that_does_what_it_must_not_is_refused(template):
 
 def test_a_template_that_never_ends_is_ended_and_the_next_chat_is_answered():
     async def scenario():
-        async with serving(ENGINE) as (client, service):
+        async with serving(ENGINE) as (client, _):
             await upload(client)
             assert (await post(client, "/tokenize", model="chat", messages=CHAT)).status_code == 200
             loops = "{% for i in range(99999) %}" * 3 + "{% endfor %}" * 3  # For years.
             await upload(client, loops)
-            service.chat_templates.timeout_s, before = 0.3, service.chat_templates.timeout_s
+            templates = application_of(client).templates
+            templates.timeout_s, before = 0.3, templates.timeout_s
             answer = await post(client, "/tokenize", model="chat", messages=CHAT)
             assert answer.status_code == 400
             assert "too long" in answer.json()["error"]["message"]
-            service.chat_templates.timeout_s = before
+            templates.timeout_s = before
             await upload(client)
             answer = await post(client, "/tokenize", model="chat", messages=CHAT)
             assert answer.status_code == 200
@@ -391,12 +392,12 @@ def test_a_template_that_never_ends_is_ended_and_the_next_chat_is_answered():
 
 def test_chats_go_on_when_the_idle_process_of_their_templates_was_killed():
     async def scenario():
-        async with serving(ENGINE) as (client, service):
+        async with serving(ENGINE) as (client, _):
             await upload(client)
             for _ in range(3):
                 answer = await post(client, "/tokenize", model="chat", messages=CHAT)
                 assert answer.status_code == 200
-                process = service.chat_templates._process
+                process = application_of(client).templates._process
                 process.kill()
                 await process.wait()
 

@@ -21,7 +21,7 @@ from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.protos import generate
 from service.protos import warptok_pb2 as pb
-from service.server.app import create_app, running
+from service.server.app import create_app
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import Batch
@@ -35,9 +35,10 @@ TEXTS = ["Hello, world", "", "北京 now", "<|endoftext|>"]
 @contextlib.asynccontextmanager
 async def serving(engine=ENGINE, **settings):
     """A stub-like caller of the service's methods, and the service."""
-    service = create_app(Settings(**{"preload": "none"} | settings), engine).service
-    async with running(service):
-        server = GrpcServer(service)
+    app = create_app(Settings(**{"preload": "none"} | settings), engine)
+    service = app.service
+    async with app.running():
+        server = GrpcServer(app.oip)
         await server.start("127.0.0.1", 0)
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

@@ -21,7 +21,7 @@ from service.operations import decode, ids_only_json, operation, schemas, window
 from service.operations import encode as encode_answers
 from service.operations.rendering import json_stream
 from service.registry.entries import LoadedVocabulary
-from service.server.app import create_app, running
+from service.server.app import create_app
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run, until
@@ -120,7 +120,7 @@ LIMITS = {"max_body_bytes": 8000, "max_text_bytes": 1000, "max_texts": 5, "max_p
 def test_both_doors_give_the_same_bytes():
     async def scenario():
         app = create_app(Settings(preload="none", **LIMITS), FakeEngine())
-        async with running(app.service):
+        async with app.running():
             doors = [
                 httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://test")
                 for door in (app, app.app)

@@ -20,7 +20,7 @@ from service.apis.grpc.server import GrpcServer
 from service.engines.cpu.engine import CpuEngine
 from service.engines.gpu.hybrid_engine import RoutedEngine
 from service.protos import inference_pb2 as pb
-from tests.support.app_client import serving
+from tests.support.app_client import application_of, serving
 from tests.support.emulated_device import EmulatedDevice
 from tests.support.fake_gpu import FakeGpu
 from tests.support.waiting import run
@@ -94,8 +94,8 @@ def test_the_same_over_grpc_and_nothing_stays_open():
 
     async def scenario():
         address = device.allocate(4096)
-        async with serving(engine, shared_memory=True) as (_, service):
-            server = GrpcServer(service)
+        async with serving(engine, shared_memory=True) as (client, _):
+            server = GrpcServer(application_of(client).oip)
             await server.start("127.0.0.1", 0)
             async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
 

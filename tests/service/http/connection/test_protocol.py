@@ -35,7 +35,7 @@ async def listening(
 ) -> AsyncIterator[tuple[AsgiFastPath, int]]:
     """uvicorn with our protocol on loopback, in this loop."""
     app = create_app(Settings(**{"preload": "none", "inline_batch_bytes": 0} | settings), engine)
-    protocol = hot_protocol(app.service, infers=True)
+    protocol = hot_protocol(app.service)
     config = uvicorn.Config(
         app,
         port=0,

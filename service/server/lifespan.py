@@ -1,0 +1,124 @@
+"""A service from its start to its end: vocabularies load, the queue drains, memory stays low."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from time import perf_counter
+from typing import Any
+
+from service.core.errors import ServiceError
+from service.operations.context import Service
+from service.runtime import malloc
+
+logger = logging.getLogger(__name__)
+LAG_PERIOD_S = 0.25
+GIVE_BACK_PERIOD_S = 15.0
+IDLE_PERIOD_S = 0.1
+LOADING_AT_ONCE = 2
+GC_THRESHOLDS = (50_000, 50, 50)
+Close = Callable[[], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def running(
+    service: Service, tasks: Sequence[Coroutine[Any, Any, None]], closing: Sequence[Close]
+) -> AsyncIterator[None]:
+    """Answer requests within the block, and drain at its end.
+
+    Args:
+        service: it.
+        tasks: what goes on in the background beside the service's own tasks.
+        closing: called, one after another, once the queue is drained.
+    """
+    service.batcher.start()
+    started = [
+        asyncio.create_task(each) for each in (*tasks, watch_lag(service), keep_memory_low(service))
+    ]
+    try:
+        yield
+    finally:
+        service.draining = True
+        for task in started:
+            task.cancel()
+        await service.batcher.stop(service.settings.drain_timeout_s)
+        for close in closing:
+            await close()
+        await close_tracer(service)
+        service.engine.close()
+
+
+async def close_tracer(service: Service) -> None:
+    """Send the last spans; who takes them may be slow."""
+    tracer = service.observer.tracer
+    if tracer is not None:
+        await asyncio.to_thread(tracer.close)
+
+
+async def preload(service: Service, names: list[str]) -> None:
+    """Load what is wanted from the start; one that fails is reported and does not stop the rest.
+
+    The default vocabulary is first and alone, so that it answers soonest. Then one is built by a
+    library, which lets other threads run, while the next is read and compared in Python.
+    """
+    begin = perf_counter()
+    waiting = sorted(names, key=lambda name: name != service.settings.default_vocabulary)
+
+    async def load_next() -> None:
+        name = waiting.pop(0)
+        try:
+            await service.registry.loaded(name)
+        except ServiceError:
+            pass  # It was logged.
+        except Exception as error:
+            logger.error("This is a bug. Vocabulary %s failed", name, exc_info=error)
+
+    async def load_rest() -> None:
+        while waiting:
+            await load_next()
+
+    # Hardly anything made meanwhile is garbage, and looking for it took a fifth of the time.
+    gc.disable()
+    try:
+        if waiting:
+            await load_next()
+        await asyncio.gather(*(load_rest() for _ in range(LOADING_AT_ONCE)))
+        await asyncio.to_thread(service.get_host().engine.settle)
+    finally:
+        gc.enable()
+    rest_collector()
+    service.preloaded = True
+    loaded = len(service.registry.entries)
+    logger.info("ready: %d vocabularies after %.1f s", loaded, perf_counter() - begin)
+
+
+def rest_collector() -> None:
+    """What was made so far stays for ever; the collector need not look at it on every round."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+async def watch_lag(service: Service) -> None:
+    """Measure how late the loop comes to its timers, and look whether the keys have changed."""
+    while True:
+        begin = perf_counter()
+        await asyncio.sleep(LAG_PERIOD_S)
+        service.metrics.loop_lag(max(0.0, perf_counter() - begin - LAG_PERIOD_S))
+        service.guard.refresh()
+
+
+async def keep_memory_low(service: Service) -> None:
+    """Every few seconds, as soon as nothing waits, give back the memory of what was answered."""
+    before = service.metrics.counts()["warptok_work_accepted_total"]
+    while True:
+        await asyncio.sleep(GIVE_BACK_PERIOD_S)
+        while service.batcher.queue_rows:
+            await asyncio.sleep(IDLE_PERIOD_S)
+        accepted = service.metrics.counts()["warptok_work_accepted_total"]
+        if accepted != before:
+            before = accepted
+            await asyncio.to_thread(malloc.give_back)
